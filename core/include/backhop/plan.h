@@ -1,0 +1,116 @@
+/*
+ * Plan: the decision as data. What to do with a delivery, where a copy goes, which headers and properties it carries.
+ *
+ *     bh_plan_make(plan, delivery, history, policy, topology, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0,
+ *                  now_ms, random);
+ *
+ * Whoever carries it out does these, in this order, and never acknowledges what was not confirmed:
+ *
+ *   BH_ACTION_ACK, BH_ACTION_DROP   basic.ack
+ *   BH_ACTION_REJECT                basic.nack(requeue=false)
+ *   BH_ACTION_RETURN                basic.reject(requeue=true)
+ *   BH_ACTION_RETRY, BH_ACTION_PARK basic.publish of a copy, wait for its confirm, then basic.ack of the original
+ *
+ * The copy is the original's body, its properties but those the plan drops, delivery-mode 2, the expiration that the plan
+ * sets, its headers but those the plan drops, each with the type and bytes it had, and the headers that the plan sets.
+ */
+#ifndef BACKHOP_PLAN_H
+#define BACKHOP_PLAN_H
+
+#include <backhop/history.h>
+
+BH_BEGIN_DECLS
+
+#define BH_PLAN_RANDOM_BYTES 32
+#define BH_PLAN_DEFAULT_FRAME_MAX 131072
+
+/* What the handler did. */
+typedef enum bh_outcome {
+    BH_OUTCOME_OK,
+    BH_OUTCOME_FAILED,    /* try again, while attempts are left */
+    BH_OUTCOME_PERMANENT, /* no attempt can succeed: park it now */
+    BH_OUTCOME_DROPPED    /* nobody needs it any more */
+} bh_outcome;
+
+typedef enum bh_action {
+    BH_ACTION_NONE, /* nothing was decided yet */
+    BH_ACTION_ACK,
+    BH_ACTION_RETRY,
+    BH_ACTION_REJECT,
+    BH_ACTION_RETURN,
+    BH_ACTION_PARK,
+    BH_ACTION_DROP,
+    BH_ACTION_REPLAY /* as retry and park: publish, confirm, ack */
+} bh_action;
+
+typedef struct bh_plan bh_plan;
+
+/* A new plan in *out; free it with bh_plan_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+BH_API bh_status bh_plan_new(bh_plan **out);
+/* Frees the plan; NULL is allowed. */
+BH_API void bh_plan_free(bh_plan *self);
+/* The frame_max that the publishing connection negotiated, in bytes; 0: no limit. Default BH_PLAN_DEFAULT_FRAME_MAX. */
+BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
+
+/*
+ * Decides, and replaces the plan before. The history must have been read from this delivery with this topology.
+ *
+ *   error           why the handler failed; at most BH_HISTORY_MOST_ERROR_BYTES of it are kept
+ *   retry_after_ms  the delay that the handler asks for at least, in ms; 0, or less: none
+ *   now_ms          ms since the epoch
+ *   random          BH_PLAN_RANDOM_BYTES random bytes: big-endian, the first 8 for the jitter, the next 8 for the choice
+ *                   of a rung (of both, the upper 53 bits), the last 16 for the message's id
+ *
+ * BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built, the history not read, a table of the delivery open),
+ * BH_ERR_NO_MEMORY, BH_ERR_FRAME (not even the message's own headers fit frame_max).
+ */
+BH_API bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                              const bh_policy *policy, const bh_topology *topology, bh_outcome outcome, bh_bytes error,
+                              int64_t retry_after_ms, int64_t now_ms, bh_bytes random);
+/*
+ * Decides to send a parked message back to its work queue, and to no other, as if it had never failed: history cleared,
+ * id, original exchange and routing key kept. Errors as bh_plan_make.
+ */
+BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                                const bh_topology *topology, bh_bytes random);
+
+BH_API bh_action bh_plan_action(const bh_plan *self);
+/* 1 where a copy is published: retry, park, replay. */
+BH_API int bh_plan_publishes(const bh_plan *self);
+/* Failed attempts, this one included where it failed. */
+BH_API int64_t bh_plan_attempts(const bh_plan *self);
+/* How long the message will wait, in ms; 0 where it does not. */
+BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
+/* 0 where the handler asked for a longer delay than this strategy can give (reject, native), or max_retry_after allows. */
+BH_API int bh_plan_retry_after_met(const bh_plan *self);
+/* Park: "exhausted", "permanent", "too-old", "oversized" (no room in the frame for a retry's headers); else "". */
+BH_API bh_bytes bh_plan_reason(const bh_plan *self);
+
+/* Where the copy goes. */
+BH_API bh_bytes bh_plan_exchange(const bh_plan *self);
+BH_API bh_bytes bh_plan_routing_key(const bh_plan *self);
+/* 1 where the publish is mandatory: always, but for the delayed exchange, which returns what it keeps. */
+BH_API int bh_plan_mandatory(const bh_plan *self);
+/* 1 where the topology's declarations with bh_topology_wait_ms == bh_plan_delay_ms must be made before the publish. */
+BH_API int bh_plan_on_demand(const bh_plan *self);
+
+/* 1 where the copy keeps a property of the original as it is. delivery-mode is always 2, headers are below. */
+BH_API int bh_plan_keeps_property(const bh_plan *self, bh_property property);
+/* The copy's expiration, as its decimal digits; "" for none. */
+BH_API bh_bytes bh_plan_expiration(const bh_plan *self);
+
+/* 1 where the copy keeps the original's header of this name. */
+BH_API int bh_plan_keeps_header(const bh_plan *self, bh_bytes name);
+/* Headers that the copy gets besides. */
+BH_API size_t bh_plan_header_count(const bh_plan *self);
+BH_API bh_bytes bh_plan_header_name(const bh_plan *self, size_t index);
+/* BH_TYPE_STRING, BH_TYPE_INT64, BH_TYPE_ARRAY (of one string), or BH_TYPE_VOID: the value of the original's header
+ * bh_plan_header_source, as found. */
+BH_API bh_type bh_plan_header_type(const bh_plan *self, size_t index);
+BH_API bh_bytes bh_plan_header_string(const bh_plan *self, size_t index);
+BH_API int64_t bh_plan_header_int(const bh_plan *self, size_t index);
+BH_API bh_bytes bh_plan_header_source(const bh_plan *self, size_t index);
+
+BH_END_DECLS
+
+#endif

@@ -1,0 +1,368 @@
+#include "delivery_internal.h"
+
+#include <stdlib.h>
+
+enum { LONGEST_SHORT_STRING = 255 };
+
+struct bh_delivery {
+    bh__store store;
+    bh__node *nodes;
+    size_t node_count;
+    size_t node_capacity;
+    char *open; /* types of the tables and arrays that are open, outermost first */
+    size_t open_count;
+    size_t open_capacity;
+    size_t path[BH_DELIVERY_MAX_DEPTH]; /* their nodes, as far as they are kept */
+    size_t kept_depth;
+    size_t header_start; /* headers_bytes where the header being pushed began */
+    size_t headers_bytes;
+    int has_headers;
+    int is_truncated;
+    bh__text exchange;
+    bh__text routing_key;
+    int has_property[BH_PROPERTY_LAST];
+    bh__text strings[BH_PROPERTY_LAST];
+    int64_t numbers[BH_PROPERTY_LAST];
+};
+
+bh_status bh_delivery_new(bh_delivery **out)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = calloc(1, sizeof **out);
+    return *out ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+void bh_delivery_free(bh_delivery *self)
+{
+    if (!self)
+        return;
+    bh__store_free(&self->store);
+    free(self->nodes);
+    free(self->open);
+    free(self);
+}
+
+void bh_delivery_clear(bh_delivery *self)
+{
+    if (!self)
+        return;
+    bh_delivery empty = {
+        .store = {self->store.data, 0, self->store.capacity},
+        .nodes = self->nodes,
+        .node_capacity = self->node_capacity,
+        .open = self->open,
+        .open_capacity = self->open_capacity,
+    };
+    *self = empty;
+}
+
+static bh_status set_short_string(bh_delivery *self, bh__text *out, bh_bytes text)
+{
+    if (text.size > LONGEST_SHORT_STRING || !text.data)
+        return BH_ERR_ARGUMENT;
+    return bh__store_add(&self->store, out, text) ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+bh_status bh_delivery_set_exchange(bh_delivery *self, bh_bytes exchange)
+{
+    return self ? set_short_string(self, &self->exchange, exchange) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_delivery_set_routing_key(bh_delivery *self, bh_bytes routing_key)
+{
+    return self ? set_short_string(self, &self->routing_key, routing_key) : BH_ERR_ARGUMENT;
+}
+
+static int is_property(bh_property property)
+{
+    return (int)property >= 0 && property < BH_PROPERTY_LAST;
+}
+
+static int is_number(bh_property property)
+{
+    return property == BH_PROPERTY_DELIVERY_MODE || property == BH_PROPERTY_PRIORITY ||
+           property == BH_PROPERTY_TIMESTAMP;
+}
+
+bh_status bh_delivery_set_property(bh_delivery *self, bh_property property, bh_bytes value)
+{
+    if (!self || !is_property(property) || is_number(property) || property == BH_PROPERTY_HEADERS)
+        return BH_ERR_ARGUMENT;
+    bh_status status = set_short_string(self, &self->strings[property], value);
+    if (status == BH_OK)
+        self->has_property[property] = 1;
+    return status;
+}
+
+bh_status bh_delivery_set_number(bh_delivery *self, bh_property property, int64_t value)
+{
+    if (!self || !is_property(property) || !is_number(property))
+        return BH_ERR_ARGUMENT;
+    self->numbers[property] = value;
+    self->has_property[property] = 1;
+    return BH_OK;
+}
+
+int bh__is_integer(bh_type type)
+{
+    switch (type) {
+    case BH_TYPE_INT8:
+    case BH_TYPE_UINT8:
+    case BH_TYPE_INT16:
+    case BH_TYPE_UINT16:
+    case BH_TYPE_INT32:
+    case BH_TYPE_UINT32:
+    case BH_TYPE_INT64:
+    case BH_TYPE_UINT64:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Bytes of a value on the wire, without its name and type; of a string, table or array those of its length. */
+static size_t value_bytes(bh_type type)
+{
+    switch (type) {
+    case BH_TYPE_BOOLEAN:
+    case BH_TYPE_INT8:
+    case BH_TYPE_UINT8:
+        return 1;
+    case BH_TYPE_INT16:
+    case BH_TYPE_UINT16:
+        return 2;
+    case BH_TYPE_INT32:
+    case BH_TYPE_UINT32:
+    case BH_TYPE_FLOAT:
+    case BH_TYPE_STRING:
+    case BH_TYPE_BYTES:
+    case BH_TYPE_ARRAY:
+    case BH_TYPE_TABLE:
+        return 4;
+    case BH_TYPE_INT64:
+    case BH_TYPE_UINT64:
+    case BH_TYPE_DOUBLE:
+    case BH_TYPE_TIMESTAMP:
+        return 8;
+    case BH_TYPE_DECIMAL:
+        return 5;
+    case BH_TYPE_VOID:
+        break;
+    }
+    return 0;
+}
+
+/* Appends a value under the table or array begun last, or leaves it out where that one was left out or a limit is
+ * reached. What is left out is measured all the same. */
+static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t number, bh_bytes string)
+{
+    if (!self || !name.data || !string.data)
+        return BH_ERR_ARGUMENT;
+    int in_array = self->open_count > 0 && self->open[self->open_count - 1] == BH_TYPE_ARRAY;
+    if (in_array)
+        name.size = 0;
+    if (name.size > LONGEST_SHORT_STRING)
+        return BH_ERR_ARGUMENT;
+    int is_container = type == BH_TYPE_ARRAY || type == BH_TYPE_TABLE;
+    void *open = self->open;
+    if (is_container && !bh__reserve(&open, &self->open_capacity, 1, self->open_count + 1))
+        return BH_ERR_NO_MEMORY;
+    self->open = open;
+
+    int fits = self->node_count < BH_DELIVERY_MAX_ENTRIES && name.size + string.size <= BH_DELIVERY_MAX_BYTES &&
+               self->store.size <= BH_DELIVERY_MAX_BYTES - name.size - string.size &&
+               !(is_container && self->open_count == BH_DELIVERY_MAX_DEPTH);
+    int is_kept = fits && self->kept_depth == self->open_count;
+    if (is_kept) {
+        void *nodes = self->nodes;
+        if (!bh__reserve(&nodes, &self->node_capacity, sizeof *self->nodes, self->node_count + 1))
+            return BH_ERR_NO_MEMORY;
+        self->nodes = nodes;
+        bh__node node = {.type = type, .end = self->node_count + 1, .number = number};
+        if (!bh__store_add(&self->store, &node.name, name) || !bh__store_add(&self->store, &node.string, string))
+            return BH_ERR_NO_MEMORY;
+        self->nodes[self->node_count++] = node;
+    } else {
+        self->is_truncated = 1;
+    }
+
+    size_t bytes = (in_array ? 0 : 1 + name.size) + 1 + value_bytes(type) + string.size;
+    if (self->open_count == 0)
+        self->header_start = self->headers_bytes;
+    self->headers_bytes += bytes;
+    self->has_headers = 1;
+    if (is_container) {
+        self->open[self->open_count++] = (char)type;
+        if (is_kept)
+            self->path[self->kept_depth++] = self->node_count - 1;
+    } else if (self->open_count == 0 && is_kept) {
+        self->nodes[self->node_count - 1].bytes = bytes;
+    }
+    return BH_OK;
+}
+
+bh_status bh_delivery_push_int(bh_delivery *self, bh_bytes name, bh_type type, int64_t value)
+{
+    if (!bh__is_integer(type) && type != BH_TYPE_BOOLEAN && type != BH_TYPE_TIMESTAMP)
+        return BH_ERR_ARGUMENT;
+    return push(self, name, type, value, bh_str(""));
+}
+
+/* Nothing reads a number with a fraction, so it is measured and its value let go. */
+bh_status bh_delivery_push_float(bh_delivery *self, bh_bytes name, bh_type type, double value)
+{
+    (void)value;
+    return type == BH_TYPE_FLOAT || type == BH_TYPE_DOUBLE ? push(self, name, type, 0, bh_str("")) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_delivery_push_decimal(bh_delivery *self, bh_bytes name, int places, int64_t value)
+{
+    (void)value;
+    return places >= 0 && places <= 255 ? push(self, name, BH_TYPE_DECIMAL, 0, bh_str("")) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_delivery_push_string(bh_delivery *self, bh_bytes name, bh_type type, bh_bytes value)
+{
+    return type == BH_TYPE_STRING || type == BH_TYPE_BYTES ? push(self, name, type, 0, value) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_delivery_push_void(bh_delivery *self, bh_bytes name)
+{
+    return push(self, name, BH_TYPE_VOID, 0, bh_str(""));
+}
+
+bh_status bh_delivery_begin_table(bh_delivery *self, bh_bytes name)
+{
+    return push(self, name, BH_TYPE_TABLE, 0, bh_str(""));
+}
+
+bh_status bh_delivery_begin_array(bh_delivery *self, bh_bytes name)
+{
+    return push(self, name, BH_TYPE_ARRAY, 0, bh_str(""));
+}
+
+bh_status bh_delivery_end(bh_delivery *self)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    if (self->open_count == 0)
+        return BH_ERR_STATE;
+    if (self->kept_depth == self->open_count) {
+        bh__node *node = &self->nodes[self->path[--self->kept_depth]];
+        node->end = self->node_count;
+        if (self->kept_depth == 0)
+            node->bytes = self->headers_bytes - self->header_start;
+    }
+    self->open_count--;
+    return BH_OK;
+}
+
+bh_bytes bh_delivery_exchange(const bh_delivery *self)
+{
+    return self ? bh__store_get(&self->store, self->exchange) : bh_str("");
+}
+
+bh_bytes bh_delivery_routing_key(const bh_delivery *self)
+{
+    return self ? bh__store_get(&self->store, self->routing_key) : bh_str("");
+}
+
+int bh_delivery_has_property(const bh_delivery *self, bh_property property)
+{
+    if (!self || !is_property(property))
+        return 0;
+    return property == BH_PROPERTY_HEADERS ? self->has_headers : self->has_property[property];
+}
+
+bh_bytes bh_delivery_property(const bh_delivery *self, bh_property property)
+{
+    return self && is_property(property) ? bh__store_get(&self->store, self->strings[property]) : bh_str("");
+}
+
+int64_t bh_delivery_number(const bh_delivery *self, bh_property property)
+{
+    return self && is_property(property) ? self->numbers[property] : 0;
+}
+
+size_t bh__delivery_node_count(const bh_delivery *self)
+{
+    return self->node_count;
+}
+
+const bh__node *bh__delivery_node(const bh_delivery *self, size_t index)
+{
+    return &self->nodes[index];
+}
+
+bh_bytes bh__delivery_text(const bh_delivery *self, bh__text text)
+{
+    return bh__store_get(&self->store, text);
+}
+
+const bh__node *bh__delivery_find(const bh_delivery *self, size_t index, size_t end, bh_bytes name)
+{
+    for (; index < end; index = self->nodes[index].end)
+        if (bh__same(bh__store_get(&self->store, self->nodes[index].name), name))
+            return &self->nodes[index];
+    return NULL;
+}
+
+const bh__node *bh__delivery_header(const bh_delivery *self, bh_bytes name)
+{
+    return bh__delivery_find(self, 0, self->node_count, name);
+}
+
+int bh__delivery_is_open(const bh_delivery *self)
+{
+    return self->open_count > 0;
+}
+
+int bh_delivery_header_type(const bh_delivery *self, bh_bytes name)
+{
+    const bh__node *node = self ? bh__delivery_header(self, name) : NULL;
+    return node ? (int)node->type : 0;
+}
+
+bh_bytes bh_delivery_header_string(const bh_delivery *self, bh_bytes name)
+{
+    const bh__node *node = self ? bh__delivery_header(self, name) : NULL;
+    return node ? bh__store_get(&self->store, node->string) : bh_str("");
+}
+
+int64_t bh_delivery_header_int(const bh_delivery *self, bh_bytes name)
+{
+    const bh__node *node = self ? bh__delivery_header(self, name) : NULL;
+    return node ? node->number : 0;
+}
+
+int bh_delivery_is_truncated(const bh_delivery *self)
+{
+    return self ? self->is_truncated : 0;
+}
+
+size_t bh__delivery_property_bytes(const bh_delivery *self, bh_property property)
+{
+    if (!self->has_property[property])
+        return 0;
+    if (property == BH_PROPERTY_TIMESTAMP)
+        return 8;
+    return is_number(property) ? 1 : 1 + self->strings[property].size;
+}
+
+size_t bh__delivery_headers_bytes(const bh_delivery *self)
+{
+    return self->headers_bytes;
+}
+
+int64_t bh_delivery_header_bytes(const bh_delivery *self)
+{
+    if (!self)
+        return 0;
+    size_t bytes = 2;
+    for (int property = 0; property < BH_PROPERTY_LAST; property++)
+        bytes += bh__delivery_property_bytes(self, (bh_property)property);
+    if (self->has_headers)
+        bytes += 4 + self->headers_bytes;
+    return (int64_t)bytes;
+}

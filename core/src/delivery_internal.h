@@ -1,0 +1,34 @@
+/* Delivery, as history and plan see it: the header tree. Internal. */
+#ifndef BACKHOP_DELIVERY_INTERNAL_H
+#define BACKHOP_DELIVERY_INTERNAL_H
+
+#include "memory.h"
+
+#include <backhop/delivery.h>
+
+/* A value. The tree lies flat, each value before what is in it; `end` is the index after the last value within. */
+typedef struct bh__node {
+    bh_type type;
+    bh__text name;
+    size_t end;
+    size_t bytes; /* on the wire, name and type included; of a header only */
+    int64_t number;
+    bh__text string;
+} bh__node;
+
+/* Headers are the nodes 0, nodes[0].end, nodes[nodes[0].end].end, ... below bh__delivery_node_count. */
+size_t bh__delivery_node_count(const bh_delivery *self);
+const bh__node *bh__delivery_node(const bh_delivery *self, size_t index);
+bh_bytes bh__delivery_text(const bh_delivery *self, bh__text text);
+/* The value called `name` among those from `index` on and below `end`, which lie side by side; NULL for none. */
+const bh__node *bh__delivery_find(const bh_delivery *self, size_t index, size_t end, bh_bytes name);
+const bh__node *bh__delivery_header(const bh_delivery *self, bh_bytes name);
+/* 1 while a table or array is open. */
+int bh__delivery_is_open(const bh_delivery *self);
+int bh__is_integer(bh_type type);
+/* Bytes of a property on the wire, 0 where it is absent. */
+size_t bh__delivery_property_bytes(const bh_delivery *self, bh_property property);
+/* Bytes of all headers on the wire, the table's length not included. */
+size_t bh__delivery_headers_bytes(const bh_delivery *self);
+
+#endif

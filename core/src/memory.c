@@ -1,0 +1,115 @@
+#include "memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int bh__reserve(void **items, size_t *capacity, size_t size, size_t count)
+{
+    if (count <= *capacity)
+        return 1;
+    size_t wanted = *capacity ? *capacity : 16;
+    while (wanted < count)
+        wanted *= 2;
+    if (wanted > SIZE_MAX / size)
+        return 0;
+    void *grown = realloc(*items, wanted * size);
+    if (!grown)
+        return 0;
+    *items = grown;
+    *capacity = wanted;
+    return 1;
+}
+
+void bh__store_free(bh__store *self)
+{
+    free(self->data);
+}
+
+int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third)
+{
+    size_t size = first.size + second.size + third.size;
+    void *data = self->data;
+    if (!bh__reserve(&data, &self->capacity, 1, self->size + size + 1))
+        return 0;
+    self->data = data;
+    out->offset = self->size;
+    out->size = size;
+    bh_bytes parts[] = {first, second, third};
+    for (size_t i = 0; i < 3; i++) {
+        if (parts[i].size)
+            memcpy(self->data + self->size, parts[i].data, parts[i].size);
+        self->size += parts[i].size;
+    }
+    self->data[self->size++] = '\0';
+    return 1;
+}
+
+int bh__store_add(bh__store *self, bh__text *out, bh_bytes text)
+{
+    return bh__store_join(self, out, text, bh_str(""), bh_str(""));
+}
+
+bh_bytes bh__store_get(const bh__store *self, bh__text text)
+{
+    bh_bytes bytes = {text.size ? self->data + text.offset : "", text.size};
+    return bytes;
+}
+
+bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number)
+{
+    snprintf(digits, BH__DIGITS, "%lld", (long long)number);
+    return bh_str(digits);
+}
+
+int bh__same(bh_bytes a, bh_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+int bh__begins(bh_bytes text, const char *prefix)
+{
+    size_t size = strlen(prefix);
+    return text.size >= size && memcmp(text.data, prefix, size) == 0;
+}
+
+static int is_continuation(char byte)
+{
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
+/* RFC 3629, table of section 4: overlong forms, surrogates and values above U+10FFFF are not UTF-8. */
+int bh__is_utf8(bh_bytes text)
+{
+    const unsigned char *bytes = (const unsigned char *)text.data;
+    size_t i = 0;
+    while (i < text.size) {
+        unsigned char lead = bytes[i++];
+        if (lead < 0x80)
+            continue;
+        size_t more = lead >= 0xC2 && lead <= 0xDF   ? 1
+                      : (lead & 0xF0) == 0xE0        ? 2
+                      : lead >= 0xF0 && lead <= 0xF4 ? 3
+                                                     : 0;
+        if (more == 0 || text.size - i < more)
+            return 0;
+        unsigned char next = bytes[i];
+        if ((lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) || (lead == 0xF0 && next < 0x90) ||
+            (lead == 0xF4 && next > 0x8F))
+            return 0;
+        for (size_t j = 0; j < more; j++, i++)
+            if (!is_continuation(text.data[i]))
+                return 0;
+    }
+    return 1;
+}
+
+bh_bytes bh__cut(bh_bytes text, size_t most)
+{
+    if (text.size <= most)
+        return text;
+    size_t end = most;
+    for (int i = 0; i < 3 && end > 0 && is_continuation(text.data[end]); i++)
+        end--;
+    text.size = is_continuation(text.data[end]) ? most : end;
+    return text;
+}

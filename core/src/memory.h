@@ -1,0 +1,41 @@
+/* Memory: growable arrays and the text store of the pure objects. Internal. */
+#ifndef BACKHOP_MEMORY_H
+#define BACKHOP_MEMORY_H
+
+#include <backhop/status.h>
+#include <stdint.h>
+
+/* Makes room for `count` items of `size` bytes in *items, whose capacity is *capacity items; false: no memory, and
+ * nothing was changed. */
+int bh__reserve(void **items, size_t *capacity, size_t size, size_t count);
+
+/* A store of strings. They are named by offset, because the store moves as it grows. */
+typedef struct bh__store {
+    char *data;
+    size_t size;
+    size_t capacity;
+} bh__store;
+
+/* A string in a store; all zero is the empty string of any store. */
+typedef struct bh__text {
+    size_t offset;
+    size_t size;
+} bh__text;
+
+void bh__store_free(bh__store *self);
+/* Adds the strings one after the other as one text, and a zero byte behind it. False: no memory, nothing changed. */
+int bh__store_add(bh__store *self, bh__text *out, bh_bytes text);
+int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third);
+bh_bytes bh__store_get(const bh__store *self, bh__text text);
+
+/* A whole number's decimal digits, in `digits`. */
+#define BH__DIGITS 24
+bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number);
+
+int bh__same(bh_bytes a, bh_bytes b);
+int bh__begins(bh_bytes text, const char *prefix);
+int bh__is_utf8(bh_bytes text);
+/* The longest beginning of at most `most` bytes that does not end within a UTF-8 character. */
+bh_bytes bh__cut(bh_bytes text, size_t most);
+
+#endif

@@ -1,0 +1,608 @@
+#include "delivery_internal.h"
+#include "history_internal.h"
+#include "topology_internal.h"
+
+#include <backhop/plan.h>
+#include <stdlib.h>
+
+enum {
+    MOST_HEADERS = 16,
+    CONTENT_HEADER_START = 12, /* class, weight and body size, before the property flags */
+    FRAME_OVERHEAD = 8         /* a frame's own header and end */
+};
+
+/* What a plan is made from. */
+typedef struct input {
+    const bh_delivery *delivery;
+    const bh_history *history;
+    const bh_policy *policy;
+    const bh_topology *topology;
+    bh_bytes error;
+    int64_t now_ms;
+    bh_bytes random;
+} input;
+
+/* A header that the copy gets. */
+typedef struct header {
+    const char *name;
+    bh_type type;
+    bh__text string;
+    int64_t number;
+} header;
+
+struct bh_plan {
+    int64_t frame_max;
+    bh_action action;
+    int64_t attempts;
+    int64_t first_failure_ms;
+    int64_t delay_ms;
+    int is_retry_after_met;
+    int is_on_demand;
+    const char *reason;
+    bh__store store;
+    bh__text exchange;
+    bh__text routing_key;
+    bh__text expiration;
+    header headers[MOST_HEADERS];
+    size_t header_count;
+    int no_memory;
+};
+
+bh_status bh_plan_new(bh_plan **out)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return BH_ERR_NO_MEMORY;
+    (*out)->frame_max = BH_PLAN_DEFAULT_FRAME_MAX;
+    (*out)->reason = "";
+    return BH_OK;
+}
+
+void bh_plan_free(bh_plan *self)
+{
+    if (!self)
+        return;
+    bh__store_free(&self->store);
+    free(self);
+}
+
+bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max)
+{
+    if (!self || frame_max < 0)
+        return BH_ERR_ARGUMENT;
+    self->frame_max = frame_max;
+    return BH_OK;
+}
+
+static void clear(bh_plan *self)
+{
+    bh_plan empty = {
+        .frame_max = self->frame_max,
+        .is_retry_after_met = 1,
+        .reason = "",
+        .store = {self->store.data, 0, self->store.capacity},
+    };
+    *self = empty;
+}
+
+/* ------------------------------------------------------------------------------------------------------ headers */
+
+/* What no copy keeps: the broker's and the routing headers, and Backhop's own, which are set anew. */
+static const char *const never_kept[] = {
+    "x-death",    "x-delivery-count", "x-acquired-count",    "x-delay",       "CC",
+    "BCC",        "backhop-queue",    "backhop-attempts",    "backhop-delay", "backhop-first-failure",
+    "backhop-id", "backhop-exchange", "backhop-routing-key", "backhop-error", "backhop-parked",
+};
+
+static const header *find_header(const bh_plan *self, bh_bytes name)
+{
+    for (size_t i = 0; i < self->header_count; i++)
+        if (bh__same(bh_str(self->headers[i].name), name))
+            return &self->headers[i];
+    return NULL;
+}
+
+int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
+{
+    if (!self || !name.data)
+        return 0;
+    if (!bh__begins(name, "x-") && !bh__begins(name, "backhop-") && !bh__same(name, bh_str("CC")) &&
+        !bh__same(name, bh_str("BCC")))
+        return 1;
+    for (size_t i = 0; i < sizeof never_kept / sizeof never_kept[0]; i++)
+        if (bh__same(bh_str(never_kept[i]), name))
+            return 0;
+    return !bh__begins(name, "x-first-death-") && !bh__begins(name, "x-last-death-") && !find_header(self, name);
+}
+
+static void set_header(bh_plan *self, const char *name, bh_type type, bh_bytes string, int64_t number)
+{
+    header *added = &self->headers[self->header_count];
+    added->name = name;
+    added->type = type;
+    added->number = number;
+    if (bh__store_add(&self->store, &added->string, string))
+        self->header_count++;
+    else
+        self->no_memory = 1;
+}
+
+static void set_string(bh_plan *self, const char *name, bh_bytes value)
+{
+    set_header(self, name, BH_TYPE_STRING, value, 0);
+}
+
+static void set_int(bh_plan *self, const char *name, int64_t value)
+{
+    set_header(self, name, BH_TYPE_INT64, bh_str(""), value);
+}
+
+static void remove_header(bh_plan *self, const char *name)
+{
+    const header *found = find_header(self, bh_str(name));
+    if (!found)
+        return;
+    size_t at = (size_t)(found - self->headers);
+    self->header_count--;
+    memmove(&self->headers[at], &self->headers[at + 1], (self->header_count - at) * sizeof self->headers[0]);
+}
+
+/* Saves once, at the first failure, a property that the copy cannot have. */
+static void save_property(bh_plan *self, const input *in, const char *name, bh_property property)
+{
+    if (bh_delivery_has_property(in->delivery, property) && !bh__delivery_header(in->delivery, bh_str(name)))
+        set_string(self, name, bh_delivery_property(in->delivery, property));
+}
+
+static void set_queue(bh_plan *self, const input *in)
+{
+    set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+}
+
+/* The history's id, else the random bits' hexadecimal digits. */
+static void set_id(bh_plan *self, const input *in)
+{
+    static const char hex[] = "0123456789abcdef";
+    bh_bytes id = bh_history_id(in->history);
+    char digits[33];
+    if (id.size == 0) {
+        for (size_t i = 0; i < 16; i++) {
+            unsigned char byte = (unsigned char)in->random.data[16 + i];
+            digits[2 * i] = hex[byte >> 4];
+            digits[2 * i + 1] = hex[byte & 15];
+        }
+        digits[32] = '\0';
+        id = bh_str(digits);
+    }
+    set_string(self, "backhop-id", id);
+}
+
+static void set_origin(bh_plan *self, const input *in)
+{
+    set_string(self, "backhop-exchange", bh_history_exchange(in->history));
+    set_string(self, "backhop-routing-key", bh_history_routing_key(in->history));
+}
+
+/* The headers of a retry's or a parked copy. */
+static void set_headers(bh_plan *self, const input *in)
+{
+    set_queue(self, in);
+    set_int(self, "backhop-attempts", self->attempts);
+    set_int(self, "backhop-first-failure", self->first_failure_ms);
+    if (self->action == BH_ACTION_RETRY)
+        set_int(self, "backhop-delay", self->delay_ms);
+    set_id(self, in);
+    set_origin(self, in);
+    if (in->error.size > 0)
+        set_string(self, "backhop-error", bh__cut(in->error, BH_HISTORY_MOST_ERROR_BYTES));
+    save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
+    save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
+    if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
+        set_header(self, "backhop-cc", BH_TYPE_VOID, bh_str("CC"), 0);
+    if (self->action == BH_ACTION_PARK)
+        set_string(self, "backhop-parked", bh_str(self->reason));
+}
+
+/* The key by which <ns>.return finds the work queue. RabbitMQ takes BCC off a message and routes by it all the same. */
+static void set_return_key(bh_plan *self, const input *in)
+{
+    set_header(self, "BCC", BH_TYPE_ARRAY, bh__topology_return_key(in->topology), 0);
+}
+
+/* -------------------------------------------------------------------------------------------------------- frame */
+
+/* Bytes of a header that is set, on the wire. */
+static int64_t header_bytes(const bh_plan *self, const header *added, const bh_delivery *delivery)
+{
+    size_t bytes = 1 + strlen(added->name) + 1;
+    if (added->type == BH_TYPE_INT64)
+        bytes += 8;
+    else if (added->type == BH_TYPE_ARRAY)
+        bytes += 4 + 1 + 4 + added->string.size;
+    else if (added->type == BH_TYPE_STRING)
+        bytes += 4 + added->string.size;
+    else { /* as another header of the original */
+        const bh__node *source = bh__delivery_header(delivery, bh__store_get(&self->store, added->string));
+        bytes += source ? source->bytes - (1 + source->name.size + 1) : 0;
+    }
+    return (int64_t)bytes;
+}
+
+static int64_t headers_bytes(const bh_plan *self, const bh_delivery *delivery)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < self->header_count; i++)
+        bytes += header_bytes(self, &self->headers[i], delivery);
+    return bytes;
+}
+
+/* Bytes that are left in the frame for headers that are set, beside what the copy keeps; negative where not even that
+ * fits. */
+static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
+{
+    if (self->frame_max == 0)
+        return INT64_MAX;
+    size_t kept = 2 + 1 + 4 + bh__delivery_headers_bytes(delivery); /* flags, delivery-mode, length of the table */
+    if (self->expiration.size > 0)
+        kept += 1 + self->expiration.size;
+    for (int property = 0; property < BH_PROPERTY_LAST; property++)
+        if (bh_plan_keeps_property(self, (bh_property)property))
+            kept += bh__delivery_property_bytes(delivery, (bh_property)property);
+    size_t count = bh__delivery_node_count(delivery);
+    for (size_t i = 0; i < count; i = bh__delivery_node(delivery, i)->end) {
+        const bh__node *node = bh__delivery_node(delivery, i);
+        if (!bh_plan_keeps_header(self, bh__delivery_text(delivery, node->name)))
+            kept -= node->bytes;
+    }
+    return self->frame_max - FRAME_OVERHEAD - CONTENT_HEADER_START - (int64_t)kept;
+}
+
+/* Shortens and leaves out what a copy can do without, the error's text first, until it fits. */
+static int make_fit(bh_plan *self, const input *in)
+{
+    static const char *const spare[] = {"backhop-error", "backhop-expiration", "backhop-user-id", "backhop-cc"};
+    int64_t over = headers_bytes(self, in->delivery) - room_bytes(self, in->delivery);
+    for (size_t i = 0; i < sizeof spare / sizeof spare[0] && over > 0; i++) {
+        const header *found = find_header(self, bh_str(spare[i]));
+        bh_bytes text = found && i == 0 ? bh__store_get(&self->store, found->string) : bh_str("");
+        if (text.size > (size_t)over) {
+            bh_bytes cut = bh__cut(text, text.size - (size_t)over);
+            if (cut.size > 0) {
+                header *error = &self->headers[found - self->headers];
+                if (!bh__store_add(&self->store, &error->string, cut))
+                    self->no_memory = 1;
+                return 1;
+            }
+        }
+        remove_header(self, spare[i]);
+        over = headers_bytes(self, in->delivery) - room_bytes(self, in->delivery);
+    }
+    return over <= 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------ actions */
+
+static void to(bh_plan *self, bh_bytes exchange, bh_bytes routing_key)
+{
+    if (!bh__store_add(&self->store, &self->exchange, exchange) ||
+        !bh__store_add(&self->store, &self->routing_key, routing_key))
+        self->no_memory = 1;
+}
+
+/* A message's own routing key, unless it is one that <ns>.return would route by: nobody else's key chooses a queue. */
+static bh_bytes harmless(bh_bytes routing_key)
+{
+    return bh__begins(routing_key, BH__KEY_PREFIX) ? bh_str("") : routing_key;
+}
+
+/* Only what a parked message cannot be understood without, as far as there is room. */
+static void set_least_headers(bh_plan *self, const input *in)
+{
+    typedef void setter(bh_plan *, const input *);
+    static setter *const setters[] = {set_id, set_queue, set_origin};
+    set_string(self, "backhop-parked", bh_str(self->reason));
+    set_int(self, "backhop-attempts", self->attempts);
+    set_int(self, "backhop-first-failure", self->first_failure_ms);
+    for (size_t i = 0; i < sizeof setters / sizeof setters[0]; i++)
+        setters[i](self, in);
+    int64_t room = room_bytes(self, in->delivery);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < self->header_count;) {
+        bytes += header_bytes(self, &self->headers[i], in->delivery);
+        if (bytes <= room) {
+            i++;
+            continue;
+        }
+        bytes -= header_bytes(self, &self->headers[i], in->delivery);
+        remove_header(self, self->headers[i].name);
+    }
+}
+
+static bh_status park(bh_plan *self, const input *in, const char *reason)
+{
+    self->action = BH_ACTION_PARK;
+    self->reason = reason;
+    self->delay_ms = 0;
+    self->is_on_demand = 0;
+    self->expiration = (bh__text){0, 0};
+    to(self, bh_str(""), bh_topology_parked_queue(in->topology));
+    self->header_count = 0;
+    if (room_bytes(self, in->delivery) < 0)
+        return BH_ERR_FRAME;
+    set_headers(self, in);
+    if (!make_fit(self, in)) {
+        self->header_count = 0;
+        set_least_headers(self, in);
+    }
+    return BH_OK;
+}
+
+/* The random number in [0, 1) that the eight bytes from `at` on make. */
+static double random_number(bh_bytes random, size_t at)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < 8; i++)
+        bits = bits << 8 | (unsigned char)random.data[at + i];
+    return (double)(bits >> 11) / 9007199254740992.0;
+}
+
+/* The rung for a delay between two of them: chosen so that the mean stays the delay. */
+static int64_t choose_rung(const bh_topology *topology, int64_t delay_ms, double random)
+{
+    int64_t below = bh__topology_rung_below_ms(topology, delay_ms);
+    int64_t above = bh__topology_rung_above_ms(topology, delay_ms);
+    if (delay_ms <= below || above <= below)
+        return below;
+    if (delay_ms >= above)
+        return above;
+    return random < (double)(delay_ms - below) / (double)(above - below) ? above : below;
+}
+
+static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
+{
+    int64_t cap_ms = bh_policy_max_retry_after_ms(in->policy);
+    int64_t floor_ms = retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
+    int64_t delay_ms = bh_policy_delay_ms(in->policy, self->attempts, bh_history_last_delay_ms(in->history),
+                                          random_number(in->random, 0));
+    switch (bh_topology_strategy(in->topology)) {
+    case BH_STRATEGY_LADDER:
+        self->delay_ms = choose_rung(in->topology, delay_ms, random_number(in->random, 8));
+        if (self->delay_ms < floor_ms)
+            self->delay_ms = bh__topology_floor_rung_ms(in->topology, delay_ms > floor_ms ? delay_ms : floor_ms);
+        self->is_on_demand = !bh__topology_is_policy_rung(in->topology, self->delay_ms);
+        break;
+    case BH_STRATEGY_MESSAGE_TTL:
+    case BH_STRATEGY_DELAYED_EXCHANGE:
+        self->delay_ms = delay_ms > floor_ms ? delay_ms : floor_ms;
+        break;
+    case BH_STRATEGY_REJECT:
+    case BH_STRATEGY_NATIVE:
+        self->delay_ms = delay_ms;
+        break;
+    }
+    self->is_retry_after_met = retry_after_ms <= self->delay_ms;
+}
+
+/* Publishes the copy to where it waits. */
+static bh_status publish_retry(bh_plan *self, const input *in)
+{
+    char digits[BH__DIGITS];
+    bh_bytes delay = bh__decimal(digits, self->delay_ms);
+    bh_bytes wait = bh__topology_wait_exchange(in->topology);
+    bh_strategy strategy = bh_topology_strategy(in->topology);
+    self->action = BH_ACTION_RETRY;
+    to(self, wait, harmless(bh_delivery_routing_key(in->delivery)));
+    if (strategy == BH_STRATEGY_LADDER && !bh__store_join(&self->store, &self->exchange, wait, delay, bh_str("")))
+        self->no_memory = 1;
+    if (strategy == BH_STRATEGY_MESSAGE_TTL && !bh__store_add(&self->store, &self->expiration, delay))
+        self->no_memory = 1;
+    set_headers(self, in);
+    if (strategy == BH_STRATEGY_DELAYED_EXCHANGE)
+        set_int(self, "x-delay", self->delay_ms);
+    set_return_key(self, in);
+    return make_fit(self, in) ? BH_OK : park(self, in, "oversized");
+}
+
+static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_after_ms)
+{
+    int64_t max_attempts = bh_policy_max_attempts(in->policy);
+    int64_t max_age_ms = bh_policy_max_age_ms(in->policy);
+    if (max_attempts > 0 && self->attempts >= max_attempts)
+        return park(self, in, "exhausted");
+    if (bh_delivery_is_truncated(in->delivery)) /* what was left out may have been the count of attempts */
+        return park(self, in, "oversized");
+    choose_delay(self, in, retry_after_ms > 0 ? retry_after_ms : 0);
+    if (max_age_ms > 0 && in->now_ms - self->first_failure_ms + self->delay_ms > max_age_ms)
+        return park(self, in, "too-old");
+    bh_strategy strategy = bh_topology_strategy(in->topology);
+    if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE)
+        return publish_retry(self, in);
+    self->action = strategy == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
+    return BH_OK;
+}
+
+/* What both ways to make a plan check; empties the plan. */
+static bh_status begin(bh_plan *self, const input *in)
+{
+    if (!self || !in->delivery || !in->history || !in->topology || !in->random.data ||
+        in->random.size != BH_PLAN_RANDOM_BYTES || !in->error.data)
+        return BH_ERR_ARGUMENT;
+    clear(self);
+    return bh__delivery_is_open(in->delivery) || !bh__history_is_read(in->history) ||
+                   !bh__topology_is_built(in->topology)
+               ? BH_ERR_STATE
+               : BH_OK;
+}
+
+/* A plan that went wrong decides nothing. */
+static bh_status end(bh_plan *self, bh_status status)
+{
+    if (self->no_memory)
+        status = BH_ERR_NO_MEMORY;
+    if (status != BH_OK)
+        clear(self);
+    return status;
+}
+
+bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                       const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
+                       int64_t now_ms, bh_bytes random)
+{
+    input in = {delivery, history, policy, topology, error, now_ms, random};
+    if (!policy || now_ms < 0 || now_ms >= INT64_C(1) << 53)
+        return BH_ERR_ARGUMENT;
+    bh_status status = begin(self, &in);
+    if (status != BH_OK)
+        return status;
+    int64_t first_ms = bh_history_first_failure_ms(history);
+    self->attempts = bh_history_attempts(history);
+    self->first_failure_ms = first_ms >= 0 && first_ms < now_ms ? first_ms : now_ms;
+    switch (outcome) {
+    case BH_OUTCOME_OK:
+        self->action = BH_ACTION_ACK;
+        return BH_OK;
+    case BH_OUTCOME_DROPPED:
+        self->action = BH_ACTION_DROP;
+        return BH_OK;
+    case BH_OUTCOME_FAILED:
+        self->attempts++;
+        return end(self, decide_failure(self, &in, retry_after_ms));
+    case BH_OUTCOME_PERMANENT:
+        self->attempts++;
+        return end(self, park(self, &in, "permanent"));
+    }
+    return end(self, BH_ERR_ARGUMENT);
+}
+
+bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                         const bh_topology *topology, bh_bytes random)
+{
+    input in = {delivery, history, NULL, topology, bh_str(""), 0, random};
+    bh_status status = begin(self, &in);
+    if (status != BH_OK)
+        return status;
+    self->action = BH_ACTION_REPLAY;
+    set_queue(self, &in);
+    set_id(self, &in);
+    set_origin(self, &in);
+    bh_strategy strategy = bh_topology_strategy(topology);
+    if (strategy == BH_STRATEGY_NATIVE) {
+        to(self, bh_str(""), bh_topology_queue(topology));
+    } else {
+        to(self, bh__topology_return_exchange(topology), harmless(bh_history_routing_key(history)));
+        if (strategy != BH_STRATEGY_REJECT)
+            set_return_key(self, &in);
+    }
+    return end(self, make_fit(self, &in) ? BH_OK : BH_ERR_FRAME);
+}
+
+/* ------------------------------------------------------------------------------------------------------ getters */
+
+bh_action bh_plan_action(const bh_plan *self)
+{
+    return self ? self->action : BH_ACTION_NONE;
+}
+
+int bh_plan_publishes(const bh_plan *self)
+{
+    bh_action action = bh_plan_action(self);
+    return action == BH_ACTION_RETRY || action == BH_ACTION_PARK || action == BH_ACTION_REPLAY;
+}
+
+int64_t bh_plan_attempts(const bh_plan *self)
+{
+    return self ? self->attempts : 0;
+}
+
+int64_t bh_plan_delay_ms(const bh_plan *self)
+{
+    return self ? self->delay_ms : 0;
+}
+
+int bh_plan_retry_after_met(const bh_plan *self)
+{
+    return self ? self->is_retry_after_met : 1;
+}
+
+bh_bytes bh_plan_reason(const bh_plan *self)
+{
+    return bh_str(self ? self->reason : "");
+}
+
+static bh_bytes get(const bh_plan *self, bh__text text)
+{
+    return bh__store_get(&self->store, text);
+}
+
+bh_bytes bh_plan_exchange(const bh_plan *self)
+{
+    return self ? get(self, self->exchange) : bh_str("");
+}
+
+bh_bytes bh_plan_routing_key(const bh_plan *self)
+{
+    return self ? get(self, self->routing_key) : bh_str("");
+}
+
+int bh_plan_mandatory(const bh_plan *self)
+{
+    /* The x-delayed-message exchange routes to nothing while it delays. */
+    return bh_plan_publishes(self) && !find_header(self, bh_str("x-delay"));
+}
+
+int bh_plan_on_demand(const bh_plan *self)
+{
+    return self ? self->is_on_demand : 0;
+}
+
+int bh_plan_keeps_property(const bh_plan *self, bh_property property)
+{
+    return self && (int)property >= 0 && property < BH_PROPERTY_LAST && property != BH_PROPERTY_HEADERS &&
+           property != BH_PROPERTY_DELIVERY_MODE && property != BH_PROPERTY_EXPIRATION &&
+           property != BH_PROPERTY_USER_ID;
+}
+
+bh_bytes bh_plan_expiration(const bh_plan *self)
+{
+    return self ? get(self, self->expiration) : bh_str("");
+}
+
+size_t bh_plan_header_count(const bh_plan *self)
+{
+    return self ? self->header_count : 0;
+}
+
+static const header *header_at(const bh_plan *self, size_t index)
+{
+    static const header none = {.name = "", .type = BH_TYPE_VOID};
+    return self && index < self->header_count ? &self->headers[index] : &none;
+}
+
+bh_bytes bh_plan_header_name(const bh_plan *self, size_t index)
+{
+    return bh_str(header_at(self, index)->name);
+}
+
+bh_type bh_plan_header_type(const bh_plan *self, size_t index)
+{
+    return header_at(self, index)->type;
+}
+
+bh_bytes bh_plan_header_string(const bh_plan *self, size_t index)
+{
+    const header *found = header_at(self, index);
+    return self && found->type != BH_TYPE_VOID ? get(self, found->string) : bh_str("");
+}
+
+int64_t bh_plan_header_int(const bh_plan *self, size_t index)
+{
+    return header_at(self, index)->number;
+}
+
+bh_bytes bh_plan_header_source(const bh_plan *self, size_t index)
+{
+    const header *found = header_at(self, index);
+    return self && found->type == BH_TYPE_VOID ? get(self, found->string) : bh_str("");
+}

@@ -1,0 +1,960 @@
+#include "topology_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* RabbitMQ 4's default delivery limit of 20 drops a message that was looked at, or whose consumer crashed, 21 times. A
+ * negative limit, 4's word for none, is refused by 3.x. */
+#define DELIVERY_LIMIT 1000000000
+
+/* Above it the x-delayed-message plugin routes at once. */
+#define LONGEST_X_DELAY_MS INT64_C(4294967295)
+
+enum { LONGEST_NAMESPACE = 200, MOST_GRID_RUNGS = 400 };
+
+typedef struct argument {
+    bh__text name;
+    bh_type type;
+    bh__text string;
+    int64_t number;
+} argument;
+
+typedef struct arguments {
+    bh__store store;
+    argument *items;
+    size_t count;
+    size_t capacity;
+} arguments;
+
+typedef struct declaration {
+    bh_declaration kind;
+    bh__text name;
+    bh__text type;
+    bh__text source;
+    bh__text routing_key;
+    int64_t wait_ms;
+    int is_on_demand;
+    size_t first_argument;
+    size_t argument_count;
+} declaration;
+
+struct bh_topology {
+    /* settings */
+    bh__store settings;
+    bh__text queue;
+    bh__text name_space; /* empty: the default of the queue type */
+    bh_strategy strategy;
+    bh_queue_type queue_type;
+    bh_series series;
+    int declares_work_queue;
+    bh_queue_type work_queue_type;
+    arguments work_queue;
+    /* what was built */
+    int is_built;
+    bh__store store;
+    declaration *declarations;
+    size_t count;
+    size_t capacity;
+    argument *arguments;
+    size_t argument_count;
+    size_t argument_capacity;
+    int64_t rungs_ms[BH_TOPOLOGY_MOST_RUNGS];
+    size_t rung_count;
+    int64_t demand_ms[MOST_GRID_RUNGS];
+    size_t demand_count;
+    bh__text return_key;
+    bh__text parked_queue;
+    bh__text return_exchange;
+    bh__text wait_exchange;
+    int64_t worst_lateness_ms;
+    bh__store definitions; /* JSON, without the zero byte behind it in its size */
+    int no_memory;
+    char error[1024];
+};
+
+/* ---------------------------------------------------------------------------------------------------- the grid */
+
+/* ISO 3:1973, preferred numbers: the rounded values that the series are known by, in hundredths. */
+static const int r5[] = {100, 160, 250, 400, 630};
+static const int r10[] = {100, 125, 160, 200, 250, 315, 400, 500, 630, 800};
+static const int r20[] = {100, 112, 125, 140, 160, 180, 200, 224, 250, 280,
+                          315, 355, 400, 450, 500, 560, 630, 710, 800, 900};
+static const int r40[] = {100, 106, 112, 118, 125, 132, 140, 150, 160, 170, 180, 190, 200, 212,
+                          224, 236, 250, 265, 280, 300, 315, 335, 355, 375, 400, 425, 450, 475,
+                          500, 530, 560, 600, 630, 670, 710, 750, 800, 850, 900, 950};
+
+/* The grid's rung of this index: 0 is 100 ms. */
+static int64_t grid_ms(bh_series series, size_t index)
+{
+    const int *decade = series == BH_SERIES_R5    ? r5
+                        : series == BH_SERIES_R20 ? r20
+                        : series == BH_SERIES_R40 ? r40
+                                                  : r10;
+    int64_t ms = decade[index % (size_t)series];
+    for (size_t i = index / (size_t)series; i > 0; i--)
+        ms *= 10;
+    return ms;
+}
+
+/* Index of the highest rung at or below `ms`, 0 where there is none; of the lowest at or above it. */
+static size_t grid_below(bh_series series, int64_t ms)
+{
+    size_t index = 0;
+    while (grid_ms(series, index + 1) <= ms)
+        index++;
+    return index;
+}
+
+static size_t grid_above(bh_series series, int64_t ms)
+{
+    size_t index = grid_below(series, ms);
+    return grid_ms(series, index) < ms ? index + 1 : index;
+}
+
+/* --------------------------------------------------------------------------------------------------- settings */
+
+static bh_status fail(bh_topology *self, bh_status status, const char *sentence)
+{
+    snprintf(self->error, sizeof self->error, "%s", sentence);
+    return status;
+}
+
+static bh_status check_name(bh_bytes name, size_t longest)
+{
+    if (!name.data)
+        return BH_ERR_ARGUMENT;
+    if (name.size == 0 || name.size > longest || bh__begins(name, "amq.") || !bh__is_utf8(name) ||
+        memchr(name.data, '\0', name.size))
+        return BH_ERR_NAME;
+    return BH_OK;
+}
+
+bh_status bh_topology_new(bh_topology **out, bh_bytes queue)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    bh_status status = check_name(queue, BH_TOPOLOGY_LONGEST_NAME);
+    if (status != BH_OK)
+        return status;
+    bh_topology *self = calloc(1, sizeof *self);
+    if (!self || !bh__store_add(&self->settings, &self->queue, queue)) {
+        free(self);
+        return BH_ERR_NO_MEMORY;
+    }
+    self->series = BH_SERIES_R10;
+    *out = self;
+    return BH_OK;
+}
+
+void bh_topology_free(bh_topology *self)
+{
+    if (!self)
+        return;
+    bh__store_free(&self->settings);
+    bh__store_free(&self->work_queue.store);
+    free(self->work_queue.items);
+    bh__store_free(&self->store);
+    free(self->declarations);
+    free(self->arguments);
+    bh__store_free(&self->definitions);
+    free(self);
+}
+
+bh_status bh_topology_set_strategy(bh_topology *self, bh_strategy strategy)
+{
+    if (!self || (int)strategy < BH_STRATEGY_LADDER || (int)strategy > BH_STRATEGY_NATIVE)
+        return BH_ERR_ARGUMENT;
+    self->strategy = strategy;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+static int is_queue_type(bh_queue_type type)
+{
+    return type == BH_QUEUE_QUORUM || type == BH_QUEUE_CLASSIC;
+}
+
+bh_status bh_topology_set_queue_type(bh_topology *self, bh_queue_type type)
+{
+    if (!self || !is_queue_type(type))
+        return BH_ERR_ARGUMENT;
+    self->queue_type = type;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_status status = check_name(name, LONGEST_NAMESPACE);
+    if (status != BH_OK)
+        return status == BH_ERR_NAME
+                   ? fail(self, status,
+                          "the namespace is empty, longer than 200 bytes, begins with amq., or is not "
+                          "UTF-8: give another")
+                   : status;
+    bh__text text;
+    if (!bh__store_add(&self->settings, &text, name))
+        return BH_ERR_NO_MEMORY;
+    self->name_space = text;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_series(bh_topology *self, bh_series series)
+{
+    if (!self ||
+        (series != BH_SERIES_R5 && series != BH_SERIES_R10 && series != BH_SERIES_R20 && series != BH_SERIES_R40))
+        return BH_ERR_ARGUMENT;
+    self->series = series;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type)
+{
+    if (!self || !is_queue_type(type))
+        return BH_ERR_ARGUMENT;
+    self->declares_work_queue = 1;
+    self->work_queue_type = type;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+static bh_status add_work_queue_argument(bh_topology *self, bh_bytes name, bh_type type, bh_bytes string,
+                                         int64_t number)
+{
+    if (!self || !name.data || name.size == 0 || name.size > 255 || !string.data || !bh__is_utf8(name) ||
+        !bh__is_utf8(string))
+        return BH_ERR_ARGUMENT;
+    arguments *list = &self->work_queue;
+    void *items = list->items;
+    if (!bh__reserve(&items, &list->capacity, sizeof *list->items, list->count + 1))
+        return BH_ERR_NO_MEMORY;
+    list->items = items;
+    argument added = {.type = type, .number = number};
+    if (!bh__store_add(&list->store, &added.name, name) || !bh__store_add(&list->store, &added.string, string))
+        return BH_ERR_NO_MEMORY;
+    list->items[list->count++] = added;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_add_work_queue_string(bh_topology *self, bh_bytes name, bh_bytes value)
+{
+    return add_work_queue_argument(self, name, BH_TYPE_STRING, value, 0);
+}
+
+bh_status bh_topology_add_work_queue_int(bh_topology *self, bh_bytes name, int64_t value)
+{
+    return add_work_queue_argument(self, name, BH_TYPE_INT64, bh_str(""), value);
+}
+
+/* ------------------------------------------------------------------------------------------------ declarations */
+
+static bh_bytes get(const bh_topology *self, bh__text text)
+{
+    return self ? bh__store_get(&self->store, text) : bh_str("");
+}
+
+bh_bytes bh_topology_queue(const bh_topology *self)
+{
+    return self ? bh__store_get(&self->settings, self->queue) : bh_str("");
+}
+
+static bh__text join(bh_topology *self, bh_bytes first, bh_bytes second, bh_bytes third)
+{
+    bh__text text = {0};
+    if (!bh__store_join(&self->store, &text, first, second, third))
+        self->no_memory = 1;
+    return text;
+}
+
+static bh__text save(bh_topology *self, const char *text)
+{
+    return join(self, bh_str(text), bh_str(""), bh_str(""));
+}
+
+static bh__text work_queue_and(bh_topology *self, const char *suffix)
+{
+    return join(self, bh_topology_queue(self), bh_str(suffix), bh_str(""));
+}
+
+static bh__text namespace_and(bh_topology *self, const char *suffix)
+{
+    bh_bytes name = bh__store_get(&self->settings, self->name_space);
+    if (name.size == 0)
+        name = bh_str(self->queue_type == BH_QUEUE_QUORUM ? "backhop" : "backhop.classic");
+    return join(self, name, bh_str(suffix), bh_str(""));
+}
+
+/* The declaration being made; what follows adds to it. */
+static declaration *last(bh_topology *self)
+{
+    return &self->declarations[self->count - 1];
+}
+
+static int declare(bh_topology *self, bh_declaration kind, bh__text name, const char *type)
+{
+    void *declarations = self->declarations;
+    if (!bh__reserve(&declarations, &self->capacity, sizeof *self->declarations, self->count + 1)) {
+        self->no_memory = 1;
+        return 0;
+    }
+    self->declarations = declarations;
+    declaration added = {.kind = kind, .name = name, .type = save(self, type), .first_argument = self->argument_count};
+    self->declarations[self->count++] = added;
+    return 1;
+}
+
+static void exchange(bh_topology *self, bh__text name, const char *type)
+{
+    declare(self, BH_DECLARE_EXCHANGE, name, type);
+}
+
+static void bind(bh_topology *self, bh__text source, bh__text destination, const char *type, bh__text routing_key)
+{
+    if (declare(self, BH_DECLARE_BINDING, destination, type)) {
+        last(self)->source = source;
+        last(self)->routing_key = routing_key;
+    }
+}
+
+static void add_argument(bh_topology *self, argument added)
+{
+    void *items = self->arguments;
+    if (!bh__reserve(&items, &self->argument_capacity, sizeof *self->arguments, self->argument_count + 1)) {
+        self->no_memory = 1;
+        return;
+    }
+    self->arguments = items;
+    self->arguments[self->argument_count++] = added;
+    last(self)->argument_count++;
+}
+
+static void add_text(bh_topology *self, const char *name, bh__text value)
+{
+    argument added = {.name = save(self, name), .type = BH_TYPE_STRING, .string = value};
+    add_argument(self, added);
+}
+
+static void add_string(bh_topology *self, const char *name, const char *value)
+{
+    add_text(self, name, save(self, value));
+}
+
+static void add_int(bh_topology *self, const char *name, int64_t value)
+{
+    argument added = {.name = save(self, name), .type = BH_TYPE_INT64, .number = value};
+    add_argument(self, added);
+}
+
+/* A queue in which people look at messages and put them back. */
+static void shelf_queue(bh_topology *self, bh__text name)
+{
+    int is_quorum = self->queue_type == BH_QUEUE_QUORUM;
+    if (!declare(self, BH_DECLARE_QUEUE, name, is_quorum ? "quorum" : "classic"))
+        return;
+    add_string(self, "x-queue-type", is_quorum ? "quorum" : "classic");
+    if (is_quorum)
+        add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
+}
+
+/* A fanout exchange and the queue of its name behind it, in which messages wait; ttl_ms 0: for as long as each says. */
+static void wait_queue(bh_topology *self, bh__text name, int64_t ttl_ms, bh__text dead_letter_exchange)
+{
+    int is_quorum = self->queue_type == BH_QUEUE_QUORUM;
+    if (declare(self, BH_DECLARE_QUEUE, name, is_quorum ? "quorum" : "classic")) {
+        add_string(self, "x-queue-type", is_quorum ? "quorum" : "classic");
+        if (ttl_ms)
+            add_int(self, "x-message-ttl", ttl_ms);
+        add_text(self, "x-dead-letter-exchange", dead_letter_exchange);
+        if (is_quorum) {
+            add_string(self, "x-dead-letter-strategy", "at-least-once");
+            add_string(self, "x-overflow", "reject-publish");
+            add_string(self, "x-queue-leader-locator", "balanced");
+        }
+    }
+    bind(self, name, name, "queue", save(self, ""));
+}
+
+/* Begins the work queue's declaration; false where there is no memory. */
+static int work_queue(bh_topology *self)
+{
+    const char *type = self->work_queue_type == BH_QUEUE_QUORUM ? "quorum" : "classic";
+    if (!declare(self, BH_DECLARE_QUEUE, work_queue_and(self, ""), type))
+        return 0;
+    add_string(self, "x-queue-type", type);
+    return 1;
+}
+
+/* Ends it with the user's own arguments, none of which may be one of the strategy's. */
+static bh_status work_queue_end(bh_topology *self)
+{
+    const arguments *own = &self->work_queue;
+    for (size_t i = 0; i < own->count; i++) {
+        bh_bytes name = bh__store_get(&own->store, own->items[i].name);
+        const declaration *queue = last(self);
+        for (size_t j = 0; j < queue->argument_count; j++) {
+            if (!bh__same(name, get(self, self->arguments[queue->first_argument + j].name)))
+                continue;
+            snprintf(
+                self->error, sizeof self->error,
+                "the work queue's argument %s is set by the strategy itself: leave it out, or take strategy ladder",
+                name.data);
+            return BH_ERR_STRATEGY;
+        }
+        argument added = own->items[i];
+        added.name = join(self, name, bh_str(""), bh_str(""));
+        added.string = join(self, bh__store_get(&own->store, added.string), bh_str(""), bh_str(""));
+        add_argument(self, added);
+    }
+    return BH_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- strategies */
+
+static int is_exact(const bh_policy *policy)
+{
+    return bh_policy_jitter(policy) == BH_JITTER_NONE;
+}
+
+static bh_status too_many_rungs(bh_topology *self)
+{
+    return fail(self, BH_ERR_STRATEGY,
+                "strategy ladder would need more than 128 wait queues for this policy: add jitter, so that the shared "
+                "grid serves, take a coarser series, or lower max_ms");
+}
+
+/* Adds a rung unless it is there; false where there is no room. */
+static int add_rung(bh_topology *self, int64_t ms)
+{
+    size_t at = self->rung_count;
+    while (at > 0 && self->rungs_ms[at - 1] >= ms)
+        at--;
+    if (at < self->rung_count && self->rungs_ms[at] == ms)
+        return 1;
+    if (self->rung_count == BH_TOPOLOGY_MOST_RUNGS)
+        return 0;
+    memmove(&self->rungs_ms[at + 1], &self->rungs_ms[at], (self->rung_count - at) * sizeof self->rungs_ms[0]);
+    self->rungs_ms[at] = ms;
+    self->rung_count++;
+    return 1;
+}
+
+/* The rungs that one attempt's delay can need: its exact delay, twice, or indices of the grid. */
+typedef struct span {
+    int64_t first;
+    int64_t last;
+} span;
+
+static span span_of(const bh_topology *self, const bh_policy *policy, int64_t attempt)
+{
+    span needed = {bh_policy_lowest_ms(policy, attempt), bh_policy_highest_ms(policy, attempt)};
+    if (is_exact(policy))
+        return needed;
+    size_t top = grid_below(self->series, bh_policy_max_ms(policy));
+    size_t first = grid_below(self->series, needed.first);
+    size_t above = grid_above(self->series, needed.last);
+    needed.first = (int64_t)(first < top ? first : top);
+    needed.last = (int64_t)(above < top ? above : top);
+    return needed;
+}
+
+/* The next attempt after `attempt` whose span is another, or `end`. All kinds but steps never fall, so their spans can be
+ * searched by halves: a policy may have 10^9 attempts. */
+static int64_t next_change(const bh_topology *self, const bh_policy *policy, int64_t attempt, int64_t end)
+{
+    if (bh_policy_kind(policy) == BH_KIND_STEPS)
+        return attempt + 1;
+    span now = span_of(self, policy, attempt);
+    int64_t same = attempt;
+    int64_t other = end;
+    while (other - same > 1) {
+        int64_t middle = same + (other - same) / 2;
+        span then = span_of(self, policy, middle);
+        if (then.first == now.first && then.last == now.last)
+            same = middle;
+        else
+            other = middle;
+    }
+    return other;
+}
+
+/* One attempt more than the policy's last retry can follow. */
+static int64_t attempts_end(const bh_policy *policy)
+{
+    int64_t most = bh_policy_max_attempts(policy);
+    int64_t end = most == 0 ? BH_POLICY_MOST_ATTEMPTS : most;
+    return bh_policy_kind(policy) == BH_KIND_STEPS && end > BH_POLICY_MOST_STEPS + 2 ? BH_POLICY_MOST_STEPS + 2 : end;
+}
+
+static bh_status make_rungs(bh_topology *self, const bh_policy *policy)
+{
+    int exact = is_exact(policy);
+    if (!exact && bh_policy_max_ms(policy) < BH_TOPOLOGY_LOWEST_RUNG_MS)
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "max_ms is below the ladder's lowest rung of 100 ms: raise max_ms, or take jitter none, whose exact "
+            "delays are rungs");
+    int64_t end = attempts_end(policy);
+    for (int64_t attempt = 1; attempt < end; attempt = next_change(self, policy, attempt, end)) {
+        span needed = span_of(self, policy, attempt);
+        for (int64_t i = needed.first; i <= needed.last; i++)
+            if (!add_rung(self, exact ? i : grid_ms(self->series, (size_t)i)))
+                return too_many_rungs(self);
+    }
+    int64_t floor_ms = bh_policy_max_retry_after_ms(policy);
+    for (size_t i = 0; floor_ms > 0; i++) {
+        int64_t ms = grid_ms(self->series, i);
+        if (!bh__topology_is_policy_rung(self, ms))
+            self->demand_ms[self->demand_count++] = ms;
+        if (ms >= floor_ms)
+            break;
+    }
+    return BH_OK;
+}
+
+/* Names that the next functions share; the parked queue of all strategies. */
+static void make_names(bh_topology *self)
+{
+    self->return_key = join(self, bh_str(BH__KEY_PREFIX), bh_topology_queue(self), bh_str(""));
+    self->parked_queue = work_queue_and(self, ".parked");
+}
+
+/* The way back that copies take by the key in BCC: <ns>.return to the work queue, what is lost to <ns>.unroutable. */
+static bh_status build_return(bh_topology *self)
+{
+    bh__text unroutable = namespace_and(self, ".unroutable");
+    exchange(self, unroutable, "fanout");
+    shelf_queue(self, unroutable);
+    bind(self, unroutable, unroutable, "queue", save(self, ""));
+    self->return_exchange = namespace_and(self, ".return");
+    if (declare(self, BH_DECLARE_EXCHANGE, self->return_exchange, "direct"))
+        add_text(self, "alternate-exchange", unroutable);
+    shelf_queue(self, self->parked_queue);
+    if (self->declares_work_queue && work_queue(self)) {
+        bh_status status = work_queue_end(self);
+        if (status != BH_OK)
+            return status;
+    }
+    bind(self, self->return_exchange, work_queue_and(self, ""), "queue", self->return_key);
+    return BH_OK;
+}
+
+static void build_rung(bh_topology *self, int64_t ms, int is_on_demand)
+{
+    char digits[BH__DIGITS];
+    bh_bytes number = bh__decimal(digits, ms);
+    bh__text name = join(self, get(self, self->wait_exchange), number, bh_str(""));
+    size_t first = self->count;
+    exchange(self, name, "fanout");
+    wait_queue(self, name, ms, self->return_exchange);
+    for (size_t i = first; i < self->count; i++) {
+        self->declarations[i].wait_ms = ms;
+        self->declarations[i].is_on_demand = is_on_demand;
+    }
+}
+
+static bh_status build_ladder(bh_topology *self, const bh_policy *policy)
+{
+    bh_status status = make_rungs(self, policy);
+    if (status == BH_OK)
+        status = build_return(self);
+    if (status != BH_OK)
+        return status;
+    self->wait_exchange = namespace_and(self, ".wait.");
+    for (size_t i = 0; i < self->rung_count; i++)
+        build_rung(self, self->rungs_ms[i], 0);
+    for (size_t i = 0; i < self->demand_count; i++)
+        build_rung(self, self->demand_ms[i], 1);
+    return BH_OK;
+}
+
+/* The lowest and highest delay of all attempts. */
+static span all_delays(const bh_topology *self, const bh_policy *policy)
+{
+    span all = {bh_policy_lowest_ms(policy, 1), bh_policy_highest_ms(policy, 1)};
+    int64_t end = attempts_end(policy);
+    if (bh_policy_kind(policy) != BH_KIND_STEPS && end > 2) {
+        all.last = bh_policy_highest_ms(policy, end - 1);
+        return all;
+    }
+    for (int64_t attempt = 1; attempt < end; attempt = next_change(self, policy, attempt, end)) {
+        int64_t lowest = bh_policy_lowest_ms(policy, attempt);
+        int64_t highest = bh_policy_highest_ms(policy, attempt);
+        all.first = lowest < all.first ? lowest : all.first;
+        all.last = highest > all.last ? highest : all.last;
+    }
+    return all;
+}
+
+static bh_status build_message_ttl(bh_topology *self, const bh_policy *policy)
+{
+    bh_status status = build_return(self);
+    if (status != BH_OK)
+        return status;
+    self->wait_exchange = work_queue_and(self, ".wait");
+    exchange(self, self->wait_exchange, "fanout");
+    wait_queue(self, self->wait_exchange, 0, self->return_exchange);
+    span all = all_delays(self, policy);
+    self->worst_lateness_ms = all.last - all.first;
+    return BH_OK;
+}
+
+static bh_status build_reject(bh_topology *self, const bh_policy *policy)
+{
+    span all = all_delays(self, policy);
+    if (!is_exact(policy) || all.first != all.last)
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
+            "kind fixed without jitter");
+    shelf_queue(self, self->parked_queue);
+    self->wait_exchange = work_queue_and(self, ".retry");
+    exchange(self, self->wait_exchange, "fanout");
+    self->return_exchange = work_queue_and(self, ".return");
+    exchange(self, self->return_exchange, "fanout");
+    if (work_queue(self)) {
+        add_text(self, "x-dead-letter-exchange", self->wait_exchange);
+        if (self->work_queue_type == BH_QUEUE_QUORUM) {
+            add_string(self, "x-dead-letter-strategy", "at-least-once");
+            add_string(self, "x-overflow", "reject-publish");
+            add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
+        }
+        bh_status status = work_queue_end(self);
+        if (status != BH_OK)
+            return status;
+    }
+    bind(self, self->return_exchange, work_queue_and(self, ""), "queue", save(self, ""));
+    wait_queue(self, self->wait_exchange, all.first, self->return_exchange);
+    return BH_OK;
+}
+
+static bh_status build_delayed_exchange(bh_topology *self, const bh_policy *policy)
+{
+    if (bh_policy_max_ms(policy) > LONGEST_X_DELAY_MS && all_delays(self, policy).last > LONGEST_X_DELAY_MS)
+        return fail(self, BH_ERR_STRATEGY,
+                    "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_ms, or take strategy "
+                    "ladder");
+    if (bh_policy_max_retry_after_ms(policy) > LONGEST_X_DELAY_MS)
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_retry_after_ms, or take "
+            "strategy ladder");
+    bh_status status = build_return(self);
+    if (status != BH_OK)
+        return status;
+    self->wait_exchange = namespace_and(self, ".delayed");
+    /* No alternate-exchange: while it delays, the plugin routes to nothing, and the alternate would take every message. */
+    if (declare(self, BH_DECLARE_EXCHANGE, self->wait_exchange, "x-delayed-message"))
+        add_string(self, "x-delayed-type", "fanout");
+    bind(self, self->wait_exchange, self->return_exchange, "exchange", save(self, ""));
+    return BH_OK;
+}
+
+static bh_status build_native(bh_topology *self, const bh_policy *policy)
+{
+    bh_kind kind = bh_policy_kind(policy);
+    if (!is_exact(policy) || (kind != BH_KIND_LINEAR && kind != BH_KIND_FIXED))
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "strategy native has delays that grow by a constant, without jitter: take strategy ladder, or a policy "
+            "of kind linear or fixed without jitter");
+    if (self->declares_work_queue && self->work_queue_type != BH_QUEUE_QUORUM)
+        return fail(self, BH_ERR_STRATEGY,
+                    "strategy native needs a quorum work queue: make it one, or take strategy ladder");
+    shelf_queue(self, self->parked_queue);
+    if (!work_queue(self))
+        return BH_OK;
+    int64_t initial_ms = bh_policy_lowest_ms(policy, 1);
+    add_string(self, "x-delayed-retry-type", "failed");
+    add_int(self, "x-delayed-retry-min", initial_ms);
+    add_int(self, "x-delayed-retry-max", kind == BH_KIND_FIXED ? initial_ms : bh_policy_max_ms(policy));
+    add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
+    return work_queue_end(self);
+}
+
+static void clear(bh_topology *self)
+{
+    self->is_built = 0;
+    self->store.size = 0;
+    self->definitions.size = 0;
+    self->count = 0;
+    self->argument_count = 0;
+    self->rung_count = 0;
+    self->demand_count = 0;
+    self->worst_lateness_ms = 0;
+    self->no_memory = 0;
+    self->error[0] = '\0';
+    self->return_key = self->parked_queue = self->return_exchange = self->wait_exchange = (bh__text){0, 0};
+}
+
+bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
+{
+    if (!self || !policy)
+        return BH_ERR_ARGUMENT;
+    clear(self);
+    bh_status status = bh_policy_check(policy);
+    if (status != BH_OK)
+        return fail(self, status, bh_policy_error(policy).data);
+    make_names(self);
+    switch (self->strategy) {
+    case BH_STRATEGY_LADDER:
+        status = build_ladder(self, policy);
+        break;
+    case BH_STRATEGY_MESSAGE_TTL:
+        status = build_message_ttl(self, policy);
+        break;
+    case BH_STRATEGY_REJECT:
+        status = build_reject(self, policy);
+        break;
+    case BH_STRATEGY_DELAYED_EXCHANGE:
+        status = build_delayed_exchange(self, policy);
+        break;
+    case BH_STRATEGY_NATIVE:
+        status = build_native(self, policy);
+        break;
+    }
+    if (self->no_memory)
+        status = BH_ERR_NO_MEMORY;
+    if (status != BH_OK) {
+        self->count = 0;
+        self->rung_count = 0;
+        self->demand_count = 0;
+    }
+    self->is_built = status == BH_OK;
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------ broker */
+
+/* Reads digits from *at on. False where there is none, or the number is no version's. */
+static int read_version_number(bh_bytes version, size_t *at, int *number)
+{
+    size_t first = *at;
+    *number = 0;
+    while (*at < version.size && version.data[*at] >= '0' && version.data[*at] <= '9' && *number < 10000)
+        *number = *number * 10 + (version.data[(*at)++] - '0');
+    return *at > first && *number < 10000;
+}
+
+bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, bh_bytes version)
+{
+    if (!self || !product.data || !version.data)
+        return BH_ERR_ARGUMENT;
+    if (!self->is_built)
+        return BH_ERR_STATE;
+    self->error[0] = '\0';
+    if (!bh__same(product, bh_str("RabbitMQ")))
+        return fail(self, BH_ERR_BROKER,
+                    "the broker is not RabbitMQ, whose queues and dead letters all strategies need");
+    int major;
+    int minor;
+    size_t at = 0;
+    if (!read_version_number(version, &at, &major) || at == version.size || version.data[at++] != '.' ||
+        !read_version_number(version, &at, &minor))
+        return fail(self, BH_ERR_BROKER, "the broker's version does not begin with two numbers, as 4.0 does");
+    int number = major * 10000 + minor;
+    if (number < 3 * 10000 + 8)
+        return fail(self, BH_ERR_BROKER, "RabbitMQ is older than 3.8: upgrade it");
+    if (self->strategy == BH_STRATEGY_NATIVE && number < 4 * 10000 + 3)
+        return fail(
+            self, BH_ERR_BROKER,
+            "strategy native needs RabbitMQ 4.3 or newer, older ones ignore its arguments: take strategy ladder");
+    if (self->strategy == BH_STRATEGY_DELAYED_EXCHANGE && number > 4 * 10000 + 2)
+        return fail(
+            self, BH_ERR_BROKER,
+            "strategy delayed-exchange needs a plugin that runs on RabbitMQ 4.2 and older: take strategy ladder");
+    if (self->queue_type == BH_QUEUE_QUORUM && number < 3 * 10000 + 10 &&
+        self->strategy != BH_STRATEGY_DELAYED_EXCHANGE)
+        return fail(
+            self, BH_ERR_BROKER,
+            "quorum queues have no message TTL before RabbitMQ 3.10: take queue type classic with this strategy");
+    return BH_OK;
+}
+
+bh_status bh_topology_export(bh_topology *self, bh_bytes vhost)
+{
+    if (!self || !vhost.data)
+        return BH_ERR_ARGUMENT;
+    if (!self->is_built)
+        return BH_ERR_STATE;
+    if (!bh__is_utf8(vhost))
+        return fail(self, BH_ERR_NAME, "the vhost's name is not UTF-8: give it in UTF-8");
+    self->definitions.size = 0;
+    return bh__topology_write_definitions(self, &self->definitions, vhost) ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+bh_bytes bh_topology_definitions(const bh_topology *self)
+{
+    bh_bytes json = {self && self->definitions.size ? self->definitions.data : "", self ? self->definitions.size : 0};
+    return json;
+}
+
+bh_bytes bh_topology_error(const bh_topology *self)
+{
+    return bh_str(self ? self->error : "");
+}
+
+/* ----------------------------------------------------------------------------------------------------- getters */
+
+bh_strategy bh_topology_strategy(const bh_topology *self)
+{
+    return self ? self->strategy : BH_STRATEGY_LADDER;
+}
+
+bh_bytes bh_topology_parked_queue(const bh_topology *self)
+{
+    return get(self, self ? self->parked_queue : (bh__text){0, 0});
+}
+
+int64_t bh_topology_worst_lateness_ms(const bh_topology *self)
+{
+    return self ? self->worst_lateness_ms : 0;
+}
+
+size_t bh_topology_rung_count(const bh_topology *self)
+{
+    return self ? self->rung_count : 0;
+}
+
+int64_t bh_topology_rung_ms(const bh_topology *self, size_t index)
+{
+    return self && index < self->rung_count ? self->rungs_ms[index] : 0;
+}
+
+size_t bh_topology_count(const bh_topology *self)
+{
+    return self ? self->count : 0;
+}
+
+static const declaration *declaration_at(const bh_topology *self, size_t index)
+{
+    static const declaration none;
+    return self && index < self->count ? &self->declarations[index] : &none;
+}
+
+bh_declaration bh_topology_declaration(const bh_topology *self, size_t index)
+{
+    return declaration_at(self, index)->kind;
+}
+
+bh_bytes bh_topology_name(const bh_topology *self, size_t index)
+{
+    return get(self, declaration_at(self, index)->name);
+}
+
+bh_bytes bh_topology_type(const bh_topology *self, size_t index)
+{
+    return get(self, declaration_at(self, index)->type);
+}
+
+bh_bytes bh_topology_source(const bh_topology *self, size_t index)
+{
+    return get(self, declaration_at(self, index)->source);
+}
+
+bh_bytes bh_topology_routing_key(const bh_topology *self, size_t index)
+{
+    return get(self, declaration_at(self, index)->routing_key);
+}
+
+int64_t bh_topology_wait_ms(const bh_topology *self, size_t index)
+{
+    return declaration_at(self, index)->wait_ms;
+}
+
+int bh_topology_on_demand(const bh_topology *self, size_t index)
+{
+    return declaration_at(self, index)->is_on_demand;
+}
+
+size_t bh_topology_argument_count(const bh_topology *self, size_t index)
+{
+    return declaration_at(self, index)->argument_count;
+}
+
+static const argument *argument_at(const bh_topology *self, size_t index, size_t number)
+{
+    static const argument none;
+    const declaration *of = declaration_at(self, index);
+    return number < of->argument_count ? &self->arguments[of->first_argument + number] : &none;
+}
+
+bh_bytes bh_topology_argument_name(const bh_topology *self, size_t index, size_t number)
+{
+    return get(self, argument_at(self, index, number)->name);
+}
+
+bh_type bh_topology_argument_type(const bh_topology *self, size_t index, size_t number)
+{
+    return argument_at(self, index, number)->type;
+}
+
+bh_bytes bh_topology_argument_string(const bh_topology *self, size_t index, size_t number)
+{
+    return get(self, argument_at(self, index, number)->string);
+}
+
+int64_t bh_topology_argument_int(const bh_topology *self, size_t index, size_t number)
+{
+    return argument_at(self, index, number)->number;
+}
+
+int bh__topology_is_built(const bh_topology *self)
+{
+    return self->is_built;
+}
+
+bh_bytes bh__topology_return_key(const bh_topology *self)
+{
+    return get(self, self->return_key);
+}
+
+bh_bytes bh__topology_return_exchange(const bh_topology *self)
+{
+    return get(self, self->return_exchange);
+}
+
+bh_bytes bh__topology_wait_exchange(const bh_topology *self)
+{
+    return get(self, self->wait_exchange);
+}
+
+int64_t bh__topology_rung_below_ms(const bh_topology *self, int64_t delay_ms)
+{
+    size_t i = self->rung_count;
+    while (i > 1 && self->rungs_ms[i - 1] > delay_ms)
+        i--;
+    return i > 0 ? self->rungs_ms[i - 1] : 0;
+}
+
+int64_t bh__topology_rung_above_ms(const bh_topology *self, int64_t delay_ms)
+{
+    size_t i = 0;
+    while (i + 1 < self->rung_count && self->rungs_ms[i] < delay_ms)
+        i++;
+    return i < self->rung_count ? self->rungs_ms[i] : 0;
+}
+
+int64_t bh__topology_floor_rung_ms(const bh_topology *self, int64_t delay_ms)
+{
+    int64_t rung = 0;
+    for (size_t i = self->rung_count; i > 0 && self->rungs_ms[i - 1] >= delay_ms; i--)
+        rung = self->rungs_ms[i - 1];
+    for (size_t i = self->demand_count; i > 0 && self->demand_ms[i - 1] >= delay_ms; i--)
+        if (rung == 0 || self->demand_ms[i - 1] < rung)
+            rung = self->demand_ms[i - 1];
+    return rung;
+}
+
+int bh__topology_is_policy_rung(const bh_topology *self, int64_t rung_ms)
+{
+    for (size_t i = 0; i < self->rung_count; i++)
+        if (self->rungs_ms[i] == rung_ms)
+            return 1;
+    return 0;
+}

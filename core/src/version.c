@@ -1,0 +1,6 @@
+#include <backhop/version.h>
+
+const char *bh_version(void)
+{
+    return BACKHOP_VERSION;
+}
