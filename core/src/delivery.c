@@ -285,32 +285,33 @@ int64_t bh_delivery_number(const bh_delivery *self, bh_property property)
     return self && is_property(property) ? self->numbers[property] : 0;
 }
 
-size_t bh__delivery_node_count(const bh_delivery *self)
+bh__tree bh__delivery_tree(const bh_delivery *self)
 {
-    return self->node_count;
+    bh__tree tree = {self->nodes, self->node_count, &self->store};
+    return tree;
 }
 
-const bh__node *bh__delivery_node(const bh_delivery *self, size_t index)
+bh__text bh__delivery_property_text(const bh_delivery *self, bh_property property)
 {
-    return &self->nodes[index];
+    return self->strings[property];
 }
 
-bh_bytes bh__delivery_text(const bh_delivery *self, bh__text text)
+bh__text bh__delivery_exchange_text(const bh_delivery *self)
 {
-    return bh__store_get(&self->store, text);
+    return self->exchange;
 }
 
-const bh__node *bh__delivery_find(const bh_delivery *self, size_t index, size_t end, bh_bytes name)
+bh__text bh__delivery_routing_key_text(const bh_delivery *self)
 {
-    for (; index < end; index = self->nodes[index].end)
-        if (bh__same(bh__store_get(&self->store, self->nodes[index].name), name))
-            return &self->nodes[index];
-    return NULL;
+    return self->routing_key;
 }
 
 const bh__node *bh__delivery_header(const bh_delivery *self, bh_bytes name)
 {
-    return bh__delivery_find(self, 0, self->node_count, name);
+    for (size_t i = 0; i < self->node_count; i = self->nodes[i].end)
+        if (bh__same(bh__store_get(&self->store, self->nodes[i].name), name))
+            return &self->nodes[i];
+    return NULL;
 }
 
 int bh__delivery_is_open(const bh_delivery *self)

@@ -16,12 +16,19 @@ typedef struct bh__node {
     bh__text string;
 } bh__node;
 
-/* Headers are the nodes 0, nodes[0].end, nodes[nodes[0].end].end, ... below bh__delivery_node_count. */
-size_t bh__delivery_node_count(const bh_delivery *self);
-const bh__node *bh__delivery_node(const bh_delivery *self, size_t index);
-bh_bytes bh__delivery_text(const bh_delivery *self, bh__text text);
-/* The value called `name` among those from `index` on and below `end`, which lie side by side; NULL for none. */
-const bh__node *bh__delivery_find(const bh_delivery *self, size_t index, size_t end, bh_bytes name);
+/* Headers are the nodes 0, nodes[0].end, nodes[nodes[0].end].end, ... below count. */
+typedef struct bh__tree {
+    const bh__node *nodes;
+    size_t count;
+    const bh__store *store;
+} bh__tree;
+
+bh__tree bh__delivery_tree(const bh_delivery *self);
+/* The text of a string property, all zero where it is absent; of the exchange and the routing key. */
+bh__text bh__delivery_property_text(const bh_delivery *self, bh_property property);
+bh__text bh__delivery_exchange_text(const bh_delivery *self);
+bh__text bh__delivery_routing_key_text(const bh_delivery *self);
+/* The first header of this name; NULL for none. */
 const bh__node *bh__delivery_header(const bh_delivery *self, bh_bytes name);
 /* 1 while a table or array is open. */
 int bh__delivery_is_open(const bh_delivery *self);

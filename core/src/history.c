@@ -18,18 +18,18 @@ typedef struct death {
     size_t key_count;
 } death;
 
-typedef struct names {
+typedef struct queue_names {
     bh__store store;
     bh__text *items;
     size_t count;
     size_t capacity;
-} names;
+} queue_names;
 
 struct bh_history {
     /* what the application names; kept from read to read */
     bh__store settings;
     bh__text legacy_counter;
-    names wait_queues;
+    queue_names wait_queues;
     /* what was read */
     int is_read;
     bh__store store;
@@ -96,7 +96,7 @@ bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue)
 {
     if (!self || !queue.data || queue.size == 0)
         return BH_ERR_ARGUMENT;
-    names *queues = &self->wait_queues;
+    queue_names *queues = &self->wait_queues;
     void *items = queues->items;
     if (!bh__reserve(&items, &queues->capacity, sizeof *queues->items, queues->count + 1))
         return BH_ERR_NO_MEMORY;
@@ -109,7 +109,7 @@ bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue)
 
 static int is_wait_queue(const bh_history *self, bh_bytes queue)
 {
-    const names *queues = &self->wait_queues;
+    const queue_names *queues = &self->wait_queues;
     for (size_t i = 0; i < queues->count; i++)
         if (bh__same(bh__store_get(&queues->store, queues->items[i]), queue))
             return 1;
@@ -119,12 +119,6 @@ static int is_wait_queue(const bh_history *self, bh_bytes queue)
 static bh_bytes get(const bh_history *self, bh__text text)
 {
     return self ? bh__store_get(&self->store, text) : bh_str("");
-}
-
-static void save(bh_history *self, bh__text *out, bh_bytes text)
-{
-    if (!bh__store_add(&self->store, out, text))
-        self->no_memory = 1;
 }
 
 static void add_problem(bh_history *self, bh_bytes header, const char *what)
@@ -137,44 +131,118 @@ static void add_problem(bh_history *self, bh_bytes header, const char *what)
         self->no_memory = 1;
 }
 
-/* The header's number, where it is an integer from 0 to `most`; else -1, and a problem unless the header is absent. */
-static int64_t read_number(bh_history *self, const bh_delivery *delivery, const char *name, int64_t most)
+/* The headers that are read. */
+typedef enum known {
+    ATTEMPTS,
+    FIRST_FAILURE,
+    DELAY,
+    ERROR,
+    ID,
+    EXCHANGE,
+    ROUTING_KEY,
+    PARKED,
+    X_DEATH,
+    DELIVERY_COUNT,
+    ACQUIRED_COUNT,
+    FIRST_DEATH, /* queue, reason, exchange */
+    LAST_DEATH = FIRST_DEATH + 3,
+    KNOWN = LAST_DEATH + 3
+} known;
+
+static const bh_bytes known_names[KNOWN] = {
+    [ATTEMPTS] = BH__LITERAL("backhop-attempts"),
+    [FIRST_FAILURE] = BH__LITERAL("backhop-first-failure"),
+    [DELAY] = BH__LITERAL("backhop-delay"),
+    [ERROR] = BH__LITERAL("backhop-error"),
+    [ID] = BH__LITERAL("backhop-id"),
+    [EXCHANGE] = BH__LITERAL("backhop-exchange"),
+    [ROUTING_KEY] = BH__LITERAL("backhop-routing-key"),
+    [PARKED] = BH__LITERAL("backhop-parked"),
+    [X_DEATH] = BH__LITERAL("x-death"),
+    [DELIVERY_COUNT] = BH__LITERAL("x-delivery-count"),
+    [ACQUIRED_COUNT] = BH__LITERAL("x-acquired-count"),
+    [FIRST_DEATH] = BH__LITERAL("x-first-death-queue"),
+    [FIRST_DEATH + 1] = BH__LITERAL("x-first-death-reason"),
+    [FIRST_DEATH + 2] = BH__LITERAL("x-first-death-exchange"),
+    [LAST_DEATH] = BH__LITERAL("x-last-death-queue"),
+    [LAST_DEATH + 1] = BH__LITERAL("x-last-death-reason"),
+    [LAST_DEATH + 2] = BH__LITERAL("x-last-death-exchange"),
+};
+
+/* What is being read: the tree and its known headers, each the first of its name, NULL where there is none. */
+typedef struct headers {
+    bh__tree tree;
+    const bh__node *found[KNOWN];
+} headers;
+
+/* Index of the name in a list of names; `count` where it is not there. */
+static size_t find_name(const bh_bytes *names, size_t count, bh_bytes name)
 {
-    const bh__node *node = bh__delivery_header(delivery, bh_str(name));
+    size_t i = 0;
+    while (i < count && !bh__same(names[i], name))
+        i++;
+    return i;
+}
+
+static void find_headers(headers *self)
+{
+    const bh__tree *tree = &self->tree;
+    for (size_t i = 0; i < tree->count; i = tree->nodes[i].end) {
+        size_t at = find_name(known_names, KNOWN, bh__store_get(tree->store, tree->nodes[i].name));
+        if (at < KNOWN && !self->found[at])
+            self->found[at] = &tree->nodes[i];
+    }
+}
+
+/* The header's number, where it is an integer from 0 to `most`; else -1, and a problem unless the header is absent. */
+static int64_t read_number(bh_history *self, const headers *in, known header, int64_t most)
+{
+    const bh__node *node = in->found[header];
     if (!node)
         return -1;
     if (!bh__is_integer(node->type))
-        add_problem(self, bh_str(name), "not an integer, ignored");
+        add_problem(self, known_names[header], "not an integer, ignored");
     else if (node->number < 0)
-        add_problem(self, bh_str(name), "negative, ignored");
+        add_problem(self, known_names[header], "negative, ignored");
     else if (node->number > most)
-        add_problem(self, bh_str(name), "absurdly high, ignored");
+        add_problem(self, known_names[header], "absurdly high, ignored");
     else
         return node->number;
     return -1;
 }
 
-static const bh__node *find_string(bh_history *self, const bh_delivery *delivery, const char *name)
+/* The header's string, where it is one of at most `most` bytes; `other` where it is absent or was ignored. */
+static bh__text read_string(bh_history *self, const headers *in, known header, size_t most, bh__text other)
 {
-    const bh__node *node = bh__delivery_header(delivery, bh_str(name));
-    if (node && node->type != BH_TYPE_STRING) {
-        add_problem(self, bh_str(name), "not a string, ignored");
-        return NULL;
-    }
-    return node;
+    const bh__node *node = in->found[header];
+    if (!node)
+        return other;
+    if (node->type != BH_TYPE_STRING)
+        add_problem(self, known_names[header], "not a string, ignored");
+    else if (node->string.size > most)
+        add_problem(self, known_names[header], "too long, ignored");
+    else
+        return node->string;
+    return other;
 }
 
-/* Saves the header's string, where it is one of at most 255 bytes. False where it is absent or was ignored. */
-static int read_string(bh_history *self, bh__text *out, const bh_delivery *delivery, const char *name)
+static const bh__text no_text;
+
+static bh__text read_short_string(bh_history *self, const headers *in, known header)
 {
-    const bh__node *node = find_string(self, delivery, name);
-    if (node && node->string.size > LONGEST_SHORT_STRING) {
-        add_problem(self, bh_str(name), "too long, ignored");
-        return 0;
-    }
-    if (node)
-        save(self, out, bh__delivery_text(delivery, node->string));
-    return node != NULL;
+    return read_string(self, in, header, LONGEST_SHORT_STRING, no_text);
+}
+
+/* The error's text, which is cut and so is no longer where the delivery has it. */
+static bh__text read_error(bh_history *self, const headers *in)
+{
+    bh__text text = read_string(self, in, ERROR, SIZE_MAX, no_text);
+    if (text.size <= BH_HISTORY_MOST_ERROR_BYTES)
+        return text;
+    bh_bytes cut = bh__cut(bh__store_get(in->tree.store, text), BH_HISTORY_MOST_ERROR_BYTES);
+    if (!bh__store_add(&self->store, &text, cut))
+        self->no_memory = 1;
+    return text;
 }
 
 /* The legacy counter: an integer, or, as people wrote it too, a string of decimal digits. */
@@ -188,7 +256,7 @@ static int64_t read_legacy_counter(bh_history *self, const bh_delivery *delivery
     if (bh__is_integer(node->type)) {
         count = node->number;
     } else if (node->type == BH_TYPE_STRING && node->string.size > 0 && node->string.size <= 10) {
-        bh_bytes digits = bh__delivery_text(delivery, node->string);
+        bh_bytes digits = bh__store_get(bh__delivery_tree(delivery).store, node->string);
         count = 0;
         for (size_t i = 0; i < digits.size && count >= 0; i++)
             count = digits.data[i] >= '0' && digits.data[i] <= '9' ? count * 10 + (digits.data[i] - '0') : -1;
@@ -199,100 +267,125 @@ static int64_t read_legacy_counter(bh_history *self, const bh_delivery *delivery
     return -1;
 }
 
-/* A field of an x-death record, where it is there and a string. */
-static void read_death_string(bh_history *self, bh__text *out, const bh_delivery *delivery, size_t index,
-                              const char *name)
+static void add_death_problem(bh_history *self, const char *what)
 {
-    const bh__node *record = bh__delivery_node(delivery, index);
-    const bh__node *field = bh__delivery_find(delivery, index + 1, record->end, bh_str(name));
-    if (field && field->type == BH_TYPE_STRING)
-        save(self, out, bh__delivery_text(delivery, field->string));
-    else if (field)
-        add_problem(self, bh_str("x-death"), "a record's field is not a string, ignored");
+    add_problem(self, known_names[X_DEATH], what);
 }
 
-static int64_t read_death_times(bh_history *self, const bh_delivery *delivery, size_t index)
+/* Room for one item more in an array; false: no memory. */
+static int reserve_one(bh_history *self, void **items, size_t *capacity, size_t size, size_t count)
 {
-    const bh__node *record = bh__delivery_node(delivery, index);
-    const bh__node *field = bh__delivery_find(delivery, index + 1, record->end, bh_str("count"));
-    if (!field) /* brokers before 3.5.2 wrote none: each death was a record */
+    if (bh__reserve(items, capacity, size, count + 1))
         return 1;
-    if (bh__is_integer(field->type) && field->number >= 0 && field->number <= BH_HISTORY_MOST_ATTEMPTS)
-        return field->number;
-    add_problem(self, bh_str("x-death"), "a record's count cannot be trusted, taken as 0");
+    self->no_memory = 1;
     return 0;
 }
 
-static int64_t read_death_time(bh_history *self, const bh_delivery *delivery, size_t index)
+static bh__text death_string(bh_history *self, const bh__node *field)
 {
-    const bh__node *record = bh__delivery_node(delivery, index);
-    const bh__node *field = bh__delivery_find(delivery, index + 1, record->end, bh_str("time"));
-    if (!field)
-        return -1;
+    if (field->type == BH_TYPE_STRING)
+        return field->string;
+    add_death_problem(self, "a record's field is not a string, ignored");
+    return no_text;
+}
+
+static int64_t death_times(bh_history *self, const bh__node *field)
+{
+    if (bh__is_integer(field->type) && field->number >= 0 && field->number <= BH_HISTORY_MOST_ATTEMPTS)
+        return field->number;
+    add_death_problem(self, "a record's count cannot be trusted, taken as 0");
+    return 0;
+}
+
+static int64_t death_time(bh_history *self, const bh__node *field)
+{
     if ((field->type == BH_TYPE_TIMESTAMP || bh__is_integer(field->type)) && field->number >= 0 &&
         field->number <= BELOW_2_53 / 1000)
         return field->number;
-    add_problem(self, bh_str("x-death"), "a record's time cannot be trusted, ignored");
+    add_death_problem(self, "a record's time cannot be trusted, ignored");
     return -1;
 }
 
-static void read_death_keys(bh_history *self, death *out, const bh_delivery *delivery, size_t index)
+static void read_death_keys(bh_history *self, death *record, const bh__tree *tree, size_t index)
 {
-    const bh__node *record = bh__delivery_node(delivery, index);
-    const bh__node *keys = bh__delivery_find(delivery, index + 1, record->end, bh_str("routing-keys"));
-    out->first_key = self->key_count;
-    if (!keys)
-        return;
+    const bh__node *keys = &tree->nodes[index];
     if (keys->type != BH_TYPE_ARRAY) {
-        add_problem(self, bh_str("x-death"), "a record's routing-keys are not an array, ignored");
+        add_death_problem(self, "a record's routing-keys are not an array, ignored");
         return;
     }
-    for (const bh__node *key = keys + 1; key < bh__delivery_node(delivery, 0) + keys->end;
-         key = bh__delivery_node(delivery, 0) + key->end) {
+    for (size_t i = index + 1; i < keys->end; i = tree->nodes[i].end) {
+        const bh__node *key = &tree->nodes[i];
+        void *items = self->keys;
         if (key->type != BH_TYPE_STRING)
             continue;
-        void *grown = self->keys;
-        if (!bh__reserve(&grown, &self->key_capacity, sizeof *self->keys, self->key_count + 1)) {
-            self->no_memory = 1;
+        if (!reserve_one(self, &items, &self->key_capacity, sizeof *self->keys, self->key_count))
             return;
-        }
-        self->keys = grown;
-        save(self, &self->keys[self->key_count], bh__delivery_text(delivery, key->string));
-        self->key_count++;
-        out->key_count++;
+        self->keys = items;
+        self->keys[self->key_count++] = key->string;
+        record->key_count++;
     }
 }
 
-static void read_deaths(bh_history *self, const bh_delivery *delivery)
+static death read_death(bh_history *self, const bh__tree *tree, size_t index)
 {
-    const bh__node *header = bh__delivery_header(delivery, bh_str("x-death"));
+    enum { COUNT, REASON, QUEUE, TIME, FROM_EXCHANGE, KEYS, EXPIRATION, FIELDS };
+    static const bh_bytes names[FIELDS] = {
+        [COUNT] = BH__LITERAL("count"),
+        [REASON] = BH__LITERAL("reason"),
+        [QUEUE] = BH__LITERAL("queue"),
+        [TIME] = BH__LITERAL("time"),
+        [FROM_EXCHANGE] = BH__LITERAL("exchange"),
+        [KEYS] = BH__LITERAL("routing-keys"),
+        [EXPIRATION] = BH__LITERAL("original-expiration"),
+    };
+    /* Brokers before 3.5.2 wrote no count: each death was a record. */
+    death record = {.times = 1, .first_time_s = -1, .first_key = self->key_count};
+    int is_read[FIELDS + 1] = {0};
+    size_t end = tree->nodes[index].end;
+    for (size_t i = index + 1; i < end; i = tree->nodes[i].end) {
+        const bh__node *field = &tree->nodes[i];
+        size_t which = find_name(names, FIELDS, bh__store_get(tree->store, field->name));
+        if (is_read[which]++)
+            continue;
+        if (which == COUNT)
+            record.times = death_times(self, field);
+        else if (which == REASON)
+            record.reason = death_string(self, field);
+        else if (which == QUEUE)
+            record.queue = death_string(self, field);
+        else if (which == TIME)
+            record.first_time_s = death_time(self, field);
+        else if (which == FROM_EXCHANGE)
+            record.exchange = death_string(self, field);
+        else if (which == KEYS)
+            read_death_keys(self, &record, tree, i);
+        else if (which == EXPIRATION)
+            record.original_expiration = death_string(self, field);
+    }
+    return record;
+}
+
+static void read_deaths(bh_history *self, const headers *in)
+{
+    const bh__node *header = in->found[X_DEATH];
     if (!header)
         return;
     if (header->type != BH_TYPE_ARRAY) {
-        add_problem(self, bh_str("x-death"), "not an array, ignored");
+        add_death_problem(self, "not an array, ignored");
         return;
     }
-    size_t start = (size_t)(header - bh__delivery_node(delivery, 0));
-    for (size_t i = start + 1; i < header->end; i = bh__delivery_node(delivery, i)->end) {
-        if (bh__delivery_node(delivery, i)->type != BH_TYPE_TABLE) {
-            add_problem(self, bh_str("x-death"), "a record is not a table, ignored");
+    const bh__tree *tree = &in->tree;
+    size_t start = (size_t)(header - tree->nodes);
+    for (size_t i = start + 1; i < header->end; i = tree->nodes[i].end) {
+        void *items = self->deaths;
+        if (tree->nodes[i].type != BH_TYPE_TABLE) {
+            add_death_problem(self, "a record is not a table, ignored");
             continue;
         }
-        void *deaths = self->deaths;
-        if (!bh__reserve(&deaths, &self->death_capacity, sizeof *self->deaths, self->death_count + 1)) {
-            self->no_memory = 1;
+        if (!reserve_one(self, &items, &self->death_capacity, sizeof *self->deaths, self->death_count))
             return;
-        }
-        self->deaths = deaths;
-        death record = {0};
-        read_death_string(self, &record.queue, delivery, i, "queue");
-        read_death_string(self, &record.reason, delivery, i, "reason");
-        read_death_string(self, &record.exchange, delivery, i, "exchange");
-        read_death_string(self, &record.original_expiration, delivery, i, "original-expiration");
-        record.times = read_death_times(self, delivery, i);
-        record.first_time_s = read_death_time(self, delivery, i);
-        read_death_keys(self, &record, delivery, i);
-        self->deaths[self->death_count++] = record;
+        self->deaths = items;
+        self->deaths[self->death_count++] = read_death(self, tree, i);
     }
 }
 
@@ -326,12 +419,12 @@ static int64_t sum_deaths(const bh_history *self, is_failure *is_counted, const 
     return sum < BH_HISTORY_MOST_ATTEMPTS ? sum : BH_HISTORY_MOST_ATTEMPTS;
 }
 
-static void read_attempts(bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
+static void read_attempts(bh_history *self, const headers *in, const bh_delivery *delivery, const bh_topology *topology)
 {
     int64_t first_s = -1;
     int64_t legacy = read_legacy_counter(self, delivery);
     int64_t waits = sum_deaths(self, is_expired_wait, topology, &first_s);
-    int64_t own = read_number(self, delivery, "backhop-attempts", BH_HISTORY_MOST_ATTEMPTS);
+    int64_t own = read_number(self, in, ATTEMPTS, BH_HISTORY_MOST_ATTEMPTS);
     self->source = own >= 0      ? BH_SOURCE_BACKHOP
                    : legacy >= 0 ? BH_SOURCE_LEGACY
                    : waits >= 0  ? BH_SOURCE_X_DEATH
@@ -355,7 +448,7 @@ static void read_attempts(bh_history *self, const bh_delivery *delivery, const b
     if (self->source == BH_SOURCE_NONE)
         self->source = source;
 
-    self->first_failure_ms = read_number(self, delivery, "backhop-first-failure", BELOW_2_53);
+    self->first_failure_ms = read_number(self, in, FIRST_FAILURE, BELOW_2_53);
     if (self->first_failure_ms < 0 && first_s >= 0)
         self->first_failure_ms = first_s * 1000;
 }
@@ -379,30 +472,29 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     };
     *self = empty;
 
+    headers in = {.tree = bh__delivery_tree(delivery)};
+    if (!bh__store_copy(&self->store, in.tree.store))
+        return BH_ERR_NO_MEMORY;
     if (bh_delivery_is_truncated(delivery))
         add_problem(self, bh_str("headers"), "deeper, more or longer than the limits, in part ignored");
-    int64_t count = read_number(self, delivery, "x-delivery-count", BH_HISTORY_MOST_ATTEMPTS);
+    find_headers(&in);
+    int64_t count = read_number(self, &in, DELIVERY_COUNT, BH_HISTORY_MOST_ATTEMPTS);
     self->delivery_count = count > 0 ? count : 0;
-    count = read_number(self, delivery, "x-acquired-count", BH_HISTORY_MOST_ATTEMPTS);
+    count = read_number(self, &in, ACQUIRED_COUNT, BH_HISTORY_MOST_ATTEMPTS);
     self->acquired_count = count > 0 ? count : 0;
-    read_deaths(self, delivery);
-    read_attempts(self, delivery, topology);
-    self->last_delay_ms = read_number(self, delivery, "backhop-delay", BH_POLICY_LONGEST_MS);
-    const bh__node *error = find_string(self, delivery, "backhop-error");
-    if (error)
-        save(self, &self->last_error, bh__cut(bh__delivery_text(delivery, error->string), BH_HISTORY_MOST_ERROR_BYTES));
-    if (!read_string(self, &self->id, delivery, "backhop-id"))
-        save(self, &self->id, bh_delivery_property(delivery, BH_PROPERTY_MESSAGE_ID));
-    if (!read_string(self, &self->exchange, delivery, "backhop-exchange"))
-        save(self, &self->exchange, bh_delivery_exchange(delivery));
-    if (!read_string(self, &self->routing_key, delivery, "backhop-routing-key"))
-        save(self, &self->routing_key, bh_delivery_routing_key(delivery));
-    read_string(self, &self->parked, delivery, "backhop-parked");
-    static const char *const first_death[] = {"x-first-death-queue", "x-first-death-reason", "x-first-death-exchange"};
-    static const char *const last_death[] = {"x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"};
-    for (size_t i = 0; i < 3; i++) {
-        read_string(self, &self->first_death[i], delivery, first_death[i]);
-        read_string(self, &self->last_death[i], delivery, last_death[i]);
+    read_deaths(self, &in);
+    read_attempts(self, &in, delivery, topology);
+    self->last_delay_ms = read_number(self, &in, DELAY, BH_POLICY_LONGEST_MS);
+    self->last_error = read_error(self, &in);
+    self->id =
+        read_string(self, &in, ID, LONGEST_SHORT_STRING, bh__delivery_property_text(delivery, BH_PROPERTY_MESSAGE_ID));
+    self->exchange = read_string(self, &in, EXCHANGE, LONGEST_SHORT_STRING, bh__delivery_exchange_text(delivery));
+    self->routing_key =
+        read_string(self, &in, ROUTING_KEY, LONGEST_SHORT_STRING, bh__delivery_routing_key_text(delivery));
+    self->parked = read_short_string(self, &in, PARKED);
+    for (known i = 0; i < 3; i++) {
+        self->first_death[i] = read_short_string(self, &in, FIRST_DEATH + i);
+        self->last_death[i] = read_short_string(self, &in, LAST_DEATH + i);
     }
     self->is_read = !self->no_memory;
     return self->is_read ? BH_OK : BH_ERR_NO_MEMORY;

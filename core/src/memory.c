@@ -1,6 +1,5 @@
 #include "memory.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 int bh__reserve(void **items, size_t *capacity, size_t size, size_t count)
@@ -44,32 +43,35 @@ int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes seco
     return 1;
 }
 
+int bh__store_copy(bh__store *self, const bh__store *other)
+{
+    void *data = self->data;
+    if (!bh__reserve(&data, &self->capacity, 1, other->size))
+        return 0;
+    self->data = data;
+    self->size = other->size;
+    if (other->size)
+        memcpy(self->data, other->data, other->size);
+    return 1;
+}
+
 int bh__store_add(bh__store *self, bh__text *out, bh_bytes text)
 {
     return bh__store_join(self, out, text, bh_str(""), bh_str(""));
 }
 
-bh_bytes bh__store_get(const bh__store *self, bh__text text)
-{
-    bh_bytes bytes = {text.size ? self->data + text.offset : "", text.size};
-    return bytes;
-}
-
 bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number)
 {
-    snprintf(digits, BH__DIGITS, "%lld", (long long)number);
-    return bh_str(digits);
-}
-
-int bh__same(bh_bytes a, bh_bytes b)
-{
-    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
-}
-
-int bh__begins(bh_bytes text, const char *prefix)
-{
-    size_t size = strlen(prefix);
-    return text.size >= size && memcmp(text.data, prefix, size) == 0;
+    size_t at = BH__DIGITS - 1;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    digits[at] = '\0';
+    do
+        digits[--at] = (char)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (number < 0)
+        digits[--at] = '-';
+    bh_bytes text = {digits + at, BH__DIGITS - 1 - at};
+    return text;
 }
 
 static int is_continuation(char byte)

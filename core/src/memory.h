@@ -26,14 +26,36 @@ void bh__store_free(bh__store *self);
 /* Adds the strings one after the other as one text, and a zero byte behind it. False: no memory, nothing changed. */
 int bh__store_add(bh__store *self, bh__text *out, bh_bytes text);
 int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third);
-bh_bytes bh__store_get(const bh__store *self, bh__text text);
+/* Makes the store a copy of another, in which the other's texts are at the same place. False: no memory. */
+int bh__store_copy(bh__store *self, const bh__store *other);
+
+static inline bh_bytes bh__store_get(const bh__store *self, bh__text text)
+{
+    bh_bytes bytes = {text.size ? self->data + text.offset : "", text.size};
+    return bytes;
+}
 
 /* A whole number's decimal digits, in `digits`. */
 #define BH__DIGITS 24
 bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number);
 
-int bh__same(bh_bytes a, bh_bytes b);
-int bh__begins(bh_bytes text, const char *prefix);
+/* A string literal's bytes, also in a static initialiser. */
+#define BH__LITERAL(text)                                                                                              \
+    {                                                                                                                  \
+        (text), sizeof(text) - 1                                                                                       \
+    }
+
+static inline int bh__same(bh_bytes a, bh_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static inline int bh__begins(bh_bytes text, const char *prefix)
+{
+    size_t size = strlen(prefix);
+    return text.size >= size && memcmp(text.data, prefix, size) == 0;
+}
+
 int bh__is_utf8(bh_bytes text);
 /* The longest beginning of at most `most` bytes that does not end within a UTF-8 character. */
 bh_bytes bh__cut(bh_bytes text, size_t most);

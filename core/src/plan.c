@@ -24,7 +24,7 @@ typedef struct input {
 
 /* A header that the copy gets. */
 typedef struct header {
-    const char *name;
+    bh_bytes name;
     bh_type type;
     bh__text string;
     int64_t number;
@@ -90,16 +90,28 @@ static void clear(bh_plan *self)
 /* ------------------------------------------------------------------------------------------------------ headers */
 
 /* What no copy keeps: the broker's and the routing headers, and Backhop's own, which are set anew. */
-static const char *const never_kept[] = {
-    "x-death",    "x-delivery-count", "x-acquired-count",    "x-delay",       "CC",
-    "BCC",        "backhop-queue",    "backhop-attempts",    "backhop-delay", "backhop-first-failure",
-    "backhop-id", "backhop-exchange", "backhop-routing-key", "backhop-error", "backhop-parked",
+static const bh_bytes never_kept[] = {
+    BH__LITERAL("x-death"),
+    BH__LITERAL("x-delivery-count"),
+    BH__LITERAL("x-acquired-count"),
+    BH__LITERAL("x-delay"),
+    BH__LITERAL("CC"),
+    BH__LITERAL("BCC"),
+    BH__LITERAL("backhop-queue"),
+    BH__LITERAL("backhop-attempts"),
+    BH__LITERAL("backhop-first-failure"),
+    BH__LITERAL("backhop-delay"),
+    BH__LITERAL("backhop-id"),
+    BH__LITERAL("backhop-exchange"),
+    BH__LITERAL("backhop-routing-key"),
+    BH__LITERAL("backhop-error"),
+    BH__LITERAL("backhop-parked"),
 };
 
 static const header *find_header(const bh_plan *self, bh_bytes name)
 {
     for (size_t i = 0; i < self->header_count; i++)
-        if (bh__same(bh_str(self->headers[i].name), name))
+        if (bh__same(self->headers[i].name, name))
             return &self->headers[i];
     return NULL;
 }
@@ -108,11 +120,8 @@ int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
 {
     if (!self || !name.data)
         return 0;
-    if (!bh__begins(name, "x-") && !bh__begins(name, "backhop-") && !bh__same(name, bh_str("CC")) &&
-        !bh__same(name, bh_str("BCC")))
-        return 1;
     for (size_t i = 0; i < sizeof never_kept / sizeof never_kept[0]; i++)
-        if (bh__same(bh_str(never_kept[i]), name))
+        if (bh__same(never_kept[i], name))
             return 0;
     return !bh__begins(name, "x-first-death-") && !bh__begins(name, "x-last-death-") && !find_header(self, name);
 }
@@ -120,7 +129,7 @@ int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
 static void set_header(bh_plan *self, const char *name, bh_type type, bh_bytes string, int64_t number)
 {
     header *added = &self->headers[self->header_count];
-    added->name = name;
+    added->name = bh_str(name);
     added->type = type;
     added->number = number;
     if (bh__store_add(&self->store, &added->string, string))
@@ -139,12 +148,8 @@ static void set_int(bh_plan *self, const char *name, int64_t value)
     set_header(self, name, BH_TYPE_INT64, bh_str(""), value);
 }
 
-static void remove_header(bh_plan *self, const char *name)
+static void remove_header_at(bh_plan *self, size_t at)
 {
-    const header *found = find_header(self, bh_str(name));
-    if (!found)
-        return;
-    size_t at = (size_t)(found - self->headers);
     self->header_count--;
     memmove(&self->headers[at], &self->headers[at + 1], (self->header_count - at) * sizeof self->headers[0]);
 }
@@ -216,7 +221,7 @@ static void set_return_key(bh_plan *self, const input *in)
 /* Bytes of a header that is set, on the wire. */
 static int64_t header_bytes(const bh_plan *self, const header *added, const bh_delivery *delivery)
 {
-    size_t bytes = 1 + strlen(added->name) + 1;
+    size_t bytes = 1 + added->name.size + 1;
     if (added->type == BH_TYPE_INT64)
         bytes += 8;
     else if (added->type == BH_TYPE_ARRAY)
@@ -250,12 +255,10 @@ static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
     for (int property = 0; property < BH_PROPERTY_LAST; property++)
         if (bh_plan_keeps_property(self, (bh_property)property))
             kept += bh__delivery_property_bytes(delivery, (bh_property)property);
-    size_t count = bh__delivery_node_count(delivery);
-    for (size_t i = 0; i < count; i = bh__delivery_node(delivery, i)->end) {
-        const bh__node *node = bh__delivery_node(delivery, i);
-        if (!bh_plan_keeps_header(self, bh__delivery_text(delivery, node->name)))
-            kept -= node->bytes;
-    }
+    bh__tree tree = bh__delivery_tree(delivery);
+    for (size_t i = 0; i < tree.count; i = tree.nodes[i].end)
+        if (!bh_plan_keeps_header(self, bh__store_get(tree.store, tree.nodes[i].name)))
+            kept -= tree.nodes[i].bytes;
     return self->frame_max - FRAME_OVERHEAD - CONTENT_HEADER_START - (int64_t)kept;
 }
 
@@ -276,7 +279,8 @@ static int make_fit(bh_plan *self, const input *in)
                 return 1;
             }
         }
-        remove_header(self, spare[i]);
+        if (found)
+            remove_header_at(self, (size_t)(found - self->headers));
         over = headers_bytes(self, in->delivery) - room_bytes(self, in->delivery);
     }
     return over <= 0;
@@ -316,7 +320,7 @@ static void set_least_headers(bh_plan *self, const input *in)
             continue;
         }
         bytes -= header_bytes(self, &self->headers[i], in->delivery);
-        remove_header(self, self->headers[i].name);
+        remove_header_at(self, i);
     }
 }
 
@@ -576,13 +580,13 @@ size_t bh_plan_header_count(const bh_plan *self)
 
 static const header *header_at(const bh_plan *self, size_t index)
 {
-    static const header none = {.name = "", .type = BH_TYPE_VOID};
+    static const header none = {.name = {"", 0}, .type = BH_TYPE_VOID};
     return self && index < self->header_count ? &self->headers[index] : &none;
 }
 
 bh_bytes bh_plan_header_name(const bh_plan *self, size_t index)
 {
-    return bh_str(header_at(self, index)->name);
+    return header_at(self, index)->name;
 }
 
 bh_type bh_plan_header_type(const bh_plan *self, size_t index)

@@ -16,7 +16,7 @@ BH_BEGIN_DECLS
     X(BH_ERR_ARGUMENT, -2, "an argument is missing or out of the range that the function's comment gives")             \
     X(BH_ERR_STATE, -3, "called at the wrong time: close every table and array, build the topology, connect first")    \
     X(BH_ERR_POLICY, -4, "the policy cannot be used; bh_policy_error names the field and what to do")                  \
-    X(BH_ERR_NAME, -5, "a name is empty, too long (a work queue's: 247 bytes), not UTF-8, or begins with amq.")            \
+    X(BH_ERR_NAME, -5, "a name is empty, too long (a work queue's: 247 bytes), not UTF-8, or begins with amq.")        \
     X(BH_ERR_STRATEGY, -6, "the strategy cannot serve this policy; bh_topology_error names one that does")             \
     X(BH_ERR_BROKER, -7, "the broker cannot serve this strategy; bh_topology_error names one that it can")             \
     X(BH_ERR_FRAME, -8, "the message's own headers do not fit the connection's frame_max; connect with a larger one")  \
