@@ -1,0 +1,14 @@
+/* Suites: what main.c runs. A new one is declared here and added to the list there. */
+#ifndef BACKHOP_TESTS_SUITES_H
+#define BACKHOP_TESTS_SUITES_H
+
+#include <check.h>
+
+Suite *suite_status(void);
+Suite *suite_delivery(void);
+Suite *suite_history(void);
+Suite *suite_policy(void);
+Suite *suite_plan(void);
+Suite *suite_topology(void);
+
+#endif

@@ -1,0 +1,188 @@
+#include "suites.h"
+#include "vectors.h"
+
+static vectors all;
+
+static void compare_properties(vector *v, const bh_delivery *d)
+{
+    const json_t *expected = json_object_get(v->expect, "properties");
+    if (!expected)
+        return;
+    for (const vector_name *p = vector_properties; p->name; p++) {
+        bh_property property = (bh_property)p->value;
+        const json_t *value = json_object_get(expected, p->name);
+        same_int(v, p->name, value != NULL, bh_delivery_has_property(d, property));
+        int is_number = json_is_integer(value);
+        int is_text = value && !is_number && property != BH_PROPERTY_HEADERS;
+        same_int(v, p->name, is_number ? vector_int(v, p->name, value) : 0, bh_delivery_number(d, property));
+        same_bytes(v, p->name, is_text ? vector_bytes(v, p->name, value) : bh_str(""),
+                   bh_delivery_property(d, property));
+    }
+    for (void *i = json_object_iter((json_t *)expected); i; i = json_object_iter_next((json_t *)expected, i)) {
+        json_t *name = json_string(json_object_iter_key(i));
+        vector_name_value(v, "properties", name, vector_properties);
+        json_decref(name);
+    }
+}
+
+static void compare_headers(vector *v, const bh_delivery *d)
+{
+    const json_t *expected = json_object_get(v->expect, "headers");
+    for (size_t i = 0; i < json_array_size(expected); i++) {
+        const json_t *entry = json_array_get(expected, i);
+        bh_bytes name = vector_bytes(v, "headers", json_array_get(entry, 0));
+        const json_t *content;
+        bh_type type = vector_value(v, "headers", json_array_get(entry, 1), &content);
+        const char *field = vector_show(name);
+        same_int(v, field, type, bh_delivery_header_type(d, name));
+        int64_t number = 0;
+        if (type == BH_TYPE_BOOLEAN)
+            number = json_is_true(content);
+        else if (strchr("bBsuIilLT", type))
+            number = vector_int(v, field, content);
+        same_int(v, field, number, bh_delivery_header_int(d, name));
+        int is_text = type == BH_TYPE_STRING || type == BH_TYPE_BYTES;
+        same_bytes(v, field, is_text ? vector_bytes(v, field, content) : bh_str(""),
+                   bh_delivery_header_string(d, name));
+    }
+    const json_t *absent = json_object_get(v->expect, "absent");
+    for (size_t i = 0; i < json_array_size(absent); i++) {
+        bh_bytes name = vector_bytes(v, "absent", json_array_get(absent, i));
+        same_int(v, vector_show(name), 0, bh_delivery_header_type(d, name));
+        same_int(v, vector_show(name), 0, bh_delivery_header_int(d, name));
+        same_bytes(v, vector_show(name), bh_str(""), bh_delivery_header_string(d, name));
+    }
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "delivery", "status exchange routing_key properties headers absent truncated header_bytes");
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    /* Twice: an object that is cleared is as good as a new one. */
+    vector_fill_delivery(v, vector_get(v, "delivery"), d);
+    bh_delivery_clear(d);
+    bh_status status = vector_fill_delivery(v, vector_get(v, "delivery"), d);
+    if (expect_status(v, status, bh_str(""))) {
+        expect_bytes(v, v->expect, "exchange", bh_delivery_exchange(d));
+        expect_bytes(v, v->expect, "routing_key", bh_delivery_routing_key(d));
+        compare_properties(v, d);
+        compare_headers(v, d);
+        expect_flag(v, v->expect, "truncated", bh_delivery_is_truncated(d));
+        expect_int(v, v->expect, "header_bytes", bh_delivery_header_bytes(d));
+    }
+    bh_delivery_free(d);
+    vector_end(v);
+}
+END_TEST
+
+START_TEST(missing_arguments_are_refused)
+{
+    bh_bytes text = bh_str("a");
+    ck_assert_int_eq(bh_delivery_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_exchange(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_routing_key(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_property(NULL, BH_PROPERTY_TYPE, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_number(NULL, BH_PROPERTY_PRIORITY, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_int(NULL, text, BH_TYPE_INT64, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_float(NULL, text, BH_TYPE_DOUBLE, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_string(NULL, text, BH_TYPE_STRING, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_decimal(NULL, text, 2, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_void(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_begin_table(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_begin_array(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_end(NULL), BH_ERR_ARGUMENT);
+    bh_delivery_free(NULL);
+}
+END_TEST
+
+START_TEST(a_value_of_the_wrong_kind_is_refused_and_nothing_is_pushed)
+{
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    bh_bytes name = bh_str("n");
+    ck_assert_int_eq(bh_delivery_push_int(d, name, BH_TYPE_STRING, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_int(d, name, BH_TYPE_DOUBLE, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_int(d, name, (bh_type)0, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_float(d, name, BH_TYPE_INT64, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_TABLE, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_INT64, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_header_type(d, name), 0);
+    ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_HEADERS), 0);
+    ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_HEADERS, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_PRIORITY, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_LAST, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_property(d, (bh_property)-1, name), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_TYPE, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_HEADERS, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_LAST, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_header_bytes(d), 2);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(an_end_without_a_begin_is_refused)
+{
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
+    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("t")), BH_OK);
+    ck_assert_int_eq(bh_delivery_end(d), BH_OK);
+    ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(clear_forgets_everything_and_an_open_table_too)
+{
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str("e")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_routing_key(d, bh_str("r")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_TYPE, bh_str("t")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_PRIORITY, 3), BH_OK);
+    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("t")), BH_OK);
+    bh_delivery_clear(d);
+    ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
+    ck_assert_uint_eq(bh_delivery_exchange(d).size, 0);
+    ck_assert_uint_eq(bh_delivery_routing_key(d).size, 0);
+    ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_TYPE), 0);
+    ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_PRIORITY), 0);
+    ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_HEADERS), 0);
+    ck_assert_int_eq(bh_delivery_header_type(d, bh_str("t")), 0);
+    ck_assert_int_eq(bh_delivery_header_bytes(d), 2);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(what_was_pushed_is_copied)
+{
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    char name[] = "name";
+    char value[] = "value";
+    ck_assert_int_eq(bh_delivery_push_string(d, bh_str(name), BH_TYPE_STRING, bh_str(value)), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str(value)), BH_OK);
+    memset(name, 'x', 4);
+    memset(value, 'x', 5);
+    ck_assert_str_eq(bh_delivery_header_string(d, bh_str("name")).data, "value");
+    ck_assert_str_eq(bh_delivery_exchange(d).data, "value");
+    bh_delivery_free(d);
+}
+END_TEST
+
+Suite *suite_delivery(void)
+{
+    all = vectors_load("delivery");
+    Suite *suite = suite_create("delivery");
+    vectors_add(suite, &all, a_vector);
+    TCase *calls = tcase_create("calls");
+    tcase_add_test(calls, missing_arguments_are_refused);
+    tcase_add_test(calls, a_value_of_the_wrong_kind_is_refused_and_nothing_is_pushed);
+    tcase_add_test(calls, an_end_without_a_begin_is_refused);
+    tcase_add_test(calls, clear_forgets_everything_and_an_open_table_too);
+    tcase_add_test(calls, what_was_pushed_is_copied);
+    suite_add_tcase(suite, calls);
+    return suite;
+}

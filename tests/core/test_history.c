@@ -1,0 +1,247 @@
+#include "suites.h"
+#include "vectors.h"
+
+static vectors all;
+
+static const vector_name sources[] = {
+    {"none", BH_SOURCE_NONE},
+    {"backhop", BH_SOURCE_BACKHOP},
+    {"legacy", BH_SOURCE_LEGACY},
+    {"x-death", BH_SOURCE_X_DEATH},
+    {"delivery-count", BH_SOURCE_DELIVERY_COUNT},
+    {NULL, 0},
+};
+
+static void compare_death(vector *v, const json_t *expected, const bh_history *h, size_t i)
+{
+    vector_keys(v, "deaths", expected, "queue reason exchange original_expiration times first_time_s routing_keys");
+    expect_bytes(v, expected, "queue", bh_history_death_queue(h, i));
+    expect_bytes(v, expected, "reason", bh_history_death_reason(h, i));
+    expect_bytes(v, expected, "exchange", bh_history_death_exchange(h, i));
+    expect_bytes(v, expected, "original_expiration", bh_history_death_original_expiration(h, i));
+    expect_int(v, expected, "times", bh_history_death_times(h, i));
+    expect_int(v, expected, "first_time_s", bh_history_death_first_time_s(h, i));
+    const json_t *keys = json_object_get(expected, "routing_keys");
+    if (!keys)
+        return;
+    same_int(v, "number of routing keys", (int64_t)json_array_size(keys),
+             (int64_t)bh_history_death_routing_key_count(h, i));
+    for (size_t k = 0; k < json_array_size(keys); k++)
+        same_bytes(v, "routing_keys", vector_bytes(v, "routing_keys", json_array_get(keys, k)),
+                   bh_history_death_routing_key(h, i, k));
+}
+
+static int begins_with(bh_bytes text, bh_bytes start)
+{
+    return text.size > start.size && memcmp(text.data, start.data, start.size) == 0;
+}
+
+/* Each problem begins with a name of the list, and each name of the list begins a problem. Default: no problem. */
+static void compare_problems(vector *v, const bh_history *h)
+{
+    const json_t *expected = json_object_get(v->expect, "problems");
+    if (json_is_string(expected) && strcmp(json_string_value(expected), "any") == 0)
+        return;
+    size_t count = bh_history_problem_count(h);
+    if (count > BH_HISTORY_MOST_PROBLEMS)
+        vector_fail(v, "problems", "%zu of them, more than the limit", count);
+    for (size_t p = 0; p < count; p++) {
+        int found = 0;
+        for (size_t e = 0; !found && e < json_array_size(expected); e++)
+            found = begins_with(bh_history_problem(h, p), vector_bytes(v, "problems", json_array_get(expected, e)));
+        if (!found)
+            vector_fail(v, "problems", "unexpected: %s", vector_show(bh_history_problem(h, p)));
+    }
+    for (size_t e = 0; e < json_array_size(expected); e++) {
+        bh_bytes name = vector_bytes(v, "problems", json_array_get(expected, e));
+        int found = 0;
+        for (size_t p = 0; !found && p < count; p++)
+            found = begins_with(bh_history_problem(h, p), name);
+        if (!found)
+            vector_fail(v, "problems", "none begins with %s", vector_show(name));
+        v->checks++;
+    }
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "delivery policy topology legacy_counter wait_queues",
+                 "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
+                 "delivery_count acquired_count deaths death_count first_death last_death problems");
+    bh_delivery *d = NULL;
+    bh_policy *p = NULL;
+    bh_topology *t = NULL;
+    bh_history *h = NULL;
+    const char *field = "";
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_policy_new(&p), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    if (vector_fill_delivery(v, vector_get(v, "delivery"), d))
+        vector_fail(v, "delivery", "could not be filled");
+    if (vector_get(v, "topology")) {
+        if (vector_fill_policy(v, vector_get(v, "policy"), p, &field) ||
+            vector_new_topology(v, vector_get(v, "topology"), &t, &field) || bh_topology_build(t, p))
+            vector_fail(v, "topology", "could not be built: %s", t ? bh_topology_error(t).data : field);
+    } else if (vector_get(v, "policy")) {
+        vector_fail(v, "policy", "means nothing without a topology");
+    }
+    vector_fill_history(v, h);
+    /* Twice: reading replaces what was read before. */
+    bh_history_read(h, d, t);
+    if (expect_status(v, bh_history_read(h, d, t), bh_str(""))) {
+        expect_int(v, v->expect, "attempts", bh_history_attempts(h));
+        expect_name(v, v->expect, "source", sources, bh_history_attempts_source(h));
+        expect_int(v, v->expect, "first_failure_ms", bh_history_first_failure_ms(h));
+        expect_int(v, v->expect, "last_delay_ms", bh_history_last_delay_ms(h));
+        expect_bytes(v, v->expect, "last_error", bh_history_last_error(h));
+        expect_bytes(v, v->expect, "id", bh_history_id(h));
+        expect_bytes(v, v->expect, "exchange", bh_history_exchange(h));
+        expect_bytes(v, v->expect, "routing_key", bh_history_routing_key(h));
+        expect_bytes(v, v->expect, "parked", bh_history_parked(h));
+        expect_int(v, v->expect, "delivery_count", bh_history_delivery_count(h));
+        expect_int(v, v->expect, "acquired_count", bh_history_acquired_count(h));
+        expect_int(v, v->expect, "death_count", (int64_t)bh_history_death_count(h));
+        const json_t *deaths = json_object_get(v->expect, "deaths");
+        if (deaths)
+            same_int(v, "number of deaths", (int64_t)json_array_size(deaths), (int64_t)bh_history_death_count(h));
+        for (size_t i = 0; i < json_array_size(deaths); i++)
+            compare_death(v, json_array_get(deaths, i), h, i);
+        const json_t *first = json_object_get(v->expect, "first_death");
+        if (first) {
+            vector_keys(v, "first_death", first, "queue reason exchange");
+            expect_bytes(v, first, "queue", bh_history_first_death_queue(h));
+            expect_bytes(v, first, "reason", bh_history_first_death_reason(h));
+            expect_bytes(v, first, "exchange", bh_history_first_death_exchange(h));
+        }
+        const json_t *last = json_object_get(v->expect, "last_death");
+        if (last) {
+            vector_keys(v, "last_death", last, "queue reason exchange");
+            expect_bytes(v, last, "queue", bh_history_last_death_queue(h));
+            expect_bytes(v, last, "reason", bh_history_last_death_reason(h));
+            expect_bytes(v, last, "exchange", bh_history_last_death_exchange(h));
+        }
+        compare_problems(v, h);
+    }
+    bh_history_free(h);
+    bh_topology_free(t);
+    bh_policy_free(p);
+    bh_delivery_free(d);
+    vector_end(v);
+}
+END_TEST
+
+START_TEST(missing_arguments_are_refused)
+{
+    bh_delivery *d = NULL;
+    bh_history *h = NULL;
+    ck_assert_int_eq(bh_history_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_read(NULL, d, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_history_read(h, NULL, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_history_set_legacy_counter(NULL, bh_str("x")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_history_add_wait_queue(NULL, bh_str("x")), BH_ERR_ARGUMENT);
+    bh_history_free(h);
+    bh_history_free(NULL);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(an_open_table_is_refused)
+{
+    bh_delivery *d = NULL;
+    bh_history *h = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_delivery_begin_array(d, bh_str("x-death")), BH_OK);
+    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_ERR_STATE);
+    ck_assert_int_eq(bh_delivery_end(d), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_ERR_STATE);
+    ck_assert_int_eq(bh_delivery_end(d), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(an_index_out_of_range_gives_nothing)
+{
+    bh_delivery *d = NULL;
+    bh_history *h = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    const size_t indexes[] = {0, 1, (size_t)-1};
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_str_eq(bh_history_death_queue(h, indexes[i]).data, "");
+        ck_assert_str_eq(bh_history_death_reason(h, indexes[i]).data, "");
+        ck_assert_str_eq(bh_history_death_exchange(h, indexes[i]).data, "");
+        ck_assert_str_eq(bh_history_death_original_expiration(h, indexes[i]).data, "");
+        ck_assert_uint_eq(bh_history_death_routing_key_count(h, indexes[i]), 0);
+        ck_assert_str_eq(bh_history_death_routing_key(h, indexes[i], 0).data, "");
+        ck_assert_str_eq(bh_history_problem(h, indexes[i]).data, "");
+        bh_history_death_times(h, indexes[i]);
+        bh_history_death_first_time_s(h, indexes[i]);
+    }
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(reading_another_delivery_forgets_the_one_before)
+{
+    bh_delivery *d = NULL;
+    bh_history *h = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_int(d, bh_str("backhop-attempts"), BH_TYPE_INT64, 3), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("one")), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_int(d, bh_str("backhop-error"), BH_TYPE_INT64, 3), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    ck_assert_int_eq(bh_history_attempts(h), 3);
+    ck_assert_uint_eq(bh_history_problem_count(h), 1);
+    bh_delivery_clear(d);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    ck_assert_int_eq(bh_history_attempts(h), 0);
+    ck_assert_int_eq(bh_history_attempts_source(h), BH_SOURCE_NONE);
+    ck_assert_str_eq(bh_history_id(h).data, "");
+    ck_assert_uint_eq(bh_history_problem_count(h), 0);
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+END_TEST
+
+START_TEST(a_legacy_counter_can_be_taken_back)
+{
+    bh_delivery *d = NULL;
+    bh_history *h = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_int(d, bh_str("x-retry-count"), BH_TYPE_INT32, 3), BH_OK);
+    ck_assert_int_eq(bh_history_set_legacy_counter(h, bh_str("x-retry-count")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    ck_assert_int_eq(bh_history_attempts(h), 3);
+    ck_assert_int_eq(bh_history_set_legacy_counter(h, bh_str("")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    ck_assert_int_eq(bh_history_attempts(h), 0);
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+END_TEST
+
+Suite *suite_history(void)
+{
+    all = vectors_load("history");
+    Suite *suite = suite_create("history");
+    vectors_add(suite, &all, a_vector);
+    TCase *calls = tcase_create("calls");
+    tcase_add_test(calls, missing_arguments_are_refused);
+    tcase_add_test(calls, an_open_table_is_refused);
+    tcase_add_test(calls, an_index_out_of_range_gives_nothing);
+    tcase_add_test(calls, reading_another_delivery_forgets_the_one_before);
+    tcase_add_test(calls, a_legacy_counter_can_be_taken_back);
+    suite_add_tcase(suite, calls);
+    return suite;
+}

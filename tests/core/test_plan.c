@@ -1,0 +1,444 @@
+#include "suites.h"
+#include "vectors.h"
+
+#include <math.h>
+
+#define DEFAULT_NOW_MS INT64_C(1700000000000)
+
+static vectors all;
+
+static const vector_name outcomes[] = {
+    {"ok", BH_OUTCOME_OK},
+    {"failed", BH_OUTCOME_FAILED},
+    {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED},
+    {NULL, 0},
+};
+
+static const vector_name actions[] = {
+    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},       {"retry", BH_ACTION_RETRY},
+    {"reject", BH_ACTION_REJECT}, {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
+    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY}, {NULL, 0},
+};
+
+/* 53 bits, in the upper bits of 8 bytes; the lower 11 bits are 0. */
+static void write_fraction(double u, char *out)
+{
+    uint64_t bits = (uint64_t)floor(ldexp(u, 53)) << 11;
+    for (int i = 0; i < 8; i++)
+        out[i] = (char)(unsigned char)(bits >> (56 - 8 * i));
+}
+
+static void fill_random(const vector *v, const json_t *json, char *out)
+{
+    static const unsigned char id[] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                       0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+    double u = 0.5;
+    double pick = 0.5;
+    memcpy(out + 16, id, sizeof id);
+    if (json_object_get(json, "hex")) {
+        bh_bytes bytes = vector_bytes(v, "random", json);
+        if (bytes.size != BH_PLAN_RANDOM_BYTES)
+            vector_fail(v, "random", "must be %d bytes", BH_PLAN_RANDOM_BYTES);
+        memcpy(out, bytes.data, bytes.size);
+        return;
+    }
+    if (json) {
+        vector_keys(v, "random", json, "u pick id");
+        if (json_object_get(json, "u"))
+            u = vector_double(v, "u", json_object_get(json, "u"));
+        if (json_object_get(json, "pick"))
+            pick = vector_double(v, "pick", json_object_get(json, "pick"));
+        if (json_object_get(json, "id")) {
+            bh_bytes bytes = vector_bytes(v, "id", json_object_get(json, "id"));
+            if (bytes.size != 16)
+                vector_fail(v, "random", "id must be 16 bytes");
+            memcpy(out + 16, bytes.data, bytes.size);
+        }
+    }
+    write_fraction(u, out);
+    write_fraction(pick, out + 8);
+}
+
+/* --- What the copy keeps ---------------------------------------------------------------------------------------- */
+
+static int in_list(const vector *v, const char *field, const json_t *list, bh_bytes name)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (vector_same(vector_bytes(v, field, json_array_get(list, i)), name))
+            return 1;
+    return 0;
+}
+
+static bh_bytes header_name(const vector *v, const json_t *headers, size_t i)
+{
+    const json_t *entry = json_array_get(headers, i);
+    if (json_is_object(entry))
+        vector_fail(v, "kept_headers", "cannot be used with a repeated entry");
+    return vector_bytes(v, "headers", json_array_get(entry, 0));
+}
+
+/* Of the delivery's headers, the plan keeps the listed ones and no other. */
+static void compare_kept_headers(vector *v, const bh_plan *plan)
+{
+    const json_t *kept = json_object_get(v->expect, "kept_headers");
+    const json_t *headers = json_object_get(vector_get(v, "delivery"), "headers");
+    if (!kept)
+        return;
+    if (json_array_size(headers) == 0)
+        vector_fail(v, "kept_headers", "the delivery has no headers");
+    for (size_t i = 0; i < json_array_size(headers); i++) {
+        bh_bytes name = header_name(v, headers, i);
+        v->checks++;
+        int expected = in_list(v, "kept_headers", kept, name);
+        if (expected != bh_plan_keeps_header(plan, name))
+            vector_fail(v, "kept_headers", "%s must be %s", vector_show(name), expected ? "kept" : "dropped");
+    }
+    for (size_t k = 0; k < json_array_size(kept); k++) {
+        bh_bytes name = vector_bytes(v, "kept_headers", json_array_get(kept, k));
+        int found = 0;
+        for (size_t i = 0; !found && i < json_array_size(headers); i++)
+            found = vector_same(name, header_name(v, headers, i));
+        if (!found)
+            vector_fail(v, "kept_headers", "%s is not in the delivery", vector_show(name));
+    }
+}
+
+static void compare_kept_properties(vector *v, const bh_plan *plan)
+{
+    const json_t *kept = json_object_get(v->expect, "kept_properties");
+    json_t *properties = json_object_get(vector_get(v, "delivery"), "properties");
+    if (!kept)
+        return;
+    if (json_object_size(properties) == 0)
+        vector_fail(v, "kept_properties", "the delivery has no properties");
+    for (void *i = json_object_iter(properties); i; i = json_object_iter_next(properties, i)) {
+        const char *text = json_object_iter_key(i);
+        json_t *name = json_string(text);
+        bh_property property = (bh_property)vector_name_value(v, "kept_properties", name, vector_properties);
+        json_decref(name);
+        same_int(v, text, in_list(v, "kept_properties", kept, bh_str(text)), bh_plan_keeps_property(plan, property));
+    }
+    for (size_t k = 0; k < json_array_size(kept); k++)
+        if (!json_object_get(properties, json_string_value(json_array_get(kept, k))))
+            vector_fail(v, "kept_properties", "the delivery lacks one of them");
+}
+
+/* --- What the copy gets ----------------------------------------------------------------------------------------- */
+
+static size_t find_header(const bh_plan *plan, bh_bytes name)
+{
+    size_t i = 0;
+    while (i < bh_plan_header_count(plan) && !vector_same(bh_plan_header_name(plan, i), name))
+        i++;
+    return i;
+}
+
+static void compare_header(vector *v, const bh_plan *plan, size_t i, bh_bytes name, const json_t *value)
+{
+    const char *field = vector_show(name);
+    if (i >= bh_plan_header_count(plan))
+        vector_fail(v, field, "expected as a header, got none");
+    same_bytes(v, "headers", name, bh_plan_header_name(plan, i));
+    bh_bytes text = bh_str("");
+    bh_bytes source = bh_str("");
+    int64_t number = 0;
+    bh_type type = BH_TYPE_VOID;
+    if (json_object_get(value, "copy_of")) {
+        source = vector_bytes(v, field, json_object_get(value, "copy_of"));
+    } else {
+        const json_t *content;
+        type = vector_value(v, field, value, &content);
+        if (type == BH_TYPE_ARRAY && json_array_size(content) == 1)
+            text = vector_bytes(v, field, json_array_get(content, 0));
+        else if (type == BH_TYPE_STRING)
+            text = vector_bytes(v, field, content);
+        else if (type == BH_TYPE_INT64)
+            number = vector_int(v, field, content);
+        else
+            vector_fail(v, field, "a plan sets no header of this kind");
+    }
+    same_int(v, field, type, bh_plan_header_type(plan, i));
+    same_bytes(v, field, text, bh_plan_header_string(plan, i));
+    same_int(v, field, number, bh_plan_header_int(plan, i));
+    same_bytes(v, field, source, bh_plan_header_source(plan, i));
+}
+
+static void compare_headers(vector *v, const bh_plan *plan)
+{
+    static const char *const keys[] = {"headers", "headers_in_any_order", "headers_with"};
+    for (size_t k = 0; k < 3; k++) {
+        const json_t *expected = json_object_get(v->expect, keys[k]);
+        if (!expected)
+            continue;
+        for (size_t i = 0; i < json_array_size(expected); i++) {
+            const json_t *entry = json_array_get(expected, i);
+            bh_bytes name = vector_bytes(v, keys[k], json_array_get(entry, 0));
+            compare_header(v, plan, k == 0 ? i : find_header(plan, name), name, json_array_get(entry, 1));
+        }
+        if (k == 2)
+            continue;
+        for (size_t i = json_array_size(expected); i < bh_plan_header_count(plan); i++)
+            vector_fail(v, keys[k], "%zu expected, got %zu, the last one %s", json_array_size(expected),
+                        bh_plan_header_count(plan),
+                        vector_show(bh_plan_header_name(plan, bh_plan_header_count(plan) - 1)));
+        v->checks++;
+    }
+    const json_t *without = json_object_get(v->expect, "headers_without");
+    for (size_t i = 0; i < json_array_size(without); i++) {
+        bh_bytes name = vector_bytes(v, "headers_without", json_array_get(without, i));
+        v->checks++;
+        if (find_header(plan, name) < bh_plan_header_count(plan))
+            vector_fail(v, "headers_without", "the plan sets %s", vector_show(name));
+    }
+}
+
+/* True of every plan, whatever the case says. */
+static void check_invariants(const vector *v, const bh_plan *plan)
+{
+    bh_action action = bh_plan_action(plan);
+    int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_PARK || action == BH_ACTION_REPLAY;
+    if (bh_plan_publishes(plan) != publishes)
+        vector_fail(v, "publishes", "does not go with the action");
+    if (!publishes && bh_plan_header_count(plan))
+        vector_fail(v, "headers", "are set where nothing is published");
+    if ((action == BH_ACTION_PARK) != (bh_plan_reason(plan).size > 0))
+        vector_fail(v, "reason", "does not go with the action");
+    if (publishes &&
+        (bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID) || bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) ||
+         bh_plan_keeps_property(plan, BH_PROPERTY_DELIVERY_MODE)))
+        vector_fail(v, "kept_properties", "user-id, expiration and delivery-mode are never kept");
+    for (size_t i = 0; publishes && i < bh_plan_header_count(plan); i++)
+        if (bh_plan_keeps_header(plan, bh_plan_header_name(plan, i)))
+            vector_fail(v, "headers", "%s is kept and set", vector_show(bh_plan_header_name(plan, i)));
+}
+
+static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *p,
+                        const bh_topology *t)
+{
+    char random[BH_PLAN_RANDOM_BYTES];
+    fill_random(v, vector_get(v, "random"), random);
+    bh_bytes random_bytes = {random, sizeof random};
+    if (json_is_true(vector_get(v, "replay")))
+        return bh_plan_replay(plan, d, h, t, random_bytes);
+    const json_t *outcome = vector_get(v, "outcome");
+    const json_t *error = vector_get(v, "error");
+    const json_t *retry_after = vector_get(v, "retry_after_ms");
+    const json_t *now = vector_get(v, "now_ms");
+    return bh_plan_make(plan, d, h, p, t,
+                        outcome ? (bh_outcome)vector_name_value(v, "outcome", outcome, outcomes) : BH_OUTCOME_FAILED,
+                        error ? vector_bytes(v, "error", error) : bh_str(""),
+                        retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0,
+                        now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS, random_bytes);
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v,
+                 "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
+                 "frame_max replay",
+                 "status action attempts delay_ms retry_after_met reason exchange routing_key mandatory on_demand "
+                 "kept_properties expiration kept_headers headers headers_in_any_order headers_with headers_without");
+    bh_delivery *d = NULL;
+    bh_policy *p = NULL;
+    bh_topology *t = NULL;
+    bh_history *h = NULL;
+    bh_plan *plan = NULL;
+    const char *field = "";
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_policy_new(&p), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
+    if (vector_fill_delivery(v, vector_get(v, "delivery"), d))
+        vector_fail(v, "delivery", "could not be filled");
+    if (vector_fill_policy(v, vector_get(v, "policy"), p, &field))
+        vector_fail(v, field, "was refused: %s", bh_policy_error(p).data);
+    if (vector_new_topology(v, vector_get(v, "topology"), &t, &field) || bh_topology_build(t, p))
+        vector_fail(v, "topology", "could not be built: %s", t ? bh_topology_error(t).data : field);
+    vector_fill_history(v, h);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    if (vector_get(v, "frame_max"))
+        ck_assert_int_eq(bh_plan_set_frame_max(plan, vector_int(v, "frame_max", vector_get(v, "frame_max"))), BH_OK);
+    /* Twice: a plan replaces the one before. */
+    decide(v, plan, d, h, p, t);
+    if (expect_status(v, decide(v, plan, d, h, p, t), bh_str(""))) {
+        expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
+        expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
+        expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
+        expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
+        expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
+        expect_bytes(v, v->expect, "exchange", bh_plan_exchange(plan));
+        expect_bytes(v, v->expect, "routing_key", bh_plan_routing_key(plan));
+        expect_flag(v, v->expect, "mandatory", bh_plan_mandatory(plan));
+        expect_flag(v, v->expect, "on_demand", bh_plan_on_demand(plan));
+        expect_bytes(v, v->expect, "expiration", bh_plan_expiration(plan));
+        compare_kept_properties(v, plan);
+        compare_kept_headers(v, plan);
+        compare_headers(v, plan);
+        check_invariants(v, plan);
+    }
+    bh_plan_free(plan);
+    bh_history_free(h);
+    bh_topology_free(t);
+    bh_policy_free(p);
+    bh_delivery_free(d);
+    vector_end(v);
+}
+END_TEST
+
+/* --- Calls ------------------------------------------------------------------------------------------------------ */
+
+static bh_delivery *d;
+static bh_history *h;
+static bh_policy *p;
+static bh_topology *t;
+static bh_plan *plan;
+static const char zeros[BH_PLAN_RANDOM_BYTES];
+
+static void set_up(void)
+{
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+    ck_assert_int_eq(bh_policy_new(&p), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&t, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
+}
+
+static void tear_down(void)
+{
+    bh_plan_free(plan);
+    bh_topology_free(t);
+    bh_policy_free(p);
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+
+static bh_status make(bh_outcome outcome, size_t random_size)
+{
+    bh_bytes random = {zeros, random_size};
+    return bh_plan_make(plan, d, h, p, t, outcome, bh_str(""), 0, DEFAULT_NOW_MS, random);
+}
+
+START_TEST(missing_arguments_are_refused)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    bh_bytes none = bh_str("");
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(bh_plan_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_set_frame_max(NULL, 0), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_set_frame_max(plan, -1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_make(NULL, d, h, p, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_make(plan, NULL, h, p, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_make(plan, d, NULL, p, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_make(plan, d, h, NULL, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_make(plan, d, h, p, NULL, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_replay(NULL, d, h, t, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_replay(plan, NULL, h, t, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_replay(plan, d, NULL, t, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_replay(plan, d, h, NULL, random), BH_ERR_ARGUMENT);
+    bh_plan_free(NULL);
+}
+END_TEST
+
+START_TEST(too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused)
+{
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, 0), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES - 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(make((bh_outcome)99, BH_PLAN_RANDOM_BYTES), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+}
+END_TEST
+
+START_TEST(a_new_plan_has_decided_nothing)
+{
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
+    ck_assert_str_eq(bh_plan_exchange(plan).data, "");
+    ck_assert_str_eq(bh_plan_routing_key(plan).data, "");
+    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+    ck_assert_str_eq(bh_plan_expiration(plan).data, "");
+}
+END_TEST
+
+START_TEST(a_history_that_was_not_read_is_refused)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
+}
+END_TEST
+
+START_TEST(an_open_table_is_refused)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("open")), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
+}
+END_TEST
+
+START_TEST(a_topology_that_is_not_built_is_refused)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    bh_topology_free(t);
+    t = NULL;
+    ck_assert_int_eq(bh_topology_new(&t, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
+}
+END_TEST
+
+START_TEST(a_plan_replaces_the_one_before)
+{
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_PARK);
+    ck_assert_int_eq(make(BH_OUTCOME_OK, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_ACK);
+    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
+    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+    ck_assert_str_eq(bh_plan_routing_key(plan).data, "");
+}
+END_TEST
+
+START_TEST(an_index_out_of_range_gives_nothing)
+{
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    const size_t indexes[] = {bh_plan_header_count(plan), (size_t)-1};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_str_eq(bh_plan_header_name(plan, indexes[i]).data, "");
+        ck_assert_str_eq(bh_plan_header_string(plan, indexes[i]).data, "");
+        ck_assert_int_eq(bh_plan_header_int(plan, indexes[i]), 0);
+        ck_assert_str_eq(bh_plan_header_source(plan, indexes[i]).data, "");
+        bh_plan_header_type(plan, indexes[i]);
+    }
+}
+END_TEST
+
+Suite *suite_plan(void)
+{
+    all = vectors_load("plan");
+    Suite *suite = suite_create("plan");
+    vectors_add(suite, &all, a_vector);
+    TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
+    tcase_add_test(calls, missing_arguments_are_refused);
+    tcase_add_test(calls, too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused);
+    tcase_add_test(calls, a_new_plan_has_decided_nothing);
+    tcase_add_test(calls, a_history_that_was_not_read_is_refused);
+    tcase_add_test(calls, an_open_table_is_refused);
+    tcase_add_test(calls, a_topology_that_is_not_built_is_refused);
+    tcase_add_test(calls, a_plan_replaces_the_one_before);
+    tcase_add_test(calls, an_index_out_of_range_gives_nothing);
+    suite_add_tcase(suite, calls);
+    return suite;
+}

@@ -1,0 +1,312 @@
+#include "suites.h"
+#include "vectors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static vectors all;
+
+/* --- Declarations ----------------------------------------------------------------------------------------------- */
+
+static void compare_arguments(vector *v, const char *field, const json_t *expected, const bh_topology *t, size_t i)
+{
+    same_int(v, field, (int64_t)json_array_size(expected), (int64_t)bh_topology_argument_count(t, i));
+    for (size_t a = 0; a < json_array_size(expected); a++) {
+        const json_t *entry = json_array_get(expected, a);
+        same_bytes(v, field, vector_bytes(v, field, json_array_get(entry, 0)), bh_topology_argument_name(t, i, a));
+        const json_t *content;
+        bh_type type = vector_value(v, field, json_array_get(entry, 1), &content);
+        same_int(v, field, type, bh_topology_argument_type(t, i, a));
+        int is_text = type == BH_TYPE_STRING;
+        same_bytes(v, field, is_text ? vector_bytes(v, field, content) : bh_str(""),
+                   bh_topology_argument_string(t, i, a));
+        same_int(v, field, is_text ? 0 : vector_int(v, field, content), bh_topology_argument_int(t, i, a));
+    }
+}
+
+static bh_bytes text_or_empty(const vector *v, const char *field, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value ? vector_bytes(v, field, value) : bh_str("");
+}
+
+static void compare_declaration(vector *v, const json_t *expected, const bh_topology *t, size_t i)
+{
+    static const vector_name what[] = {
+        {"exchange", BH_DECLARE_EXCHANGE}, {"queue", BH_DECLARE_QUEUE}, {"binding", BH_DECLARE_BINDING}, {NULL, 0}};
+    char field[64];
+    snprintf(field, sizeof field, "declarations, row %zu", i + 1);
+    vector_keys(v, field, expected, "exchange queue binding type source routing_key arguments wait_ms on_demand");
+    const vector_name *is = what;
+    while (is->name && !json_object_get(expected, is->name))
+        is++;
+    if (!is->name)
+        vector_fail(v, field, "must have exchange, queue or binding");
+    same_bytes(v, field, vector_bytes(v, field, json_object_get(expected, is->name)), bh_topology_name(t, i));
+    same_int(v, field, is->value, bh_topology_declaration(t, i));
+    same_bytes(v, field, text_or_empty(v, field, expected, "type"), bh_topology_type(t, i));
+    same_bytes(v, field, text_or_empty(v, field, expected, "source"), bh_topology_source(t, i));
+    same_bytes(v, field, text_or_empty(v, field, expected, "routing_key"), bh_topology_routing_key(t, i));
+    const json_t *wait = json_object_get(expected, "wait_ms");
+    same_int(v, field, wait ? vector_int(v, field, wait) : 0, bh_topology_wait_ms(t, i));
+    same_int(v, field, json_is_true(json_object_get(expected, "on_demand")), bh_topology_on_demand(t, i));
+    compare_arguments(v, field, json_object_get(expected, "arguments"), t, i);
+}
+
+static void compare_declarations(vector *v, const bh_topology *t)
+{
+    const json_t *expected = json_object_get(v->expect, "declarations");
+    if (!expected)
+        return;
+    for (size_t i = 0; i < json_array_size(expected); i++) {
+        if (i >= bh_topology_count(t))
+            vector_fail(v, "declarations", "%zu expected, got only %zu", json_array_size(expected), i);
+        compare_declaration(v, json_array_get(expected, i), t, i);
+    }
+    same_int(v, "number of declarations", (int64_t)json_array_size(expected), (int64_t)bh_topology_count(t));
+}
+
+/* --- Rungs ------------------------------------------------------------------------------------------------------ */
+
+static void compare_numbers(vector *v, const char *key, const int64_t *got, size_t count)
+{
+    const json_t *expected = json_object_get(v->expect, key);
+    if (!expected)
+        return;
+    for (size_t i = 0; i < json_array_size(expected) && i < count; i++)
+        same_int(v, key, vector_int(v, key, json_array_get(expected, i)), got[i]);
+    same_int(v, key, (int64_t)json_array_size(expected), (int64_t)count);
+}
+
+static void compare_rungs(vector *v, const bh_topology *t)
+{
+    int64_t rungs[BH_TOPOLOGY_MOST_RUNGS];
+    size_t count = bh_topology_rung_count(t);
+    if (count > BH_TOPOLOGY_MOST_RUNGS)
+        vector_fail(v, "rungs", "%zu of them, more than the limit", count);
+    for (size_t i = 0; i < count; i++)
+        rungs[i] = bh_topology_rung_ms(t, i);
+    compare_numbers(v, "rungs", rungs, count);
+
+    /* Each rung is an exchange, a queue and a binding. */
+    int64_t on_demand[1024];
+    size_t found = 0;
+    size_t declared = 0;
+    for (size_t i = 0; i < bh_topology_count(t); i++) {
+        if (bh_topology_declaration(t, i) != BH_DECLARE_QUEUE || bh_topology_wait_ms(t, i) == 0)
+            continue;
+        if (!bh_topology_on_demand(t, i)) {
+            if (declared >= count || bh_topology_wait_ms(t, i) != rungs[declared++])
+                vector_fail(v, "rungs", "%" PRId64 " is declared and not listed", bh_topology_wait_ms(t, i));
+        } else if (found < sizeof on_demand / sizeof on_demand[0]) {
+            on_demand[found++] = bh_topology_wait_ms(t, i);
+        }
+    }
+    if (declared != count)
+        vector_fail(v, "rungs", "%zu are listed and %zu declared", count, declared);
+    compare_numbers(v, "on_demand_rungs", on_demand, found);
+}
+
+/* --- Brokers and definitions ------------------------------------------------------------------------------------ */
+
+static void compare_brokers(vector *v, bh_topology *t)
+{
+    const json_t *brokers = json_object_get(v->expect, "brokers");
+    for (size_t i = 0; i < json_array_size(brokers); i++) {
+        const json_t *row = json_array_get(brokers, i);
+        if (json_array_size(row) < 3)
+            vector_fail(v, "brokers", "a row must be [product, version, status] and texts of the error");
+        bh_bytes version = vector_bytes(v, "brokers", json_array_get(row, 1));
+        bh_status expected = vector_status(v, json_array_get(row, 2));
+        bh_status got = bh_topology_check_broker(t, vector_bytes(v, "brokers", json_array_get(row, 0)), version);
+        v->checks++;
+        if (expected != got)
+            vector_fail(v, "brokers", "%s: expected %s, got %s: %s", vector_show(version),
+                        bh_status_name(expected).data, bh_status_name(got).data, vector_show(bh_topology_error(t)));
+        for (size_t text = 3; text < json_array_size(row); text++) {
+            const char *part = json_string_value(json_array_get(row, text));
+            if (!strstr(bh_topology_error(t).data, part))
+                vector_fail(v, "brokers", "%s: \"%s\" is not in %s", vector_show(version), part,
+                            vector_show(bh_topology_error(t)));
+        }
+    }
+}
+
+static void compare_definitions(vector *v, bh_topology *t)
+{
+    const json_t *expected = json_object_get(v->expect, "definitions");
+    if (!expected)
+        return;
+    vector_keys(v, "definitions", expected, "vhost json status");
+    const json_t *vhost = json_object_get(expected, "vhost");
+    bh_status status = bh_topology_export(t, vhost ? vector_bytes(v, "vhost", vhost) : bh_str("/"));
+    same_int(v, "definitions, status", vector_status(v, json_object_get(expected, "status")), status);
+    if (status)
+        return;
+    bh_bytes text = bh_topology_definitions(t);
+    json_error_t error;
+    json_t *got = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    if (!got)
+        vector_fail(v, "definitions", "no JSON, %s at byte %d: %s", error.text, error.position, text.data);
+    v->checks++;
+    if (!json_equal(json_object_get(expected, "json"), got)) {
+        char *sorted = json_dumps(got, JSON_SORT_KEYS | JSON_COMPACT);
+        char *wanted = json_dumps(json_object_get(expected, "json"), JSON_SORT_KEYS | JSON_COMPACT);
+        vector_fail(v, "definitions", "expected %s, got %s", wanted, sorted);
+    }
+    json_decref(got);
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "policy topology",
+                 "status refused_by error queue strategy parked_queue worst_lateness_ms rungs on_demand_rungs "
+                 "declarations brokers definitions");
+    bh_policy *p = NULL;
+    bh_topology *t = NULL;
+    const char *field = "";
+    ck_assert_int_eq(bh_policy_new(&p), BH_OK);
+    if (vector_fill_policy(v, vector_get(v, "policy"), p, &field))
+        vector_fail(v, field, "was refused: %s", bh_policy_error(p).data);
+    bh_status status = vector_new_topology(v, vector_get(v, "topology"), &t, &field);
+    if (!status) {
+        /* Twice: building replaces what was built before. */
+        bh_topology_build(t, p);
+        status = bh_topology_build(t, p);
+        field = "build";
+    }
+    if (expect_status(v, status, t ? bh_topology_error(t) : bh_str(""))) {
+        expect_bytes(v, v->expect, "queue", bh_topology_queue(t));
+        expect_name(v, v->expect, "strategy", vector_strategies, bh_topology_strategy(t));
+        expect_bytes(v, v->expect, "parked_queue", bh_topology_parked_queue(t));
+        expect_int(v, v->expect, "worst_lateness_ms", bh_topology_worst_lateness_ms(t));
+        compare_declarations(v, t);
+        compare_rungs(v, t);
+        compare_brokers(v, t);
+        compare_definitions(v, t);
+    } else {
+        const json_t *refused_by = json_object_get(v->expect, "refused_by");
+        same_bytes(v, "refused_by", refused_by ? vector_bytes(v, "refused_by", refused_by) : bh_str("build"),
+                   bh_str(field));
+        if (t) {
+            expect_error(v, v->expect, bh_topology_error(t));
+            same_int(v, "declarations after a failure", 0, (int64_t)bh_topology_count(t));
+        } else if (json_object_get(v->expect, "error")) {
+            vector_fail(v, "error", "there is no topology to ask");
+        }
+    }
+    bh_topology_free(t);
+    bh_policy_free(p);
+    vector_end(v);
+}
+END_TEST
+
+/* --- Calls ------------------------------------------------------------------------------------------------------ */
+
+static bh_policy *p;
+static bh_topology *t;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(bh_policy_new(&p), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&t, bh_str("orders")), BH_OK);
+}
+
+static void tear_down(void)
+{
+    bh_topology_free(t);
+    bh_policy_free(p);
+}
+
+START_TEST(missing_arguments_are_refused)
+{
+    bh_bytes text = bh_str("a");
+    ck_assert_int_eq(bh_topology_new(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_strategy(NULL, BH_STRATEGY_LADDER), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_namespace(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_series(NULL, BH_SERIES_R10), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_work_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_add_work_queue_string(NULL, text, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_add_work_queue_int(NULL, text, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_build(NULL, p), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_build(t, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_check_broker(NULL, text, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_export(NULL, text), BH_ERR_ARGUMENT);
+    bh_topology_free(NULL);
+}
+END_TEST
+
+START_TEST(numbers_that_are_none_of_the_names_are_refused)
+{
+    ck_assert_int_eq(bh_topology_set_strategy(t, (bh_strategy)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_series(t, (bh_series)7), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_work_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    ck_assert_int_eq(bh_topology_strategy(t), BH_STRATEGY_LADDER);
+}
+END_TEST
+
+START_TEST(what_needs_a_built_topology_says_so)
+{
+    ck_assert_uint_eq(bh_topology_count(t), 0);
+    ck_assert_int_eq(bh_topology_check_broker(t, bh_str("RabbitMQ"), bh_str("4.3.6")), BH_ERR_STATE);
+    ck_assert_int_eq(bh_topology_export(t, bh_str("/")), BH_ERR_STATE);
+    ck_assert_str_eq(bh_topology_definitions(t).data, "");
+}
+END_TEST
+
+START_TEST(a_refused_build_leaves_no_declarations)
+{
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    ck_assert_uint_gt(bh_topology_count(t), 0);
+    ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_NATIVE), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_ERR_STRATEGY);
+    ck_assert_uint_eq(bh_topology_count(t), 0);
+    ck_assert_uint_eq(bh_topology_rung_count(t), 0);
+    ck_assert_int_eq(bh_topology_export(t, bh_str("/")), BH_ERR_STATE);
+    ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_LADDER), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    ck_assert_uint_gt(bh_topology_count(t), 0);
+}
+END_TEST
+
+START_TEST(an_index_out_of_range_gives_an_empty_declaration)
+{
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    const size_t indexes[] = {bh_topology_count(t), (size_t)-1};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_str_eq(bh_topology_name(t, indexes[i]).data, "");
+        ck_assert_str_eq(bh_topology_type(t, indexes[i]).data, "");
+        ck_assert_str_eq(bh_topology_source(t, indexes[i]).data, "");
+        ck_assert_str_eq(bh_topology_routing_key(t, indexes[i]).data, "");
+        ck_assert_int_eq(bh_topology_wait_ms(t, indexes[i]), 0);
+        ck_assert_int_eq(bh_topology_on_demand(t, indexes[i]), 0);
+        ck_assert_uint_eq(bh_topology_argument_count(t, indexes[i]), 0);
+        ck_assert_str_eq(bh_topology_argument_name(t, indexes[i], 0).data, "");
+        ck_assert_str_eq(bh_topology_argument_string(t, indexes[i], 0).data, "");
+        ck_assert_int_eq(bh_topology_argument_int(t, indexes[i], 0), 0);
+        bh_topology_argument_type(t, indexes[i], 0);
+        ck_assert_int_eq(bh_topology_rung_ms(t, indexes[i]), 0);
+    }
+    ck_assert_str_eq(bh_topology_argument_name(t, 0, 1000).data, "");
+}
+END_TEST
+
+Suite *suite_topology(void)
+{
+    all = vectors_load("topology");
+    Suite *suite = suite_create("topology");
+    vectors_add(suite, &all, a_vector);
+    TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
+    tcase_add_test(calls, missing_arguments_are_refused);
+    tcase_add_test(calls, numbers_that_are_none_of_the_names_are_refused);
+    tcase_add_test(calls, what_needs_a_built_topology_says_so);
+    tcase_add_test(calls, a_refused_build_leaves_no_declarations);
+    tcase_add_test(calls, an_index_out_of_range_gives_an_empty_declaration);
+    suite_add_tcase(suite, calls);
+    return suite;
+}
