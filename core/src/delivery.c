@@ -16,6 +16,7 @@ struct bh_delivery {
     size_t kept_depth;
     size_t header_start; /* headers_bytes where the header being pushed began */
     size_t headers_bytes;
+    size_t text_bytes; /* names and strings that are kept */
     int has_headers;
     int is_truncated;
     bh__text exchange;
@@ -170,8 +171,8 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t nu
         return BH_ERR_NO_MEMORY;
     self->open = open;
 
-    int fits = self->node_count < BH_DELIVERY_MAX_ENTRIES && name.size + string.size <= BH_DELIVERY_MAX_BYTES &&
-               self->store.size <= BH_DELIVERY_MAX_BYTES - name.size - string.size &&
+    int fits = self->node_count < BH_DELIVERY_MAX_ENTRIES && string.size <= BH_DELIVERY_MAX_BYTES &&
+               self->text_bytes + name.size + string.size <= BH_DELIVERY_MAX_BYTES &&
                !(is_container && self->open_count == BH_DELIVERY_MAX_DEPTH);
     int is_kept = fits && self->kept_depth == self->open_count;
     if (is_kept) {
@@ -183,6 +184,7 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t nu
         if (!bh__store_add(&self->store, &node.name, name) || !bh__store_add(&self->store, &node.string, string))
             return BH_ERR_NO_MEMORY;
         self->nodes[self->node_count++] = node;
+        self->text_bytes += name.size + string.size;
     } else {
         self->is_truncated = 1;
     }

@@ -316,8 +316,10 @@ static void read_death_keys(bh_history *self, death *record, const bh__tree *tre
     for (size_t i = index + 1; i < keys->end; i = tree->nodes[i].end) {
         const bh__node *key = &tree->nodes[i];
         void *items = self->keys;
-        if (key->type != BH_TYPE_STRING)
+        if (key->type != BH_TYPE_STRING) {
+            add_death_problem(self, "a record's routing key is not a string, ignored");
             continue;
+        }
         if (!reserve_one(self, &items, &self->key_capacity, sizeof *self->keys, self->key_count))
             return;
         self->keys = items;
@@ -453,6 +455,15 @@ static void read_attempts(bh_history *self, const headers *in, const bh_delivery
         self->first_failure_ms = first_s * 1000;
 }
 
+/* Under strategy reject no copy says where the message was first published: the broker's record of its first rejection
+ * does. */
+static void read_rejected_exchange(bh_history *self, const bh_topology *topology)
+{
+    for (size_t i = 0; i < self->death_count; i++)
+        if (is_rejected_work(self, &self->deaths[i], topology))
+            self->exchange = self->deaths[i].exchange;
+}
+
 bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
     if (!self || !delivery)
@@ -486,11 +497,14 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     read_attempts(self, &in, delivery, topology);
     self->last_delay_ms = read_number(self, &in, DELAY, BH_POLICY_LONGEST_MS);
     self->last_error = read_error(self, &in);
-    self->id =
-        read_string(self, &in, ID, LONGEST_SHORT_STRING, bh__delivery_property_text(delivery, BH_PROPERTY_MESSAGE_ID));
+    self->id = read_short_string(self, &in, ID);
+    if (self->id.size == 0)
+        self->id = bh__delivery_property_text(delivery, BH_PROPERTY_MESSAGE_ID);
     self->exchange = read_string(self, &in, EXCHANGE, LONGEST_SHORT_STRING, bh__delivery_exchange_text(delivery));
     self->routing_key =
         read_string(self, &in, ROUTING_KEY, LONGEST_SHORT_STRING, bh__delivery_routing_key_text(delivery));
+    if (!in.found[EXCHANGE] && topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT)
+        read_rejected_exchange(self, topology);
     self->parked = read_short_string(self, &in, PARKED);
     for (known i = 0; i < 3; i++) {
         self->first_death[i] = read_short_string(self, &in, FIRST_DEATH + i);

@@ -24,31 +24,19 @@ void bh__store_free(bh__store *self)
     free(self->data);
 }
 
-int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third)
+static int reserve_bytes(bh__store *self, size_t size)
 {
-    size_t size = first.size + second.size + third.size;
     void *data = self->data;
-    if (!bh__reserve(&data, &self->capacity, 1, self->size + size + 1))
+    if (!bh__reserve(&data, &self->capacity, 1, size))
         return 0;
     self->data = data;
-    out->offset = self->size;
-    out->size = size;
-    bh_bytes parts[] = {first, second, third};
-    for (size_t i = 0; i < 3; i++) {
-        if (parts[i].size)
-            memcpy(self->data + self->size, parts[i].data, parts[i].size);
-        self->size += parts[i].size;
-    }
-    self->data[self->size++] = '\0';
     return 1;
 }
 
 int bh__store_copy(bh__store *self, const bh__store *other)
 {
-    void *data = self->data;
-    if (!bh__reserve(&data, &self->capacity, 1, other->size))
+    if (!reserve_bytes(self, other->size))
         return 0;
-    self->data = data;
     self->size = other->size;
     if (other->size)
         memcpy(self->data, other->data, other->size);
@@ -58,6 +46,34 @@ int bh__store_copy(bh__store *self, const bh__store *other)
 int bh__store_add(bh__store *self, bh__text *out, bh_bytes text)
 {
     return bh__store_join(self, out, text, bh_str(""), bh_str(""));
+}
+
+int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third)
+{
+    bh_bytes parts[] = {first, second, third};
+    size_t size = first.size + second.size + third.size;
+    bh__store old = *self;
+    if (self->size + size + 1 > self->capacity) {
+        /* A part may lie in this very store, so the old one stays until all are copied. */
+        bh__store grown = {0};
+        if (!reserve_bytes(&grown, 2 * (self->size + size + 1)))
+            return 0;
+        if (self->size)
+            memcpy(grown.data, self->data, self->size);
+        grown.size = self->size;
+        *self = grown;
+    }
+    out->offset = self->size;
+    out->size = size;
+    for (size_t i = 0; i < 3; i++) {
+        if (parts[i].size)
+            memcpy(self->data + self->size, parts[i].data, parts[i].size);
+        self->size += parts[i].size;
+    }
+    self->data[self->size++] = '\0';
+    if (old.data != self->data)
+        free(old.data);
+    return 1;
 }
 
 bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number)

@@ -23,7 +23,8 @@ typedef struct bh__text {
 } bh__text;
 
 void bh__store_free(bh__store *self);
-/* Adds the strings one after the other as one text, and a zero byte behind it. False: no memory, nothing changed. */
+/* Adds the strings, which may be the store's own, one after the other as one text, and a zero byte behind it. False: no
+ * memory, and nothing was changed. */
 int bh__store_add(bh__store *self, bh__text *out, bh_bytes text);
 int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes second, bh_bytes third);
 /* Makes the store a copy of another, in which the other's texts are at the same place. False: no memory. */

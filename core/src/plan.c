@@ -353,10 +353,10 @@ static double random_number(bh_bytes random, size_t at)
 }
 
 /* The rung for a delay between two of them: chosen so that the mean stays the delay. */
-static int64_t choose_rung(const bh_topology *topology, int64_t delay_ms, double random)
+static int64_t choose_rung(const bh__rungs *rungs, int64_t delay_ms, double random)
 {
-    int64_t below = bh__topology_rung_below_ms(topology, delay_ms);
-    int64_t above = bh__topology_rung_above_ms(topology, delay_ms);
+    int64_t below = bh__rungs_below_ms(rungs, delay_ms);
+    int64_t above = bh__rungs_above_ms(rungs, delay_ms);
     if (delay_ms <= below || above <= below)
         return below;
     if (delay_ms >= above)
@@ -366,16 +366,17 @@ static int64_t choose_rung(const bh_topology *topology, int64_t delay_ms, double
 
 static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
 {
+    const bh__rungs *rungs = bh__topology_rungs(in->topology);
     int64_t cap_ms = bh_policy_max_retry_after_ms(in->policy);
     int64_t floor_ms = retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
     int64_t delay_ms = bh_policy_delay_ms(in->policy, self->attempts, bh_history_last_delay_ms(in->history),
                                           random_number(in->random, 0));
     switch (bh_topology_strategy(in->topology)) {
     case BH_STRATEGY_LADDER:
-        self->delay_ms = choose_rung(in->topology, delay_ms, random_number(in->random, 8));
+        self->delay_ms = choose_rung(rungs, delay_ms, random_number(in->random, 8));
         if (self->delay_ms < floor_ms)
-            self->delay_ms = bh__topology_floor_rung_ms(in->topology, delay_ms > floor_ms ? delay_ms : floor_ms);
-        self->is_on_demand = !bh__topology_is_policy_rung(in->topology, self->delay_ms);
+            self->delay_ms = bh__rungs_floor_ms(rungs, delay_ms > floor_ms ? delay_ms : floor_ms);
+        self->is_on_demand = !bh__rungs_has(rungs, self->delay_ms);
         break;
     case BH_STRATEGY_MESSAGE_TTL:
     case BH_STRATEGY_DELAYED_EXCHANGE:
@@ -462,6 +463,7 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         return status;
     int64_t first_ms = bh_history_first_failure_ms(history);
     self->attempts = bh_history_attempts(history);
+    int64_t failed = self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
     self->first_failure_ms = first_ms >= 0 && first_ms < now_ms ? first_ms : now_ms;
     switch (outcome) {
     case BH_OUTCOME_OK:
@@ -471,10 +473,10 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         self->action = BH_ACTION_DROP;
         return BH_OK;
     case BH_OUTCOME_FAILED:
-        self->attempts++;
+        self->attempts = failed;
         return end(self, decide_failure(self, &in, retry_after_ms));
     case BH_OUTCOME_PERMANENT:
-        self->attempts++;
+        self->attempts = failed;
         return end(self, park(self, &in, "permanent"));
     }
     return end(self, BH_ERR_ARGUMENT);

@@ -273,7 +273,7 @@ int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previ
         base *= random;
         break;
     case BH_JITTER_DECORRELATED:
-        base = initial + random * (3.0 * (previous_ms > 0 ? (double)previous_ms : initial) - initial);
+        base = initial + random * (3.0 * fmax((double)previous_ms, initial) - initial);
         break;
     }
     return whole_ms(self, base);

@@ -10,7 +10,7 @@
 /* Above it the x-delayed-message plugin routes at once. */
 #define LONGEST_X_DELAY_MS INT64_C(4294967295)
 
-enum { LONGEST_NAMESPACE = 200, MOST_GRID_RUNGS = 400 };
+enum { LONGEST_NAMESPACE = 200 };
 
 typedef struct argument {
     bh__text name;
@@ -58,10 +58,7 @@ struct bh_topology {
     argument *arguments;
     size_t argument_count;
     size_t argument_capacity;
-    int64_t rungs_ms[BH_TOPOLOGY_MOST_RUNGS];
-    size_t rung_count;
-    int64_t demand_ms[MOST_GRID_RUNGS];
-    size_t demand_count;
+    bh__rungs rungs;
     bh__text return_key;
     bh__text parked_queue;
     bh__text return_exchange;
@@ -71,45 +68,6 @@ struct bh_topology {
     int no_memory;
     char error[1024];
 };
-
-/* ---------------------------------------------------------------------------------------------------- the grid */
-
-/* ISO 3:1973, preferred numbers: the rounded values that the series are known by, in hundredths. */
-static const int r5[] = {100, 160, 250, 400, 630};
-static const int r10[] = {100, 125, 160, 200, 250, 315, 400, 500, 630, 800};
-static const int r20[] = {100, 112, 125, 140, 160, 180, 200, 224, 250, 280,
-                          315, 355, 400, 450, 500, 560, 630, 710, 800, 900};
-static const int r40[] = {100, 106, 112, 118, 125, 132, 140, 150, 160, 170, 180, 190, 200, 212,
-                          224, 236, 250, 265, 280, 300, 315, 335, 355, 375, 400, 425, 450, 475,
-                          500, 530, 560, 600, 630, 670, 710, 750, 800, 850, 900, 950};
-
-/* The grid's rung of this index: 0 is 100 ms. */
-static int64_t grid_ms(bh_series series, size_t index)
-{
-    const int *decade = series == BH_SERIES_R5    ? r5
-                        : series == BH_SERIES_R20 ? r20
-                        : series == BH_SERIES_R40 ? r40
-                                                  : r10;
-    int64_t ms = decade[index % (size_t)series];
-    for (size_t i = index / (size_t)series; i > 0; i--)
-        ms *= 10;
-    return ms;
-}
-
-/* Index of the highest rung at or below `ms`, 0 where there is none; of the lowest at or above it. */
-static size_t grid_below(bh_series series, int64_t ms)
-{
-    size_t index = 0;
-    while (grid_ms(series, index + 1) <= ms)
-        index++;
-    return index;
-}
-
-static size_t grid_above(bh_series series, int64_t ms)
-{
-    size_t index = grid_below(series, ms);
-    return grid_ms(series, index) < ms ? index + 1 : index;
-}
 
 /* --------------------------------------------------------------------------------------------------- settings */
 
@@ -421,102 +379,6 @@ static int is_exact(const bh_policy *policy)
     return bh_policy_jitter(policy) == BH_JITTER_NONE;
 }
 
-static bh_status too_many_rungs(bh_topology *self)
-{
-    return fail(self, BH_ERR_STRATEGY,
-                "strategy ladder would need more than 128 wait queues for this policy: add jitter, so that the shared "
-                "grid serves, take a coarser series, or lower max_ms");
-}
-
-/* Adds a rung unless it is there; false where there is no room. */
-static int add_rung(bh_topology *self, int64_t ms)
-{
-    size_t at = self->rung_count;
-    while (at > 0 && self->rungs_ms[at - 1] >= ms)
-        at--;
-    if (at < self->rung_count && self->rungs_ms[at] == ms)
-        return 1;
-    if (self->rung_count == BH_TOPOLOGY_MOST_RUNGS)
-        return 0;
-    memmove(&self->rungs_ms[at + 1], &self->rungs_ms[at], (self->rung_count - at) * sizeof self->rungs_ms[0]);
-    self->rungs_ms[at] = ms;
-    self->rung_count++;
-    return 1;
-}
-
-/* The rungs that one attempt's delay can need: its exact delay, twice, or indices of the grid. */
-typedef struct span {
-    int64_t first;
-    int64_t last;
-} span;
-
-static span span_of(const bh_topology *self, const bh_policy *policy, int64_t attempt)
-{
-    span needed = {bh_policy_lowest_ms(policy, attempt), bh_policy_highest_ms(policy, attempt)};
-    if (is_exact(policy))
-        return needed;
-    size_t top = grid_below(self->series, bh_policy_max_ms(policy));
-    size_t first = grid_below(self->series, needed.first);
-    size_t above = grid_above(self->series, needed.last);
-    needed.first = (int64_t)(first < top ? first : top);
-    needed.last = (int64_t)(above < top ? above : top);
-    return needed;
-}
-
-/* The next attempt after `attempt` whose span is another, or `end`. All kinds but steps never fall, so their spans can be
- * searched by halves: a policy may have 10^9 attempts. */
-static int64_t next_change(const bh_topology *self, const bh_policy *policy, int64_t attempt, int64_t end)
-{
-    if (bh_policy_kind(policy) == BH_KIND_STEPS)
-        return attempt + 1;
-    span now = span_of(self, policy, attempt);
-    int64_t same = attempt;
-    int64_t other = end;
-    while (other - same > 1) {
-        int64_t middle = same + (other - same) / 2;
-        span then = span_of(self, policy, middle);
-        if (then.first == now.first && then.last == now.last)
-            same = middle;
-        else
-            other = middle;
-    }
-    return other;
-}
-
-/* One attempt more than the policy's last retry can follow. */
-static int64_t attempts_end(const bh_policy *policy)
-{
-    int64_t most = bh_policy_max_attempts(policy);
-    int64_t end = most == 0 ? BH_POLICY_MOST_ATTEMPTS : most;
-    return bh_policy_kind(policy) == BH_KIND_STEPS && end > BH_POLICY_MOST_STEPS + 2 ? BH_POLICY_MOST_STEPS + 2 : end;
-}
-
-static bh_status make_rungs(bh_topology *self, const bh_policy *policy)
-{
-    int exact = is_exact(policy);
-    if (!exact && bh_policy_max_ms(policy) < BH_TOPOLOGY_LOWEST_RUNG_MS)
-        return fail(
-            self, BH_ERR_STRATEGY,
-            "max_ms is below the ladder's lowest rung of 100 ms: raise max_ms, or take jitter none, whose exact "
-            "delays are rungs");
-    int64_t end = attempts_end(policy);
-    for (int64_t attempt = 1; attempt < end; attempt = next_change(self, policy, attempt, end)) {
-        span needed = span_of(self, policy, attempt);
-        for (int64_t i = needed.first; i <= needed.last; i++)
-            if (!add_rung(self, exact ? i : grid_ms(self->series, (size_t)i)))
-                return too_many_rungs(self);
-    }
-    int64_t floor_ms = bh_policy_max_retry_after_ms(policy);
-    for (size_t i = 0; floor_ms > 0; i++) {
-        int64_t ms = grid_ms(self->series, i);
-        if (!bh__topology_is_policy_rung(self, ms))
-            self->demand_ms[self->demand_count++] = ms;
-        if (ms >= floor_ms)
-            break;
-    }
-    return BH_OK;
-}
-
 /* Names that the next functions share; the parked queue of all strategies. */
 static void make_names(bh_topology *self)
 {
@@ -560,35 +422,18 @@ static void build_rung(bh_topology *self, int64_t ms, int is_on_demand)
 
 static bh_status build_ladder(bh_topology *self, const bh_policy *policy)
 {
-    bh_status status = make_rungs(self, policy);
-    if (status == BH_OK)
-        status = build_return(self);
+    const char *why_not = bh__rungs_make(&self->rungs, policy, self->series);
+    if (why_not)
+        return fail(self, BH_ERR_STRATEGY, why_not);
+    bh_status status = build_return(self);
     if (status != BH_OK)
         return status;
     self->wait_exchange = namespace_and(self, ".wait.");
-    for (size_t i = 0; i < self->rung_count; i++)
-        build_rung(self, self->rungs_ms[i], 0);
-    for (size_t i = 0; i < self->demand_count; i++)
-        build_rung(self, self->demand_ms[i], 1);
+    for (size_t i = 0; i < self->rungs.count; i++)
+        build_rung(self, self->rungs.policy_ms[i], 0);
+    for (size_t i = 0; i < self->rungs.demand_count; i++)
+        build_rung(self, self->rungs.demand_ms[i], 1);
     return BH_OK;
-}
-
-/* The lowest and highest delay of all attempts. */
-static span all_delays(const bh_topology *self, const bh_policy *policy)
-{
-    span all = {bh_policy_lowest_ms(policy, 1), bh_policy_highest_ms(policy, 1)};
-    int64_t end = attempts_end(policy);
-    if (bh_policy_kind(policy) != BH_KIND_STEPS && end > 2) {
-        all.last = bh_policy_highest_ms(policy, end - 1);
-        return all;
-    }
-    for (int64_t attempt = 1; attempt < end; attempt = next_change(self, policy, attempt, end)) {
-        int64_t lowest = bh_policy_lowest_ms(policy, attempt);
-        int64_t highest = bh_policy_highest_ms(policy, attempt);
-        all.first = lowest < all.first ? lowest : all.first;
-        all.last = highest > all.last ? highest : all.last;
-    }
-    return all;
 }
 
 static bh_status build_message_ttl(bh_topology *self, const bh_policy *policy)
@@ -599,15 +444,19 @@ static bh_status build_message_ttl(bh_topology *self, const bh_policy *policy)
     self->wait_exchange = work_queue_and(self, ".wait");
     exchange(self, self->wait_exchange, "fanout");
     wait_queue(self, self->wait_exchange, 0, self->return_exchange);
-    span all = all_delays(self, policy);
-    self->worst_lateness_ms = all.last - all.first;
+    int64_t lowest_ms;
+    int64_t highest_ms;
+    bh__delays(policy, &lowest_ms, &highest_ms);
+    self->worst_lateness_ms = highest_ms - lowest_ms;
     return BH_OK;
 }
 
 static bh_status build_reject(bh_topology *self, const bh_policy *policy)
 {
-    span all = all_delays(self, policy);
-    if (!is_exact(policy) || all.first != all.last)
+    int64_t lowest_ms;
+    int64_t highest_ms;
+    bh__delays(policy, &lowest_ms, &highest_ms);
+    if (!is_exact(policy) || lowest_ms != highest_ms)
         return fail(
             self, BH_ERR_STRATEGY,
             "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
@@ -629,13 +478,16 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
             return status;
     }
     bind(self, self->return_exchange, work_queue_and(self, ""), "queue", save(self, ""));
-    wait_queue(self, self->wait_exchange, all.first, self->return_exchange);
+    wait_queue(self, self->wait_exchange, lowest_ms, self->return_exchange);
     return BH_OK;
 }
 
 static bh_status build_delayed_exchange(bh_topology *self, const bh_policy *policy)
 {
-    if (bh_policy_max_ms(policy) > LONGEST_X_DELAY_MS && all_delays(self, policy).last > LONGEST_X_DELAY_MS)
+    int64_t lowest_ms;
+    int64_t highest_ms;
+    bh__delays(policy, &lowest_ms, &highest_ms);
+    if (highest_ms > LONGEST_X_DELAY_MS)
         return fail(self, BH_ERR_STRATEGY,
                     "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_ms, or take strategy "
                     "ladder");
@@ -684,8 +536,8 @@ static void clear(bh_topology *self)
     self->definitions.size = 0;
     self->count = 0;
     self->argument_count = 0;
-    self->rung_count = 0;
-    self->demand_count = 0;
+    self->rungs.count = 0;
+    self->rungs.demand_count = 0;
     self->worst_lateness_ms = 0;
     self->no_memory = 0;
     self->error[0] = '\0';
@@ -701,6 +553,12 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
     if (status != BH_OK)
         return fail(self, status, bh_policy_error(policy).data);
     make_names(self);
+    if (self->work_queue.count > 0 && !self->declares_work_queue && self->strategy != BH_STRATEGY_REJECT &&
+        self->strategy != BH_STRATEGY_NATIVE)
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "arguments are given for a work queue that this strategy does not declare: set the work queue's type "
+            "too, or leave them out");
     switch (self->strategy) {
     case BH_STRATEGY_LADDER:
         status = build_ladder(self, policy);
@@ -722,8 +580,8 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
         status = BH_ERR_NO_MEMORY;
     if (status != BH_OK) {
         self->count = 0;
-        self->rung_count = 0;
-        self->demand_count = 0;
+        self->rungs.count = 0;
+        self->rungs.demand_count = 0;
     }
     self->is_built = status == BH_OK;
     return status;
@@ -768,11 +626,13 @@ bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, bh_bytes
         return fail(
             self, BH_ERR_BROKER,
             "strategy delayed-exchange needs a plugin that runs on RabbitMQ 4.2 and older: take strategy ladder");
-    if (self->queue_type == BH_QUEUE_QUORUM && number < 3 * 10000 + 10 &&
-        self->strategy != BH_STRATEGY_DELAYED_EXCHANGE)
-        return fail(
-            self, BH_ERR_BROKER,
-            "quorum queues have no message TTL before RabbitMQ 3.10: take queue type classic with this strategy");
+    int needs_ttl = self->queue_type == BH_QUEUE_QUORUM && self->strategy != BH_STRATEGY_DELAYED_EXCHANGE;
+    int needs_at_least_once = self->strategy == BH_STRATEGY_REJECT && self->work_queue_type == BH_QUEUE_QUORUM;
+    if ((needs_ttl || needs_at_least_once) && number < 3 * 10000 + 10)
+        return fail(self, BH_ERR_BROKER,
+                    "quorum queues have no message TTL and no safe dead letters before RabbitMQ 3.10: take queue type "
+                    "classic with "
+                    "this strategy");
     return BH_OK;
 }
 
@@ -818,12 +678,12 @@ int64_t bh_topology_worst_lateness_ms(const bh_topology *self)
 
 size_t bh_topology_rung_count(const bh_topology *self)
 {
-    return self ? self->rung_count : 0;
+    return self ? self->rungs.count : 0;
 }
 
 int64_t bh_topology_rung_ms(const bh_topology *self, size_t index)
 {
-    return self && index < self->rung_count ? self->rungs_ms[index] : 0;
+    return self && index < self->rungs.count ? self->rungs.policy_ms[index] : 0;
 }
 
 size_t bh_topology_count(const bh_topology *self)
@@ -924,37 +784,7 @@ bh_bytes bh__topology_wait_exchange(const bh_topology *self)
     return get(self, self->wait_exchange);
 }
 
-int64_t bh__topology_rung_below_ms(const bh_topology *self, int64_t delay_ms)
+const bh__rungs *bh__topology_rungs(const bh_topology *self)
 {
-    size_t i = self->rung_count;
-    while (i > 1 && self->rungs_ms[i - 1] > delay_ms)
-        i--;
-    return i > 0 ? self->rungs_ms[i - 1] : 0;
-}
-
-int64_t bh__topology_rung_above_ms(const bh_topology *self, int64_t delay_ms)
-{
-    size_t i = 0;
-    while (i + 1 < self->rung_count && self->rungs_ms[i] < delay_ms)
-        i++;
-    return i < self->rung_count ? self->rungs_ms[i] : 0;
-}
-
-int64_t bh__topology_floor_rung_ms(const bh_topology *self, int64_t delay_ms)
-{
-    int64_t rung = 0;
-    for (size_t i = self->rung_count; i > 0 && self->rungs_ms[i - 1] >= delay_ms; i--)
-        rung = self->rungs_ms[i - 1];
-    for (size_t i = self->demand_count; i > 0 && self->demand_ms[i - 1] >= delay_ms; i--)
-        if (rung == 0 || self->demand_ms[i - 1] < rung)
-            rung = self->demand_ms[i - 1];
-    return rung;
-}
-
-int bh__topology_is_policy_rung(const bh_topology *self, int64_t rung_ms)
-{
-    for (size_t i = 0; i < self->rung_count; i++)
-        if (self->rungs_ms[i] == rung_ms)
-            return 1;
-    return 0;
+    return &self->rungs;
 }

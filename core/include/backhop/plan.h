@@ -57,7 +57,7 @@ BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
  *
  *   error           why the handler failed; at most BH_HISTORY_MOST_ERROR_BYTES of it are kept
  *   retry_after_ms  the delay that the handler asks for at least, in ms; 0, or less: none
- *   now_ms          ms since the epoch
+ *   now_ms          ms since the epoch: 0 to 2^53 - 1
  *   random          BH_PLAN_RANDOM_BYTES random bytes: big-endian, the first 8 for the jitter, the next 8 for the choice
  *                   of a rung (of both, the upper 53 bits), the last 16 for the message's id
  *
@@ -77,13 +77,14 @@ BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, cons
 BH_API bh_action bh_plan_action(const bh_plan *self);
 /* 1 where a copy is published: retry, park, replay. */
 BH_API int bh_plan_publishes(const bh_plan *self);
-/* Failed attempts, this one included where it failed. */
+/* Failed attempts, this one included where it failed; at most BH_HISTORY_MOST_ATTEMPTS. */
 BH_API int64_t bh_plan_attempts(const bh_plan *self);
 /* How long the message will wait, in ms; 0 where it does not. */
 BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
-/* 0 where the handler asked for a longer delay than this strategy can give (reject, native), or max_retry_after allows. */
+/* 0 where the delay is shorter than the handler asked for: strategies reject and native, or beyond max_retry_after. */
 BH_API int bh_plan_retry_after_met(const bh_plan *self);
-/* Park: "exhausted", "permanent", "too-old", "oversized" (no room in the frame for a retry's headers); else "". */
+/* Park: "exhausted", "permanent", "too-old", or "oversized" (the headers go beyond the delivery's limits, or there is no
+ * room in the frame for a retry's); else "". */
 BH_API bh_bytes bh_plan_reason(const bh_plan *self);
 
 /* Where the copy goes. */

@@ -74,7 +74,7 @@ BH_API int64_t bh_policy_max_retry_after_ms(const bh_policy *self);
 /*
  * The delay after the `attempt`-th failure (1, 2, ...), in ms, at least 1. `u` in [0, 1) is the random number; a value
  * outside is taken as the nearest inside, NaN as 0. `previous_ms` is the delay before this one, for decorrelated jitter;
- * 0: none. Past the last step, the last step stays.
+ * one below initial, 0 included, is taken as initial. Past the last step, the last step stays.
  */
 BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previous_ms, double u);
 

@@ -38,7 +38,7 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
 typedef struct bh_topology bh_topology;
 
 /* A topology for a work queue in *out; free it with bh_topology_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_NAME
- * (empty, longer than BH_TOPOLOGY_LONGEST_NAME, beginning with "amq.", or not UTF-8). */
+ * (empty, longer than BH_TOPOLOGY_LONGEST_NAME, beginning with "amq.", not UTF-8, or with a zero byte in it). */
 BH_API bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 /* Frees the topology; NULL is allowed. */
 BH_API void bh_topology_free(bh_topology *self);
@@ -54,7 +54,8 @@ BH_API bh_status bh_topology_set_series(bh_topology *self, bh_series series);
 /*
  * Makes the work queue itself part of the topology: durable, of this type, with the arguments that the strategy needs
  * and those added here. Without it the work queue has to be there already, and is never declared; reject and native,
- * which live in the work queue's own arguments, declare it always (default: quorum).
+ * which live in the work queue's own arguments, declare it always (default: quorum). The arguments' names and strings are
+ * UTF-8 (BH_ERR_ARGUMENT); one that the strategy sets itself makes bh_topology_build fail.
  */
 BH_API bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type);
 BH_API bh_status bh_topology_add_work_queue_string(bh_topology *self, bh_bytes argument, bh_bytes value);

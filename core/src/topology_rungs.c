@@ -1,0 +1,182 @@
+#include "topology_rungs.h"
+
+#include <string.h>
+
+/* ISO 3:1973, preferred numbers: the rounded values that the series are known by, in hundredths. */
+static const int r5[] = {100, 160, 250, 400, 630};
+static const int r10[] = {100, 125, 160, 200, 250, 315, 400, 500, 630, 800};
+static const int r20[] = {100, 112, 125, 140, 160, 180, 200, 224, 250, 280,
+                          315, 355, 400, 450, 500, 560, 630, 710, 800, 900};
+static const int r40[] = {100, 106, 112, 118, 125, 132, 140, 150, 160, 170, 180, 190, 200, 212,
+                          224, 236, 250, 265, 280, 300, 315, 335, 355, 375, 400, 425, 450, 475,
+                          500, 530, 560, 600, 630, 670, 710, 750, 800, 850, 900, 950};
+
+/* The grid's rung of this index: 0 is 100 ms. */
+static int64_t grid_ms(bh_series series, size_t index)
+{
+    const int *decade = series == BH_SERIES_R5    ? r5
+                        : series == BH_SERIES_R20 ? r20
+                        : series == BH_SERIES_R40 ? r40
+                                                  : r10;
+    int64_t ms = decade[index % (size_t)series];
+    for (size_t i = index / (size_t)series; i > 0; i--)
+        ms *= 10;
+    return ms;
+}
+
+/* Index of the highest rung at or below `ms`, 0 where there is none; of the lowest at or above it. */
+static size_t grid_below(bh_series series, int64_t ms)
+{
+    size_t index = 0;
+    while (grid_ms(series, index + 1) <= ms)
+        index++;
+    return index;
+}
+
+static size_t grid_above(bh_series series, int64_t ms)
+{
+    size_t index = grid_below(series, ms);
+    return grid_ms(series, index) < ms ? index + 1 : index;
+}
+
+/* One attempt more than the policy's last retry can follow. */
+static int64_t attempts_end(const bh_policy *policy)
+{
+    int64_t most = bh_policy_max_attempts(policy);
+    int64_t end = most == 0 ? BH_POLICY_MOST_ATTEMPTS : most;
+    return bh_policy_kind(policy) == BH_KIND_STEPS && end > BH_POLICY_MOST_STEPS + 2 ? BH_POLICY_MOST_STEPS + 2 : end;
+}
+
+void bh__delays(const bh_policy *policy, int64_t *lowest_ms, int64_t *highest_ms)
+{
+    int64_t last = attempts_end(policy) - 1;
+    *lowest_ms = bh_policy_lowest_ms(policy, 1);
+    *highest_ms = last < 1 ? *lowest_ms : bh_policy_highest_ms(policy, last);
+    for (int64_t i = 1; bh_policy_kind(policy) == BH_KIND_STEPS && i <= last; i++) {
+        int64_t lowest = bh_policy_lowest_ms(policy, i);
+        int64_t highest = bh_policy_highest_ms(policy, i);
+        *lowest_ms = lowest < *lowest_ms ? lowest : *lowest_ms;
+        *highest_ms = highest > *highest_ms ? highest : *highest_ms;
+    }
+}
+
+/* Adds a rung unless it is there; false where there is no room. */
+static int add(bh__rungs *self, int64_t ms)
+{
+    size_t at = self->count;
+    while (at > 0 && self->policy_ms[at - 1] >= ms)
+        at--;
+    if (at < self->count && self->policy_ms[at] == ms)
+        return 1;
+    if (self->count == BH_TOPOLOGY_MOST_RUNGS)
+        return 0;
+    memmove(&self->policy_ms[at + 1], &self->policy_ms[at], (self->count - at) * sizeof self->policy_ms[0]);
+    self->policy_ms[at] = ms;
+    self->count++;
+    return 1;
+}
+
+/* The rungs that one attempt's delay can need: without jitter its exact delay, twice; else the first and last of the
+ * grid's indices. */
+typedef struct span {
+    int64_t first;
+    int64_t last;
+} span;
+
+static span span_of(const bh_policy *policy, bh_series series, int64_t attempt)
+{
+    span needed = {bh_policy_lowest_ms(policy, attempt), bh_policy_highest_ms(policy, attempt)};
+    if (bh_policy_jitter(policy) == BH_JITTER_NONE)
+        return needed;
+    size_t top = grid_below(series, bh_policy_max_ms(policy));
+    size_t first = grid_below(series, needed.first);
+    size_t above = grid_above(series, needed.last);
+    needed.first = (int64_t)(first < top ? first : top);
+    needed.last = (int64_t)(above < top ? above : top);
+    return needed;
+}
+
+/* The next attempt after `attempt` whose span is another, or `end`. All kinds but steps never fall, so their spans can be
+ * searched by halves: a policy may have 10^9 attempts. */
+static int64_t next_change(const bh_policy *policy, bh_series series, int64_t attempt, int64_t end)
+{
+    if (bh_policy_kind(policy) == BH_KIND_STEPS)
+        return attempt + 1;
+    span now = span_of(policy, series, attempt);
+    int64_t same = attempt;
+    int64_t other = end;
+    while (other - same > 1) {
+        int64_t middle = same + (other - same) / 2;
+        span then = span_of(policy, series, middle);
+        if (then.first == now.first && then.last == now.last)
+            same = middle;
+        else
+            other = middle;
+    }
+    return other;
+}
+
+const char *bh__rungs_make(bh__rungs *self, const bh_policy *policy, bh_series series)
+{
+    self->count = 0;
+    self->demand_count = 0;
+    int is_exact = bh_policy_jitter(policy) == BH_JITTER_NONE;
+    if (!is_exact && bh_policy_max_ms(policy) < BH_TOPOLOGY_LOWEST_RUNG_MS)
+        return "max_ms is below the ladder's lowest rung of 100 ms: raise max_ms, or take jitter none, whose exact "
+               "delays "
+               "are rungs";
+    int64_t end = attempts_end(policy);
+    for (int64_t attempt = 1; attempt < end; attempt = next_change(policy, series, attempt, end)) {
+        span needed = span_of(policy, series, attempt);
+        for (int64_t i = needed.first; i <= needed.last; i++)
+            if (!add(self, is_exact ? i : grid_ms(series, (size_t)i)))
+                return "strategy ladder would need more than 128 wait queues for this policy: add jitter, so that the "
+                       "shared grid serves, take a coarser series, or lower max_ms";
+    }
+    if (end <= 1) /* nothing is tried again */
+        return NULL;
+    int64_t floor_ms = bh_policy_max_retry_after_ms(policy);
+    for (size_t i = 0; floor_ms > 0; i++) {
+        int64_t ms = grid_ms(series, i);
+        if (!bh__rungs_has(self, ms))
+            self->demand_ms[self->demand_count++] = ms;
+        if (ms >= floor_ms)
+            break;
+    }
+    return NULL;
+}
+
+int64_t bh__rungs_below_ms(const bh__rungs *self, int64_t delay_ms)
+{
+    size_t i = self->count;
+    while (i > 1 && self->policy_ms[i - 1] > delay_ms)
+        i--;
+    return i > 0 ? self->policy_ms[i - 1] : 0;
+}
+
+int64_t bh__rungs_above_ms(const bh__rungs *self, int64_t delay_ms)
+{
+    size_t i = 0;
+    while (i + 1 < self->count && self->policy_ms[i] < delay_ms)
+        i++;
+    return i < self->count ? self->policy_ms[i] : 0;
+}
+
+int64_t bh__rungs_floor_ms(const bh__rungs *self, int64_t delay_ms)
+{
+    int64_t rung = 0;
+    for (size_t i = self->count; i > 0 && self->policy_ms[i - 1] >= delay_ms; i--)
+        rung = self->policy_ms[i - 1];
+    for (size_t i = self->demand_count; i > 0 && self->demand_ms[i - 1] >= delay_ms; i--)
+        if (rung == 0 || self->demand_ms[i - 1] < rung)
+            rung = self->demand_ms[i - 1];
+    return rung;
+}
+
+int bh__rungs_has(const bh__rungs *self, int64_t rung_ms)
+{
+    for (size_t i = 0; i < self->count; i++)
+        if (self->policy_ms[i] == rung_ms)
+            return 1;
+    return 0;
+}
