@@ -455,13 +455,15 @@ static void read_attempts(bh_history *self, const headers *in, const bh_delivery
         self->first_failure_ms = first_s * 1000;
 }
 
-/* Under strategy reject no copy says where the message was first published: the broker's record of its first rejection
- * does. */
-static void read_rejected_exchange(bh_history *self, const bh_topology *topology)
+/* Where the message was first published, if no copy says so. Under strategy reject the work queue was left by no copy:
+ * there the broker's record of its rejections tells. */
+static bh__text first_exchange(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
-    for (size_t i = 0; i < self->death_count; i++)
-        if (is_rejected_work(self, &self->deaths[i], topology))
-            self->exchange = self->deaths[i].exchange;
+    if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT)
+        for (size_t i = 0; i < self->death_count; i++)
+            if (is_rejected_work(self, &self->deaths[i], topology))
+                return self->deaths[i].exchange;
+    return bh__delivery_exchange_text(delivery);
 }
 
 bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
@@ -500,11 +502,9 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     self->id = read_short_string(self, &in, ID);
     if (self->id.size == 0)
         self->id = bh__delivery_property_text(delivery, BH_PROPERTY_MESSAGE_ID);
-    self->exchange = read_string(self, &in, EXCHANGE, LONGEST_SHORT_STRING, bh__delivery_exchange_text(delivery));
+    self->exchange = read_string(self, &in, EXCHANGE, LONGEST_SHORT_STRING, first_exchange(self, delivery, topology));
     self->routing_key =
         read_string(self, &in, ROUTING_KEY, LONGEST_SHORT_STRING, bh__delivery_routing_key_text(delivery));
-    if (!in.found[EXCHANGE] && topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT)
-        read_rejected_exchange(self, topology);
     self->parked = read_short_string(self, &in, PARKED);
     for (known i = 0; i < 3; i++) {
         self->first_death[i] = read_short_string(self, &in, FIRST_DEATH + i);

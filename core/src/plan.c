@@ -243,8 +243,17 @@ static int64_t headers_bytes(const bh_plan *self, const bh_delivery *delivery)
     return bytes;
 }
 
-/* Bytes that are left in the frame for headers that are set, beside what the copy keeps; negative where not even that
- * fits. */
+/* Bytes that a broker adds to a copy on its way to the next consumer, in the same frame. Dead letters get x-death with one
+ * record, x-first-death-* and x-last-death-*: 349 bytes, the queue's and the exchange's name three times each, and the
+ * routing key. Quorum queues add x-delivery-count and x-acquired-count: 52 bytes. The rest is for brokers to come. */
+static int64_t broker_bytes(const bh_plan *self, const input *in)
+{
+    bh_strategy strategy = bh_topology_strategy(in->topology);
+    int is_dead_lettered = self->action == BH_ACTION_RETRY && strategy != BH_STRATEGY_DELAYED_EXCHANGE;
+    return is_dead_lettered ? (int64_t)(512 + 6 * self->exchange.size + self->routing_key.size) : 64;
+}
+
+/* Bytes that are left in the frame beside what the copy keeps; negative where not even that fits. */
 static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
 {
     if (self->frame_max == 0)
@@ -266,7 +275,8 @@ static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
 static int make_fit(bh_plan *self, const input *in)
 {
     static const char *const spare[] = {"backhop-error", "backhop-expiration", "backhop-user-id", "backhop-cc"};
-    int64_t over = headers_bytes(self, in->delivery) - room_bytes(self, in->delivery);
+    int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
+    int64_t over = headers_bytes(self, in->delivery) - room;
     for (size_t i = 0; i < sizeof spare / sizeof spare[0] && over > 0; i++) {
         const header *found = find_header(self, bh_str(spare[i]));
         bh_bytes text = found && i == 0 ? bh__store_get(&self->store, found->string) : bh_str("");
@@ -281,7 +291,7 @@ static int make_fit(bh_plan *self, const input *in)
         }
         if (found)
             remove_header_at(self, (size_t)(found - self->headers));
-        over = headers_bytes(self, in->delivery) - room_bytes(self, in->delivery);
+        over = headers_bytes(self, in->delivery) - room;
     }
     return over <= 0;
 }
@@ -311,7 +321,7 @@ static void set_least_headers(bh_plan *self, const input *in)
     set_int(self, "backhop-first-failure", self->first_failure_ms);
     for (size_t i = 0; i < sizeof setters / sizeof setters[0]; i++)
         setters[i](self, in);
-    int64_t room = room_bytes(self, in->delivery);
+    int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
     int64_t bytes = 0;
     for (size_t i = 0; i < self->header_count;) {
         bytes += header_bytes(self, &self->headers[i], in->delivery);

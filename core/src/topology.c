@@ -386,16 +386,22 @@ static void make_names(bh_topology *self)
     self->parked_queue = work_queue_and(self, ".parked");
 }
 
-/* The way back that copies take by the key in BCC: <ns>.return to the work queue, what is lost to <ns>.unroutable. */
-static bh_status build_return(bh_topology *self)
+/* The exchange through which messages come back; those whose work queue is gone end in <ns>.unroutable. */
+static void return_exchange(bh_topology *self, bh__text name, const char *type)
 {
     bh__text unroutable = namespace_and(self, ".unroutable");
     exchange(self, unroutable, "fanout");
     shelf_queue(self, unroutable);
     bind(self, unroutable, unroutable, "queue", save(self, ""));
-    self->return_exchange = namespace_and(self, ".return");
-    if (declare(self, BH_DECLARE_EXCHANGE, self->return_exchange, "direct"))
+    self->return_exchange = name;
+    if (declare(self, BH_DECLARE_EXCHANGE, name, type))
         add_text(self, "alternate-exchange", unroutable);
+}
+
+/* The way back of copies: <ns>.return leads each to its work queue, by the key in its BCC. */
+static bh_status build_return(bh_topology *self)
+{
+    return_exchange(self, namespace_and(self, ".return"), "direct");
     shelf_queue(self, self->parked_queue);
     if (self->declares_work_queue && work_queue(self)) {
         bh_status status = work_queue_end(self);
@@ -461,11 +467,10 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
             self, BH_ERR_STRATEGY,
             "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
             "kind fixed without jitter");
+    return_exchange(self, work_queue_and(self, ".return"), "fanout");
     shelf_queue(self, self->parked_queue);
     self->wait_exchange = work_queue_and(self, ".retry");
     exchange(self, self->wait_exchange, "fanout");
-    self->return_exchange = work_queue_and(self, ".return");
-    exchange(self, self->return_exchange, "fanout");
     if (work_queue(self)) {
         add_text(self, "x-dead-letter-exchange", self->wait_exchange);
         if (self->work_queue_type == BH_QUEUE_QUORUM) {
@@ -515,6 +520,11 @@ static bh_status build_native(bh_topology *self, const bh_policy *policy)
             self, BH_ERR_STRATEGY,
             "strategy native has delays that grow by a constant, without jitter: take strategy ladder, or a policy "
             "of kind linear or fixed without jitter");
+    if (bh_policy_max_age_ms(policy) > 0)
+        return fail(
+            self, BH_ERR_STRATEGY,
+            "strategy native does not know when a message first failed, so it has no max_age: leave it out, or take "
+            "strategy ladder");
     if (self->declares_work_queue && self->work_queue_type != BH_QUEUE_QUORUM)
         return fail(self, BH_ERR_STRATEGY,
                     "strategy native needs a quorum work queue: make it one, or take strategy ladder");

@@ -49,7 +49,8 @@ typedef struct bh_plan bh_plan;
 BH_API bh_status bh_plan_new(bh_plan **out);
 /* Frees the plan; NULL is allowed. */
 BH_API void bh_plan_free(bh_plan *self);
-/* The frame_max that the publishing connection negotiated, in bytes; 0: no limit. Default BH_PLAN_DEFAULT_FRAME_MAX. */
+/* The frame_max that the publishing connection negotiated, in bytes; 0: no limit. Default BH_PLAN_DEFAULT_FRAME_MAX. A copy
+ * leaves room in it for what brokers add on the way back: x-death and its kin, the counts of quorum queues. */
 BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
 
 /*
