@@ -19,7 +19,7 @@ BH_BEGIN_DECLS
     X(BH_ERR_NAME, -5, "a name is empty, too long (a work queue's: 247 bytes), not UTF-8, or begins with amq.")        \
     X(BH_ERR_STRATEGY, -6, "the strategy cannot serve this policy; bh_topology_error names one that does")             \
     X(BH_ERR_BROKER, -7, "the broker cannot serve this strategy; bh_topology_error names one that it can")             \
-    X(BH_ERR_FRAME, -8, "the message's own headers do not fit the connection's frame_max; connect with a larger one")  \
+    X(BH_ERR_FRAME, -8, "the message's own headers do not fit this connection's frame_max; publish over a larger one") \
     X(BH_ERR_URI, -9, "the URI is not of the form amqp[s]://user:password@host:port/vhost?heartbeat=seconds")          \
     X(BH_ERR_NO_LIBRABBITMQ, -10, "built without librabbitmq: install librabbitmq-dev and build backhop again")        \
     X(BH_ERR_CONNECTION, -11, "the broker could not be reached or the connection was lost; connect again")             \

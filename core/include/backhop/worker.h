@@ -26,8 +26,8 @@ typedef enum bh_mode {
 
 typedef struct bh_worker bh_worker;
 
-/* Says what to do with the message taken: returns the outcome; for BH_OUTCOME_FAILED and _PERMANENT it may have called
- * bh_worker_fail with more. */
+/* Says what to do with the message taken: returns the outcome; for BH_OUTCOME_FAILED and _PERMANENT it may have
+ * called bh_worker_fail with more. */
 typedef bh_outcome (*bh_handler)(bh_worker *worker, void *data);
 
 /*
@@ -35,11 +35,12 @@ typedef bh_outcome (*bh_handler)(bh_worker *worker, void *data);
  * borrowed and must outlive it. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_NO_LIBRABBITMQ.
  */
 BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *topology);
-/* Closes the connections and frees the worker; what was taken and not settled goes back to the queue. NULL is allowed. */
+/* Closes the connections and frees the worker; what was taken and not settled goes back to the queue. NULL is
+ * allowed. */
 BH_API void bh_worker_free(bh_worker *self);
 
-/* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always verified.
- * BH_ERR_NO_MEMORY. */
+/* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always
+ * verified. BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path);
 /* Unsettled deliveries that the broker sends ahead: 1 to 65535; default 100. BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_set_prefetch(bh_worker *self, int count);
@@ -52,10 +53,11 @@ BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
 BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
 
 /*
- * Opens two connections (consume; publish) and closes those before: the broker delivers again what was not settled. `uri` is amqp:// or amqps:// (TLS) with
- * user:password@host:port/vhost, each percent-escaped, IPv6 in brackets, and ?heartbeat=seconds (default 60; 0: off).
- * No vhost, or "/": the vhost "/"; "/%2f" too. BH_ERR_URI, BH_ERR_CONNECTION, BH_ERR_TLS, BH_ERR_ACCESS,
- * BH_ERR_NO_MEMORY, BH_ERR_BROKER (it cannot serve the strategy), BH_ERR_STATE (the topology is not built).
+ * Opens two connections (consume; publish) and closes those before: the broker delivers again what was not settled.
+ * `uri` is amqp:// or amqps:// (TLS) with user:password@host:port/vhost, each percent-escaped, IPv6 in brackets, and
+ * ?heartbeat=seconds (default 60; 0: off). No vhost, or "/": the vhost "/"; "/%2f" too. BH_ERR_URI, BH_ERR_CONNECTION,
+ * BH_ERR_TLS, BH_ERR_ACCESS, BH_ERR_NO_MEMORY, BH_ERR_BROKER (it cannot serve the strategy), BH_ERR_STATE (the
+ * topology is not built).
  */
 BH_API bh_status bh_worker_connect(bh_worker *self, bh_bytes uri);
 /* The broker's product and version, from its server-properties; "" before connecting. */
@@ -63,22 +65,23 @@ BH_API bh_bytes bh_worker_broker_product(const bh_worker *self);
 BH_API bh_bytes bh_worker_broker_version(const bh_worker *self);
 
 /*
- * Makes or checks the topology. BH_ERR_CLASH (exists with other arguments), BH_ERR_MISSING (verify; or the work queue is
- * not there), BH_ERR_ACCESS, BH_ERR_BROKER (no x-delayed-message plugin), BH_ERR_CONNECTION, BH_ERR_CHANNEL,
+ * Makes or checks the topology. BH_ERR_CLASH (exists with other arguments), BH_ERR_MISSING (verify; or the work queue
+ * is not there), BH_ERR_ACCESS, BH_ERR_BROKER (no x-delayed-message plugin), BH_ERR_CONNECTION, BH_ERR_CHANNEL,
  * BH_ERR_STATE (not connected), BH_ERR_NO_MEMORY. AMQP shows no bindings, so verify cannot check them; without the
- * permission to configure, it sees only whether a queue or exchange exists. The mode stays: with BH_MODE_CREATE, settling
- * declares a rung on demand before its first use, and the topology again where a part of it was deleted.
+ * permission to configure, it sees only whether a queue or exchange exists. The mode stays: with BH_MODE_CREATE,
+ * settling declares a rung on demand before its first use, and the topology again where a part of it was deleted.
  */
 BH_API bh_status bh_worker_declare(bh_worker *self, bh_mode mode);
 
 /*
  * Waits up to `timeout_ms` for the next message (the first call begins to consume) and makes it the current one.
  * BH_ERR_TIMEOUT, BH_ERR_STATE (the current one is not settled; not connected), BH_ERR_CANCELLED, BH_ERR_CHANNEL,
- * BH_ERR_CONNECTION, BH_ERR_MISSING (no such queue), BH_ERR_ACCESS, BH_ERR_NO_MEMORY. Heartbeats go out only while a call
- * waits. After BH_ERR_CONNECTION connect again; after the others the next call begins to consume again.
+ * BH_ERR_CONNECTION, BH_ERR_MISSING (no such queue), BH_ERR_ACCESS, BH_ERR_NO_MEMORY. Heartbeats go out only while a
+ * call waits. After BH_ERR_CONNECTION connect again; after the others the next call begins to consume again.
  */
 BH_API bh_status bh_worker_take(bh_worker *self, int64_t timeout_ms);
-/* The current message: its body, and its delivery, filled into the caller's own object. BH_ERR_STATE where there is none. */
+/* The current message: its body, and its delivery, filled into the caller's own object. BH_ERR_STATE where there is
+ * none. */
 BH_API bh_bytes bh_worker_body(const bh_worker *self);
 BH_API int bh_worker_redelivered(const bh_worker *self);
 BH_API bh_status bh_worker_delivery(const bh_worker *self, bh_delivery *out);
@@ -89,11 +92,12 @@ BH_API bh_bytes bh_worker_exchange(const bh_worker *self);
 BH_API bh_bytes bh_worker_routing_key(const bh_worker *self);
 
 /*
- * Settles the current message: makes the plan and carries it out. Where that fails the message stays current, and can be
- * settled again after a while: BH_ERR_PUBLISH (the copy was returned, nacked or not confirmed in time), BH_ERR_CHANNEL (the
- * broker refused the copy for what it is), BH_ERR_MISSING (no such exchange, and the mode is not BH_MODE_CREATE),
- * BH_ERR_CLASH (a rung on demand), BH_ERR_ACCESS, BH_ERR_FRAME, BH_ERR_NO_MEMORY. Only after BH_ERR_CONNECTION none is
- * current: connect again, and the broker will deliver it again. BH_ERR_STATE (none is current), BH_ERR_ARGUMENT.
+ * Settles the current message: makes the plan and carries it out. Where that fails the message stays current, and can
+ * be settled again after a while: BH_ERR_PUBLISH (the copy was returned, nacked or not confirmed in time),
+ * BH_ERR_CHANNEL (the broker refused the copy for what it is), BH_ERR_MISSING (no such exchange, and the mode is not
+ * BH_MODE_CREATE), BH_ERR_CLASH (a rung on demand), BH_ERR_ACCESS, BH_ERR_FRAME, BH_ERR_NO_MEMORY. Only after
+ * BH_ERR_CONNECTION none is current: connect again, and the broker will deliver it again. BH_ERR_STATE (none is
+ * current), BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_settle(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms);
 /* The last plan: its action, delay in ms, and reason for parking. */
@@ -101,21 +105,21 @@ BH_API bh_action bh_worker_last_action(const bh_worker *self);
 BH_API int64_t bh_worker_last_delay_ms(const bh_worker *self);
 BH_API bh_bytes bh_worker_last_reason(const bh_worker *self);
 
-/* For a handler under bh_worker_run: the error's text, and the delay asked for at least, in ms (0: none). BH_ERR_STATE
- * (none is current), BH_ERR_ARGUMENT. */
+/* For a handler under bh_worker_run: the error's text, and the delay asked for at least, in ms (0: none).
+ * BH_ERR_STATE (none is current), BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_fail(bh_worker *self, bh_bytes error, int64_t retry_after_ms);
 /*
- * Takes, handles and settles until bh_worker_stop; where settling gives BH_ERR_PUBLISH, it is tried again with back-off, up
- * to 10 s apart, without end. Returns BH_OK when stopped, else as bh_worker_take and bh_worker_settle. A message whose copy
- * could not be published before the stop stays current; the next run begins with it.
+ * Takes, handles and settles until bh_worker_stop; where settling gives BH_ERR_PUBLISH, it is tried again with
+ * back-off, up to 10 s apart, without end. Returns BH_OK when stopped, else as bh_worker_take and bh_worker_settle. A
+ * message whose copy could not be published before the stop stays current; the next run begins with it.
  */
 BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, void *data);
 /* Ends bh_worker_run after the message in hand. May be called from a signal handler or another thread. */
 BH_API void bh_worker_stop(bh_worker *self);
 
 /*
- * Sends parked messages back to the work queue: up to `most`, and none that is parked after this call began; *count of them
- * went, also where it fails. One that does not go stays parked. Errors as bh_worker_connect and bh_worker_settle;
+ * Sends parked messages back to the work queue: up to `most`, and none that is parked after this call began; *count of
+ * them went, also where it fails. One that does not go stays parked. Errors as bh_worker_connect and bh_worker_settle;
  * BH_ERR_STATE where a message is current.
  */
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count);

@@ -1,0 +1,151 @@
+#define _DEFAULT_SOURCE
+
+#include "worker_internal.h"
+
+#include <poll.h>
+
+enum { SLICE_MS = 1000 /* heartbeats are looked after as often */ };
+
+static bh_status consume(bh_worker *self)
+{
+    amqp_connection_state_t state = self->consumer.state;
+    amqp_bytes_t queue = bh__to_amqp(bh_topology_queue(self->topology));
+    amqp_rpc_reply_t reply = {.reply_type = AMQP_RESPONSE_NORMAL};
+    if (!self->has_channel) {
+        /* A new number each time: RabbitMQ up to 4.2 closes the channel of a message held too long once a minute until
+         * it is answered, and the second channel.close must not hit the next channel. */
+        self->channel = (amqp_channel_t)(self->channel % amqp_get_channel_max(state) + 1);
+        amqp_channel_open(state, self->channel);
+        reply = amqp_get_rpc_reply(state);
+    }
+    if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
+        amqp_basic_qos(state, self->channel, 0, (uint16_t)self->prefetch, 0);
+        reply = amqp_get_rpc_reply(state);
+    }
+    if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
+        amqp_basic_consume(state, self->channel, queue, amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+        reply = amqp_get_rpc_reply(state);
+    }
+    bh_status status = bh__connection_reply(&self->consumer, self->channel, reply, "consuming", NULL, &self->report);
+    self->has_channel = self->is_consuming = status == BH_OK;
+    if (status == BH_ERR_MISSING)
+        bh__report_add(&self->report, "; declare the work queue first");
+    else if (status == BH_ERR_CLASH)
+        status = self->report.status = BH_ERR_CHANNEL;
+    return status;
+}
+
+static bh_status cancelled(bh_worker *self)
+{
+    self->is_consuming = 0;
+    return bh__report_set(
+        &self->report, BH_ERR_CANCELLED,
+        "the broker cancelled the consumer of \"%s\": the queue was deleted or is not available, or a message "
+        "was held longer than the broker's consumer timeout",
+        bh_topology_queue(self->topology).data);
+}
+
+static bh_status channel_closed(bh_worker *self, const amqp_channel_close_t *close)
+{
+    self->has_channel = self->is_consuming = 0;
+    bh__channel_closed(&self->consumer, self->channel, close, "consuming", &self->report);
+    bh__report_add(&self->report, "; unsettled messages will be delivered again");
+    return self->report.status = BH_ERR_CHANNEL;
+}
+
+static bh_status understand(bh_worker *self, const amqp_frame_t *frame)
+{
+    if (frame->channel != self->channel)
+        return BH_OK;
+    if (frame->frame_type != AMQP_FRAME_METHOD) {
+        bh_status status = bh__message_add(&self->message, frame);
+        return status == BH_OK ? BH_OK
+                               : bh__connection_failed(&self->consumer,
+                                                       status == BH_ERR_NO_MEMORY ? AMQP_STATUS_NO_MEMORY
+                                                                                  : AMQP_STATUS_UNEXPECTED_STATE,
+                                                       "receiving a message", &self->report);
+    }
+    switch (frame->payload.method.id) {
+    case AMQP_BASIC_DELIVER_METHOD:
+        bh__message_deliver(&self->message, self->channel, frame->payload.method.decoded);
+        return BH_OK;
+    case AMQP_BASIC_CANCEL_METHOD:
+        return cancelled(self);
+    case AMQP_CHANNEL_CLOSE_METHOD:
+        return channel_closed(self, frame->payload.method.decoded);
+    default:
+        return BH_OK;
+    }
+}
+
+/* Reads what has arrived, until the message is complete or BH_ERR_TIMEOUT. */
+static bh_status receive(bh_worker *self)
+{
+    bh_status status = BH_OK;
+    while (status == BH_OK && !self->message.is_complete) {
+        amqp_frame_t frame;
+        status = bh__connection_frame(&self->consumer, 0, &frame, &self->report);
+        if (status == BH_OK)
+            status = understand(self, &frame);
+    }
+    if (status != BH_OK && status != BH_ERR_TIMEOUT)
+        bh__worker_release(self);
+    return status;
+}
+
+/* Waits until something arrives, or until heartbeats want attention. librabbitmq holds nothing back: it was read
+ * until it had no more. */
+static void wait_for_more(const bh_worker *self, int64_t timeout_ms)
+{
+    struct pollfd ready[] = {
+        {.fd = bh__connection_fd(&self->consumer), .events = POLLIN},
+        {.fd = -1, .events = POLLIN},
+        {.fd = self->is_running ? self->wake[0] : -1, .events = POLLIN},
+    };
+    if (bh__connection_is_open(&self->publisher.connection))
+        ready[1].fd = bh__connection_fd(&self->publisher.connection);
+    poll(ready, 3, (int)(timeout_ms < SLICE_MS ? timeout_ms : SLICE_MS));
+}
+
+bh_status bh__worker_service(bh_worker *self)
+{
+    bh__connection_beat(&self->consumer);
+    return bh__publisher_service(&self->publisher, &self->report);
+}
+
+bh_status bh__worker_take(bh_worker *self, int64_t timeout_ms)
+{
+    if (self->is_current)
+        return bh__report_set(&self->report, BH_ERR_STATE, "the message taken before is not settled; settle it first");
+    if (!self->consumer.state)
+        return bh__worker_not_connected(self);
+    if (self->consumer.is_broken || self->publisher.connection.is_broken)
+        return bh__report_set(&self->report, BH_ERR_CONNECTION, "the connection was lost; connect again");
+    int64_t deadline_ms = bh__monotonic_ms() + (timeout_ms > 0 ? timeout_ms : 0);
+    bh__connection_beat(&self->publisher.connection); /* where messages never stop coming and need no copy */
+    bh_status status = self->is_consuming ? BH_OK : consume(self);
+    while (status == BH_OK) {
+        status = receive(self);
+        if (status != BH_ERR_TIMEOUT)
+            break;
+        status = bh__worker_service(self);
+        if (status != BH_OK)
+            break;
+        int64_t left_ms = deadline_ms - bh__monotonic_ms();
+        if (left_ms <= 0 || (self->is_running && atomic_load(&self->is_stopped)))
+            return bh__report_set(&self->report, BH_ERR_TIMEOUT, "no message arrived within %lld ms",
+                                  (long long)timeout_ms);
+        wait_for_more(self, left_ms);
+    }
+    if (status == BH_ERR_CONNECTION)
+        bh__report_add(&self->report, "; connect again");
+    if (status == BH_OK)
+        status = bh__worker_read(self, &self->message);
+    self->is_current = status == BH_OK;
+    return status;
+}
+
+bh_status bh_worker_take(bh_worker *self, int64_t timeout_ms)
+{
+    return self ? bh__worker_take(self, timeout_ms) : BH_ERR_ARGUMENT;
+}
