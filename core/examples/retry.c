@@ -1,0 +1,61 @@
+/*
+ * The smallest worker: messages of the queue "cdn-purge" that fail come back later, and are parked after ten attempts.
+ *
+ *     cc retry.c -lbackhop -o retry && AMQP_URL=amqp://guest:guest@localhost/ ./retry
+ *
+ * Publish something to the queue "cdn-purge" and watch; Ctrl-C ends it.
+ */
+#include <backhop.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bh_worker *worker;
+
+static void stop(int signal_number)
+{
+    (void)signal_number;
+    bh_worker_stop(worker);
+}
+
+static bh_outcome purge(bh_worker *self, void *data)
+{
+    (void)data;
+    int attempt = (int)bh_worker_attempt(self), full = attempt < 3; /* a real API needs no help to fail */
+
+    printf("%s, attempt %d: %s\n", bh_worker_body(self).data, attempt, full ? "507 queue is full" : "purged");
+    if (!full)
+        return BH_OUTCOME_OK;
+    bh_worker_fail(self, bh_str("507 queue is full"), 0);
+    return BH_OUTCOME_FAILED;
+}
+
+int main(void)
+{
+    const char *url = getenv("AMQP_URL");
+    bh_policy *policy;
+    bh_topology *topology;
+
+    if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("cdn-purge")) != BH_OK)
+        return EXIT_FAILURE;
+    bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM); /* declare the work queue too */
+    bh_topology_build(topology, policy);
+    if (bh_worker_new(&worker, policy, topology) != BH_OK)
+        return EXIT_FAILURE;
+    signal(SIGINT, stop);
+    signal(SIGTERM, stop);
+
+    bh_status status = bh_worker_connect(worker, bh_str(url ? url : "amqp://guest:guest@localhost/"));
+    if (status == BH_OK)
+        status = bh_worker_declare(worker, BH_MODE_CREATE);
+    if (status == BH_OK)
+        status = bh_worker_run(worker, purge, NULL);
+    if (status != BH_OK)
+        fprintf(stderr, "retry: %s\n", bh_worker_error(worker).data);
+
+    bh_worker_free(worker);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+    return status == BH_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
