@@ -1,0 +1,35 @@
+# The front door: `make demo`, `make test`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
+BACKHOP_BROKER_VERSIONS ?= 4.0
+out := build/release
+broker := tests/broker/broker run
+build = @tools/quietly "building $(1)" cmake --build --preset release --target $(1)
+
+.PHONY: all demo test bench packages configured clean
+all: packages configured
+	$(call build,all)
+
+# Purges that a CDN refuses at its peak, retried: on a private RabbitMQ, or on the broker that AMQP_URL names.
+demo: packages configured
+	$(call build,cdn-purge)
+	@$(broker) 4.0 -- $(out)/cdn-purge
+
+# The core's tests, then the live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names.
+test: packages configured
+	$(call build,all)
+	@tools/quietly "testing the core" ctest --test-dir $(out) --output-on-failure
+	@grep -h '^[0-9]*%: Checks' $(out)/Testing/Temporary/LastTest.log
+	@for version in $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS)); do \
+		echo "testing on RabbitMQ: $$version"; $(broker) $$version -- $(out)/test-live || exit; done
+
+bench: packages configured
+	$(call build,bench-decision)
+	@$(out)/bench-decision
+
+packages:
+	@tools/install-packages build broker
+
+configured: packages
+	@tools/quietly "configuring $(out)" cmake --preset release -DBACKHOP_WITH_LIBRABBITMQ=ON
+
+clean:
+	rm -rf build

@@ -1,0 +1,254 @@
+/*
+ * Memory: whatever allocation fails, the call says so and has changed nothing; and a decision after the first ones
+ * allocates nothing. An executable of its own, because its allocations are counted and made to fail.
+ */
+#include <backhop.h>
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "allocations.h"
+
+static const char *const strategies[] = {"ladder", "message-ttl", "reject", "delayed-exchange", "native"};
+static const char random_bytes[BH_PLAN_RANDOM_BYTES + 1] = "................................";
+
+typedef struct {
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_delivery *delivery;
+    bh_history *history;
+    bh_plan *plan;
+    int told;      /* calls that returned BH_ERR_NO_MEMORY */
+    int different; /* calls that returned anything else than they should */
+    const char *call;
+} decision;
+
+/*
+ * The status of a call. Where it is BH_ERR_NO_MEMORY the call is made once more, on the same objects: since "nothing was
+ * changed" it now does what it would have done.
+ */
+#define TRY(self, expected, call_)                                                                                     \
+    do {                                                                                                               \
+        int status_ = (int)(call_);                                                                                    \
+        if (status_ == BH_ERR_NO_MEMORY) {                                                                             \
+            (self)->told++;                                                                                            \
+            status_ = (int)(call_);                                                                                    \
+        }                                                                                                              \
+        if (status_ != (expected) && !(self)->different++)                                                             \
+            (self)->call = #call_;                                                                                     \
+    } while (0)
+
+static bh_bytes random_argument(void)
+{
+    bh_bytes bytes = {random_bytes, BH_PLAN_RANDOM_BYTES};
+    return bytes;
+}
+
+/* A policy that the strategy can serve. */
+static void make_policy(decision *self, bh_strategy strategy)
+{
+    TRY(self, BH_OK, bh_policy_new(&self->policy));
+    if (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE) {
+        TRY(self, BH_OK, bh_policy_set_kind(self->policy, BH_KIND_FIXED));
+        TRY(self, BH_OK, bh_policy_set_jitter(self->policy, BH_JITTER_NONE, 0));
+    } else {
+        TRY(self, BH_OK, bh_policy_set_kind(self->policy, BH_KIND_STEPS));
+        for (int64_t step = 1; step <= 40; step++)
+            TRY(self, BH_OK, bh_policy_add_step_ms(self->policy, step * 1000));
+    }
+    TRY(self, BH_ERR_POLICY, bh_policy_set_initial_ms(self->policy, -1));
+    TRY(self, BH_OK, bh_policy_check(self->policy));
+}
+
+static void make_topology(decision *self, bh_strategy strategy)
+{
+    TRY(self, BH_OK, bh_topology_new(&self->topology, bh_str("cdn-purge")));
+    TRY(self, BH_OK, bh_topology_set_strategy(self->topology, strategy));
+    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("a-namespace")));
+    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, BH_QUEUE_QUORUM));
+    for (int64_t argument = 0; argument < 20; argument++) {
+        char name[32];
+        snprintf(name, sizeof name, "x-argument-%d", (int)argument);
+        TRY(self, BH_OK, bh_topology_add_work_queue_int(self->topology, bh_str(name), argument));
+        snprintf(name, sizeof name, "x-text-%d", (int)argument);
+        TRY(self, BH_OK, bh_topology_add_work_queue_string(self->topology, bh_str(name), bh_str("text")));
+    }
+    TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
+    TRY(self, BH_ERR_BROKER, bh_topology_check_broker(self->topology, bh_str("Another"), bh_str("4.0.5")));
+    TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("/")));
+}
+
+/* A delivery of five x-death records, a header of each type, and enough besides to make its memory grow. */
+static void fill(decision *self)
+{
+    bh_delivery *d = self->delivery;
+    bh_delivery_clear(d);
+    TRY(self, BH_OK, bh_delivery_set_exchange(d, bh_str("cdn")));
+    TRY(self, BH_OK, bh_delivery_set_routing_key(d, bh_str("purge.images")));
+    for (int property = 0; property < BH_PROPERTY_LAST; property++) {
+        int is_number = property == BH_PROPERTY_DELIVERY_MODE || property == BH_PROPERTY_PRIORITY ||
+                        property == BH_PROPERTY_TIMESTAMP;
+        if (property == BH_PROPERTY_HEADERS)
+            continue;
+        if (is_number) {
+            TRY(self, BH_OK, bh_delivery_set_number(d, (bh_property)property, 1));
+        } else {
+            TRY(self, BH_OK, bh_delivery_set_property(d, (bh_property)property, bh_str("a property")));
+        }
+    }
+    TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("boolean"), BH_TYPE_BOOLEAN, 1));
+    TRY(self, BH_OK, bh_delivery_push_float(d, bh_str("double"), BH_TYPE_DOUBLE, 0.5));
+    TRY(self, BH_OK, bh_delivery_push_decimal(d, bh_str("decimal"), 2, 314));
+    TRY(self, BH_OK, bh_delivery_push_void(d, bh_str("void")));
+    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("CC"), BH_TYPE_STRING, bh_str("a stray one")));
+    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("an id")));
+    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-error"), BH_TYPE_STRING, bh_str("it failed")));
+    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-attempts"), BH_TYPE_STRING, bh_str("a problem")));
+    TRY(self, BH_OK, bh_delivery_begin_array(d, bh_str("x-death")));
+    for (int record = 0; record < 5; record++) {
+        TRY(self, BH_OK, bh_delivery_begin_table(d, bh_str("")));
+        TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("count"), BH_TYPE_INT64, 1));
+        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("reason"), BH_TYPE_STRING, bh_str("expired")));
+        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("queue"), BH_TYPE_STRING, bh_str("a wait queue")));
+        TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("time"), BH_TYPE_TIMESTAMP, 1700000000 + record));
+        TRY(self, BH_OK, bh_delivery_begin_array(d, bh_str("routing-keys")));
+        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str(""), BH_TYPE_STRING, bh_str("purge.images")));
+        TRY(self, BH_OK, bh_delivery_end(d));
+        TRY(self, BH_OK, bh_delivery_end(d));
+    }
+    TRY(self, BH_OK, bh_delivery_end(d));
+    for (int header = 0; header < 100; header++) {
+        char name[32];
+        snprintf(name, sizeof name, "header-%d", header);
+        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str(name), BH_TYPE_STRING, bh_str("a value of some length")));
+    }
+}
+
+static void make_plan(decision *self, bh_outcome outcome, const char *error)
+{
+    TRY(self, BH_OK, bh_history_read(self->history, self->delivery, self->topology));
+    TRY(self, BH_OK,
+        bh_plan_make(self->plan, self->delivery, self->history, self->policy, self->topology, outcome, bh_str(error),
+                     5000, INT64_C(1700000100000), random_argument()));
+}
+
+static void make_all(decision *self, bh_strategy strategy)
+{
+    make_policy(self, strategy);
+    make_topology(self, strategy);
+    TRY(self, BH_OK, bh_delivery_new(&self->delivery));
+    TRY(self, BH_OK, bh_history_new(&self->history));
+    TRY(self, BH_OK, bh_plan_new(&self->plan));
+    TRY(self, BH_OK, bh_history_set_legacy_counter(self->history, bh_str("x-retry-count")));
+    TRY(self, BH_OK, bh_history_add_wait_queue(self->history, bh_str("a wait queue")));
+    fill(self);
+}
+
+static void free_all(decision *self)
+{
+    bh_plan_free(self->plan);
+    bh_history_free(self->history);
+    bh_delivery_free(self->delivery);
+    bh_topology_free(self->topology);
+    bh_policy_free(self->policy);
+}
+
+/* What was decided, as text; at least what tells one decision from another. */
+static void describe(const decision *self, char *out, size_t size)
+{
+    const bh_plan *plan = self->plan;
+    int used =
+        snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
+                 (int)bh_plan_action(plan), (long long)bh_plan_delay_ms(plan), (long long)bh_plan_attempts(plan),
+                 bh_plan_exchange(plan).data, bh_plan_routing_key(plan).data,
+                 (int)bh_history_problem_count(self->history), (long long)bh_delivery_header_bytes(self->delivery));
+    for (size_t i = 0; i < bh_plan_header_count(plan) && (size_t)used < size; i++)
+        used += snprintf(out + used, size - (size_t)used, "; %s %c %s %lld", bh_plan_header_name(plan, i).data,
+                         (int)bh_plan_header_type(plan, i), bh_plan_header_string(plan, i).data,
+                         (long long)bh_plan_header_int(plan, i));
+    if ((size_t)used < size)
+        snprintf(out + used, size - (size_t)used, "\n%s", bh_topology_definitions(self->topology).data);
+}
+
+#define DESCRIPTION 65536
+
+/* A whole decision in which the allocation of this number fails. */
+static void decide(decision *self, bh_strategy strategy, long failing)
+{
+    decision nothing = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+    *self = nothing;
+    allocations_start(failing);
+    make_all(self, strategy);
+    make_plan(self, BH_OUTCOME_PERMANENT, "it will never work");
+    TRY(self, BH_OK, bh_plan_replay(self->plan, self->delivery, self->history, self->topology, random_argument()));
+    make_plan(self, BH_OUTCOME_FAILED, "507 queue is full");
+}
+
+START_TEST(test_each_allocation_of_a_decision_may_fail_once)
+{
+    static char expected[DESCRIPTION], found[DESCRIPTION];
+    bh_strategy strategy = (bh_strategy)_i;
+    decision self;
+    decide(&self, strategy, -1);
+    ck_assert_msg(self.different == 0, "%s: another status than expected: %s", strategies[_i], self.call);
+    describe(&self, expected, sizeof expected);
+    free_all(&self);
+
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live(); /* some of them are Check's */
+        decide(&self, strategy, failing);
+        failed = allocations_failed();
+        allocations_start(-1);
+        describe(&self, found, sizeof found);
+        free_all(&self);
+        long leaked = allocations_live() - live;
+        ck_assert_msg(self.different == 0, "%s, allocation %ld: another status than expected: %s", strategies[_i],
+                      failing, self.call);
+        ck_assert_msg(self.told == failed, "%s, allocation %ld failed and %d calls told so", strategies[_i], failing,
+                      self.told);
+        ck_assert_msg(leaked == 0, "%s, allocation %ld: %ld blocks leak", strategies[_i], failing, leaked);
+        ck_assert_str_eq(found, expected);
+    }
+}
+END_TEST
+
+START_TEST(test_a_decision_allocates_nothing_after_the_first_ones)
+{
+    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_OK, BH_OUTCOME_DROPPED};
+    decision self;
+    decide(&self, (bh_strategy)_i, -1);
+    for (int round = 0; round < 100; round++) {
+        if (round == 2)
+            allocations_start(-1); /* the first round for each outcome, and one more */
+        for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++) {
+            fill(&self);
+            make_plan(&self, outcomes[i], "507 queue is full");
+        }
+        TRY(&self, BH_OK, bh_plan_replay(self.plan, self.delivery, self.history, self.topology, random_argument()));
+    }
+    long count = allocations_count();
+    ck_assert_int_eq(self.different, 0);
+    ck_assert_msg(count == 0, "%s: %ld allocations in 98 rounds", strategies[_i], count);
+    free_all(&self);
+}
+END_TEST
+
+static Suite *suite_memory(void)
+{
+    Suite *suite = suite_create("memory");
+    TCase *tests = tcase_create("memory");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, test_each_allocation_of_a_decision_may_fail_once, 0, BH_STRATEGY_NATIVE + 1);
+    tcase_add_loop_test(tests, test_a_decision_allocates_nothing_after_the_first_ones, 0, BH_STRATEGY_NATIVE + 1);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
+
+int main(void)
+{
+    SRunner *runner = srunner_create(suite_memory());
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,643 @@
+/*
+ * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape; each message goes through
+ * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_plan.
+ */
+#include <backhop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_MESSAGES 4
+#define MOST_HEADERS 256
+#define LONGEST_TEXT 3000
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);                             \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* The bytes. Behind their end there are zeros. */
+
+typedef struct {
+    const char *data;
+    size_t size;
+} input;
+
+static unsigned take(input *in, unsigned below)
+{
+    if (in->size == 0)
+        return 0;
+    in->size--;
+    return (unsigned char)*in->data++ % below;
+}
+
+static uint64_t take_number(input *in)
+{
+    uint64_t number = 0;
+    for (unsigned bytes = take(in, 9); bytes; bytes--)
+        number = number << 8 | take(in, 256);
+    return number;
+}
+
+/* Often a number that means something. */
+static int64_t take_int(input *in)
+{
+    static const int64_t special[] = {0,
+                                      1,
+                                      -1,
+                                      2,
+                                      3,
+                                      9,
+                                      10,
+                                      1000,
+                                      5000,
+                                      INT64_C(1000000000),
+                                      INT64_C(1000000001),
+                                      INT64_C(100000000000),
+                                      INT64_C(1700000000000),
+                                      INT64_C(9007199254740991),
+                                      INT64_C(9007199254740992),
+                                      INT64_MAX,
+                                      INT64_MIN};
+    unsigned choice = take(in, 24);
+    return choice < sizeof special / sizeof *special ? special[choice] : (int64_t)take_number(in);
+}
+
+static bh_bytes take_bytes(input *in, size_t most)
+{
+    bh_bytes bytes;
+    bytes.size = take(in, 256);
+    if (bytes.size > most)
+        bytes.size = most;
+    if (bytes.size > in->size)
+        bytes.size = in->size;
+    bytes.data = in->data;
+    in->data += bytes.size;
+    in->size -= bytes.size;
+    return bytes;
+}
+
+static int equal(bh_bytes a, bh_bytes b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
+
+/* A text that is often a name that something in Backhop or RabbitMQ looks at. */
+static bh_bytes take_name(input *in)
+{
+    static const char *const names[] = {"backhop-queue",
+                                        "backhop-attempts",
+                                        "backhop-first-failure",
+                                        "backhop-delay",
+                                        "backhop-id",
+                                        "backhop-exchange",
+                                        "backhop-routing-key",
+                                        "backhop-error",
+                                        "backhop-expiration",
+                                        "backhop-user-id",
+                                        "backhop-cc",
+                                        "backhop-parked",
+                                        "x-death",
+                                        "x-first-death-queue",
+                                        "x-first-death-reason",
+                                        "x-first-death-exchange",
+                                        "x-last-death-queue",
+                                        "x-last-death-reason",
+                                        "x-last-death-exchange",
+                                        "x-delivery-count",
+                                        "x-acquired-count",
+                                        "x-delay",
+                                        "CC",
+                                        "BCC",
+                                        "x-retry-count",
+                                        "count",
+                                        "queue",
+                                        "reason",
+                                        "exchange",
+                                        "routing-keys",
+                                        "time",
+                                        "original-expiration",
+                                        "expired",
+                                        "rejected",
+                                        "work",
+                                        "hand-made",
+                                        "backhop:work",
+                                        "backhop:other",
+                                        "backhop.return",
+                                        "work.parked",
+                                        "exhausted",
+                                        "",
+                                        "12",
+                                        "-1"};
+    unsigned choice = take(in, 64);
+    return choice < sizeof names / sizeof *names ? bh_str(names[choice]) : take_bytes(in, 255);
+}
+
+/* A long text of one code point of 1 to 4 bytes, behind some bytes of its own. */
+static bh_bytes take_long(input *in, char text[LONGEST_TEXT])
+{
+    static const char *const points[] = {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x90\x87", "\x80", "\xf0"};
+    const char *point = points[take(in, 6)];
+    bh_bytes first = take_bytes(in, 255), result = {text, first.size};
+    size_t length = strlen(point);
+    size_t most = (size_t)(take(in, 256) * 12);
+    memcpy(text, first.data, first.size);
+    while (result.size + length <= most && result.size + length <= LONGEST_TEXT) {
+        memcpy(text + result.size, point, length);
+        result.size += length;
+    }
+    return result;
+}
+
+/* The headers as they were pushed: what the size of a copy is worked out from. */
+
+typedef struct {
+    bh_bytes name;
+    int64_t entry; /* bytes of the entry on the wire: name, type, value */
+} header;
+
+typedef struct {
+    header headers[MOST_HEADERS];
+    size_t count;
+    char texts[2][LONGEST_TEXT];
+    int64_t properties[BH_PROPERTY_LAST]; /* bytes on the wire of those that it has */
+    int64_t bytes;                        /* of flags, properties and headers */
+} message;
+
+/* Known headers, and the fields of an x-death record, with the types that they should have. */
+typedef struct {
+    const char *name;
+    char type;
+} field;
+
+static const field known_headers[] = {
+    {"x-death", 'A'},       {"x-death", 'A'},          {"backhop-attempts", 'l'},  {"backhop-first-failure", 'l'},
+    {"backhop-delay", 'l'}, {"backhop-id", 'S'},       {"backhop-exchange", 'S'},  {"backhop-routing-key", 'S'},
+    {"backhop-error", 'S'}, {"backhop-cc", 'A'},       {"backhop-parked", 'S'},    {"x-retry-count", 'I'},
+    {"x-retry-count", 'S'}, {"x-delivery-count", 'l'}, {"x-last-death-queue", 'S'}};
+static const field record_fields[] = {
+    {"count", 'l'},        {"queue", 'S'}, {"reason", 'S'},   {"exchange", 'S'},
+    {"routing-keys", 'A'}, {"time", 'T'},  {"exchange", 'S'}, {"original-expiration", 'S'}};
+
+static bh_type take_type(input *in)
+{
+    static const char types[] = "tbBsuIilLfdDSxTVAFSlAFlS";
+    return (bh_type)types[take(in, sizeof types - 1)];
+}
+
+/* Name and type of the next entry of a table: of the headers themselves (depth 1) or of one inside. */
+static bh_bytes take_entry(input *in, int depth, bh_type *type)
+{
+    unsigned choice = take(in, 4);
+    const field *known = depth == 1 ? &known_headers[take(in, sizeof known_headers / sizeof *known_headers)]
+                                    : &record_fields[take(in, sizeof record_fields / sizeof *record_fields)];
+    *type = choice > 1 ? (bh_type)known->type : take_type(in);
+    return choice > 0 ? bh_str(known->name) : take_name(in);
+}
+
+/* A string; often one that means something in the field of this name. */
+static bh_bytes take_text(input *in, bh_bytes name)
+{
+    static const char *const telling[][2] = {
+        {"reason", "expired"},  {"reason", "rejected"},         {"queue", "hand-made"}, {"queue", "work"},
+        {"x-retry-count", "7"}, {"x-retry-count", "999999999"}, {"backhop-id", "an id"}};
+    unsigned choice = take(in, 4); /* of those for this name; 3: none */
+    for (size_t i = 0; i < sizeof telling / sizeof *telling; i++)
+        if (equal(name, bh_str(telling[i][0])) && choice-- == 0)
+            return bh_str(telling[i][1]);
+    return take_name(in);
+}
+
+/* Pushes a value; returns the bytes of type and value on the wire. */
+static int64_t push_value(input *in, bh_delivery *d, message *m, bh_bytes name, bh_type type, int depth)
+{
+    int64_t size = 1;
+    bh_bytes text;
+    switch (type) {
+    case BH_TYPE_ARRAY:
+    case BH_TYPE_TABLE:
+        CHECK((type == BH_TYPE_ARRAY ? bh_delivery_begin_array : bh_delivery_begin_table)(d, name) == BH_OK);
+        size += 4;
+        for (unsigned left = depth < 60 ? take(in, 8) : 0; left && in->size; left--) {
+            bh_bytes inner = bh_str("");
+            bh_type inner_type = depth == 1 ? BH_TYPE_TABLE : BH_TYPE_STRING; /* as x-death and its routing-keys */
+            if (type == BH_TYPE_TABLE) {
+                inner = take_entry(in, depth + 1, &inner_type);
+                size += 1 + (int64_t)inner.size;
+            } else if (take(in, 4) == 0) {
+                inner_type = take_type(in);
+            }
+            size += push_value(in, d, m, inner, inner_type, depth + 1);
+        }
+        CHECK(bh_delivery_end(d) == BH_OK);
+        return size;
+    case BH_TYPE_STRING:
+    case BH_TYPE_BYTES:
+        text = take(in, 16) == 1 ? take_long(in, m->texts[0]) : take_text(in, name);
+        CHECK(bh_delivery_push_string(d, name, type, text) == BH_OK);
+        return size + 4 + (int64_t)text.size;
+    case BH_TYPE_FLOAT:
+    case BH_TYPE_DOUBLE:
+        CHECK(bh_delivery_push_float(d, name, type, (double)take_int(in) / 3) == BH_OK);
+        return size + (type == BH_TYPE_FLOAT ? 4 : 8);
+    case BH_TYPE_DECIMAL:
+        CHECK(bh_delivery_push_decimal(d, name, (int)take(in, 256), (int64_t)(uint32_t)take_number(in)) == BH_OK);
+        return size + 5;
+    case BH_TYPE_VOID:
+        CHECK(bh_delivery_push_void(d, name) == BH_OK);
+        return size;
+    default:
+        break;
+    }
+    CHECK(bh_delivery_push_int(d, name, type, take_int(in)) == BH_OK);
+    if (strchr("tbB", (int)type))
+        return size + 1;
+    if (strchr("su", (int)type))
+        return size + 2;
+    return size + (strchr("Ii", (int)type) ? 4 : 8);
+}
+
+static int is_number(bh_property property)
+{
+    return property == BH_PROPERTY_DELIVERY_MODE || property == BH_PROPERTY_PRIORITY ||
+           property == BH_PROPERTY_TIMESTAMP;
+}
+
+static void push_message(input *in, bh_delivery *d, message *m)
+{
+    memset(m, 0, sizeof *m);
+    bh_delivery_clear(d);
+    CHECK(bh_delivery_set_exchange(d, take_name(in)) == BH_OK);
+    CHECK(bh_delivery_set_routing_key(d, take_name(in)) == BH_OK);
+    m->bytes = 2;
+    unsigned present = take(in, 256) | take(in, 256) << 8;
+    for (int i = 0; i < BH_PROPERTY_LAST; i++) {
+        bh_property property = (bh_property)i;
+        if (property == BH_PROPERTY_HEADERS || !(present >> i & 1))
+            continue;
+        if (is_number(property)) {
+            CHECK(bh_delivery_set_number(d, property, take(in, 256)) == BH_OK);
+            m->properties[i] = property == BH_PROPERTY_TIMESTAMP ? 8 : 1;
+        } else {
+            bh_bytes value = take_name(in);
+            CHECK(bh_delivery_set_property(d, property, value) == BH_OK);
+            m->properties[i] = 1 + (int64_t)value.size;
+        }
+        m->bytes += m->properties[i];
+    }
+    for (unsigned left = take(in, 256); left && in->size && m->count < MOST_HEADERS; left--) {
+        header *h = &m->headers[m->count++];
+        bh_type type;
+        h->name = take_entry(in, 1, &type);
+        h->entry = 1 + (int64_t)h->name.size;
+        h->entry += push_value(in, d, m, h->name, type, 1);
+        m->bytes += h->entry;
+    }
+    if (m->count)
+        m->bytes += 4;
+    CHECK(bh_delivery_header_bytes(d) == m->bytes);
+}
+
+/* What must hold. */
+
+static int begins(bh_bytes text, const char *start)
+{
+    return text.size >= strlen(start) && memcmp(text.data, start, strlen(start)) == 0;
+}
+
+/* A result: never NULL, and a zero byte follows. */
+static bh_bytes checked(bh_bytes bytes)
+{
+    CHECK(bytes.data);
+    CHECK(bytes.data[bytes.size] == '\0');
+    return bytes;
+}
+
+static int is_utf8(bh_bytes text)
+{
+    for (size_t i = 0; i < text.size;) {
+        unsigned char first = (unsigned char)text.data[i];
+        size_t length = first < 0x80   ? 1
+                        : first < 0xc2 ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
+        if (length == 0 || i + length > text.size)
+            return 0;
+        for (size_t j = 1; j < length; j++)
+            if (((unsigned char)text.data[i + j] & 0xc0) != 0x80)
+                return 0;
+        i += length;
+    }
+    return 1;
+}
+
+static void check_history(const bh_history *h)
+{
+    CHECK(bh_history_attempts(h) >= 0 && bh_history_attempts(h) <= BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(bh_history_first_failure_ms(h) >= -1);
+    CHECK(bh_history_last_delay_ms(h) >= -1 && bh_history_last_delay_ms(h) <= BH_POLICY_LONGEST_MS);
+    CHECK(checked(bh_history_last_error(h)).size <= BH_HISTORY_MOST_ERROR_BYTES);
+    CHECK(checked(bh_history_id(h)).size <= 255);
+    CHECK(checked(bh_history_exchange(h)).size <= 255);
+    CHECK(checked(bh_history_routing_key(h)).size <= 255);
+    checked(bh_history_parked(h));
+    CHECK(bh_history_delivery_count(h) >= 0 && bh_history_acquired_count(h) >= 0);
+    checked(bh_history_first_death_queue(h));
+    checked(bh_history_first_death_reason(h));
+    checked(bh_history_first_death_exchange(h));
+    checked(bh_history_last_death_queue(h));
+    checked(bh_history_last_death_reason(h));
+    checked(bh_history_last_death_exchange(h));
+    for (size_t i = 0; i <= bh_history_death_count(h); i++) { /* one too far is the empty string */
+        checked(bh_history_death_queue(h, i));
+        checked(bh_history_death_reason(h, i));
+        checked(bh_history_death_exchange(h, i));
+        checked(bh_history_death_original_expiration(h, i));
+        CHECK(bh_history_death_times(h, i) >= 0);
+        CHECK(bh_history_death_first_time_s(h, i) >= -1);
+        for (size_t key = 0; key <= bh_history_death_routing_key_count(h, i); key++)
+            checked(bh_history_death_routing_key(h, i, key));
+    }
+    CHECK(bh_history_problem_count(h) <= BH_HISTORY_MOST_PROBLEMS);
+    for (size_t i = 0; i <= bh_history_problem_count(h); i++)
+        checked(bh_history_problem(h, i));
+}
+
+/* Whether the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
+static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
+{
+    for (size_t i = 0; i < bh_topology_count(t); i++) {
+        if (bh_topology_declaration(t, i) != BH_DECLARE_EXCHANGE || !equal(bh_topology_name(t, i), name))
+            continue;
+        *wait_ms = bh_topology_wait_ms(t, i);
+        return 1;
+    }
+    return 0;
+}
+
+static void check_destination(const bh_plan *plan, const bh_delivery *d, const bh_topology *t, bh_bytes original_key)
+{
+    bh_bytes exchange = checked(bh_plan_exchange(plan)), key = checked(bh_plan_routing_key(plan));
+    bh_action action = bh_plan_action(plan);
+    bh_strategy strategy = bh_topology_strategy(t);
+    int64_t wait_ms = 0;
+    if (action == BH_ACTION_PARK) {
+        CHECK(exchange.size == 0 && equal(key, bh_topology_parked_queue(t)));
+    } else if (strategy == BH_STRATEGY_NATIVE) {
+        CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, bh_topology_queue(t)));
+    } else {
+        bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
+        CHECK(declares_exchange(t, exchange, &wait_ms));
+        if (wait_ms)
+            CHECK(action == BH_ACTION_RETRY && wait_ms == bh_plan_delay_ms(plan));
+        CHECK(key.size == 0 || equal(key, kept_key));
+        if (strategy != BH_STRATEGY_REJECT)
+            CHECK(!begins(key, "backhop:"));
+    }
+    CHECK(bh_plan_mandatory(plan) == !(action == BH_ACTION_RETRY && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
+}
+
+/* The bytes of a header's value, without its type, where it was pushed. */
+static int64_t source_size(const message *m, bh_bytes name)
+{
+    for (size_t i = 0; i < m->count; i++)
+        if (equal(m->headers[i].name, name))
+            return m->headers[i].entry - 2 - (int64_t)name.size;
+    fprintf(stderr, "the plan copies a header that the original does not have\n");
+    abort();
+}
+
+/* The headers that the plan sets; returns their bytes on the wire. */
+static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const message *m, bh_bytes error)
+{
+    int64_t bytes = 0;
+    int returns = 0;
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+        bh_bytes name = checked(bh_plan_header_name(plan, i)), text = checked(bh_plan_header_string(plan, i));
+        CHECK(begins(name, "backhop-") || equal(name, bh_str("x-delay")) || equal(name, bh_str("BCC")));
+        CHECK(!bh_plan_keeps_header(plan, name));
+        for (size_t other = 0; other < i; other++)
+            CHECK(!equal(name, bh_plan_header_name(plan, other)));
+        bytes += 1 + (int64_t)name.size + 1;
+        switch ((int)bh_plan_header_type(plan, i)) {
+        case BH_TYPE_STRING:
+            bytes += 4 + (int64_t)text.size;
+            break;
+        case BH_TYPE_ARRAY:
+            bytes += 4 + 1 + 4 + (int64_t)text.size;
+            break;
+        case BH_TYPE_INT64:
+            bytes += 8;
+            CHECK(bh_plan_header_int(plan, i) >= 0);
+            break;
+        default:
+            CHECK(bh_plan_header_type(plan, i) == BH_TYPE_VOID);
+            bytes += source_size(m, checked(bh_plan_header_source(plan, i)));
+        }
+        if (equal(name, bh_str("BCC"))) {
+            CHECK(bh_plan_header_type(plan, i) == BH_TYPE_ARRAY);
+            CHECK(begins(text, "backhop:") && text.size == 8 + bh_topology_queue(t).size);
+            CHECK(memcmp(text.data + 8, bh_topology_queue(t).data, text.size - 8) == 0);
+            returns = 1;
+        }
+        if (equal(name, bh_str("backhop-error"))) {
+            CHECK(text.size > 0 && text.size <= BH_HISTORY_MOST_ERROR_BYTES && text.size <= error.size);
+            CHECK(memcmp(text.data, error.data, text.size) == 0);
+            if (is_utf8(error))
+                CHECK(is_utf8(text));
+        }
+    }
+    int routed = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
+    CHECK(returns == (bh_plan_action(plan) != BH_ACTION_PARK && routed));
+    return bytes;
+}
+
+/* A copy: where it goes, what it carries, and that it fits. */
+static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_topology *t,
+                       const message *m, bh_bytes error, int64_t frame_max)
+{
+    static const char *const never_kept[] = {"x-death", "x-delivery-count",    "x-acquired-count",   "x-delay", "CC",
+                                             "BCC",     "x-first-death-queue", "x-last-death-reason"};
+    check_destination(plan, d, t, bh_history_routing_key(h));
+    for (size_t i = 0; i < sizeof never_kept / sizeof *never_kept; i++)
+        CHECK(!bh_plan_keeps_header(plan, bh_str(never_kept[i])));
+    CHECK(!bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) && !bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID));
+
+    bh_bytes expiration = checked(bh_plan_expiration(plan));
+    int64_t bytes = 2 + 1 + 4 + check_headers(plan, t, m, error); /* flags, delivery-mode, the table's own length */
+    if (expiration.size)
+        bytes += 1 + (int64_t)expiration.size;
+    for (int i = 0; i < BH_PROPERTY_LAST; i++)
+        if (i != BH_PROPERTY_DELIVERY_MODE && bh_plan_keeps_property(plan, (bh_property)i))
+            bytes += m->properties[i];
+    for (size_t i = 0; i < m->count; i++)
+        if (bh_plan_keeps_header(plan, m->headers[i].name))
+            bytes += m->headers[i].entry;
+    CHECK(frame_max == 0 || 12 + bytes <= frame_max - 8);
+}
+
+/* A delay: at least a millisecond, within what the policy, a handler's request and the rungs allow. */
+static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, int64_t retry_after_ms)
+{
+    int64_t delay = bh_plan_delay_ms(plan), allowed = bh_policy_max_retry_after_ms(policy);
+    int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
+    int64_t limit = bh_policy_max_ms(policy);
+    bh_action action = bh_plan_action(plan);
+    if (action == BH_ACTION_RETRY) {
+        if (bh_topology_strategy(t) == BH_STRATEGY_LADDER) {
+            int64_t wait_ms = 0;
+            CHECK(declares_exchange(t, bh_plan_exchange(plan), &wait_ms) && wait_ms == delay);
+            CHECK(bh_plan_on_demand(plan) || delay <= limit);
+        } else {
+            CHECK(delay <= (floor > limit ? floor : limit));
+        }
+        CHECK(delay >= floor);
+        CHECK(bh_plan_retry_after_met(plan) == (delay >= retry_after_ms));
+    }
+    if (action == BH_ACTION_RETRY || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
+        CHECK(delay >= 1);
+        if (action != BH_ACTION_RETRY)
+            CHECK(delay <= limit);
+        if (bh_plan_retry_after_met(plan))
+            CHECK(delay >= retry_after_ms);
+    } else {
+        CHECK(delay == 0);
+    }
+}
+
+static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
+{
+    bh_action action = bh_plan_action(plan);
+    bh_bytes reason = checked(bh_plan_reason(plan));
+    int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
+    int64_t most = bh_policy_max_attempts(policy), before = bh_history_attempts(h);
+    CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
+    CHECK((outcome == BH_OUTCOME_DROPPED) == (action == BH_ACTION_DROP));
+    if (outcome == BH_OUTCOME_PERMANENT)
+        CHECK(action == BH_ACTION_PARK);
+    if (failed)
+        CHECK(bh_plan_attempts(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+    if (failed && most > 0 && bh_plan_attempts(plan) >= most)
+        CHECK(action == BH_ACTION_PARK);
+    CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
+    CHECK(bh_plan_publishes(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
+}
+
+/* One run. */
+
+static bh_policy *take_policy(input *in, bh_strategy strategy)
+{
+    static const int64_t times[] = {1, 99, 100, 1000, 10000, 300000, 86400000, BH_POLICY_LONGEST_MS};
+    static const double factors[] = {1, 1.5, 2, 10, 1e300};
+    bh_policy *policy;
+    int fixed = strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE;
+    CHECK(bh_policy_new(&policy) == BH_OK);
+    bh_kind kind = fixed ? BH_KIND_FIXED : (bh_kind)take(in, 4);
+    if (strategy == BH_STRATEGY_NATIVE && take(in, 2))
+        kind = BH_KIND_LINEAR;
+    CHECK(bh_policy_set_kind(policy, kind) == BH_OK);
+    CHECK(bh_policy_set_initial_ms(policy, times[take(in, 4)]) == BH_OK);
+    CHECK(bh_policy_set_factor(policy, factors[take(in, 5)]) == BH_OK);
+    if (take(in, 4))
+        CHECK(bh_policy_set_max_ms(policy, times[take(in, 8)]) == BH_OK);
+    if (kind == BH_KIND_STEPS)
+        for (unsigned left = take(in, 4) + 1; left; left--)
+            CHECK(bh_policy_add_step_ms(policy, times[take(in, 8)]) == BH_OK);
+    bh_jitter jitter = fixed ? BH_JITTER_NONE : (bh_jitter)take(in, 5);
+    CHECK(bh_policy_set_jitter(policy, jitter, take(in, 5) / 4.0) == BH_OK);
+    CHECK(bh_policy_set_max_attempts(policy, take(in, 12)) == BH_OK);
+    if (take(in, 4) == 1)
+        CHECK(bh_policy_set_max_age_ms(policy, times[take(in, 8)]) == BH_OK);
+    if (take(in, 2))
+        CHECK(bh_policy_set_max_retry_after_ms(policy, take(in, 4) ? times[take(in, 8)] : 0) == BH_OK);
+    return policy;
+}
+
+static void run_message(input *in, bh_delivery *delivery, bh_history *history, bh_plan *plan, bh_policy *policy,
+                        bh_topology *topology, message *m)
+{
+    static const int64_t frames[] = {BH_PLAN_DEFAULT_FRAME_MAX, 0, 4096, 8192, 4096, 4096, 600, 300};
+    static const int64_t times[] = {0, 0, 1, 1000, 5000, 400000, 86400001, INT64_MAX};
+    char random_bytes[BH_PLAN_RANDOM_BYTES];
+    bh_bytes random_argument = {random_bytes, sizeof random_bytes};
+    int64_t frame_max = frames[take(in, 8)], retry_after_ms = times[take(in, 8)];
+    int64_t now_ms = INT64_C(1700000000000) + times[take(in, 7)];
+    bh_outcome outcome = (bh_outcome)(take(in, 8) < 5 ? BH_OUTCOME_FAILED : take(in, 4));
+    bh_bytes error = take_long(in, m->texts[1]);
+    for (size_t i = 0; i < sizeof random_bytes; i++)
+        random_bytes[i] = (char)take(in, 256);
+    char error_text[LONGEST_TEXT];
+    if (error.size)
+        memcpy(error_text, error.data, error.size);
+    error.data = error_text;
+
+    push_message(in, delivery, m);
+    CHECK(bh_history_read(history, delivery, topology) == BH_OK);
+    check_history(history);
+    bh_status status = bh_plan_set_frame_max(plan, frame_max);
+    if (status != BH_OK)
+        return; /* too small to be AMQP */
+    for (int again = 0; again < 2; again++) {
+        status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
+                              random_argument);
+        CHECK(status == BH_OK || status == BH_ERR_FRAME);
+        if (status != BH_OK)
+            return;
+        check_action(plan, outcome, history, policy);
+        check_delay(plan, policy, topology, retry_after_ms);
+        if (bh_plan_publishes(plan))
+            check_copy(plan, delivery, history, topology, m, error, frame_max);
+
+        status = bh_plan_replay(plan, delivery, history, topology, random_argument);
+        CHECK(status == BH_OK || status == BH_ERR_FRAME);
+        if (status != BH_OK)
+            return;
+        CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && bh_plan_publishes(plan));
+        check_copy(plan, delivery, history, topology, m, bh_str(""), frame_max);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static message m;
+    static const bh_series all_series[] = {BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40};
+    input in = {(const char *)data, size};
+    bh_topology *topology;
+    bh_delivery *delivery;
+    bh_history *history;
+    bh_plan *plan;
+    bh_strategy strategy = (bh_strategy)take(&in, 5);
+    bh_policy *policy = take_policy(&in, strategy);
+    CHECK(bh_topology_new(&topology, bh_str("work")) == BH_OK);
+    CHECK(bh_topology_set_strategy(topology, strategy) == BH_OK);
+    CHECK(bh_topology_set_series(topology, all_series[take(&in, 4)]) == BH_OK);
+    if (take(&in, 4) == 1)
+        CHECK(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC) == BH_OK);
+    if (take(&in, 4) == 1)
+        CHECK(bh_topology_set_namespace(topology, bh_str("a-namespace")) == BH_OK);
+    if (bh_topology_build(topology, policy) == BH_OK) {
+        CHECK(bh_delivery_new(&delivery) == BH_OK);
+        CHECK(bh_history_new(&history) == BH_OK);
+        CHECK(bh_plan_new(&plan) == BH_OK);
+        CHECK(bh_history_set_legacy_counter(history, bh_str("x-retry-count")) == BH_OK);
+        CHECK(bh_history_add_wait_queue(history, bh_str("hand-made")) == BH_OK);
+        for (int messages = 0; messages < MOST_MESSAGES && in.size; messages++)
+            run_message(&in, delivery, history, plan, policy, topology, &m);
+        bh_plan_free(plan);
+        bh_history_free(history);
+        bh_delivery_free(delivery);
+    } else {
+        CHECK(checked(bh_topology_error(topology)).size > 0 || checked(bh_policy_error(policy)).size > 0);
+        CHECK(bh_topology_count(topology) == 0);
+    }
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+    return 0;
+}
