@@ -52,15 +52,14 @@ int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes seco
 {
     bh_bytes parts[] = {first, second, third};
     size_t size = first.size + second.size + third.size;
-    bh__store old = *self;
+    char *old = self->data;
     if (self->size + size + 1 > self->capacity) {
         /* A part may lie in this very store, so the old one stays until all are copied. */
-        bh__store grown = {0};
-        if (!reserve_bytes(&grown, 2 * (self->size + size + 1)))
+        bh__store grown = {.size = self->size};
+        if (!reserve_bytes(&grown, 2 * (self->size + size + 1)) || !grown.data)
             return 0;
-        if (self->size)
-            memcpy(grown.data, self->data, self->size);
-        grown.size = self->size;
+        if (old)
+            memcpy(grown.data, old, self->size);
         *self = grown;
     }
     out->offset = self->size;
@@ -71,8 +70,8 @@ int bh__store_join(bh__store *self, bh__text *out, bh_bytes first, bh_bytes seco
         self->size += parts[i].size;
     }
     self->data[self->size++] = '\0';
-    if (old.data != self->data)
-        free(old.data);
+    if (old != self->data)
+        free(old);
     return 1;
 }
 

@@ -386,6 +386,8 @@ static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
         self->delay_ms = choose_rung(rungs, delay_ms, random_number(in->random, 8));
         if (self->delay_ms < floor_ms)
             self->delay_ms = bh__rungs_floor_ms(rungs, delay_ms > floor_ms ? delay_ms : floor_ms);
+        if (self->delay_ms == 0) /* the policy's delay is above every rung */
+            self->delay_ms = bh__rungs_floor_ms(rungs, floor_ms);
         self->is_on_demand = !bh__rungs_has(rungs, self->delay_ms);
         break;
     case BH_STRATEGY_MESSAGE_TTL:

@@ -14,12 +14,12 @@ typedef struct level {
 
 static level table_level(const amqp_table_t *table)
 {
-    return (level){.entries = table->entries, .count = table->num_entries};
+    return (level){.entries = table->entries, .count = table->entries ? table->num_entries : 0};
 }
 
 static level array_level(const amqp_array_t *array)
 {
-    return (level){.values = array->entries, .count = array->num_entries};
+    return (level){.values = array->entries, .count = array->entries ? array->num_entries : 0};
 }
 
 /* Everything but tables and arrays. */

@@ -100,8 +100,8 @@ static bh_status check_queue(session *self, bh_bytes name, answer *out)
 
 static bh_status declare(session *self, size_t index, int passive, answer *out)
 {
-    amqp_table_entry_t *entries;
-    amqp_table_t arguments;
+    amqp_table_entry_t *entries = NULL;
+    amqp_table_t arguments = amqp_empty_table;
     *out = (answer){.code = 0};
     bh_status status = open_channel(self);
     if (status == BH_OK)

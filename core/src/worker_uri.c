@@ -113,7 +113,7 @@ bh_status bh__uri_parse(bh__uri *self, bh_bytes uri, bh__report *report)
         begin = at + 1;
     }
 
-    bh_bytes host, port = bh_str("");
+    bh_bytes host, port;
     const char *colon;
     if (begin < path && *begin == '[') {
         const char *bracket = find(begin, path, "]");
