@@ -19,6 +19,7 @@ struct bh_delivery {
     size_t text_bytes; /* names and strings that are kept */
     int has_headers;
     int is_truncated;
+    int has_lost_headers;
     bh__text exchange;
     bh__text routing_key;
     int has_property[BH_PROPERTY_LAST];
@@ -171,10 +172,10 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t nu
         return BH_ERR_NO_MEMORY;
     self->open = open;
 
-    int fits = self->node_count < BH_DELIVERY_MAX_ENTRIES && string.size <= BH_DELIVERY_MAX_BYTES &&
-               self->text_bytes + name.size + string.size <= BH_DELIVERY_MAX_BYTES &&
-               !(is_container && self->open_count == BH_DELIVERY_MAX_DEPTH);
-    int is_kept = fits && self->kept_depth == self->open_count;
+    int is_too_deep = is_container && self->open_count == BH_DELIVERY_MAX_DEPTH;
+    int has_room = self->node_count < BH_DELIVERY_MAX_ENTRIES && string.size <= BH_DELIVERY_MAX_BYTES &&
+                   self->text_bytes + name.size + string.size <= BH_DELIVERY_MAX_BYTES;
+    int is_kept = has_room && !is_too_deep && self->kept_depth == self->open_count;
     if (is_kept) {
         void *nodes = self->nodes;
         if (!bh__reserve(&nodes, &self->node_capacity, sizeof *self->nodes, self->node_count + 1))
@@ -187,6 +188,7 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t nu
         self->text_bytes += name.size + string.size;
     } else {
         self->is_truncated = 1;
+        self->has_lost_headers |= !has_room;
     }
 
     size_t bytes = (in_array ? 0 : 1 + name.size) + 1 + value_bytes(type) + string.size;
@@ -342,6 +344,11 @@ int64_t bh_delivery_header_int(const bh_delivery *self, bh_bytes name)
 int bh_delivery_is_truncated(const bh_delivery *self)
 {
     return self ? self->is_truncated : 0;
+}
+
+int bh__delivery_lost_headers(const bh_delivery *self)
+{
+    return self->has_lost_headers;
 }
 
 size_t bh__delivery_property_bytes(const bh_delivery *self, bh_property property)

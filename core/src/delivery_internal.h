@@ -30,6 +30,8 @@ bh__text bh__delivery_exchange_text(const bh_delivery *self);
 bh__text bh__delivery_routing_key_text(const bh_delivery *self);
 /* The first header of this name; NULL for none. */
 const bh__node *bh__delivery_header(const bh_delivery *self, bh_bytes name);
+/* 1 where more was left out than what lies too deep to matter: a whole header, perhaps. */
+int bh__delivery_lost_headers(const bh_delivery *self);
 /* 1 while a table or array is open. */
 int bh__delivery_is_open(const bh_delivery *self);
 int bh__is_integer(bh_type type);

@@ -428,7 +428,7 @@ static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_af
     int64_t max_age_ms = bh_policy_max_age_ms(in->policy);
     if (max_attempts > 0 && self->attempts >= max_attempts)
         return park(self, in, "exhausted");
-    if (bh_delivery_is_truncated(in->delivery)) /* what was left out may have been the count of attempts */
+    if (bh__delivery_lost_headers(in->delivery)) /* the count of attempts may be among them */
         return park(self, in, "oversized");
     choose_delay(self, in, retry_after_ms > 0 ? retry_after_ms : 0);
     if (max_age_ms > 0 && in->now_ms - self->first_failure_ms + self->delay_ms > max_age_ms)
@@ -503,6 +503,7 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
         return status;
     self->action = BH_ACTION_REPLAY;
     set_queue(self, &in);
+    set_int(self, "backhop-attempts", 0); /* goes before a legacy counter, which the copy keeps */
     set_id(self, &in);
     set_origin(self, &in);
     bh_strategy strategy = bh_topology_strategy(topology);

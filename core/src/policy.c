@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MOST_SUMMED 1000000
 #define NOT_SET INT64_C(-1)
 #define BELOW_2_53 ((INT64_C(1) << 53) - 1)
 
@@ -332,7 +333,8 @@ int64_t bh_policy_total_ms(const bh_policy *self, int64_t attempt)
     for (int64_t i = 1; i <= attempt; i++) {
         int64_t mean = bh_policy_mean_ms(self, i);
         /* All kinds but steps never fall, so a mean that equals the last one stays. */
-        int is_settled = mean == last_mean && (self->kind != BH_KIND_STEPS || i > (int64_t)self->step_count);
+        int is_settled =
+            i == MOST_SUMMED || (mean == last_mean && (self->kind != BH_KIND_STEPS || i > (int64_t)self->step_count));
         int64_t times = is_settled ? attempt - i + 1 : 1;
         if (times > (BELOW_2_53 - total) / mean)
             return BELOW_2_53;

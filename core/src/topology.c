@@ -338,6 +338,16 @@ static void wait_queue(bh_topology *self, bh__text name, int64_t ttl_ms, bh__tex
     bind(self, name, name, "queue", save(self, ""));
 }
 
+/* Whether the user gives this argument for the work queue. */
+static int has_own_argument(const bh_topology *self, const char *name)
+{
+    const arguments *own = &self->work_queue;
+    for (size_t i = 0; i < own->count; i++)
+        if (bh__same(bh__store_get(&own->store, own->items[i].name), bh_str(name)))
+            return 1;
+    return 0;
+}
+
 /* Begins the work queue's declaration; false where there is no memory. */
 static int work_queue(bh_topology *self)
 {
@@ -352,6 +362,10 @@ static int work_queue(bh_topology *self)
 static bh_status work_queue_end(bh_topology *self)
 {
     const arguments *own = &self->work_queue;
+    int is_strategys = self->strategy == BH_STRATEGY_NATIVE || self->strategy == BH_STRATEGY_REJECT;
+    int is_quorum = self->strategy == BH_STRATEGY_NATIVE || self->work_queue_type == BH_QUEUE_QUORUM;
+    if (is_quorum && (is_strategys || !has_own_argument(self, "x-delivery-limit")))
+        add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
     for (size_t i = 0; i < own->count; i++) {
         bh_bytes name = bh__store_get(&own->store, own->items[i].name);
         const declaration *queue = last(self);
@@ -467,6 +481,20 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
             self, BH_ERR_STRATEGY,
             "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
             "kind fixed without jitter");
+    /* What dead-letters a message that nobody rejected begins a cycle that the broker breaks: it would never come back. A
+     * quorum queue that is full rejects publishes here, and dead-letters nothing. */
+    static const char *const unrejected[] = {"x-message-ttl", "x-max-length", "x-max-length-bytes"};
+    size_t count = self->work_queue_type == BH_QUEUE_QUORUM ? 1 : 3;
+    for (size_t i = 0; i < count; i++) {
+        if (!has_own_argument(self, unrejected[i]))
+            continue;
+        snprintf(
+            self->error, sizeof self->error,
+            "strategy reject cannot have %s on the work queue, whose messages would be dead-lettered without being "
+            "rejected and never come back: leave it out, or take strategy ladder",
+            unrejected[i]);
+        return BH_ERR_STRATEGY;
+    }
     return_exchange(self, work_queue_and(self, ".return"), "fanout");
     shelf_queue(self, self->parked_queue);
     self->wait_exchange = work_queue_and(self, ".retry");
@@ -476,7 +504,6 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
         if (self->work_queue_type == BH_QUEUE_QUORUM) {
             add_string(self, "x-dead-letter-strategy", "at-least-once");
             add_string(self, "x-overflow", "reject-publish");
-            add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
         }
         bh_status status = work_queue_end(self);
         if (status != BH_OK)
@@ -535,7 +562,6 @@ static bh_status build_native(bh_topology *self, const bh_policy *policy)
     add_string(self, "x-delayed-retry-type", "failed");
     add_int(self, "x-delayed-retry-min", initial_ms);
     add_int(self, "x-delayed-retry-max", kind == BH_KIND_FIXED ? initial_ms : bh_policy_max_ms(policy));
-    add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
     return work_queue_end(self);
 }
 
@@ -655,7 +681,10 @@ bh_status bh_topology_export(bh_topology *self, bh_bytes vhost)
     if (!bh__is_utf8(vhost))
         return fail(self, BH_ERR_NAME, "the vhost's name is not UTF-8: give it in UTF-8");
     self->definitions.size = 0;
-    return bh__topology_write_definitions(self, &self->definitions, vhost) ? BH_OK : BH_ERR_NO_MEMORY;
+    if (bh__topology_write_definitions(self, &self->definitions, vhost))
+        return BH_OK;
+    self->definitions.size = 0;
+    return BH_ERR_NO_MEMORY;
 }
 
 bh_bytes bh_topology_definitions(const bh_topology *self)

@@ -7,7 +7,8 @@
  *   3. the x-death records of wait queues of a hand-made set-up, where the application names them
  *      (bh_history_add_wait_queue): the sum of their "expired" counts.
  * Strategies in which the broker alone moves messages add what it has counted since: reject the "rejected" count of the
- * work queue's x-death record, native x-delivery-count. No other x-death record counts: a client may have republished it.
+ * work queue's x-death record, native x-delivery-count, which grows with every delivery that was not settled, also when its
+ * consumer died. No other x-death record counts: a client may have republished it.
  *
  * A header that cannot be trusted (a wrong type, a negative or absurd number) is ignored and named in the problems.
  */

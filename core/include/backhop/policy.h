@@ -81,7 +81,8 @@ BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_
 /*
  * Preview: the lowest, mean and highest delay after the `attempt`-th failure, and the sum of the means up to it, in ms.
  * With decorrelated jitter the mean is the one that follows a mean previous delay: exact until max is reached, and a
- * little high from there on.
+ * little high from there on. Attempts after the millionth are summed as the millionth. The ladder waits on its rungs, none of
+ * which is above max: with jitter, where delays reach max and the grid has no rung at it, the mean is a little lower.
  */
 BH_API int64_t bh_policy_lowest_ms(const bh_policy *self, int64_t attempt);
 BH_API int64_t bh_policy_mean_ms(const bh_policy *self, int64_t attempt);

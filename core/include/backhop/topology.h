@@ -21,9 +21,10 @@ BH_BEGIN_DECLS
 
 /* Where a message waits. */
 typedef enum bh_strategy {
-    BH_STRATEGY_LADDER,           /* one shared wait queue per rung, queue TTL */
-    BH_STRATEGY_MESSAGE_TTL,      /* one wait queue per work queue, per-message TTL: blocked at its head */
-    BH_STRATEGY_REJECT,           /* the broker alone: nack, dead letter exchange, queue TTL, back; one fixed delay */
+    BH_STRATEGY_LADDER,      /* one shared wait queue per rung, queue TTL */
+    BH_STRATEGY_MESSAGE_TTL, /* one wait queue per work queue, per-message TTL: blocked at its head */
+    BH_STRATEGY_REJECT,      /* the broker alone: nack, dead letter exchange, queue TTL, back; one fixed delay; not for
+                                   * messages with an expiration, which never come back once it is over */
     BH_STRATEGY_DELAYED_EXCHANGE, /* the x-delayed-message plugin, RabbitMQ 4.2 and older */
     BH_STRATEGY_NATIVE /* a quorum queue's delayed retry, RabbitMQ 4.3 and newer; linear or fixed, no jitter */
 } bh_strategy;
@@ -53,7 +54,8 @@ BH_API bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name);
 BH_API bh_status bh_topology_set_series(bh_topology *self, bh_series series);
 /*
  * Makes the work queue itself part of the topology: durable, of this type, with the arguments that the strategy needs
- * and those added here. Without it the work queue has to be there already, and is never declared; reject and native,
+ * and those added here. A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message that was
+ * delivered 21 times; a work queue of your own should have it too. Without it the work queue has to be there already, and is never declared; reject and native,
  * which live in the work queue's own arguments, declare it always (default: quorum). The arguments' names and strings are
  * UTF-8 (BH_ERR_ARGUMENT); one that the strategy sets itself makes bh_topology_build fail.
  */
