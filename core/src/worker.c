@@ -84,6 +84,7 @@ bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *t
 void bh__worker_release(bh_worker *self)
 {
     self->is_current = 0;
+    bh__publisher_forget(&self->publisher);
     bh__message_release(&self->message);
     if (self->consumer.state)
         amqp_maybe_release_buffers(self->consumer.state);
@@ -92,6 +93,7 @@ void bh__worker_release(bh_worker *self)
 static void disconnect(bh_worker *self)
 {
     bh__worker_release(self);
+    bh__worker_leave(self);
     self->has_channel = self->is_consuming = 0;
     self->rung_count = 0;
     bh__connection_close(&self->consumer);
@@ -114,6 +116,7 @@ void bh_worker_free(bh_worker *self)
     bh__message_free(&self->message);
     bh__uri_free(&self->uri);
     bh__report_free(&self->report);
+    bh__report_free(&self->refusal);
     free(self->rungs);
     free(self->ca_file);
     free(self);
@@ -267,6 +270,8 @@ bh_status bh_worker_declare(bh_worker *self, bh_mode mode)
     bh_status status = bh__worker_open_publisher(self);
     if (status == BH_OK)
         status = bh__worker_declare(self);
+    if (status == BH_OK)
+        self->is_cancelled = 0;
     if (self->publisher.connection.is_broken) /* by the broker, as its answer: the next use opens it again */
         bh__publisher_close(&self->publisher);
     return status;

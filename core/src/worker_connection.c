@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE
+#define _GNU_SOURCE /* POLLRDHUP. NOLINT(bugprone-reserved-identifier) */
 
 #include "worker_connection.h"
 
@@ -37,11 +37,16 @@ static void discard(bh__connection *self)
     *self = (bh__connection){.state = NULL};
 }
 
+void bh__connection_hurry(bh__connection *self)
+{
+    struct timeval goodbye = interval(GOODBYE_MS);
+    amqp_set_rpc_timeout(self->state, &goodbye);
+}
+
 void bh__connection_close(bh__connection *self)
 {
     if (bh__connection_is_open(self)) {
-        struct timeval goodbye = interval(GOODBYE_MS);
-        amqp_set_rpc_timeout(self->state, &goodbye);
+        bh__connection_hurry(self);
         amqp_connection_close(self->state, AMQP_REPLY_SUCCESS);
     }
     discard(self);
@@ -54,7 +59,7 @@ int bh__connection_is_open(const bh__connection *self)
 
 void bh__connection_probe(bh__connection *self)
 {
-    struct pollfd socket = {.fd = bh__connection_fd(self)}; /* asks for nothing: POLLERR and POLLHUP come unasked */
+    struct pollfd socket = {.fd = bh__connection_fd(self), .events = POLLRDHUP}; /* POLLERR and POLLHUP come unasked */
     if (bh__connection_is_open(self) && poll(&socket, 1, 0) > 0)
         self->is_broken = 1;
 }

@@ -27,6 +27,8 @@ typedef struct bh__settings {
  * BH_ERR_NO_MEMORY; after them it is closed.
  */
 bh_status bh__connection_open(bh__connection *self, const bh__settings *settings, const char *name, bh__report *report);
+/* From now on waits for the broker's answers no longer than a good-bye is worth; it has a state. */
+void bh__connection_hurry(bh__connection *self);
 /* Says good-bye where the broker still listens, and frees all. */
 void bh__connection_close(bh__connection *self);
 int bh__connection_is_open(const bh__connection *self);

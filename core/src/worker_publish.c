@@ -44,75 +44,93 @@ void bh__publisher_close(bh__publisher *self)
 {
     bh__connection_close(&self->connection);
     self->is_confirming = 0;
+    self->is_pending = 0;
 }
 
-/* What a frame says about the last publish. */
-typedef enum answer { NOTHING, CONFIRMED, NACKED, RETURNED, CLOSED } answer;
+static void abandon(bh__publisher *self)
+{
+    self->connection.is_broken = 1;
+    bh__publisher_close(self);
+}
+
+void bh__publisher_forget(bh__publisher *self)
+{
+    if (self->is_pending)
+        abandon(self);
+}
 
 static int covers(const bh__publisher *self, uint64_t delivery_tag, int multiple)
 {
     return delivery_tag == self->published || (multiple && (delivery_tag == 0 || delivery_tag > self->published));
 }
 
+static bh_status returned(bh__publisher *self, const amqp_basic_return_t *method, bh__report *report)
+{
+    self->was_returned = 1;
+    bh_bytes text = bh__from_amqp(method->reply_text);
+    bh_bytes exchange = bh__from_amqp(method->exchange);
+    bh_bytes routing_key = bh__from_amqp(method->routing_key);
+    return bh__report_set(
+        report, BH_ERR_PUBLISH,
+        "the broker returned the copy (%d %.*s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
+        method->reply_code, (int)text.size, text.data, (int)routing_key.size, routing_key.data, (int)exchange.size,
+        exchange.data);
+}
+
+static bh_status closed(bh__publisher *self, const amqp_channel_close_t *method, bh__report *report)
+{
+    self->is_confirming = 0;
+    bh_status status = bh__channel_closed(&self->connection, CHANNEL, method, PUBLISHING, report);
+    return status == BH_ERR_CLASH ? (report->status = BH_ERR_CHANNEL) : status;
+}
+
 /* A return's own content follows in frames of its own, and says nothing new. */
-static answer understand(bh__publisher *self, const amqp_frame_t *frame, bh_status *status, bh__report *report)
+static void understand(bh__publisher *self, const amqp_frame_t *frame, bh__report *report)
 {
     if (frame->frame_type != AMQP_FRAME_METHOD || frame->channel != CHANNEL)
-        return NOTHING;
+        return;
     switch (frame->payload.method.id) {
     case AMQP_BASIC_ACK_METHOD: {
         const amqp_basic_ack_t *ack = frame->payload.method.decoded;
-        return covers(self, ack->delivery_tag, ack->multiple) ? CONFIRMED : NOTHING;
+        if (covers(self, ack->delivery_tag, ack->multiple))
+            self->answer = BH__CONFIRMED;
+        break;
     }
     case AMQP_BASIC_NACK_METHOD: {
         const amqp_basic_nack_t *nack = frame->payload.method.decoded;
-        return covers(self, nack->delivery_tag, nack->multiple) ? NACKED : NOTHING;
+        if (covers(self, nack->delivery_tag, nack->multiple))
+            self->answer = BH__NACKED;
+        break;
     }
-    case AMQP_BASIC_RETURN_METHOD: {
-        const amqp_basic_return_t *returned = frame->payload.method.decoded;
-        self->was_returned = 1;
-        bh_bytes text = bh__from_amqp(returned->reply_text);
-        bh_bytes exchange = bh__from_amqp(returned->exchange);
-        bh_bytes routing_key = bh__from_amqp(returned->routing_key);
-        *status =
-            bh__report_set(report, BH_ERR_PUBLISH,
-                           "the broker returned the copy (%d %.*s): no queue takes routing key \"%.*s\" of exchange "
-                           "\"%.*s\"",
-                           returned->reply_code, (int)text.size, text.data, (int)routing_key.size, routing_key.data,
-                           (int)exchange.size, exchange.data);
-        return RETURNED;
-    }
+    case AMQP_BASIC_RETURN_METHOD:
+        self->meaning = returned(self, frame->payload.method.decoded, report);
+        break;
     case AMQP_CHANNEL_CLOSE_METHOD:
-        self->is_confirming = 0;
-        *status = bh__channel_closed(&self->connection, CHANNEL, frame->payload.method.decoded, PUBLISHING, report);
-        if (*status == BH_ERR_CLASH)
-            *status = report->status = BH_ERR_CHANNEL;
-        return CLOSED;
+        self->meaning = closed(self, frame->payload.method.decoded, report);
+        self->answer = BH__CLOSED;
+        break;
     default:
-        return NOTHING;
+        break;
     }
 }
 
 /* Waits for a frame, and releases it once understood. BH_ERR_TIMEOUT, BH_ERR_CONNECTION, BH_ERR_NO_MEMORY. */
-static bh_status listen(bh__publisher *self, int64_t timeout_ms, answer *heard, bh_status *meaning, bh__report *report)
+static bh_status listen(bh__publisher *self, int64_t timeout_ms, bh__report *report)
 {
     amqp_frame_t frame;
-    *heard = NOTHING;
     bh_status status = bh__connection_frame(&self->connection, timeout_ms, &frame, report);
     if (status != BH_OK)
         return status;
-    *heard = understand(self, &frame, meaning, report);
+    understand(self, &frame, report);
     amqp_maybe_release_buffers_on_channel(self->connection.state, CHANNEL);
     return BH_OK;
 }
 
 bh_status bh__publisher_service(bh__publisher *self, bh__report *report)
 {
-    answer heard;
-    bh_status meaning;
     bh_status status = BH_OK;
     while (status == BH_OK && bh__connection_is_open(&self->connection))
-        status = listen(self, 0, &heard, &meaning, report);
+        status = listen(self, 0, report);
     return status == BH_ERR_TIMEOUT ? BH_OK : status;
 }
 
@@ -132,15 +150,13 @@ static int64_t slice_until(int64_t deadline_ms)
 /* Waits until the broker reads publishes. */
 static bh_status wait_unblocked(bh__publisher *self, int64_t deadline_ms, bh__report *report)
 {
-    answer heard;
-    bh_status meaning;
     for (;;) {
         int is_blocked = self->connection.is_blocked;
         int64_t slice_ms = is_blocked ? slice_until(deadline_ms) : 0;
-        bh_status status = listen(self, slice_ms, &heard, &meaning, report);
+        bh_status status = listen(self, slice_ms, report);
         beat_others(self);
-        if (heard == CLOSED)
-            return meaning;
+        if (self->answer == BH__CLOSED)
+            return self->meaning;
         if (status == BH_ERR_TIMEOUT && !self->connection.is_blocked)
             return BH_OK;
         if (status == BH_ERR_TIMEOUT && slice_ms == 0)
@@ -198,51 +214,69 @@ static int send_content(bh__publisher *self, const bh__publication *publication,
     return status;
 }
 
-/* A confirm that comes later must not be taken for the next one's, so this connection ends here. */
-static bh_status unconfirmed(bh__publisher *self, int64_t timeout_ms, bh__report *report)
+static bh_status unconfirmed(int64_t timeout_ms, int is_blocked, bh__report *report)
 {
-    bh__publisher_service(self, report); /* perhaps it said that it blocks publishers */
-    int is_blocked = self->connection.is_blocked;
-    self->connection.is_broken = 1;
-    bh__publisher_close(self);
     return bh__report_set(report, BH_ERR_PUBLISH, "the broker did not confirm the copy within %lld ms%s; settle again",
                           (long long)timeout_ms, is_blocked ? " (it blocks publishers: memory or disk run low)" : "");
+}
+
+static bh_status begin(bh__publisher *self, const bh__publication *publication, int64_t timeout_ms, bh__report *report)
+{
+    int64_t deadline_ms = bh__monotonic_ms() + timeout_ms;
+    self->was_returned = 0;
+    self->answer = BH__NO_ANSWER;
+    self->meaning = BH_OK;
+    bh_status status = wait_unblocked(self, deadline_ms, report);
+    if (status != BH_OK)
+        return status;
+    int sent = send_content(self, publication, deadline_ms);
+    if (sent == AMQP_STATUS_TIMEOUT) {
+        bh__publisher_service(self, report); /* perhaps it said that it blocks publishers */
+        int is_blocked = self->connection.is_blocked;
+        abandon(self);
+        return unconfirmed(timeout_ms, is_blocked, report);
+    }
+    if (sent != AMQP_STATUS_OK)
+        return bh__connection_failed(&self->connection, sent, PUBLISHING, report);
+    self->published++;
+    self->is_pending = 1;
+    return BH_OK;
+}
+
+/* An alarm ends some time, and the broker takes the publish then: another one would be a second copy. Else a confirm
+ * that comes later must not be taken for the next one's, so the connection ends here. */
+static bh_status late(bh__publisher *self, int64_t timeout_ms, bh__report *report)
+{
+    bh__publisher_service(self, report);
+    int is_blocked = self->connection.is_blocked;
+    if (!bh__connection_is_open(&self->connection) || (!is_blocked && self->answer == BH__NO_ANSWER))
+        abandon(self);
+    return unconfirmed(timeout_ms, is_blocked, report);
+}
+
+static bh_status answered(bh__publisher *self, const bh__publication *publication, bh__report *report)
+{
+    self->is_pending = 0;
+    if (self->answer != BH__NACKED)
+        return self->meaning;
+    return bh__report_set(report, BH_ERR_PUBLISH,
+                          "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is "
+                          "full (reject-publish) or not available; settle again after a while",
+                          (int)publication->exchange.size, publication->exchange.data,
+                          (int)publication->routing_key.size, publication->routing_key.data);
 }
 
 bh_status bh__publisher_publish(bh__publisher *self, const bh__publication *publication, int64_t timeout_ms,
                                 bh__report *report)
 {
     int64_t deadline_ms = bh__monotonic_ms() + timeout_ms;
-    self->was_returned = 0;
-    bh_status status = wait_unblocked(self, deadline_ms, report);
-    if (status != BH_OK)
-        return status;
-
-    int sent = send_content(self, publication, deadline_ms);
-    if (sent == AMQP_STATUS_TIMEOUT)
-        return unconfirmed(self, timeout_ms, report);
-    if (sent != AMQP_STATUS_OK)
-        return bh__connection_failed(&self->connection, sent, PUBLISHING, report);
-    self->published++;
-
-    bh_status meaning = BH_OK;
-    for (;;) {
-        answer heard;
+    bh_status status = self->is_pending ? BH_OK : begin(self, publication, timeout_ms, report);
+    while (status == BH_OK && self->answer == BH__NO_ANSWER) {
         int64_t slice_ms = slice_until(deadline_ms);
-        status = listen(self, slice_ms, &heard, &meaning, report);
+        status = listen(self, slice_ms, report);
         beat_others(self);
-        if (heard == CONFIRMED || heard == CLOSED)
-            return meaning;
-        if (heard == NACKED)
-            return bh__report_set(
-                report, BH_ERR_PUBLISH,
-                "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is "
-                "full (reject-publish) or not available; settle again after a while",
-                (int)publication->exchange.size, publication->exchange.data, (int)publication->routing_key.size,
-                publication->routing_key.data);
-        if (status == BH_ERR_TIMEOUT && slice_ms == 0)
-            return unconfirmed(self, timeout_ms, report);
-        if (status != BH_OK && status != BH_ERR_TIMEOUT)
-            return status;
+        if (status == BH_ERR_TIMEOUT)
+            status = slice_ms == 0 ? late(self, timeout_ms, report) : BH_OK;
     }
+    return status == BH_OK ? answered(self, publication, report) : status;
 }

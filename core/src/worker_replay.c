@@ -36,18 +36,34 @@ static bh_status get(bh_worker *self, bh__message *message, int64_t *left)
 
 static bh_status replay(bh_worker *self, const bh__message *message)
 {
-    char random[BH_PLAN_RANDOM_BYTES];
-    bh_bytes bytes = {random, sizeof random};
+    bh_bytes random = {self->random, sizeof self->random};
     bh_status status = bh__worker_read(self, message);
     if (status == BH_OK)
-        status = bh__worker_prepare(self, random);
+        status = bh__worker_draw(self);
     if (status != BH_OK)
         return status;
-    status = bh_plan_replay(self->plan, self->delivery, self->history, self->topology, bytes);
+    status = bh_plan_set_frame_max(self->plan, amqp_get_frame_max(self->consumer.state));
+    if (status == BH_OK)
+        status = bh_plan_replay(self->plan, self->delivery, self->history, self->topology, random);
     if (status != BH_OK)
         return bh__worker_no_plan(self, status);
     status = bh__worker_open_publisher(self);
-    return status == BH_OK ? bh__worker_carry_out(self, &self->replayer, message) : status;
+    if (status == BH_OK)
+        status = bh__worker_carry_out(self, &self->replayer, message);
+    bh__publisher_forget(&self->publisher);
+    return status;
+}
+
+/* Replays one, or leaves it unacked until the end so that it does not come again, and counts it. */
+static bh_status replay_or_leave(bh_worker *self, const bh__message *message, int64_t *count)
+{
+    bh_status status = replay(self, message);
+    if (bh__worker_is_refusal(status)) {
+        bh__worker_keep_refusal(self);
+        return BH_OK;
+    }
+    *count += status == BH_OK;
+    return status;
 }
 
 /* What is parked anew meanwhile is not for this call: else a message that always fails would go round for ever. */
@@ -55,22 +71,21 @@ static bh_status replay_all(bh_worker *self, int64_t most, int64_t *count)
 {
     bh__message message = {.is_begun = 0};
     bh_status status = open_channel(self);
-    while (status == BH_OK && *count < most) {
+    int64_t total = 1;
+    for (int64_t seen = 0; status == BH_OK && *count < most && seen < total; seen++) {
         int64_t left = 0;
         bh__worker_service(self);
         status = get(self, &message, &left);
         if (status != BH_OK || !message.is_complete)
             break;
-        if (*count == 0 && left < most)
-            most = left + 1;
-        status = replay(self, &message);
-        if (status == BH_OK)
-            ++*count;
+        if (seen == 0)
+            total = left + 1;
+        status = replay_or_leave(self, &message, count);
         bh__message_release(&message);
         amqp_maybe_release_buffers(self->replayer.state);
     }
     bh__message_free(&message);
-    return status;
+    return status == BH_OK ? bh__worker_end_refusals(self) : status;
 }
 
 bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count)
@@ -82,6 +97,7 @@ bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count)
         return bh__report_set(&self->report, BH_ERR_STATE, "a message is taken and not settled; settle it first");
     if (!self->consumer.state)
         return bh__worker_not_connected(self);
+    bh__report_clear(&self->refusal);
     bh_status status = bh__worker_open(self, &self->replayer, "replay");
     if (status == BH_OK)
         status = replay_all(self, most, count);

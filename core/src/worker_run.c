@@ -62,24 +62,34 @@ static void forget_stop(bh_worker *self)
     atomic_store(&self->is_stopped, 0);
 }
 
+/* A message that is current still was refused; the channel that ended took it along. */
+static bh_status handle(bh_worker *self, bh_handler handler, void *data)
+{
+    forget_failure(self);
+    bh_status status = settle(self, handler(self, data));
+    if (!bh__worker_is_refusal(status) || !self->is_current)
+        return status;
+    bh__worker_keep_refusal(self);
+    return bh__worker_leave_behind(self);
+}
+
 bh_status bh_worker_run(bh_worker *self, bh_handler handler, void *data)
 {
     if (!self || !handler)
         return BH_ERR_ARGUMENT;
     self->is_running = 1;
+    bh__report_clear(&self->refusal);
     bh_status status = BH_OK;
     while (status == BH_OK && !is_stopped(self)) {
         status = self->is_current ? BH_OK : bh__worker_take(self, TAKE_MS);
-        if (status == BH_ERR_TIMEOUT) {
+        if (status == BH_ERR_TIMEOUT)
             status = BH_OK;
-        } else if (status == BH_OK) {
-            forget_failure(self);
-            status = settle(self, handler(self, data));
-        }
+        else if (status == BH_OK)
+            status = handle(self, handler, data);
     }
     self->is_running = 0;
     forget_stop(self);
-    return status;
+    return status == BH_OK ? bh__worker_end_refusals(self) : status;
 }
 
 bh_status bh_worker_fail(bh_worker *self, bh_bytes error, int64_t retry_after_ms)

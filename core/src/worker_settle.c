@@ -48,13 +48,18 @@ static bh_status repair(bh_worker *self, bh_status failure)
     return status;
 }
 
-/* Publishes the plan's copy of the message, and waits for its confirm. */
-static bh_status publish(bh_worker *self, const bh__message *message)
+static bh_status prepare(bh_worker *self, const bh__message *message)
 {
     bh_status status = bh__encode(&self->copy, self->plan, message->properties);
     if (status != BH_OK)
         return bh__report_set(&self->report, status, "no memory for a copy");
-    status = declare_rung(self);
+    return declare_rung(self);
+}
+
+/* Publishes the plan's copy of the message, where it is not pending, and waits for its confirm. */
+static bh_status publish(bh_worker *self, const bh__message *message)
+{
+    bh_status status = self->publisher.is_pending ? BH_OK : prepare(self, message);
     if (status != BH_OK)
         return status;
     bh__publication publication = {.exchange = bh_plan_exchange(self->plan),
@@ -94,11 +99,35 @@ bh_status bh__worker_carry_out(bh_worker *self, bh__connection *connection, cons
     return status == BH_OK ? answer(self, connection, message) : status;
 }
 
-bh_status bh__worker_prepare(bh_worker *self, char random[BH_PLAN_RANDOM_BYTES])
+bh_status bh__worker_draw(bh_worker *self)
 {
-    if (!bh__random(random, BH_PLAN_RANDOM_BYTES))
-        return bh__report_set(&self->report, BH_ERR_STATE, "the system gives no random bytes (getentropy)");
-    return bh_plan_set_frame_max(self->plan, amqp_get_frame_max(self->consumer.state));
+    return bh__random(self->random, sizeof self->random)
+               ? BH_OK
+               : bh__report_set(&self->report, BH_ERR_STATE, "the system gives no random bytes (getentropy)");
+}
+
+int bh__worker_is_refusal(bh_status status)
+{
+    return status == BH_ERR_FRAME || status == BH_ERR_CHANNEL;
+}
+
+void bh__worker_keep_refusal(bh_worker *self)
+{
+    if (self->refusal.status != BH_OK)
+        return;
+    bh__report_free(&self->refusal);
+    self->refusal = self->report;
+    self->report = (bh__report){.size = 0};
+}
+
+bh_status bh__worker_end_refusals(bh_worker *self)
+{
+    if (self->refusal.status == BH_OK)
+        return BH_OK;
+    bh__report_free(&self->report);
+    self->report = self->refusal;
+    self->refusal = (bh__report){.size = 0};
+    return self->report.status;
 }
 
 bh_status bh__worker_no_plan(bh_worker *self, bh_status status)
@@ -122,26 +151,42 @@ static bh_status open_connections(bh_worker *self)
     return bh_plan_publishes(self->plan) ? bh__worker_open_publisher(self) : BH_OK;
 }
 
+/* A copy that is pending is what its plan says: that plan stays. */
+static bh_status make_plan(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms)
+{
+    if (self->publisher.is_pending)
+        return BH_OK;
+    bh_bytes random = {self->random, sizeof self->random};
+    bh_status status = bh_plan_set_frame_max(self->plan, amqp_get_frame_max(self->consumer.state));
+    if (status == BH_OK)
+        status = bh_plan_make(self->plan, self->delivery, self->history, self->policy, self->topology, outcome, error,
+                              retry_after_ms, bh__epoch_ms(), random);
+    return status == BH_OK ? BH_OK : bh__worker_no_plan(self, status);
+}
+
+static bh_status carry_out(bh_worker *self)
+{
+    bh_status status = open_connections(self);
+    if (status != BH_OK)
+        return lost(self);
+    status = bh_plan_publishes(self->plan) ? bh__worker_verify_hold(self) : BH_OK;
+    if (status == BH_ERR_CHANNEL || status == BH_ERR_CANCELLED)
+        bh__worker_release(self);
+    if (status == BH_OK)
+        status = bh__worker_carry_out(self, &self->consumer, &self->message);
+    return status == BH_ERR_CONNECTION ? lost(self) : status;
+}
+
 bh_status bh_worker_settle(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms)
 {
     if (!self)
         return BH_ERR_ARGUMENT;
     if (!self->is_current)
         return bh__report_set(&self->report, BH_ERR_STATE, "no message is taken; call bh_worker_take first");
-    char random[BH_PLAN_RANDOM_BYTES];
-    bh_bytes bytes = {random, sizeof random};
-    bh_status status = bh__worker_prepare(self, random);
+    bh_status status = make_plan(self, outcome, error, retry_after_ms);
     if (status != BH_OK)
         return status;
-    status = bh_plan_make(self->plan, self->delivery, self->history, self->policy, self->topology, outcome, error,
-                          retry_after_ms, bh__epoch_ms(), bytes);
-    if (status != BH_OK)
-        return bh__worker_no_plan(self, status);
-    status = open_connections(self);
-    if (status != BH_OK)
-        status = lost(self);
-    else if ((status = bh__worker_carry_out(self, &self->consumer, &self->message)) == BH_ERR_CONNECTION)
-        lost(self);
+    status = carry_out(self);
     if (status == BH_ERR_CONNECTION)
         self->consumer.is_broken = 1;
     if (status == BH_OK || status == BH_ERR_CONNECTION)

@@ -35,8 +35,8 @@ typedef bh_outcome (*bh_handler)(bh_worker *worker, void *data);
  * borrowed and must outlive it. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_NO_LIBRABBITMQ.
  */
 BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *topology);
-/* Closes the connections and frees the worker; what was taken and not settled goes back to the queue. NULL is
- * allowed. */
+/* Closes the connections and frees the worker; what was taken and not settled goes back to the queue, by basic.nack,
+ * which RabbitMQ 4.3 does not count as a failed delivery. NULL is allowed. */
 BH_API void bh_worker_free(bh_worker *self);
 
 /* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always
@@ -77,7 +77,9 @@ BH_API bh_status bh_worker_declare(bh_worker *self, bh_mode mode);
  * Waits up to `timeout_ms` for the next message (the first call begins to consume) and makes it the current one.
  * BH_ERR_TIMEOUT, BH_ERR_STATE (the current one is not settled; not connected), BH_ERR_CANCELLED, BH_ERR_CHANNEL,
  * BH_ERR_CONNECTION, BH_ERR_MISSING (no such queue), BH_ERR_ACCESS, BH_ERR_NO_MEMORY. Heartbeats go out only while a
- * call waits. After BH_ERR_CONNECTION connect again; after the others the next call begins to consume again.
+ * call waits. After BH_ERR_CONNECTION connect again; after the others the next call begins to consume again. Where the
+ * queue was gone and the mode is BH_MODE_CREATE, it then declares the topology again, with the errors of
+ * bh_worker_declare: the bindings went with the queue.
  */
 BH_API bh_status bh_worker_take(bh_worker *self, int64_t timeout_ms);
 /* The current message: its body, and its delivery, filled into the caller's own object. BH_ERR_STATE where there is
@@ -95,9 +97,16 @@ BH_API bh_bytes bh_worker_routing_key(const bh_worker *self);
  * Settles the current message: makes the plan and carries it out. Where that fails the message stays current, and can
  * be settled again after a while: BH_ERR_PUBLISH (the copy was returned, nacked or not confirmed in time),
  * BH_ERR_CHANNEL (the broker refused the copy for what it is), BH_ERR_MISSING (no such exchange, and the mode is not
- * BH_MODE_CREATE), BH_ERR_CLASH (a rung on demand), BH_ERR_ACCESS, BH_ERR_FRAME, BH_ERR_NO_MEMORY. Only after
- * BH_ERR_CONNECTION none is current: connect again, and the broker will deliver it again. BH_ERR_STATE (none is
+ * BH_MODE_CREATE), BH_ERR_CLASH (a rung on demand), BH_ERR_ACCESS, BH_ERR_FRAME, BH_ERR_NO_MEMORY. BH_ERR_STATE (none is
  * current), BH_ERR_ARGUMENT.
+ *
+ * Before a copy is published the broker is asked whether it still holds the message for this worker. Where it does not,
+ * nothing is published, none is current, and the broker will deliver the message again: after BH_ERR_CONNECTION connect
+ * again, after BH_ERR_CANCELLED (it was held longer than the consumer timeout) or the consumer's own BH_ERR_CHANNEL take
+ * again. From RabbitMQ 4.3 on, one that may be with this worker for more than 30 s has those behind it given back.
+ *
+ * A copy that was sent and not confirmed because the broker blocks publishers (memory or disk run low) is not sent twice:
+ * settling again waits for its confirm, whatever the outcome is then.
  */
 BH_API bh_status bh_worker_settle(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms);
 /* The last plan: its action, delay in ms, and reason for parking. */
@@ -112,6 +121,10 @@ BH_API bh_status bh_worker_fail(bh_worker *self, bh_bytes error, int64_t retry_a
  * Takes, handles and settles until bh_worker_stop; where settling gives BH_ERR_PUBLISH, it is tried again with
  * back-off, up to 10 s apart, without end. Returns BH_OK when stopped, else as bh_worker_take and bh_worker_settle. A
  * message whose copy could not be published before the stop stays current; the next run begins with it.
+ *
+ * A message whose copy no broker would take as it is (BH_ERR_FRAME, or BH_ERR_CHANNEL for what it is) stops nobody: it
+ * stays unacknowledged until the worker is freed or connects again, and then goes back to the
+ * queue. The status and text of the first such message are returned when the run is stopped.
  */
 BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, void *data);
 /* Ends bh_worker_run after the message in hand. May be called from a signal handler or another thread. */
@@ -119,8 +132,9 @@ BH_API void bh_worker_stop(bh_worker *self);
 
 /*
  * Sends parked messages back to the work queue: up to `most`, and none that is parked after this call began; *count of
- * them went, also where it fails. One that does not go stays parked. Errors as bh_worker_connect and bh_worker_settle;
- * BH_ERR_STATE where a message is current.
+ * them went, also where it fails. One that does not go stays parked; where it is refused for what it is (BH_ERR_FRAME,
+ * BH_ERR_CHANNEL), those behind it go, and the first such failure is returned in the end. Errors as bh_worker_connect
+ * and bh_worker_settle; BH_ERR_STATE where a message is current.
  */
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count);
 
