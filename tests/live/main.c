@@ -1,0 +1,37 @@
+/*
+ * Runs every suite against the broker that AMQP_URL names; CK_RUN_SUITE, CK_RUN_CASE, CK_FORK, CK_VERBOSITY and the
+ * other variables of Check are obeyed. Tests that need more than the broker offers are left out, and named.
+ */
+#include "suites.h"
+
+#include "broker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+    Suite *(*const suites[])(void) = {
+        suite_strategies, suite_copies,   suite_publishing, suite_strangers, suite_declaring, suite_connecting,
+        suite_running,    suite_takeover, suite_replay,     suite_recipes,   suite_holding,
+    };
+    if (!broker_probe())
+        return EXIT_FAILURE;
+    printf("Testing on RabbitMQ %s\n", broker_version());
+    if (!broker_can_be_controlled())
+        printf(
+            "Left out, because BACKHOP_BROKER_CTL is not set: what needs a second user, an alarm or a broker that is "
+            "killed\n");
+    if (!broker_tls_url()[0])
+        printf("Left out, because AMQPS_URL is not set: what needs TLS\n");
+    if (!broker_has_delayed_exchange())
+        printf("Left out, because the broker has no plugin for it: rounds by delayed-exchange\n");
+    fflush(stdout);
+    SRunner *runner = srunner_create(NULL);
+    for (size_t i = 0; i < sizeof suites / sizeof suites[0]; i++)
+        srunner_add_suite(runner, suites[i]());
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

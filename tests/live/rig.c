@@ -1,0 +1,280 @@
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* RabbitMQ counts whole milliseconds: a message that came at 10.9 ms came at 10, and its 100 ms end at 110.0. */
+enum { CLOCK_STEP_MS = 1 };
+
+static void make_topology(rig *self)
+{
+    bh_topology_free(self->topology);
+    ck_assert_int_eq(bh_topology_new(&self->topology, bh_str(self->queue)), BH_OK);
+    ck_assert_int_eq(bh_topology_set_strategy(self->topology, self->strategy), BH_OK);
+    ck_assert_int_eq(bh_topology_set_queue_type(self->topology, self->type), BH_OK);
+    ck_assert_int_eq(bh_topology_set_namespace(self->topology, bh_str(self->ns)), BH_OK);
+}
+
+static void set_up(rig *self, bh_strategy strategy, bh_queue_type type)
+{
+    self->broker = broker_open();
+    self->strategy = strategy;
+    self->type = type;
+    ck_assert_int_eq(bh_policy_new(&self->policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(self->policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_initial_ms(self->policy, RIG_DELAY_MS), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(self->policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_policy_set_max_attempts(self->policy, 3), BH_OK);
+    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(self->policy, 0), BH_OK);
+    ck_assert_int_eq(bh_delivery_new(&self->delivery), BH_OK);
+}
+
+/* Takes the work queue's name, and has the topology make it. */
+static void set_queue(rig *self, const char *prefix, const char *name)
+{
+    snprintf(self->queue, sizeof self->queue, "%s%s", prefix, name);
+    snprintf(self->parked, sizeof self->parked, "%s.parked", self->queue);
+    make_topology(self);
+    ck_assert_int_eq(bh_topology_set_work_queue_type(self->topology, self->type), BH_OK);
+}
+
+void rig_rename(rig *self, const char *ns, const char *queue)
+{
+    if (ns != self->ns)
+        snprintf(self->ns, sizeof self->ns, "%s", ns);
+    set_queue(self, "", queue);
+}
+
+void rig_leave_work_queue(rig *self)
+{
+    make_topology(self);
+    broker_remove_later(self->queue);
+}
+
+rig *rig_new(bh_strategy strategy, bh_queue_type type)
+{
+    static int count;
+    rig *self = calloc(1, sizeof *self);
+    ck_assert_ptr_nonnull(self);
+    snprintf(self->ns, sizeof self->ns, "live.%ld.%d", (long)getpid(), ++count);
+    snprintf(self->exchange, sizeof self->exchange, "%s.events", self->ns);
+    set_up(self, strategy, type);
+    set_queue(self, rig_name(self, ""), "work");
+    return self;
+}
+
+rig *rig_new_beside(const rig *first, const char *name)
+{
+    rig *self = calloc(1, sizeof *self);
+    ck_assert_ptr_nonnull(self);
+    memcpy(self->ns, first->ns, sizeof self->ns);
+    memcpy(self->exchange, first->exchange, sizeof self->exchange);
+    set_up(self, first->strategy, first->type);
+    set_queue(self, rig_name(self, ""), name);
+    return self;
+}
+
+void rig_prepare(rig *self)
+{
+    bh_status status = bh_topology_build(self->topology, self->policy);
+    ck_assert_msg(status == BH_OK, "%s", bh_topology_error(self->topology).data);
+    for (size_t i = 0; i < bh_topology_count(self->topology); i++)
+        if (bh_topology_declaration(self->topology, i) != BH_DECLARE_BINDING)
+            broker_remove_later(bh_topology_name(self->topology, i).data);
+    broker_declare_exchange(self->broker, self->exchange, "topic");
+}
+
+void rig_make_worker(rig *self)
+{
+    bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
+    ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
+}
+
+void rig_connect(rig *self)
+{
+    expect_ok(self->worker, bh_worker_connect(self->worker, bh_str(broker_url())));
+}
+
+void rig_start(rig *self)
+{
+    rig_prepare(self);
+    rig_make_worker(self);
+    rig_connect(self);
+    expect_ok(self->worker, bh_worker_declare(self->worker, BH_MODE_CREATE));
+    broker_bind(self->broker, self->queue, self->exchange, "work.#");
+}
+
+void rig_stop_worker(rig *self)
+{
+    bh_worker_free(self->worker);
+    self->worker = NULL;
+}
+
+void rig_free(rig *self)
+{
+    rig_stop_worker(self);
+    bh_topology_free(self->topology);
+    bh_policy_free(self->policy);
+    bh_delivery_free(self->delivery);
+    broker_close(self->broker);
+    free(self);
+}
+
+const char *rig_name(const rig *self, const char *suffix)
+{
+    static char names[8][300];
+    static size_t next;
+    char *name = names[next++ % 8];
+    snprintf(name, sizeof names[0], "%s.%s", self->ns, suffix);
+    return name;
+}
+
+const char *rig_rung(const rig *self, int64_t ms)
+{
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, "wait.%lld", (long long)ms);
+    return rig_name(self, suffix);
+}
+
+const char *rig_sibling(rig *self, const char *suffix, const char *key)
+{
+    const char *name = rig_name(self, suffix);
+    broker_declare_classic(self->broker, name);
+    broker_bind(self->broker, name, self->exchange, key);
+    return name;
+}
+
+void rig_take(rig *self, const char *body)
+{
+    expect_ok(self->worker, bh_worker_take(self->worker, LIMIT_MS));
+    expect_ok(self->worker, bh_worker_delivery(self->worker, self->delivery));
+    if (body)
+        expect_bytes(bh_worker_body(self->worker), body);
+}
+
+void rig_expect_silence(rig *self, int64_t ms)
+{
+    expect_status(self->worker, bh_worker_take(self->worker, ms), BH_ERR_TIMEOUT);
+}
+
+void rig_fail(rig *self, const char *error)
+{
+    expect_ok(self->worker, bh_worker_settle(self->worker, BH_OUTCOME_FAILED, bh_str(error), 0));
+}
+
+void rig_succeed(rig *self)
+{
+    expect_ok(self->worker, bh_worker_settle(self->worker, BH_OUTCOME_OK, bh_str(""), 0));
+    ck_assert_int_eq(bh_worker_last_action(self->worker), BH_ACTION_ACK);
+}
+
+void rig_publish(rig *self, const char *routing_key, const char *body)
+{
+    broker_publish_text(self->broker, self->exchange, routing_key, body);
+}
+
+/* ----------------------------------------------------------------------------------------------------- expectations */
+
+int holds(bh_bytes text, const char *part)
+{
+    size_t size = strlen(part);
+    for (size_t i = 0; i + size <= text.size; i++)
+        if (memcmp(text.data + i, part, size) == 0)
+            return 1;
+    return 0;
+}
+
+void expect_text_at(bh_bytes got, const char *want, const char *file, int line)
+{
+    ck_assert_msg(got.size == strlen(want) && memcmp(got.data, want, got.size) == 0,
+                  "%s:%d: \"%.*s\" instead of \"%s\"", file, line, (int)got.size, got.data, want);
+}
+
+void expect_status_at(const bh_worker *worker, bh_status got, bh_status want, const char *call, const char *file,
+                      int line)
+{
+    ck_assert_msg(got == want, "%s:%d: %s: %s instead of %s: %s", file, line, call, bh_status_name(got).data,
+                  bh_status_name(want).data, bh_worker_error(worker).data);
+}
+
+void expect_part_at(bh_bytes text, const char *part, const char *file, int line)
+{
+    ck_assert_msg(holds(text, part), "%s:%d: \"%s\" is not in \"%.*s\"", file, line, part, (int)text.size, text.data);
+}
+
+void expect_waited(int64_t start, int64_t delay)
+{
+    int64_t waited = now_ms() - start;
+    ck_assert_msg(waited + CLOCK_STEP_MS >= delay, "%lld ms instead of %lld: too early", (long long)waited,
+                  (long long)delay);
+    ck_assert_msg(waited <= delay + LATENESS_MS, "%lld ms instead of %lld: too late", (long long)waited,
+                  (long long)delay);
+}
+
+void expect_history(const message *copy, const rig *r, int64_t attempts, const char *error)
+{
+    expect_bytes(message_string(copy, "backhop-queue"), r->queue);
+    ck_assert_int_eq(message_int(copy, "backhop-attempts"), attempts);
+    int64_t first = message_int(copy, "backhop-first-failure"), now = epoch_ms();
+    ck_assert_msg(first <= now && first > now - LIMIT_MS, "the first failure is not just now: %lld", (long long)first);
+    ck_assert_uint_gt(message_string(copy, "backhop-id").size, 0);
+    if (error)
+        expect_bytes(message_string(copy, "backhop-error"), error);
+    else
+        ck_assert_uint_eq(message_header(copy, "backhop-error").size, 0);
+    const char *mode = copy->properties[BH_PROPERTY_DELIVERY_MODE].data;
+    ck_assert_msg(mode && *mode == 2, "the copy is not persistent");
+}
+
+int is_added_header(bh_bytes name)
+{
+    static const char *const prefixes[] = {"backhop-",      "x-death",          "x-first-death-",
+                                           "x-last-death-", "x-delivery-count", "x-acquired-count"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (name.size >= strlen(prefixes[i]) && memcmp(name.data, prefixes[i], strlen(prefixes[i])) == 0)
+            return 1;
+    return 0;
+}
+
+static size_t own_headers(const message *self)
+{
+    size_t position = 0, count = 0;
+    bh_bytes name, value;
+    while (message_next_header(self, &position, &name, &value))
+        count += !is_added_header(name);
+    return count;
+}
+
+void expect_same_headers(const message *copy, const message *original)
+{
+    size_t position = 0;
+    bh_bytes name, value;
+    while (message_next_header(original, &position, &name, &value)) {
+        if (is_added_header(name))
+            continue;
+        char text[256] = "";
+        memcpy(text, name.data, name.size);
+        bh_bytes found = message_header(copy, text);
+        ck_assert_msg(found.size > 0, "the copy has lost its header %s", text);
+        ck_assert_msg(found.size == value.size && memcmp(found.data, value.data, value.size) == 0,
+                      "the copy has changed its header %s", text);
+    }
+    ck_assert_uint_eq(own_headers(copy), own_headers(original));
+}
+
+void expect_same_properties(const message *copy, const message *original)
+{
+    for (int i = 0; i < BH_PROPERTY_LAST; i++) {
+        if (i == BH_PROPERTY_HEADERS || i == BH_PROPERTY_DELIVERY_MODE || i == BH_PROPERTY_EXPIRATION ||
+            i == BH_PROPERTY_USER_ID)
+            continue;
+        bh_bytes got = copy->properties[i], want = original->properties[i];
+        ck_assert_msg((got.data == NULL) == (want.data == NULL), "property %d came or went", i);
+        ck_assert_msg(got.size == want.size && (got.size == 0 || memcmp(got.data, want.data, got.size) == 0),
+                      "property %d has changed", i);
+    }
+    ck_assert_msg(!copy->properties[BH_PROPERTY_EXPIRATION].data, "the copy expires");
+    ck_assert_msg(!copy->properties[BH_PROPERTY_USER_ID].data, "the copy has a user-id");
+}

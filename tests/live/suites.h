@@ -1,0 +1,19 @@
+/* Suites: what main.c runs against the broker that AMQP_URL names. A new one is declared here and added there. */
+#ifndef BACKHOP_LIVE_SUITES_H
+#define BACKHOP_LIVE_SUITES_H
+
+#include <check.h>
+
+Suite *suite_strategies(void);
+Suite *suite_copies(void);
+Suite *suite_publishing(void);
+Suite *suite_strangers(void);
+Suite *suite_declaring(void);
+Suite *suite_connecting(void);
+Suite *suite_running(void);
+Suite *suite_takeover(void);
+Suite *suite_replay(void);
+Suite *suite_recipes(void);
+Suite *suite_holding(void);
+
+#endif

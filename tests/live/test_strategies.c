@@ -1,0 +1,515 @@
+#include "setups.h"
+#include "suites.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Three failures with a delay of their own each, where the strategy has more than one. */
+enum { MOST_FAILURES = 3 };
+
+static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
+
+static int64_t use_delays(const rig *r)
+{
+    bh_policy_set_max_attempts(r->policy, MOST_FAILURES + 1);
+    switch (bh_topology_strategy(r->topology)) {
+    case BH_STRATEGY_REJECT:
+        return 0;
+    case BH_STRATEGY_NATIVE:
+        bh_policy_set_kind(r->policy, BH_KIND_LINEAR);
+        return 1;
+    default:
+        bh_policy_set_kind(r->policy, BH_KIND_STEPS);
+        for (int i = 0; i < MOST_FAILURES; i++)
+            bh_policy_add_step_ms(r->policy, steps[i]);
+        return 2;
+    }
+}
+
+static int64_t delay_after(int64_t delays, int failures)
+{
+    return delays == 0 ? RIG_DELAY_MS : delays == 1 ? RIG_DELAY_MS * failures : steps[failures - 1];
+}
+
+static void publish_with_header(const rig *r, const char *routing_key, const char *id)
+{
+    amqp_table_entry_t header = entry_string("tenant", id);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG |
+                                                    AMQP_BASIC_HEADERS_FLAG,
+                                          .delivery_mode = 2,
+                                          .message_id = amqp_cstring_bytes(id),
+                                          .headers = {1, &header}};
+    broker_publish(r->broker, r->exchange, routing_key, &properties, bh_str(id));
+}
+
+/* A message of the round: which it is, by its body. */
+static size_t which(const rig *r, const char *const ids[], size_t count)
+{
+    bh_bytes body = bh_worker_body(r->worker);
+    for (size_t i = 0; i < count; i++)
+        if (body.size == strlen(ids[i]) && memcmp(body.data, ids[i], body.size) == 0)
+            return i;
+    ck_abort_msg("an unknown message came: %.*s", (int)body.size, body.data);
+}
+
+START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
+{
+    rig *r = setup_rig(_i);
+    int64_t delays = use_delays(r);
+    rig_start(r);
+    rig *beside = rig_new_beside(r, "beside");
+    use_delays(beside);
+    rig_prepare(beside);
+    rig_make_worker(beside);
+    rig_connect(beside);
+    expect_ok(beside->worker, bh_worker_declare(beside->worker, BH_MODE_CREATE));
+    const char *sibling = rig_sibling(r, "sibling", "work.#");
+
+    static const char *const ids[] = {"paris", "berlin", "warm"};
+    static const char *const keys[] = {"work.purge.fr", "work.purge.de", "work"};
+    enum { COUNT = 3 };
+    int failures[COUNT] = {0, 0, 0};
+    int64_t failed_at[COUNT] = {0, 0, 0};
+    for (size_t i = 0; i < COUNT; i++)
+        publish_with_header(r, keys[i], ids[i]);
+    for (int left = COUNT; left > 0;) {
+        rig_take(r, NULL);
+        size_t i = which(r, ids, COUNT);
+        if (failures[i] > 0)
+            expect_waited(failed_at[i], delay_after(delays, failures[i]));
+        ck_assert_int_eq(bh_worker_attempt(r->worker), failures[i] + 1);
+        expect_bytes(bh_worker_exchange(r->worker), r->exchange);
+        expect_bytes(bh_worker_routing_key(r->worker), keys[i]);
+        expect_bytes(bh_delivery_routing_key(r->delivery), keys[i]);
+        expect_bytes(bh_delivery_header_string(r->delivery, bh_str("tenant")), ids[i]);
+        expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), ids[i]);
+        if (failures[i] == MOST_FAILURES) {
+            rig_succeed(r);
+            left--;
+            continue;
+        }
+        failed_at[i] = now_ms();
+        rig_fail(r, "507 queue is full");
+        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), delay_after(delays, ++failures[i]));
+    }
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    ck_assert_int_eq(broker_depth(r->broker, beside->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, sibling), COUNT);
+    rig_free(beside);
+    rig_free(r);
+}
+END_TEST
+
+static void expect_parked(rig *r, message *parked, const char *reason, int64_t attempts, const char *error)
+{
+    broker_get(r->broker, r->parked, parked);
+    expect_history(parked, r, attempts, error);
+    expect_bytes(message_string(parked, "backhop-parked"), reason);
+    expect_bytes(message_string(parked, "backhop-exchange"), r->exchange);
+    expect_bytes(message_string(parked, "backhop-routing-key"), "work.a");
+    expect_bytes(message_string(parked, "backhop-id"), "first");
+    expect_bytes(message_string(parked, "tenant"), "first");
+    ck_assert_uint_eq(message_header(parked, "backhop-delay").size, 0);
+    ck_assert_uint_eq(message_header(parked, "x-death").size, 0);
+    expect_bytes(parked->body, "first");
+    ck_assert_str_eq(parked->routing_key, r->parked);
+    broker_ack(r->broker, parked);
+    message_free(parked);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+}
+
+START_TEST(after_its_last_attempt_a_message_is_parked)
+{
+    rig *r = setup_rig(_i);
+    bh_policy_set_max_attempts(r->policy, 2);
+    if (setups[_i].strategy == BH_STRATEGY_NATIVE)
+        bh_policy_set_kind(r->policy, BH_KIND_LINEAR);
+    rig_start(r);
+    publish_with_header(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_fail(r, "507 queue is full");
+    rig_take(r, "first");
+    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    rig_fail(r, "507 still full");
+    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+    expect_bytes(bh_worker_last_reason(r->worker), "exhausted");
+    message parked;
+    expect_parked(r, &parked, "exhausted", 2, "507 still full");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_that_cannot_succeed_is_parked_at_once)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    publish_with_header(r, "work.a", "first");
+    rig_take(r, "first");
+    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no such zone"), 0));
+    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+    expect_bytes(bh_worker_last_reason(r->worker), "permanent");
+    message parked;
+    expect_parked(r, &parked, "permanent", 1, "no such zone");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_that_would_be_retried_too_late_is_parked)
+{
+    /* With reject, the first failure is in x-death, in whole seconds. */
+    int64_t delay = setups[_i].strategy == BH_STRATEGY_REJECT ? 1100 : 300, age = 2 * delay - 100;
+    rig *r = setup_rig(_i);
+    bh_policy_set_initial_ms(r->policy, delay);
+    bh_policy_set_max_age_ms(r->policy, age);
+    bh_policy_set_max_attempts(r->policy, 0);
+    rig_start(r);
+    publish_with_header(r, "work.a", "first");
+    rig_take(r, "first");
+    int64_t failed_at = now_ms();
+    rig_fail(r, NULL);
+    rig_take(r, "first");
+    expect_waited(failed_at, delay);
+    rig_fail(r, NULL);
+    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+    message parked;
+    expect_parked(r, &parked, "too-old", 2, NULL);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_that_nobody_needs_is_dropped)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_DROPPED, bh_str(""), 0));
+    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_DROP);
+    rig_expect_silence(r, 200);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    rig_free(r);
+}
+END_TEST
+
+/* RabbitMQ 4 drops a quorum queue's message that was delivered 21 times, unless the queue has another limit. */
+static void deliver_often(rig *r, const char *queue)
+{
+    enum { TIMES = 25 };
+    message taken;
+    broker_publish_text(r->broker, "", queue, "first");
+    for (int i = 0; i < TIMES; i++) {
+        broker_get(r->broker, queue, &taken);
+        broker_reject(r->broker, &taken, 1);
+        message_free(&taken);
+    }
+    broker_get(r->broker, queue, &taken);
+    expect_bytes(taken.body, "first");
+    broker_ack(r->broker, &taken);
+    message_free(&taken);
+}
+
+START_TEST(a_message_that_is_delivered_often_is_not_dropped)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    deliver_often(r, r->parked);
+    if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* where each of these is a failure, with a delay */
+        deliver_often(r, r->queue);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_of_a_direct_exchange_keeps_its_exchange_and_routing_key)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    char exchange[280];
+    snprintf(exchange, sizeof exchange, "%s.direct", r->ns);
+    const char *sibling = rig_name(r, "sibling");
+    broker_declare_exchange(r->broker, exchange, "direct");
+    broker_declare_classic(r->broker, sibling);
+    broker_bind(r->broker, r->queue, exchange, "purge");
+    broker_bind(r->broker, sibling, exchange, "purge");
+    broker_publish_text(r->broker, exchange, "purge", "first");
+    for (int attempt = 1; attempt <= 2; attempt++) {
+        rig_take(r, "first");
+        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
+        expect_bytes(bh_worker_exchange(r->worker), exchange);
+        expect_bytes(bh_worker_routing_key(r->worker), "purge");
+        if (attempt < 2)
+            rig_fail(r, "507");
+        else
+            rig_succeed(r);
+    }
+    ck_assert_int_eq(broker_depth(r->broker, sibling), 1);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_of_the_default_exchange_keeps_its_exchange_and_routing_key)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    for (int attempt = 1; attempt <= 2; attempt++) {
+        rig_take(r, "first");
+        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
+        expect_bytes(bh_worker_exchange(r->worker), "");
+        expect_bytes(bh_worker_routing_key(r->worker), r->queue);
+        if (attempt < 2)
+            rig_fail(r, "507");
+        else
+            rig_succeed(r);
+    }
+    rig_free(r);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------------- the ladder */
+
+START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
+{
+    enum { COUNT = 12 };
+    static const int64_t grid[] = {160, 200, 250}; /* around 200 ms, 15 % up or down */
+    rig *r = setup_rig(_i);
+    bh_policy_set_initial_ms(r->policy, 200);
+    bh_policy_set_jitter(r->policy, BH_JITTER_SPREAD, 0.15);
+    rig_start(r);
+    int64_t failed_at[COUNT], delays[COUNT];
+    char body[16];
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(body, sizeof body, "%d", i);
+        rig_publish(r, "work.a", body);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(r, NULL);
+        int id = atoi(bh_worker_body(r->worker).data);
+        failed_at[id] = now_ms();
+        rig_fail(r, NULL);
+        delays[id] = bh_worker_last_delay_ms(r->worker);
+        ck_assert_msg(delays[id] == grid[0] || delays[id] == grid[1] || delays[id] == grid[2], "%lld ms is no rung",
+                      (long long)delays[id]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(r, NULL);
+        int id = atoi(bh_worker_body(r->worker).data);
+        expect_waited(failed_at[id], delays[id]);
+        rig_succeed(r);
+    }
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(retry_after_gets_a_rung_of_its_own_on_demand)
+{
+    rig *r = setup_rig(_i);
+    bh_policy_set_max_retry_after_ms(r->policy, 500);
+    bh_policy_set_max_attempts(r->policy, 0);
+    rig_start(r);
+    ck_assert(!broker_has_queue(r->broker, rig_rung(r, 315)));
+    static const int64_t asked[] = {260, 260, 49, 0, 90000}, given[] = {315, 315, RIG_DELAY_MS, RIG_DELAY_MS, 500};
+    rig_publish(r, "work.a", "first");
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        rig_take(r, "first");
+        int64_t failed_at = now_ms();
+        expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_FAILED, bh_str("429"), asked[i]));
+        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), given[i]);
+        rig_take(r, "first");
+        expect_waited(failed_at, given[i]);
+        ck_assert(broker_has_queue(r->broker, rig_rung(r, given[i])));
+        rig_fail(r, "507"); /* back to the policy's own delay */
+        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), RIG_DELAY_MS);
+    }
+    rig_take(r, "first");
+    rig_succeed(r);
+    ck_assert(!broker_has_queue(r->broker, rig_rung(r, 250)));
+    ck_assert(!broker_has_queue(r->broker, rig_rung(r, 400)));
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(two_work_queues_share_their_rungs)
+{
+    rig *r = setup_rig(_i), *other = rig_new_beside(r, "other");
+    rig_start(r);
+    rig_start(other); /* bound to the same exchange: each gets the message */
+    rig_publish(r, "work.a", "first");
+    rig *both[] = {r, other};
+    for (int attempt = 1; attempt <= 3; attempt++)
+        for (size_t i = 0; i < 2; i++) {
+            rig_take(both[i], "first");
+            ck_assert_int_eq(bh_worker_attempt(both[i]->worker), attempt);
+            if (attempt < 3)
+                rig_fail(both[i], "507");
+            else
+                rig_succeed(both[i]);
+        }
+    rig_stop_worker(r);
+    rig_stop_worker(other);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, other->queue), 0);
+    rig_free(other);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_changed_policy_goes_on_with_messages_that_wait)
+{
+    rig *r = setup_rig(_i);
+    bh_policy_set_initial_ms(r->policy, 300);
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    int64_t failed_at = now_ms();
+    rig_fail(r, "507");
+    rig_stop_worker(r);
+    bh_policy_set_initial_ms(r->policy, 100);
+    rig_start(r);
+    rig_take(r, "first");
+    expect_waited(failed_at, 300);
+    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    failed_at = now_ms();
+    rig_fail(r, "507");
+    rig_take(r, "first");
+    expect_waited(failed_at, 100);
+    rig_succeed(r);
+    broker_remove_later(rig_rung(r, 300));
+    rig_free(r);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------------ message-ttl */
+
+START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_says)
+{
+    rig *r = setup_rig(_i);
+    bh_policy_set_kind(r->policy, BH_KIND_STEPS);
+    bh_policy_add_step_ms(r->policy, 700);
+    bh_policy_add_step_ms(r->policy, 100);
+    rig_start(r);
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1)); /* the other worker shall get the long one */
+    ck_assert_int_eq(bh_topology_worst_lateness_ms(r->topology), 600);
+    rig_publish(r, "work.a", "short");
+    rig_take(r, "short");
+    rig_fail(r, "507");
+    rig_take(r, "short");
+    rig_publish(r, "work.a", "long");
+    rig *other = rig_new_beside(r, "work"); /* the same work queue */
+    bh_policy_set_kind(other->policy, BH_KIND_STEPS);
+    bh_policy_add_step_ms(other->policy, 700);
+    bh_policy_add_step_ms(other->policy, 100);
+    rig_start(other);
+    rig_take(other, "long");
+    int64_t long_failed_at = now_ms();
+    rig_fail(other, "507");
+    ck_assert_int_eq(bh_worker_last_delay_ms(other->worker), 700);
+    rig_stop_worker(other);
+    int64_t short_failed_at = now_ms();
+    rig_fail(r, "507");
+    ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), 100);
+    rig_take(r, "long");
+    rig_succeed(r);
+    rig_take(r, "short");
+    expect_waited(long_failed_at, 700);
+    ck_assert_int_le(now_ms() - short_failed_at, 100 + 600 + LATENESS_MS);
+    rig_succeed(r);
+    rig_free(other);
+    rig_free(r);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------------------------------------- reject */
+
+/* Nobody rejected it, so that the broker takes its way back for a cycle. The README warns of it. */
+START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_EXPIRATION_FLAG, .expiration = amqp_cstring_bytes("20")};
+    broker_publish(r->broker, r->exchange, "work.a", &properties, bh_str("first"));
+    broker_await_depth(r->broker, r->queue, 0);
+    rig_expect_silence(r, 10 * RIG_DELAY_MS);
+    rig_free(r);
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------------------------- what is refused */
+
+START_TEST(native_is_refused_by_a_broker_that_would_ignore_it)
+{
+    rig *r = rig_new(BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM);
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_status(r->worker, bh_worker_connect(r->worker, bh_str(broker_url())), BH_ERR_BROKER);
+    expect_error(r->worker, "4.3");
+    expect_error(r->worker, "ladder");
+    ck_assert(!broker_has_queue(r->broker, r->queue));
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(delayed_exchange_is_refused_by_a_broker_that_has_none)
+{
+    rig *r = rig_new(BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_QUORUM);
+    rig_prepare(r);
+    rig_make_worker(r);
+    bh_status status = bh_worker_connect(r->worker, bh_str(broker_url()));
+    if (!broker_is_at_least(4, 3)) {
+        expect_status(r->worker, status, BH_OK);
+        status = bh_worker_declare(r->worker, BH_MODE_CREATE);
+    }
+    expect_status(r->worker, status, BH_ERR_BROKER);
+    expect_error(r->worker, "ladder");
+    rig_free(r);
+}
+END_TEST
+
+Suite *suite_strategies(void)
+{
+    Suite *suite = suite_create("strategies");
+    const setup_test tests[] = {
+        {messages_of_several_routing_keys_go_round_until_they_succeed, 0},
+        {after_its_last_attempt_a_message_is_parked, 0},
+        {a_message_that_cannot_succeed_is_parked_at_once, 0},
+        {a_message_that_is_delivered_often_is_not_dropped, 0},
+        {a_message_that_nobody_needs_is_dropped, 0},
+        {a_message_of_a_direct_exchange_keeps_its_exchange_and_routing_key, 0},
+        {a_message_of_the_default_exchange_keeps_its_exchange_and_routing_key, 0},
+    };
+    setup_add_tests(suite, tests, sizeof tests / sizeof tests[0]);
+    for (int i = 0; i < setup_count; i++) {
+        if (!setup_can_be_served(&setups[i]))
+            continue;
+        if (setups[i].strategy !=
+            BH_STRATEGY_NATIVE) /* which does not know when a message failed first, and is refused */
+            tcase_add_loop_test(add_case(suite, setups[i].name), a_message_that_would_be_retried_too_late_is_parked, i,
+                                i + 1);
+        if (setups[i].strategy == BH_STRATEGY_LADDER) {
+            TCase *ladder = add_case(suite, setups[i].name);
+            tcase_add_loop_test(ladder, a_jittered_delay_waits_on_a_rung_of_the_grid, i, i + 1);
+            tcase_add_loop_test(ladder, retry_after_gets_a_rung_of_its_own_on_demand, i, i + 1);
+            tcase_add_loop_test(ladder, two_work_queues_share_their_rungs, i, i + 1);
+            tcase_add_loop_test(ladder, a_changed_policy_goes_on_with_messages_that_wait, i, i + 1);
+        }
+        if (setups[i].strategy == BH_STRATEGY_REJECT)
+            tcase_add_loop_test(add_case(suite, setups[i].name),
+                                a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back, i, i + 1);
+        if (setups[i].strategy == BH_STRATEGY_MESSAGE_TTL) {
+            TCase *message_ttl = add_case(suite, setups[i].name);
+            tcase_add_loop_test(message_ttl, a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_says,
+                                i, i + 1);
+        }
+    }
+    TCase *refused = add_case(suite, "refused");
+    if (!broker_is_at_least(4, 3))
+        tcase_add_test(refused, native_is_refused_by_a_broker_that_would_ignore_it);
+    if (!broker_has_delayed_exchange())
+        tcase_add_test(refused, delayed_exchange_is_refused_by_a_broker_that_has_none);
+    return suite;
+}
