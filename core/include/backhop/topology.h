@@ -19,14 +19,13 @@ BH_BEGIN_DECLS
 #define BH_TOPOLOGY_LOWEST_RUNG_MS 100
 #define BH_TOPOLOGY_LONGEST_NAME 247 /* bytes of a work queue's name: "backhop:" and the name are one routing key */
 
-/* Where a message waits. */
+/* Where a message waits. reject is not for messages with an expiration: once it is over, they never come back. */
 typedef enum bh_strategy {
-    BH_STRATEGY_LADDER,      /* one shared wait queue per rung, queue TTL */
-    BH_STRATEGY_MESSAGE_TTL, /* one wait queue per work queue, per-message TTL: blocked at its head */
-    BH_STRATEGY_REJECT,      /* the broker alone: nack, dead letter exchange, queue TTL, back; one fixed delay; not for
-                                   * messages with an expiration, which never come back once it is over */
+    BH_STRATEGY_LADDER,           /* one shared wait queue per rung, queue TTL */
+    BH_STRATEGY_MESSAGE_TTL,      /* one wait queue per work queue, per-message TTL: blocked at its head */
+    BH_STRATEGY_REJECT,           /* the broker alone: nack, dead letter exchange, queue TTL, back; one fixed delay */
     BH_STRATEGY_DELAYED_EXCHANGE, /* the x-delayed-message plugin, RabbitMQ 4.2 and older */
-    BH_STRATEGY_NATIVE /* a quorum queue's delayed retry, RabbitMQ 4.3 and newer; linear or fixed, no jitter */
+    BH_STRATEGY_NATIVE            /* a quorum queue's delayed retry, RabbitMQ 4.3 and newer; linear or fixed, no jitter */
 } bh_strategy;
 
 typedef enum bh_queue_type { BH_QUEUE_QUORUM, BH_QUEUE_CLASSIC } bh_queue_type;
