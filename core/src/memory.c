@@ -89,6 +89,14 @@ bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number)
     return text;
 }
 
+double bh__random_number(const char bytes[8])
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < 8; i++)
+        bits = bits << 8 | (unsigned char)bytes[i];
+    return (double)(bits >> 11) / 9007199254740992.0; /* 2^53 */
+}
+
 static int is_continuation(char byte)
 {
     return ((unsigned char)byte & 0xC0) == 0x80;

@@ -1,4 +1,4 @@
-/* Memory: growable arrays and the text store of the pure objects. Internal. */
+/* Memory: growable arrays and the text store of the pure objects, and what they do with bytes. Internal. */
 #ifndef BACKHOP_MEMORY_H
 #define BACKHOP_MEMORY_H
 
@@ -45,6 +45,9 @@ bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number);
     {                                                                                                                  \
         (text), sizeof(text) - 1                                                                                       \
     }
+
+/* The random number in [0, 1) that the upper 53 bits of eight bytes make, big-endian. */
+double bh__random_number(const char bytes[8]);
 
 static inline int bh__same(bh_bytes a, bh_bytes b)
 {

@@ -108,12 +108,18 @@ static const bh_bytes never_kept[] = {
     BH__LITERAL("backhop-parked"),
 };
 
-static const header *find_header(const bh_plan *self, bh_bytes name)
+/* The index of the header that is set by this name; header_count where there is none. */
+static size_t find_header(const bh_plan *self, bh_bytes name)
 {
-    for (size_t i = 0; i < self->header_count; i++)
-        if (bh__same(self->headers[i].name, name))
-            return &self->headers[i];
-    return NULL;
+    size_t i = 0;
+    while (i < self->header_count && !bh__same(self->headers[i].name, name))
+        i++;
+    return i;
+}
+
+static int has_header(const bh_plan *self, bh_bytes name)
+{
+    return find_header(self, name) < self->header_count;
 }
 
 int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
@@ -123,7 +129,7 @@ int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
     for (size_t i = 0; i < sizeof never_kept / sizeof never_kept[0]; i++)
         if (bh__same(never_kept[i], name))
             return 0;
-    return !bh__begins(name, "x-first-death-") && !bh__begins(name, "x-last-death-") && !find_header(self, name);
+    return !bh__begins(name, "x-first-death-") && !bh__begins(name, "x-last-death-") && !has_header(self, name);
 }
 
 static void set_header(bh_plan *self, const char *name, bh_type type, bh_bytes string, int64_t number)
@@ -271,27 +277,33 @@ static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
     return self->frame_max - FRAME_OVERHEAD - CONTENT_HEADER_START - (int64_t)kept;
 }
 
+/* Shortens the error's text by at least `over` bytes; false where nothing of it would be left. */
+static int shorten_error(bh_plan *self, int64_t over)
+{
+    size_t at = find_header(self, bh_str("backhop-error"));
+    bh_bytes text = at < self->header_count ? bh__store_get(&self->store, self->headers[at].string) : bh_str("");
+    bh_bytes cut = text.size > (size_t)over ? bh__cut(text, text.size - (size_t)over) : bh_str("");
+    if (cut.size == 0)
+        return 0;
+    if (!bh__store_add(&self->store, &self->headers[at].string, cut))
+        self->no_memory = 1;
+    return 1;
+}
+
 /* Shortens and leaves out what a copy can do without, the error's text first, until it fits. */
 static int make_fit(bh_plan *self, const input *in)
 {
     static const char *const spare[] = {"backhop-error", "backhop-expiration", "backhop-user-id", "backhop-cc"};
     int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
     int64_t over = headers_bytes(self, in->delivery) - room;
+    if (over <= 0 || shorten_error(self, over))
+        return 1;
     for (size_t i = 0; i < sizeof spare / sizeof spare[0] && over > 0; i++) {
-        const header *found = find_header(self, bh_str(spare[i]));
-        bh_bytes text = found && i == 0 ? bh__store_get(&self->store, found->string) : bh_str("");
-        if (text.size > (size_t)over) {
-            bh_bytes cut = bh__cut(text, text.size - (size_t)over);
-            if (cut.size > 0) {
-                header *error = &self->headers[found - self->headers];
-                if (!bh__store_add(&self->store, &error->string, cut))
-                    self->no_memory = 1;
-                return 1;
-            }
-        }
-        if (found)
-            remove_header_at(self, (size_t)(found - self->headers));
-        over = headers_bytes(self, in->delivery) - room;
+        size_t at = find_header(self, bh_str(spare[i]));
+        if (at == self->header_count)
+            continue;
+        over -= header_bytes(self, &self->headers[at], in->delivery);
+        remove_header_at(self, at);
     }
     return over <= 0;
 }
@@ -314,23 +326,21 @@ static bh_bytes harmless(bh_bytes routing_key)
 /* Only what a parked message cannot be understood without, as far as there is room. */
 static void set_least_headers(bh_plan *self, const input *in)
 {
-    typedef void setter(bh_plan *, const input *);
-    static setter *const setters[] = {set_id, set_queue, set_origin};
     set_string(self, "backhop-parked", bh_str(self->reason));
     set_int(self, "backhop-attempts", self->attempts);
     set_int(self, "backhop-first-failure", self->first_failure_ms);
-    for (size_t i = 0; i < sizeof setters / sizeof setters[0]; i++)
-        setters[i](self, in);
+    set_id(self, in);
+    set_queue(self, in);
+    set_origin(self, in);
     int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
-    int64_t bytes = 0;
     for (size_t i = 0; i < self->header_count;) {
-        bytes += header_bytes(self, &self->headers[i], in->delivery);
-        if (bytes <= room) {
-            i++;
+        int64_t bytes = header_bytes(self, &self->headers[i], in->delivery);
+        if (bytes > room) {
+            remove_header_at(self, i);
             continue;
         }
-        bytes -= header_bytes(self, &self->headers[i], in->delivery);
-        remove_header_at(self, i);
+        room -= bytes;
+        i++;
     }
 }
 
@@ -353,15 +363,6 @@ static bh_status park(bh_plan *self, const input *in, const char *reason)
     return BH_OK;
 }
 
-/* The random number in [0, 1) that the eight bytes from `at` on make. */
-static double random_number(bh_bytes random, size_t at)
-{
-    uint64_t bits = 0;
-    for (size_t i = 0; i < 8; i++)
-        bits = bits << 8 | (unsigned char)random.data[at + i];
-    return (double)(bits >> 11) / 9007199254740992.0;
-}
-
 /* The rung for a delay between two of them: chosen so that the mean stays the delay. */
 static int64_t choose_rung(const bh__rungs *rungs, int64_t delay_ms, double random)
 {
@@ -380,10 +381,10 @@ static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
     int64_t cap_ms = bh_policy_max_retry_after_ms(in->policy);
     int64_t floor_ms = retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
     int64_t delay_ms = bh_policy_delay_ms(in->policy, self->attempts, bh_history_last_delay_ms(in->history),
-                                          random_number(in->random, 0));
+                                          bh__random_number(in->random.data));
     switch (bh_topology_strategy(in->topology)) {
     case BH_STRATEGY_LADDER:
-        self->delay_ms = choose_rung(rungs, delay_ms, random_number(in->random, 8));
+        self->delay_ms = choose_rung(rungs, delay_ms, bh__random_number(in->random.data + 8));
         if (self->delay_ms < floor_ms)
             self->delay_ms = bh__rungs_floor_ms(rungs, delay_ms > floor_ms ? delay_ms : floor_ms);
         if (self->delay_ms == 0) /* the policy's delay is above every rung */
@@ -433,10 +434,9 @@ static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_af
     choose_delay(self, in, retry_after_ms > 0 ? retry_after_ms : 0);
     if (max_age_ms > 0 && in->now_ms - self->first_failure_ms + self->delay_ms > max_age_ms)
         return park(self, in, "too-old");
-    bh_strategy strategy = bh_topology_strategy(in->topology);
-    if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE)
+    if (bh__topology_copies(in->topology))
         return publish_retry(self, in);
-    self->action = strategy == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
+    self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
 }
 
@@ -568,7 +568,7 @@ bh_bytes bh_plan_routing_key(const bh_plan *self)
 int bh_plan_mandatory(const bh_plan *self)
 {
     /* The x-delayed-message exchange routes to nothing while it delays. */
-    return bh_plan_publishes(self) && !find_header(self, bh_str("x-delay"));
+    return bh_plan_publishes(self) && !has_header(self, bh_str("x-delay"));
 }
 
 int bh_plan_on_demand(const bh_plan *self)

@@ -362,9 +362,8 @@ static int work_queue(bh_topology *self)
 static bh_status work_queue_end(bh_topology *self)
 {
     const arguments *own = &self->work_queue;
-    int is_strategys = self->strategy == BH_STRATEGY_NATIVE || self->strategy == BH_STRATEGY_REJECT;
     int is_quorum = self->strategy == BH_STRATEGY_NATIVE || self->work_queue_type == BH_QUEUE_QUORUM;
-    if (is_quorum && (is_strategys || !has_own_argument(self, "x-delivery-limit")))
+    if (is_quorum && (!bh__topology_copies(self) || !has_own_argument(self, "x-delivery-limit")))
         add_int(self, "x-delivery-limit", DELIVERY_LIMIT);
     for (size_t i = 0; i < own->count; i++) {
         bh_bytes name = bh__store_get(&own->store, own->items[i].name);
@@ -589,8 +588,7 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
     if (status != BH_OK)
         return fail(self, status, bh_policy_error(policy).data);
     make_names(self);
-    if (self->work_queue.count > 0 && !self->declares_work_queue && self->strategy != BH_STRATEGY_REJECT &&
-        self->strategy != BH_STRATEGY_NATIVE)
+    if (self->work_queue.count > 0 && !self->declares_work_queue && bh__topology_copies(self))
         return fail(
             self, BH_ERR_STRATEGY,
             "arguments are given for a work queue that this strategy does not declare: set the work queue's type "
@@ -635,6 +633,17 @@ static int read_version_number(bh_bytes version, size_t *at, int *number)
     return *at > first && *number < 10000;
 }
 
+int bh__broker_version(bh_bytes version)
+{
+    int major;
+    int minor;
+    size_t at = 0;
+    if (!read_version_number(version, &at, &major) || at == version.size || version.data[at++] != '.' ||
+        !read_version_number(version, &at, &minor))
+        return -1;
+    return major * 10000 + minor;
+}
+
 bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, bh_bytes version)
 {
     if (!self || !product.data || !version.data)
@@ -645,13 +654,9 @@ bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, bh_bytes
     if (!bh__same(product, bh_str("RabbitMQ")))
         return fail(self, BH_ERR_BROKER,
                     "the broker is not RabbitMQ, whose queues and dead letters all strategies need");
-    int major;
-    int minor;
-    size_t at = 0;
-    if (!read_version_number(version, &at, &major) || at == version.size || version.data[at++] != '.' ||
-        !read_version_number(version, &at, &minor))
+    int number = bh__broker_version(version);
+    if (number < 0)
         return fail(self, BH_ERR_BROKER, "the broker's version does not begin with two numbers, as 4.0 does");
-    int number = major * 10000 + minor;
     if (number < 3 * 10000 + 8)
         return fail(self, BH_ERR_BROKER, "RabbitMQ is older than 3.8: upgrade it");
     if (self->strategy == BH_STRATEGY_NATIVE && number < 4 * 10000 + 3)
@@ -667,8 +672,7 @@ bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, bh_bytes
     if ((needs_ttl || needs_at_least_once) && number < 3 * 10000 + 10)
         return fail(self, BH_ERR_BROKER,
                     "quorum queues have no message TTL and no safe dead letters before RabbitMQ 3.10: take queue type "
-                    "classic with "
-                    "this strategy");
+                    "classic with this strategy");
     return BH_OK;
 }
 
@@ -806,6 +810,11 @@ int64_t bh_topology_argument_int(const bh_topology *self, size_t index, size_t n
 int bh__topology_is_built(const bh_topology *self)
 {
     return self->is_built;
+}
+
+int bh__topology_copies(const bh_topology *self)
+{
+    return self->strategy != BH_STRATEGY_REJECT && self->strategy != BH_STRATEGY_NATIVE;
 }
 
 bh_bytes bh__topology_return_key(const bh_topology *self)

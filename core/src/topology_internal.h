@@ -10,6 +10,10 @@
 #define BH__KEY_PREFIX "backhop:" /* of the routing key that leads back to one work queue */
 
 int bh__topology_is_built(const bh_topology *self);
+/* 1 where a retry is a copy; 0 where the broker alone moves the message, by the work queue's own arguments. */
+int bh__topology_copies(const bh_topology *self);
+/* A broker's version "4.0.5" as 40000 (major * 10000 + minor); -1 where it does not begin with two numbers. */
+int bh__broker_version(bh_bytes version);
 /* "backhop:<work queue>" */
 bh_bytes bh__topology_return_key(const bh_topology *self);
 /* The exchange that brings a copy back at once; "" for the default exchange. */

@@ -1,5 +1,6 @@
 #define _DEFAULT_SOURCE
 
+#include "memory.h"
 #include "worker_internal.h"
 
 #include <errno.h>
@@ -29,9 +30,9 @@ static void pause_for(bh_worker *self, int64_t ms)
 
 static double draw(void)
 {
-    uint64_t bits = 0;
-    bh__random(&bits, sizeof bits);
-    return (double)(bits >> 11) / 9007199254740992.0; /* 2^53 */
+    char bytes[8] = {0};
+    bh__random(bytes, sizeof bytes);
+    return bh__random_number(bytes);
 }
 
 /* Until the copy is safe, or the worker stopped. */

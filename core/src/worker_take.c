@@ -1,11 +1,10 @@
 #define _DEFAULT_SOURCE
 
+#include "topology_internal.h"
 #include "worker_internal.h"
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     SLICE_MS = 1000, /* heartbeats are looked after as often */
@@ -147,10 +146,7 @@ static bh_status clear(bh_worker *self)
  * those before close the channel. Nor do those before give a message back without counting it. */
 static int is_timed_out_by_cancel(const bh_worker *self)
 {
-    char *rest;
-    long major = strtol(self->version, &rest, 10);
-    long minor = *rest == '.' ? strtol(rest + 1, NULL, 10) : 0;
-    return strcmp(self->product, "RabbitMQ") == 0 && (major > 4 || (major == 4 && minor >= 3));
+    return bh__broker_version(bh_str(self->version)) >= 4 * 10000 + 3;
 }
 
 /* What the broker sent before this cancel-ok tells whether it timed the consumer out. */
