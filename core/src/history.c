@@ -45,6 +45,7 @@ struct bh_history {
     int64_t last_delay_ms;
     int64_t delivery_count;
     int64_t acquired_count;
+    int64_t crashes;
     bh__text last_error;
     bh__text id;
     bh__text exchange;
@@ -65,13 +66,18 @@ bh_status bh_history_new(bh_history **out)
     return *out ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
+static void free_settings(bh_history *self)
+{
+    bh__store_free(&self->settings);
+    bh__store_free(&self->wait_queues.store);
+    free(self->wait_queues.items);
+}
+
 void bh_history_free(bh_history *self)
 {
     if (!self)
         return;
-    bh__store_free(&self->settings);
-    bh__store_free(&self->wait_queues.store);
-    free(self->wait_queues.items);
+    free_settings(self);
     bh__store_free(&self->store);
     free(self->deaths);
     free(self->keys);
@@ -104,6 +110,27 @@ bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue)
     if (!bh__store_add(&queues->store, &queues->items[queues->count], queue))
         return BH_ERR_NO_MEMORY;
     queues->count++;
+    return BH_OK;
+}
+
+bh_status bh__history_copy_settings(bh_history *to, const bh_history *from)
+{
+    const queue_names *queues = &from->wait_queues;
+    bh_history copy = {
+        .legacy_counter = from->legacy_counter,
+        .wait_queues = {.items = bh__duplicate(queues->items, queues->count * sizeof *queues->items),
+                        .count = queues->count,
+                        .capacity = queues->count},
+    };
+    if (!copy.wait_queues.items || !bh__store_copy(&copy.settings, &from->settings) ||
+        !bh__store_copy(&copy.wait_queues.store, &queues->store)) {
+        free_settings(&copy);
+        return BH_ERR_NO_MEMORY;
+    }
+    free_settings(to);
+    to->settings = copy.settings;
+    to->legacy_counter = copy.legacy_counter;
+    to->wait_queues = copy.wait_queues;
     return BH_OK;
 }
 
@@ -438,13 +465,16 @@ static void read_attempts(bh_history *self, const headers *in, const bh_delivery
     /* Added, because the message may have come from another strategy with a count that this one does not write. */
     int64_t more = 0;
     bh_source source = BH_SOURCE_NONE;
+    self->crashes = self->delivery_count;
     if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT) {
         int64_t rejected = sum_deaths(self, is_rejected_work, topology, &first_s);
         more = rejected > 0 ? rejected : 0;
         source = rejected >= 0 ? BH_SOURCE_X_DEATH : BH_SOURCE_NONE;
+        self->crashes = self->delivery_count > more ? self->delivery_count - more : 0;
     } else if (topology && bh_topology_strategy(topology) == BH_STRATEGY_NATIVE) {
         more = self->delivery_count;
         source = more > 0 ? BH_SOURCE_DELIVERY_COUNT : BH_SOURCE_NONE;
+        self->crashes = 0;
     }
     self->attempts = base + more < BH_HISTORY_MOST_ATTEMPTS ? base + more : BH_HISTORY_MOST_ATTEMPTS;
     if (self->source == BH_SOURCE_NONE)
@@ -572,6 +602,11 @@ int64_t bh_history_delivery_count(const bh_history *self)
 int64_t bh_history_acquired_count(const bh_history *self)
 {
     return self ? self->acquired_count : 0;
+}
+
+int64_t bh_history_crashes(const bh_history *self)
+{
+    return self ? self->crashes : 0;
 }
 
 size_t bh_history_death_count(const bh_history *self)

@@ -4,6 +4,8 @@
 
 #include <backhop/history.h>
 
+/* Names for `to` the legacy counter and wait queues of `from`, and no others. BH_ERR_NO_MEMORY: nothing was changed. */
+bh_status bh__history_copy_settings(bh_history *to, const bh_history *from);
 /* 1 after the last bh_history_read went well. */
 int bh__history_is_read(const bh_history *self);
 

@@ -19,6 +19,14 @@ int bh__reserve(void **items, size_t *capacity, size_t size, size_t count)
     return 1;
 }
 
+void *bh__duplicate(const void *data, size_t size)
+{
+    void *copy = malloc(size ? size : 1);
+    if (copy && size)
+        memcpy(copy, data, size);
+    return copy;
+}
+
 void bh__store_free(bh__store *self)
 {
     free(self->data);

@@ -9,6 +9,9 @@
  * nothing was changed. */
 int bh__reserve(void **items, size_t *capacity, size_t size, size_t count);
 
+/* A copy of `size` bytes, of 0 too, to be freed; NULL: no memory. */
+void *bh__duplicate(const void *data, size_t size);
+
 /* A store of strings. They are named by offset, because the store moves as it grows. */
 typedef struct bh__store {
     char *data;

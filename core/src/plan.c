@@ -3,6 +3,7 @@
 #include "topology_internal.h"
 
 #include <backhop/plan.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -463,20 +464,29 @@ static bh_status end(bh_plan *self, bh_status status)
     return status;
 }
 
+/* Begins a plan by a policy, at a time: so far it has the failures of the history. */
+static bh_status begin_decision(bh_plan *self, const input *in)
+{
+    if (!in->policy || in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
+        return BH_ERR_ARGUMENT;
+    bh_status status = begin(self, in);
+    if (status != BH_OK)
+        return status;
+    int64_t first_ms = bh_history_first_failure_ms(in->history);
+    self->attempts = bh_history_attempts(in->history);
+    self->first_failure_ms = first_ms >= 0 && first_ms < in->now_ms ? first_ms : in->now_ms;
+    return BH_OK;
+}
+
 bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
                        const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
                        int64_t now_ms, bh_bytes random)
 {
     input in = {delivery, history, policy, topology, error, now_ms, random};
-    if (!policy || now_ms < 0 || now_ms >= INT64_C(1) << 53)
-        return BH_ERR_ARGUMENT;
-    bh_status status = begin(self, &in);
+    bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
-    int64_t first_ms = bh_history_first_failure_ms(history);
-    self->attempts = bh_history_attempts(history);
     int64_t failed = self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
-    self->first_failure_ms = first_ms >= 0 && first_ms < now_ms ? first_ms : now_ms;
     switch (outcome) {
     case BH_OUTCOME_OK:
         self->action = BH_ACTION_ACK;
@@ -492,6 +502,33 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         return end(self, park(self, &in, "permanent"));
     }
     return end(self, BH_ERR_ARGUMENT);
+}
+
+static int is_poison(const input *in)
+{
+    int64_t max_attempts = bh_policy_max_attempts(in->policy);
+    int64_t max_crashes = bh_policy_max_crashes(in->policy);
+    if (bh_topology_strategy(in->topology) == BH_STRATEGY_NATIVE) /* attempts of another strategy alone are no crash */
+        return max_attempts > 0 && bh_history_attempts(in->history) >= max_attempts &&
+               bh_history_delivery_count(in->history) > 0;
+    return max_crashes > 0 && bh_history_crashes(in->history) >= max_crashes;
+}
+
+bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                        const bh_topology *topology, int64_t now_ms, bh_bytes random)
+{
+    char times[32] = "";
+    char error[96];
+    input in = {delivery, history, policy, topology, bh_str(""), now_ms, random};
+    bh_status status = begin_decision(self, &in);
+    if (status != BH_OK || !is_poison(&in))
+        return status;
+    int64_t crashes = bh_history_crashes(history); /* 0 where they cannot be told from attempts */
+    if (crashes > 1)
+        snprintf(times, sizeof times, "%lld times ", (long long)crashes);
+    snprintf(error, sizeof error, "its consumer was lost %swhile it held this message", times);
+    in.error = bh_str(error);
+    return end(self, park(self, &in, "poison"));
 }
 
 bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,

@@ -1,6 +1,7 @@
+#include "policy_internal.h"
+
 #include "memory.h"
 
-#include <backhop/policy.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ struct bh_policy {
     int64_t max_attempts; /* NOT_SET: the default of the kind */
     int64_t max_age_ms;
     int64_t max_retry_after_ms;
+    int64_t max_crashes;
     int64_t *steps_ms;
     size_t step_count;
     size_t step_capacity;
@@ -39,6 +41,7 @@ bh_status bh_policy_new(bh_policy **out)
     (*out)->max_ms = NOT_SET;
     (*out)->max_attempts = NOT_SET;
     (*out)->max_retry_after_ms = 86400000;
+    (*out)->max_crashes = 5;
     return BH_OK;
 }
 
@@ -48,6 +51,22 @@ void bh_policy_free(bh_policy *self)
         return;
     free(self->steps_ms);
     free(self);
+}
+
+bh_status bh__policy_copy(bh_policy **out, const bh_policy *from)
+{
+    *out = NULL;
+    bh_policy *copy = bh__duplicate(from, sizeof *from);
+    if (!copy)
+        return BH_ERR_NO_MEMORY;
+    copy->steps_ms = bh__duplicate(from->steps_ms, from->step_count * sizeof *from->steps_ms);
+    copy->step_capacity = from->step_count;
+    if (!copy->steps_ms) {
+        bh_policy_free(copy);
+        return BH_ERR_NO_MEMORY;
+    }
+    *out = copy;
+    return BH_OK;
 }
 
 static bh_status refuse(bh_policy *self, const char *sentence)
@@ -148,6 +167,12 @@ bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_af
                 : BH_ERR_ARGUMENT;
 }
 
+bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes)
+{
+    return self ? set_number(self, &self->max_crashes, "max_crashes", max_crashes, 0, BH_POLICY_MOST_ATTEMPTS)
+                : BH_ERR_ARGUMENT;
+}
+
 bh_status bh_policy_check(bh_policy *self)
 {
     if (!self)
@@ -219,6 +244,11 @@ int64_t bh_policy_max_age_ms(const bh_policy *self)
 int64_t bh_policy_max_retry_after_ms(const bh_policy *self)
 {
     return self ? self->max_retry_after_ms : 0;
+}
+
+int64_t bh_policy_max_crashes(const bh_policy *self)
+{
+    return self ? self->max_crashes : 0;
 }
 
 /* Half up to a whole ms, from 1 to max. Also makes a number of what pow could overflow to. */

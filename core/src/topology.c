@@ -119,6 +119,34 @@ void bh_topology_free(bh_topology *self)
     free(self);
 }
 
+bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
+{
+    *out = NULL;
+    bh_topology *copy = bh__duplicate(from, sizeof *from);
+    if (!copy)
+        return BH_ERR_NO_MEMORY;
+    copy->settings = copy->work_queue.store = copy->store = copy->definitions = (bh__store){NULL, 0, 0};
+    copy->work_queue.items =
+        bh__duplicate(from->work_queue.items, from->work_queue.count * sizeof *from->work_queue.items);
+    copy->work_queue.capacity = from->work_queue.count;
+    copy->declarations = bh__duplicate(from->declarations, from->count * sizeof *from->declarations);
+    copy->capacity = from->count;
+    copy->arguments = bh__duplicate(from->arguments, from->argument_count * sizeof *from->arguments);
+    copy->argument_capacity = from->argument_count;
+    bh__store definitions = from->definitions;
+    definitions.size += definitions.size > 0; /* the zero byte behind it */
+    if (!copy->work_queue.items || !copy->declarations || !copy->arguments ||
+        !bh__store_copy(&copy->settings, &from->settings) ||
+        !bh__store_copy(&copy->work_queue.store, &from->work_queue.store) ||
+        !bh__store_copy(&copy->store, &from->store) || !bh__store_copy(&copy->definitions, &definitions)) {
+        bh_topology_free(copy);
+        return BH_ERR_NO_MEMORY;
+    }
+    copy->definitions.size = from->definitions.size;
+    *out = copy;
+    return BH_OK;
+}
+
 bh_status bh_topology_set_strategy(bh_topology *self, bh_strategy strategy)
 {
     if (!self || (int)strategy < BH_STRATEGY_LADDER || (int)strategy > BH_STRATEGY_NATIVE)

@@ -10,5 +10,6 @@ Suite *suite_history(void);
 Suite *suite_policy(void);
 Suite *suite_plan(void);
 Suite *suite_topology(void);
+Suite *suite_event(void);
 
 #endif

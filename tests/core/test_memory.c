@@ -2,12 +2,16 @@
  * Memory: whatever allocation fails, the call says so and has changed nothing; and a decision after the first ones
  * allocates nothing. An executable of its own, because its allocations are counted and made to fail.
  */
+#include "../../core/src/event_internal.h"
+#include "../../core/src/history_internal.h"
+#include "../../core/src/policy_internal.h"
+#include "../../core/src/topology_internal.h"
+#include "allocations.h"
+
 #include <backhop.h>
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "allocations.h"
 
 static const char *const strategies[] = {"ladder", "message-ttl", "reject", "delayed-exchange", "native"};
 static const char random_bytes[BH_PLAN_RANDOM_BYTES + 1] = "................................";
@@ -56,6 +60,7 @@ static void make_policy(decision *self, bh_strategy strategy)
         for (int64_t step = 1; step <= 40; step++)
             TRY(self, BH_OK, bh_policy_add_step_ms(self->policy, step * 1000));
     }
+    TRY(self, BH_OK, bh_policy_set_max_crashes(self->policy, 3));
     TRY(self, BH_ERR_POLICY, bh_policy_set_initial_ms(self->policy, -1));
     TRY(self, BH_OK, bh_policy_check(self->policy));
 }
@@ -100,6 +105,7 @@ static void fill(decision *self)
     TRY(self, BH_OK, bh_delivery_push_float(d, bh_str("double"), BH_TYPE_DOUBLE, 0.5));
     TRY(self, BH_OK, bh_delivery_push_decimal(d, bh_str("decimal"), 2, 314));
     TRY(self, BH_OK, bh_delivery_push_void(d, bh_str("void")));
+    TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("x-delivery-count"), BH_TYPE_INT64, 3));
     TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("CC"), BH_TYPE_STRING, bh_str("a stray one")));
     TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("an id")));
     TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-error"), BH_TYPE_STRING, bh_str("it failed")));
@@ -181,6 +187,9 @@ static void decide(decision *self, bh_strategy strategy, long failing)
     make_all(self, strategy);
     make_plan(self, BH_OUTCOME_PERMANENT, "it will never work");
     TRY(self, BH_OK, bh_plan_replay(self->plan, self->delivery, self->history, self->topology, random_argument()));
+    TRY(self, BH_OK,
+        bh_plan_guard(self->plan, self->delivery, self->history, self->policy, self->topology, INT64_C(1700000100000),
+                      random_argument()));
     make_plan(self, BH_OUTCOME_FAILED, "507 queue is full");
 }
 
@@ -233,6 +242,170 @@ START_TEST(test_a_decision_allocates_nothing_after_the_first_ones)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------------------------------- copies */
+
+/* A delivery, a history and a plan of its own, for a copy of the others. */
+static void make_own(decision *self)
+{
+    decision nothing = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+    *self = nothing;
+    TRY(self, BH_OK, bh_delivery_new(&self->delivery));
+    TRY(self, BH_OK, bh_history_new(&self->history));
+    TRY(self, BH_OK, bh_plan_new(&self->plan));
+    TRY(self, BH_OK, bh_history_set_legacy_counter(self->history, bh_str("another")));
+    TRY(self, BH_OK, bh_history_add_wait_queue(self->history, bh_str("another")));
+    fill(self);
+}
+
+static void copy_to(decision *self, const decision *from)
+{
+    TRY(self, BH_OK, bh__policy_copy(&self->policy, from->policy));
+    TRY(self, BH_OK, bh__topology_copy(&self->topology, from->topology));
+    TRY(self, BH_OK, bh__history_copy_settings(self->history, from->history));
+}
+
+/* Changes each setting that was copied, so that the next decision is another one. */
+static void change(decision *self)
+{
+    if (bh_policy_kind(self->policy) == BH_KIND_STEPS)
+        TRY(self, BH_OK, bh_policy_add_step_ms(self->policy, 50000));
+    TRY(self, BH_OK, bh_policy_set_initial_ms(self->policy, 7));
+    TRY(self, BH_OK, bh_policy_set_max_attempts(self->policy, 1));
+    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("another")));
+    TRY(self, BH_OK, bh_topology_add_work_queue_int(self->topology, bh_str("x-another"), 1));
+    TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
+    TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("another")));
+    TRY(self, BH_OK, bh_history_add_wait_queue(self->history, bh_str("another")));
+    TRY(self, BH_OK, bh_history_set_legacy_counter(self->history, bh_str("another")));
+}
+
+START_TEST(test_each_allocation_of_a_copy_may_fail_once)
+{
+    decision from;
+    decide(&from, (bh_strategy)_i, -1);
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        bh_policy *policy = from.policy;
+        bh_topology *topology = from.topology;
+        decision to;
+        make_own(&to);
+        allocations_start(failing);
+        bh_status policy_status = bh__policy_copy(&policy, from.policy);
+        bh_status topology_status = bh__topology_copy(&topology, from.topology);
+        bh_status history_status = bh__history_copy_settings(to.history, from.history);
+        failed = allocations_failed();
+        allocations_start(-1);
+        bh_status read_status = bh_history_read(to.history, to.delivery, NULL);
+        int64_t attempts = bh_history_attempts(to.history);
+        int policy_is_made = policy != NULL, topology_is_made = topology != NULL;
+        bh_policy_free(policy);
+        bh_topology_free(topology);
+        free_all(&to);
+        long leaked = allocations_live() - live;
+        int told = (policy_status == BH_ERR_NO_MEMORY) + (topology_status == BH_ERR_NO_MEMORY) +
+                   (history_status == BH_ERR_NO_MEMORY);
+        ck_assert_msg(told == failed, "%s, allocation %ld failed and %d calls told so", strategies[_i], failing, told);
+        ck_assert_int_eq(policy_is_made, policy_status == BH_OK);
+        ck_assert_int_eq(topology_is_made, topology_status == BH_OK);
+        ck_assert_int_eq(read_status, BH_OK);
+        ck_assert_int_eq(attempts, history_status == BH_OK ? 5 : 0);
+        ck_assert_msg(leaked == 0, "%s, allocation %ld: %ld blocks leak", strategies[_i], failing, leaked);
+    }
+    free_all(&from);
+}
+END_TEST
+
+START_TEST(test_a_copy_does_not_change_with_the_original)
+{
+    static char expected[DESCRIPTION], found[DESCRIPTION];
+    decision from, copy;
+    decide(&from, (bh_strategy)_i, -1);
+    describe(&from, expected, sizeof expected);
+    make_own(&copy);
+    copy_to(&copy, &from);
+
+    change(&from);
+    make_plan(&from, BH_OUTCOME_FAILED, "507 queue is full");
+    describe(&from, found, sizeof found);
+    ck_assert_str_ne(found, expected);
+    make_plan(&copy, BH_OUTCOME_FAILED, "507 queue is full");
+    describe(&copy, found, sizeof found);
+    ck_assert_str_eq(found, expected);
+
+    ck_assert_msg(from.different == 0, "%s: another status than expected: %s", strategies[_i], from.call);
+    free_all(&from);
+    make_plan(&copy, BH_OUTCOME_FAILED, "507 queue is full");
+    TRY(&copy, BH_OK, bh_topology_export(copy.topology, bh_str("/")));
+    describe(&copy, found, sizeof found);
+    ck_assert_str_eq(found, expected);
+
+    change(&copy);
+    make_plan(&copy, BH_OUTCOME_FAILED, "507 queue is full");
+    describe(&copy, found, sizeof found);
+    ck_assert_str_ne(found, expected);
+    ck_assert_msg(copy.different == 0, "%s: another status than expected: %s", strategies[_i], copy.call);
+    free_all(&copy);
+}
+END_TEST
+
+START_TEST(test_a_topology_that_is_not_built_is_copied_as_such)
+{
+    decision from = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""}, copy = from;
+    TRY(&from, BH_OK, bh_policy_new(&from.policy));
+    TRY(&from, BH_OK, bh_topology_new(&from.topology, bh_str("cdn-purge")));
+    TRY(&copy, BH_OK, bh__policy_copy(&copy.policy, from.policy));
+    TRY(&copy, BH_OK, bh__topology_copy(&copy.topology, from.topology));
+    free_all(&from);
+    ck_assert_int_eq(bh__topology_is_built(copy.topology), 0);
+    TRY(&copy, BH_OK, bh_topology_build(copy.topology, copy.policy));
+    ck_assert_str_eq(bh_topology_parked_queue(copy.topology).data, "cdn-purge.parked");
+    ck_assert_int_eq(from.different + copy.different, 0);
+    free_all(&copy);
+}
+END_TEST
+
+/* Failed attempts as a history without a topology reads them from a header. */
+static int64_t attempts_of(decision *self, const char *header)
+{
+    bh_delivery_clear(self->delivery);
+    TRY(self, BH_OK, bh_delivery_push_int(self->delivery, bh_str(header), BH_TYPE_INT64, 3));
+    TRY(self, BH_OK, bh_history_read(self->history, self->delivery, NULL));
+    return bh_history_attempts(self->history);
+}
+
+START_TEST(test_copied_settings_replace_those_before)
+{
+    decision to;
+    bh_history *from = NULL;
+    make_own(&to);
+    ck_assert_int_eq(bh_history_new(&from), BH_OK);
+    ck_assert_int_eq(bh_history_set_legacy_counter(from, bh_str("x-retry-count")), BH_OK);
+    ck_assert_int_eq(attempts_of(&to, "another"), 3);
+    ck_assert_int_eq(bh__history_copy_settings(to.history, from), BH_OK);
+    ck_assert_int_eq(bh_history_set_legacy_counter(from, bh_str("")), BH_OK);
+    ck_assert_int_eq(attempts_of(&to, "another"), 0);
+    ck_assert_int_eq(attempts_of(&to, "x-retry-count"), 3);
+    ck_assert_int_eq(bh__history_copy_settings(to.history, from), BH_OK);
+    bh_history_free(from);
+    ck_assert_int_eq(attempts_of(&to, "x-retry-count"), 0);
+    ck_assert_int_eq(to.different, 0);
+    free_all(&to);
+}
+END_TEST
+
+START_TEST(test_an_event_without_memory_is_none)
+{
+    long live = allocations_live();
+    allocations_start(0);
+    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, bh_str("poison"), bh_str("an id"));
+    long leaked = allocations_live() - live;
+    int failed = allocations_failed();
+    ck_assert_ptr_null(event);
+    ck_assert_int_eq(failed, 1);
+    ck_assert_int_eq(leaked, 0);
+}
+END_TEST
+
 static Suite *suite_memory(void)
 {
     Suite *suite = suite_create("memory");
@@ -240,6 +413,11 @@ static Suite *suite_memory(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, test_each_allocation_of_a_decision_may_fail_once, 0, BH_STRATEGY_NATIVE + 1);
     tcase_add_loop_test(tests, test_a_decision_allocates_nothing_after_the_first_ones, 0, BH_STRATEGY_NATIVE + 1);
+    tcase_add_loop_test(tests, test_each_allocation_of_a_copy_may_fail_once, 0, BH_STRATEGY_NATIVE + 1);
+    tcase_add_loop_test(tests, test_a_copy_does_not_change_with_the_original, 0, BH_STRATEGY_NATIVE + 1);
+    tcase_add_test(tests, test_a_topology_that_is_not_built_is_copied_as_such);
+    tcase_add_test(tests, test_copied_settings_replace_those_before);
+    tcase_add_test(tests, test_an_event_without_memory_is_none);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -225,11 +225,13 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
     const json_t *error = vector_get(v, "error");
     const json_t *retry_after = vector_get(v, "retry_after_ms");
     const json_t *now = vector_get(v, "now_ms");
+    int64_t now_ms = now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS;
+    if (json_is_true(vector_get(v, "guard")))
+        return bh_plan_guard(plan, d, h, p, t, now_ms, random_bytes);
     return bh_plan_make(plan, d, h, p, t,
                         outcome ? (bh_outcome)vector_name_value(v, "outcome", outcome, outcomes) : BH_OUTCOME_FAILED,
                         error ? vector_bytes(v, "error", error) : bh_str(""),
-                        retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0,
-                        now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS, random_bytes);
+                        retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0, now_ms, random_bytes);
 }
 
 START_TEST(a_vector)
@@ -237,7 +239,7 @@ START_TEST(a_vector)
     vector *v = &all.cases[_i];
     vector_begin(v,
                  "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
-                 "frame_max replay",
+                 "frame_max guard replay",
                  "status action attempts delay_ms retry_after_met reason exchange routing_key mandatory on_demand "
                  "kept_properties expiration kept_headers headers headers_in_any_order headers_with headers_without");
     bh_delivery *d = NULL;
@@ -334,6 +336,11 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_plan_make(plan, d, NULL, p, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_make(plan, d, h, NULL, t, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_make(plan, d, h, p, NULL, BH_OUTCOME_OK, none, 0, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(NULL, d, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, NULL, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(NULL, d, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, NULL, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, d, NULL, t, random), BH_ERR_ARGUMENT);
@@ -348,6 +355,8 @@ START_TEST(too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused)
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES - 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(make((bh_outcome)99, BH_PLAN_RANDOM_BYTES), BH_ERR_ARGUMENT);
+    bh_bytes too_few = {zeros, BH_PLAN_RANDOM_BYTES - 1};
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, too_few), BH_ERR_ARGUMENT);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
 }
@@ -369,6 +378,7 @@ START_TEST(a_history_that_was_not_read_is_refused)
 {
     bh_bytes random = {zeros, sizeof zeros};
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
 }
 END_TEST
@@ -379,6 +389,7 @@ START_TEST(an_open_table_is_refused)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("open")), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
 }
 END_TEST
@@ -391,6 +402,7 @@ START_TEST(a_topology_that_is_not_built_is_refused)
     ck_assert_int_eq(bh_topology_new(&t, bh_str("orders")), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
 }
 END_TEST
@@ -406,6 +418,29 @@ START_TEST(a_plan_replaces_the_one_before)
     ck_assert_uint_eq(bh_plan_header_count(plan), 0);
     ck_assert_str_eq(bh_plan_reason(plan).data, "");
     ck_assert_str_eq(bh_plan_routing_key(plan).data, "");
+}
+END_TEST
+
+START_TEST(a_guard_replaces_the_plan_before)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, DEFAULT_NOW_MS, random), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
+    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+}
+END_TEST
+
+START_TEST(a_guard_before_the_epoch_or_beyond_2_to_the_53_is_refused)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, -1, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, INT64_C(9007199254740992), random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, INT64_C(9007199254740991), random), BH_OK);
 }
 END_TEST
 
@@ -438,6 +473,8 @@ Suite *suite_plan(void)
     tcase_add_test(calls, an_open_table_is_refused);
     tcase_add_test(calls, a_topology_that_is_not_built_is_refused);
     tcase_add_test(calls, a_plan_replaces_the_one_before);
+    tcase_add_test(calls, a_guard_replaces_the_plan_before);
+    tcase_add_test(calls, a_guard_before_the_epoch_or_beyond_2_to_the_53_is_refused);
     tcase_add_test(calls, an_index_out_of_range_gives_nothing);
     suite_add_tcase(suite, calls);
     return suite;

@@ -45,7 +45,8 @@ START_TEST(a_vector)
     vector *v = &all.cases[_i];
     vector_begin(
         v, "policy",
-        "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms delays preview");
+        "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms max_crashes delays "
+        "preview");
     bh_policy *policy = NULL;
     const char *field = "";
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
@@ -61,6 +62,7 @@ START_TEST(a_vector)
         expect_int(v, v->expect, "max_ms", bh_policy_max_ms(policy));
         expect_int(v, v->expect, "max_age_ms", bh_policy_max_age_ms(policy));
         expect_int(v, v->expect, "max_retry_after_ms", bh_policy_max_retry_after_ms(policy));
+        expect_int(v, v->expect, "max_crashes", bh_policy_max_crashes(policy));
         compare_delays(v, policy);
         compare_preview(v, policy);
     } else {
@@ -87,6 +89,7 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_policy_set_max_attempts(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_age_ms(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(NULL, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
     bh_policy_free(NULL);
 }

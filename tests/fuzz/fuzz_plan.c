@@ -1,6 +1,6 @@
 /*
  * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape; each message goes through
- * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_plan.
+ * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_copy.
  */
 #include <backhop.h>
 #include <stdio.h>
@@ -347,6 +347,7 @@ static void check_history(const bh_history *h)
     CHECK(checked(bh_history_routing_key(h)).size <= 255);
     checked(bh_history_parked(h));
     CHECK(bh_history_delivery_count(h) >= 0 && bh_history_acquired_count(h) >= 0);
+    CHECK(bh_history_crashes(h) >= 0 && bh_history_crashes(h) <= bh_history_delivery_count(h));
     checked(bh_history_first_death_queue(h));
     checked(bh_history_first_death_reason(h));
     checked(bh_history_first_death_exchange(h));
@@ -528,6 +529,32 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     CHECK(bh_plan_publishes(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
 }
 
+/* Before a handler sees the message: it is handed over, or parked with the failures that it came with. */
+static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
+                        const bh_topology *t, const message *m, int64_t now_ms, bh_bytes random_argument,
+                        int64_t frame_max)
+{
+    char error[128] = "its consumer was lost while it held this message";
+    int64_t attempts = bh_history_attempts(h), most = bh_policy_max_attempts(policy);
+    int64_t crashes = bh_history_crashes(h), most_crashes = bh_policy_max_crashes(policy);
+    int is_poison = most_crashes > 0 && crashes >= most_crashes;
+    if (bh_topology_strategy(t) == BH_STRATEGY_NATIVE)
+        is_poison = most > 0 && attempts >= most && bh_history_delivery_count(h) > 0;
+    if (crashes > 1)
+        snprintf(error, sizeof error, "its consumer was lost %lld times while it held this message",
+                 (long long)crashes);
+    bh_status status = bh_plan_guard(plan, d, h, policy, t, now_ms, random_argument);
+    CHECK(status == BH_OK || (is_poison && status == BH_ERR_FRAME));
+    if (status != BH_OK)
+        return;
+    CHECK(bh_plan_action(plan) == (is_poison ? BH_ACTION_PARK : BH_ACTION_NONE));
+    CHECK(equal(checked(bh_plan_reason(plan)), bh_str(is_poison ? "poison" : "")));
+    CHECK(bh_plan_attempts(plan) == attempts && bh_plan_delay_ms(plan) == 0);
+    CHECK(bh_plan_publishes(plan) == is_poison);
+    if (is_poison)
+        check_copy(plan, d, h, t, m, bh_str(error), frame_max);
+}
+
 /* One run. */
 
 static bh_policy *take_policy(input *in, bh_strategy strategy)
@@ -582,6 +609,8 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     bh_status status = bh_plan_set_frame_max(plan, frame_max);
     if (status != BH_OK)
         return; /* too small to be AMQP */
+    CHECK(bh_policy_set_max_crashes(policy, take(in, 8)) == BH_OK);
+    check_guard(plan, delivery, history, policy, topology, m, now_ms, random_argument, frame_max);
     for (int again = 0; again < 2; again++) {
         status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
                               random_argument);

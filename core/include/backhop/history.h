@@ -64,11 +64,22 @@ BH_API bh_bytes bh_history_id(const bh_history *self);
 /* Where the message was first published: as saved by Backhop, else as delivered. Show it; do not route by it. */
 BH_API bh_bytes bh_history_exchange(const bh_history *self);
 BH_API bh_bytes bh_history_routing_key(const bh_history *self);
-/* Why the message was parked: "exhausted", "permanent", "too-old", "oversized"; "" where it was not. */
+/* Why the message was parked: "exhausted", "permanent", "too-old", "oversized", "poison"; "" where it was not. */
 BH_API bh_bytes bh_history_parked(const bh_history *self);
 /* What a quorum queue counted: x-delivery-count and (4.3) x-acquired-count; 0 where absent. */
 BH_API int64_t bh_history_delivery_count(const bh_history *self);
 BH_API int64_t bh_history_acquired_count(const bh_history *self);
+/*
+ * Deliveries of this message that ended without being settled, as far as the broker tells: x-delivery-count, which
+ * quorum queues alone count, less what the strategy itself makes it count. A copy begins at 0 again.
+ *   reject  less the "rejected" count of the work queue's x-death record: RabbitMQ 4.0 to 4.2 count each
+ *           basic.nack(requeue=false) and carry the count along; other versions do not, so there it may be too low
+ *   native  0: basic.reject(requeue=true) counts as a crash does, so both are attempts
+ * x-acquired-count is not used: on 4.3 it also counts returns that are no failures, as basic.nack, consumer timeouts and
+ * a worker that stops in good order. Before 4.3 x-delivery-count counts every requeue, also of messages that a consumer
+ * had only prefetched: where many are prefetched and consumers restart often, raise bh_policy_set_max_crashes.
+ */
+BH_API int64_t bh_history_crashes(const bh_history *self);
 
 /* x-death, most recent first: one record for each queue and reason. Strings of a missing field are "". */
 BH_API size_t bh_history_death_count(const bh_history *self);

@@ -1,6 +1,8 @@
 /*
  * Plan: the decision as data. What to do with a delivery, where a copy goes, which headers and properties it carries.
  *
+ *     bh_plan_guard(plan, delivery, history, policy, topology, now_ms, random);
+ *     if (bh_plan_action(plan) == BH_ACTION_NONE) ...   call the handler; it failed:
  *     bh_plan_make(plan, delivery, history, policy, topology, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0,
  *                  now_ms, random);
  *
@@ -33,7 +35,7 @@ typedef enum bh_outcome {
 } bh_outcome;
 
 typedef enum bh_action {
-    BH_ACTION_NONE, /* nothing was decided yet */
+    BH_ACTION_NONE, /* nothing was decided yet; after bh_plan_guard: hand it to the handler */
     BH_ACTION_ACK,
     BH_ACTION_RETRY,
     BH_ACTION_REJECT,
@@ -69,6 +71,14 @@ BH_API bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const 
                               const bh_policy *policy, const bh_topology *topology, bh_outcome outcome, bh_bytes error,
                               int64_t retry_after_ms, int64_t now_ms, bh_bytes random);
 /*
+ * Decides, before a handler sees the message, whether one may: BH_ACTION_NONE, or BH_ACTION_PARK with the reason "poison"
+ * where it has crashed its consumers as often as the policy's max_crashes allows. Strategy native, where a crash is an
+ * attempt: where the broker delivers it again with all attempts used up; the last one crashed, or it would have been parked.
+ * Arguments and errors as bh_plan_make; the copy's error says how often the consumer was lost.
+ */
+BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                               const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);
+/*
  * Decides to send a parked message back to its work queue, and to no other, as if it had never failed: history cleared,
  * id, original exchange and routing key kept. Errors as bh_plan_make.
  */
@@ -84,8 +94,8 @@ BH_API int64_t bh_plan_attempts(const bh_plan *self);
 BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
 /* 0 where the delay is shorter than the handler asked for: strategies reject and native, or beyond max_retry_after. */
 BH_API int bh_plan_retry_after_met(const bh_plan *self);
-/* Park: "exhausted", "permanent", "too-old", or "oversized" (the headers go beyond the delivery's limits, or there is no
- * room in the frame for a retry's); else "". */
+/* Park: "exhausted", "permanent", "too-old", "oversized" (the headers go beyond the delivery's limits, or there is no
+ * room in the frame for a retry's), or "poison" (bh_plan_guard); else "". */
 BH_API bh_bytes bh_plan_reason(const bh_plan *self);
 
 /* Where the copy goes. */
@@ -106,8 +116,8 @@ BH_API int bh_plan_keeps_header(const bh_plan *self, bh_bytes name);
 /* Headers that the copy gets besides. */
 BH_API size_t bh_plan_header_count(const bh_plan *self);
 BH_API bh_bytes bh_plan_header_name(const bh_plan *self, size_t index);
-/* BH_TYPE_STRING, BH_TYPE_INT64, BH_TYPE_ARRAY (of one string), or BH_TYPE_VOID: the value of the original's header
- * bh_plan_header_source, as found. */
+/* BH_TYPE_STRING; BH_TYPE_INT64; BH_TYPE_ARRAY: of one string; BH_TYPE_VOID: as the original's header
+ * bh_plan_header_source has it, type and value. No plan sets a header to void itself. */
 BH_API bh_type bh_plan_header_type(const bh_plan *self, size_t index);
 BH_API bh_bytes bh_plan_header_string(const bh_plan *self, size_t index);
 BH_API int64_t bh_plan_header_int(const bh_plan *self, size_t index);

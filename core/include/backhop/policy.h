@@ -55,6 +55,9 @@ BH_API bh_status bh_policy_set_max_attempts(bh_policy *self, int64_t max_attempt
 BH_API bh_status bh_policy_set_max_age_ms(bh_policy *self, int64_t max_age_ms);
 /* Cap on the delay that a handler may ask for, in ms: 0 (requests are ignored) to BH_POLICY_LONGEST_MS. */
 BH_API bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_after_ms);
+/* Crashes (bh_history_crashes) at which bh_plan_guard parks a message before a handler sees it again: 1 to
+ * BH_POLICY_MOST_ATTEMPTS; default 5; 0: no limit. Strategy native counts crashes as attempts instead. */
+BH_API bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes);
 
 /* BH_ERR_POLICY where fields contradict each other: kind steps without steps or with decorrelated jitter, steps with
  * another kind, initial or a step above max. */
@@ -70,6 +73,7 @@ BH_API int64_t bh_policy_max_attempts(const bh_policy *self);
 BH_API int64_t bh_policy_max_ms(const bh_policy *self);
 BH_API int64_t bh_policy_max_age_ms(const bh_policy *self);
 BH_API int64_t bh_policy_max_retry_after_ms(const bh_policy *self);
+BH_API int64_t bh_policy_max_crashes(const bh_policy *self);
 
 /*
  * The delay after the `attempt`-th failure (1, 2, ...), in ms, at least 1. `u` in [0, 1) is the random number; a value
