@@ -16,19 +16,26 @@ static bh_worker *worker;
 static void stop(int signal_number)
 {
     (void)signal_number;
-    bh_worker_stop(worker);
+    bh_worker_stop(worker, 20000); /* 20 s for the message in hand */
 }
 
-static bh_outcome purge(bh_worker *self, void *data)
+static bh_outcome purge(bh_worker *self, bh_message *message, void *data)
 {
     (void)data;
-    int attempt = (int)bh_worker_attempt(self), full = attempt < 3; /* a real API needs no help to fail */
+    int attempt = (int)bh_worker_attempt(self, message), full = attempt < 3; /* a real API needs no help to fail */
 
-    printf("%s, attempt %d: %s\n", bh_worker_body(self).data, attempt, full ? "507 queue is full" : "purged");
+    printf("%s, attempt %d: %s\n", bh_message_body(message).data, attempt, full ? "507 queue is full" : "purged");
     if (!full)
         return BH_OUTCOME_OK;
-    bh_worker_fail(self, bh_str("507 queue is full"), 0);
+    bh_worker_fail(self, message, bh_str("507 queue is full"), 0);
     return BH_OUTCOME_FAILED;
+}
+
+static void report(bh_worker *self, const bh_event *event, void *data)
+{
+    (void)self;
+    (void)data;
+    fprintf(stderr, "%s: %s\n", bh_event_name(bh_event_what(event)).data, bh_event_text(event).data);
 }
 
 int main(void)
@@ -46,11 +53,9 @@ int main(void)
     signal(SIGINT, stop);
     signal(SIGTERM, stop);
 
-    bh_status status = bh_worker_connect(worker, bh_str(url ? url : "amqp://guest:guest@localhost/"));
+    bh_status status = bh_worker_add_uri(worker, bh_str(url ? url : "amqp://guest:guest@localhost/"));
     if (status == BH_OK)
-        status = bh_worker_declare(worker, BH_MODE_CREATE);
-    if (status == BH_OK)
-        status = bh_worker_run(worker, purge, NULL);
+        status = bh_worker_run(worker, purge, report, NULL);
     if (status != BH_OK)
         fprintf(stderr, "retry: %s\n", bh_worker_error(worker).data);
 

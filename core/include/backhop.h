@@ -17,5 +17,6 @@
 #include <backhop/plan.h>     /* the decision as data */
 #include <backhop/topology.h> /* the exchanges and queues that a strategy needs */
 #include <backhop/worker.h>   /* runs it all on librabbitmq */
+#include <backhop/event.h>    /* what a worker met */
 
 #endif

@@ -2,6 +2,8 @@
 #ifndef BACKHOP_LIBRABBITMQ_H
 #define BACKHOP_LIBRABBITMQ_H
 
+#include <backhop/bytes.h>
+#include <stdint.h>
 #include <sys/time.h>
 
 #if defined(__has_include) && __has_include(<rabbitmq-c/amqp.h>)
@@ -31,5 +33,18 @@ static inline int bh__trust_system(amqp_socket_t *socket)
     return AMQP_STATUS_SSL_ERROR;
 }
 #endif
+
+static inline bh_bytes bh__from_amqp(amqp_bytes_t bytes)
+{
+    bh_bytes borrowed = {bytes.len ? bytes.bytes : "", bytes.len};
+    return borrowed;
+}
+
+/* librabbitmq has no const, but only reads what it encodes. */
+static inline amqp_bytes_t bh__to_amqp(bh_bytes bytes)
+{
+    amqp_bytes_t borrowed = {bytes.size, (void *)(uintptr_t)bytes.data};
+    return borrowed;
+}
 
 #endif

@@ -1,14 +1,11 @@
-#define _DEFAULT_SOURCE
-
 #include "worker_internal.h"
 
-#include "memory.h"
-#include "worker_declare.h"
+#include "history_internal.h"
+#include "policy_internal.h"
+#include "topology_internal.h"
 
-#include <fcntl.h>
-#include <stdio.h>
+#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum {
     PREFETCH = 100,
@@ -17,21 +14,11 @@ enum {
     LONGEST_TIMEOUT_MS = 3600000,
     BACK_OFF_INITIAL_MS = 100,
     BACK_OFF_MAX_MS = 10000,
-    LONGEST_NAME = 300 /* of a connection */
+    MANY_OF_PREFETCH = 4, /* the broker has the rest of the prefetch to go on with */
+    STACK_BYTES = 1048576
 };
 
-static int open_pipe(int ends[2])
-{
-    if (pipe(ends) != 0) {
-        ends[0] = ends[1] = -1;
-        return 0;
-    }
-    for (int i = 0; i < 2; i++) {
-        fcntl(ends[i], F_SETFD, FD_CLOEXEC);
-        fcntl(ends[i], F_SETFL, O_NONBLOCK);
-    }
-    return 1;
-}
+/* ------------------------------------------------------------------------------------------------------ new and free */
 
 static bh_status make_back_off(bh_policy **out)
 {
@@ -45,34 +32,48 @@ static bh_status make_back_off(bh_policy **out)
     return status;
 }
 
-bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *topology)
+static bh_status make(bh_worker *self, const bh_policy *policy, const bh_topology *topology)
 {
-    if (!out)
-        return BH_ERR_ARGUMENT;
-    *out = NULL;
-    if (!policy || !topology)
-        return BH_ERR_ARGUMENT;
-    bh_worker *self = calloc(1, sizeof *self);
-    if (!self)
-        return BH_ERR_NO_MEMORY;
-    self->policy = policy;
-    self->topology = topology;
+    self->mode = BH_MODE_CREATE;
     self->prefetch = PREFETCH;
     self->connect_timeout_ms = CONNECT_TIMEOUT_MS;
     self->confirm_timeout_ms = CONFIRM_TIMEOUT_MS;
-    self->mode = BH_MODE_NONE;
-    self->publisher.others[0] = &self->consumer;
-    self->publisher.others[1] = &self->replayer;
-    atomic_init(&self->is_stopped, 0);
-    bh_status status = open_pipe(self->wake) ? BH_OK : BH_ERR_NO_MEMORY;
+    self->random_used = sizeof self->random;
+    self->consume.role = "consume";
+    self->publish.role = "publish";
+    bh__link_init(&self->consume.link);
+    bh__link_init(&self->publish.link);
+    bh_status status = bh__shared_init(&self->shared) ? BH_OK : BH_ERR_NO_MEMORY;
+    if (status == BH_OK)
+        status = bh__policy_copy(&self->policy, policy);
+    if (status == BH_OK)
+        status = bh__topology_copy(&self->topology, topology);
+    if (status == BH_OK)
+        status = make_back_off(&self->back_off);
+    if (status == BH_OK)
+        status = bh_history_new(&self->reading);
     if (status == BH_OK)
         status = bh_delivery_new(&self->delivery);
     if (status == BH_OK)
         status = bh_history_new(&self->history);
     if (status == BH_OK)
         status = bh_plan_new(&self->plan);
-    if (status == BH_OK)
-        status = make_back_off(&self->back_off);
+    return status;
+}
+
+bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    if (!policy || !topology)
+        return BH_ERR_ARGUMENT;
+    if (!bh__topology_is_built(topology))
+        return BH_ERR_STATE;
+    bh_worker *self = calloc(1, sizeof *self);
+    if (!self)
+        return BH_ERR_NO_MEMORY;
+    bh_status status = make(self, policy, topology);
     if (status != BH_OK) {
         bh_worker_free(self);
         return status;
@@ -81,56 +82,91 @@ bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *t
     return BH_OK;
 }
 
-void bh__worker_release(bh_worker *self)
+static void join(bh_worker *self)
 {
-    self->is_current = 0;
-    bh__publisher_forget(&self->publisher);
-    bh__message_release(&self->message);
-    if (self->consumer.state)
-        amqp_maybe_release_buffers(self->consumer.state);
-}
-
-static void disconnect(bh_worker *self)
-{
-    bh__worker_release(self);
-    bh__worker_leave(self);
-    self->has_channel = self->is_consuming = 0;
-    self->rung_count = 0;
-    bh__connection_close(&self->consumer);
-    bh__publisher_close(&self->publisher);
+    if (self->shared.has_thread)
+        pthread_join(self->shared.thread, NULL);
+    self->shared.has_thread = 0;
 }
 
 void bh_worker_free(bh_worker *self)
 {
     if (!self)
         return;
-    disconnect(self);
-    for (int i = 0; i < 2; i++)
-        if (self->wake[i] >= 0)
-            close(self->wake[i]);
+    if (!bh__shared_is_forked(&self->shared) && self->shared.has_thread) { /* a child has no such thread */
+        bh_worker_stop(self, 0);
+        join(self);
+    }
+    bh__consumer_free(&self->consumer);
+    bh__publisher_free(&self->publisher);
+    bh__assembler_clear(&self->replayed);
+    bh__link_free(&self->consume.link);
+    bh__link_free(&self->publish.link);
+    bh__shared_free(&self->shared);
+    for (size_t i = 0; i < self->uri_count; i++)
+        bh__uri_free(&self->uris[i]);
+    free(self->uris);
+    free(self->ca_file);
+    bh_policy_free(self->policy);
+    bh_topology_free(self->topology);
+    bh_policy_free(self->back_off);
+    bh_history_free(self->reading);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
     bh_plan_free(self->plan);
-    bh_policy_free(self->back_off);
-    bh__copy_free(&self->copy);
-    bh__message_free(&self->message);
-    bh__uri_free(&self->uri);
     bh__report_free(&self->report);
-    bh__report_free(&self->refusal);
-    free(self->rungs);
-    free(self->ca_file);
+    bh__report_free(&self->problem);
     free(self);
+}
+
+/* --------------------------------------------------------------------------------------------------------- settings */
+
+static bh_status refuse(bh_worker *self, bh_status status, const char *sentence)
+{
+    return bh__report_set(&self->report, status, "%s", sentence);
+}
+
+/* BH_OK where a setting may change. */
+static bh_status may_set(bh_worker *self)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    if (bh__shared_is_forked(&self->shared))
+        return refuse(self, BH_ERR_FORKED, "the process forked: make a new worker in the child");
+    if (atomic_load(&self->shared.life) == BH__RUNNING)
+        return refuse(self, BH_ERR_STATE, "the worker runs: set this before bh_worker_start");
+    return BH_OK;
+}
+
+bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri)
+{
+    bh_status status = may_set(self);
+    if (status != BH_OK)
+        return status;
+    if (!uri.data)
+        return refuse(self, BH_ERR_ARGUMENT, "the URI is missing");
+    void *uris = self->uris;
+    if (!bh__reserve(&uris, &self->uri_capacity, sizeof *self->uris, self->uri_count + 1))
+        return refuse(self, BH_ERR_NO_MEMORY, "no memory for the URI");
+    self->uris = uris;
+    self->uris[self->uri_count] = (bh__uri){.text = NULL};
+    status = bh__uri_parse(&self->uris[self->uri_count], uri, &self->report);
+    self->uri_count += status == BH_OK;
+    return status;
 }
 
 bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path)
 {
-    if (!self || !path.data || memchr(path.data, '\0', path.size))
-        return BH_ERR_ARGUMENT;
+    bh_status status = may_set(self);
+    if (status != BH_OK)
+        return status;
+    if (!path.data || memchr(path.data, '\0', path.size))
+        return refuse(self, BH_ERR_ARGUMENT, "the path of the CA file is missing, or has a zero byte");
     char *copy = NULL;
     if (path.size) {
         copy = malloc(path.size + 1);
         if (!copy)
-            return BH_ERR_NO_MEMORY;
+            return refuse(self, BH_ERR_NO_MEMORY, "no memory for a path");
         memcpy(copy, path.data, path.size);
         copy[path.size] = '\0';
     }
@@ -139,189 +175,218 @@ bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path)
     return BH_OK;
 }
 
-bh_status bh_worker_set_prefetch(bh_worker *self, int count)
+/* The number in *setting, where it may change and lies in this range. */
+static bh_status set_number(bh_worker *self, int64_t *setting, int64_t value, int64_t lowest, int64_t highest)
 {
-    if (!self || count < 1 || count > UINT16_MAX)
-        return BH_ERR_ARGUMENT;
-    self->prefetch = count;
+    bh_status status = may_set(self);
+    if (status != BH_OK)
+        return status;
+    if (value < lowest || value > highest)
+        return bh__report_set(&self->report, BH_ERR_ARGUMENT, "%lld is not from %lld to %lld", (long long)value,
+                              (long long)lowest, (long long)highest);
+    *setting = value;
     return BH_OK;
 }
 
-static bh_status set_timeout(int64_t *timeout_ms, int64_t value_ms)
+bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode)
 {
-    if (value_ms < 1 || value_ms > LONGEST_TIMEOUT_MS)
-        return BH_ERR_ARGUMENT;
-    *timeout_ms = value_ms;
-    return BH_OK;
+    return self ? set_number(self, &self->mode, (int64_t)mode, BH_MODE_CREATE, BH_MODE_NONE) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_worker_set_prefetch(bh_worker *self, int count)
+{
+    return self ? set_number(self, &self->prefetch, count, 0, UINT16_MAX) : BH_ERR_ARGUMENT;
 }
 
 bh_status bh_worker_set_connect_timeout_ms(bh_worker *self, int64_t timeout_ms)
 {
-    return self ? set_timeout(&self->connect_timeout_ms, timeout_ms) : BH_ERR_ARGUMENT;
+    return self ? set_number(self, &self->connect_timeout_ms, timeout_ms, 1, LONGEST_TIMEOUT_MS) : BH_ERR_ARGUMENT;
 }
 
 bh_status bh_worker_set_confirm_timeout_ms(bh_worker *self, int64_t timeout_ms)
 {
-    return self ? set_timeout(&self->confirm_timeout_ms, timeout_ms) : BH_ERR_ARGUMENT;
+    return self ? set_number(self, &self->confirm_timeout_ms, timeout_ms, 1, LONGEST_TIMEOUT_MS) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_worker_set_retry_events(bh_worker *self, int on)
+{
+    return self ? set_number(self, &self->tells_retries, on, 0, 1) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy)
+{
+    bh_policy *copy;
+    bh_status status = may_set(self);
+    if (status == BH_OK && !policy)
+        status = refuse(self, BH_ERR_ARGUMENT, "the policy is missing");
+    if (status == BH_OK)
+        status = bh__policy_copy(&copy, policy);
+    if (status != BH_OK)
+        return status;
+    bh_policy_free(self->back_off);
+    self->back_off = copy;
+    return BH_OK;
 }
 
 bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header)
 {
-    return self ? bh_history_set_legacy_counter(self->history, header) : BH_ERR_ARGUMENT;
+    bh_status status = may_set(self);
+    return status == BH_OK ? bh_history_set_legacy_counter(self->reading, header) : status;
 }
 
 bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue)
 {
-    return self ? bh_history_add_wait_queue(self->history, queue) : BH_ERR_ARGUMENT;
+    bh_status status = may_set(self);
+    return status == BH_OK ? bh_history_add_wait_queue(self->reading, queue) : status;
 }
 
-static void name_connection(const bh_worker *self, const char *role, char name[LONGEST_NAME])
+/* ---------------------------------------------------------------------------------------------------- start and stop */
+
+/* Signals are for the application's threads. */
+static int start_thread(bh_worker *self)
 {
-    snprintf(name, LONGEST_NAME, "backhop %s %s", role, bh_topology_queue(self->topology).data);
+    sigset_t all, kept;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return 0;
+    sigfillset(&all);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_sigmask(SIG_SETMASK, &all, &kept);
+    self->shared.has_thread = pthread_create(&self->shared.thread, &attributes, bh__worker_thread, self) == 0;
+    pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    pthread_attr_destroy(&attributes);
+    return self->shared.has_thread;
 }
 
-static bh__settings settings_of(const bh_worker *self)
+bh_status bh_worker_start(bh_worker *self)
 {
-    return (bh__settings){.uri = &self->uri,
-                          .ca_file = self->ca_file,
-                          .connect_timeout_ms = self->connect_timeout_ms,
-                          .reply_timeout_ms = self->confirm_timeout_ms};
-}
-
-bh_status bh__worker_open(bh_worker *self, bh__connection *connection, const char *role)
-{
-    char name[LONGEST_NAME];
-    name_connection(self, role, name);
-    bh__settings settings = settings_of(self);
-    return bh__connection_open(connection, &settings, name, &self->report);
-}
-
-bh_status bh__worker_open_publisher(bh_worker *self)
-{
-    char name[LONGEST_NAME];
-    name_connection(self, "publish", name);
-    bh__settings settings = settings_of(self);
-    return bh__publisher_open(&self->publisher, &settings, name, &self->report);
-}
-
-static bh_status check_broker(bh_worker *self)
-{
-    bh__connection_property(&self->consumer, "product", self->product, sizeof self->product);
-    bh__connection_property(&self->consumer, "version", self->version, sizeof self->version);
-    bh_status status = bh_topology_check_broker(self->topology, bh_str(self->product), bh_str(self->version));
+    bh_status status = may_set(self);
     if (status != BH_OK)
-        bh__report_set(&self->report, status, "%s", bh_topology_error(self->topology).data);
-    return status;
+        return status;
+    if (self->uri_count == 0)
+        return refuse(self, BH_ERR_STATE, "there is no broker to connect to: bh_worker_add_uri first");
+    status = bh__history_copy_settings(self->history, self->reading);
+    if (status == BH_OK)
+        status = bh__history_copy_settings(self->shared.history, self->reading);
+    if (status != BH_OK)
+        return refuse(self, status, "no memory for the worker");
+    join(self);
+    self->shared.many = self->prefetch < MANY_OF_PREFETCH ? 1 : (size_t)self->prefetch / MANY_OF_PREFETCH;
+    atomic_store(&self->shared.life, BH__RUNNING);
+    if (start_thread(self))
+        return BH_OK;
+    atomic_store(&self->shared.life, BH__IDLE);
+    return refuse(self, BH_ERR_NO_MEMORY, "the system gives no thread");
 }
 
-bh_status bh_worker_connect(bh_worker *self, bh_bytes uri)
+bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms)
 {
-    if (!self || !uri.data)
+    if (!self || limit_ms < 0 || limit_ms > LONGEST_TIMEOUT_MS)
         return BH_ERR_ARGUMENT;
-    disconnect(self);
-    bh_status status = bh__uri_parse(&self->uri, uri, &self->report);
-    if (status == BH_OK)
-        status = bh__worker_open(self, &self->consumer, "consume");
-    if (status == BH_OK)
-        status = check_broker(self);
-    if (status == BH_OK)
-        status = bh__worker_open_publisher(self);
-    if (status != BH_OK)
-        disconnect(self);
-    return status;
-}
-
-bh_bytes bh_worker_broker_product(const bh_worker *self)
-{
-    return self ? bh_str(self->product) : bh_str("");
-}
-
-bh_bytes bh_worker_broker_version(const bh_worker *self)
-{
-    return self ? bh_str(self->version) : bh_str("");
-}
-
-bh_status bh__worker_not_connected(bh_worker *self)
-{
-    return bh__report_set(&self->report, BH_ERR_STATE, "the worker is not connected; call bh_worker_connect first");
-}
-
-bh_status bh__worker_declare(bh_worker *self)
-{
-    self->rung_count = 0;
-    switch (self->mode) {
-    case BH_MODE_CREATE:
-        return bh__declare_create(&self->publisher.connection, self->topology, &self->report);
-    case BH_MODE_VERIFY:
-        return bh__declare_verify(&self->publisher.connection, self->topology, &self->report);
-    case BH_MODE_NONE:
-        break;
+    if (bh__shared_is_forked(&self->shared))
+        return BH_ERR_FORKED;
+    if (atomic_load(&self->shared.life) != BH__DRAINED) {
+        atomic_store(&self->shared.stop_ms, bh__monotonic_ms() + limit_ms);
+        bh__shared_wake(&self->shared);
     }
     return BH_OK;
 }
 
-bh_status bh_worker_declare(bh_worker *self, bh_mode mode)
+/* ------------------------------------------------------------------------------------------------- messages and events */
+
+int bh_worker_fd(bh_worker *self)
 {
-    if (!self || (mode != BH_MODE_CREATE && mode != BH_MODE_VERIFY && mode != BH_MODE_NONE))
-        return BH_ERR_ARGUMENT;
-    if (!self->consumer.state)
-        return bh__worker_not_connected(self);
-    self->mode = mode;
-    bh_status status = bh__worker_open_publisher(self);
-    if (status == BH_OK)
-        status = bh__worker_declare(self);
-    if (status == BH_OK)
-        self->is_cancelled = 0;
-    if (self->publisher.connection.is_broken) /* by the broker, as its answer: the next use opens it again */
-        bh__publisher_close(&self->publisher);
-    return status;
+    return self && !bh__shared_is_forked(&self->shared) ? bh__shared_watch(&self->shared) : -1;
 }
 
-bh_status bh__worker_read(bh_worker *self, const bh__message *message)
-{
-    bh_status status = bh__decode(self->delivery, message->exchange, message->routing_key, message->properties);
-    if (status == BH_OK)
-        status = bh_history_read(self->history, self->delivery, self->topology);
-    return status == BH_OK ? BH_OK
-                           : bh__report_set(&self->report, status, "reading a message's headers failed: %s",
-                                            bh_status_text(status).data);
-}
-
-bh_bytes bh_worker_body(const bh_worker *self)
-{
-    if (!self || !self->is_current)
-        return bh_str("");
-    bh_bytes body = {self->message.body, self->message.body_size};
-    return body;
-}
-
-int bh_worker_redelivered(const bh_worker *self)
-{
-    return self && self->is_current && self->message.redelivered;
-}
-
-bh_status bh_worker_delivery(const bh_worker *self, bh_delivery *out)
+bh_status bh_worker_take_event(bh_worker *self, bh_event **out)
 {
     if (!self || !out)
         return BH_ERR_ARGUMENT;
-    if (!self->is_current)
+    *out = NULL;
+    if (bh__shared_is_forked(&self->shared))
+        return BH_ERR_FORKED;
+    *out = bh__shared_take_event(&self->shared);
+    return *out ? BH_OK : BH_ERR_TIMEOUT;
+}
+
+/* BH_OK where the message can be settled here. */
+static bh_status may_settle(const bh_worker *self, const bh_message *message)
+{
+    if (!self || !message || message->worker != self)
+        return BH_ERR_ARGUMENT;
+    if (bh__shared_is_forked(&self->shared))
+        return BH_ERR_FORKED;
+    return BH_OK;
+}
+
+bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome)
+{
+    if (atomic_load(&self->shared.life) != BH__RUNNING || atomic_exchange(&message->is_settled, 1))
         return BH_ERR_STATE;
-    return bh__decode(out, self->message.exchange, self->message.routing_key, self->message.properties);
+    message->outcome = outcome;
+    bh__message_keep(message);
+    bh__shared_settle(&self->shared, message);
+    return BH_OK;
 }
 
-int64_t bh_worker_attempt(const bh_worker *self)
+bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms)
 {
-    return self && self->is_current ? bh_history_attempts(self->history) + 1 : 0;
+    bh_status status = may_settle(self, message);
+    if (status != BH_OK)
+        return status;
+    if ((error.size && !error.data) || retry_after_ms < 0)
+        return BH_ERR_ARGUMENT;
+    if (atomic_load(&message->is_settled))
+        return BH_ERR_STATE;
+    status = bh__message_set_error(message, error);
+    if (status == BH_OK)
+        message->retry_after_ms = retry_after_ms;
+    return status;
 }
 
-bh_bytes bh_worker_exchange(const bh_worker *self)
+bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
+                           int64_t retry_after_ms)
 {
-    return self && self->is_current ? bh_history_exchange(self->history) : bh_str("");
+    if (outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT &&
+        outcome != BH_OUTCOME_DROPPED)
+        return BH_ERR_ARGUMENT;
+    bh_status status = bh_worker_fail(self, message, error, retry_after_ms);
+    return status == BH_OK ? bh__worker_settle(self, message, outcome) : status;
 }
 
-bh_bytes bh_worker_routing_key(const bh_worker *self)
+bh_status bh_worker_replay(bh_worker *self, int64_t most)
 {
-    return self && self->is_current ? bh_history_routing_key(self->history) : bh_str("");
+    if (!self || most < 0)
+        return BH_ERR_ARGUMENT;
+    if (bh__shared_is_forked(&self->shared))
+        return BH_ERR_FORKED;
+    if (atomic_load(&self->shared.life) != BH__RUNNING || !bh__shared_ask_replay(&self->shared, most))
+        return BH_ERR_STATE;
+    bh__shared_wake(&self->shared);
+    return BH_OK;
+}
+
+bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history)
+{
+    bh_status status = may_settle(self, message);
+    if (status == BH_OK && !delivery)
+        status = BH_ERR_ARGUMENT;
+    if (status == BH_OK && history)
+        status = bh__history_copy_settings(history, self->reading);
+    return status == BH_OK ? bh__worker_read(self, message, delivery, history) : status;
+}
+
+int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
+{
+    if (may_settle(self, message) != BH_OK)
+        return 0;
+    bh__shared *shared = &self->shared;
+    pthread_mutex_lock(&shared->reading);
+    bh_status status = bh__worker_read(self, message, shared->delivery, shared->history);
+    int64_t attempt = status == BH_OK ? bh_history_attempts(shared->history) + 1 : 0;
+    pthread_mutex_unlock(&shared->reading);
+    return attempt;
 }
 
 bh_bytes bh_worker_error(const bh_worker *self)

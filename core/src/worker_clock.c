@@ -1,5 +1,3 @@
-#define _DEFAULT_SOURCE
-
 #include "worker_clock.h"
 
 #include <sys/random.h>

@@ -1,23 +1,10 @@
-#define _DEFAULT_SOURCE
-
-#include "worker_declare.h"
-
-#include "memory.h"
-#include "worker_codec.h"
+#include "worker_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CHANNEL = 2, LONGEST_REPLY_TEXT = 255 };
-
-/* What the broker answered to a declaration, beside the status. */
-typedef struct answer {
-    int code;                          /* reply code; 0: it did not object */
-    char text[LONGEST_REPLY_TEXT + 1]; /* reply text */
-} answer;
-
 typedef struct session {
-    bh__connection *connection;
+    bh_worker *worker;
     const bh_topology *topology;
     int is_open; /* the channel */
     bh__report *report;
@@ -28,42 +15,32 @@ static const char *kind_of(const session *self, size_t index)
     return bh_topology_declaration(self->topology, index) == BH_DECLARE_EXCHANGE ? "exchange" : "queue";
 }
 
-static bh_status open_channel(session *self)
+/* A call on the channel for declarations, which is opened where it is not. */
+static bh_status call(session *self, amqp_method_number_t method, void *arguments, amqp_method_number_t reply,
+                      const char *what, bh__answer *out)
 {
-    if (self->is_open)
-        return BH_OK;
-    amqp_channel_open(self->connection->state, CHANNEL);
-    bh_status status = bh__connection_reply(self->connection, CHANNEL, amqp_get_rpc_reply(self->connection->state),
-                                            "opening a channel", NULL, self->report);
+    bh__link *link = &self->worker->publish.link;
+    bh_status status = BH_OK;
+    if (!self->is_open) {
+        amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+        status = bh__worker_call(self->worker, link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_OPEN_METHOD, &open,
+                                 AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", out);
+    }
+    if (status == BH_OK)
+        status = bh__worker_call(self->worker, link, BH__CHANNEL_DECLARE, method, arguments, reply, 0, what, out);
     self->is_open = status == BH_OK;
     return status;
 }
 
-static void close_channel(session *self)
+static bh_status close_channel(session *self, bh_status status)
 {
-    if (self->is_open && bh__connection_is_open(self->connection)) {
-        amqp_rpc_reply_t reply = amqp_channel_close(self->connection->state, CHANNEL, AMQP_REPLY_SUCCESS);
-        if (reply.reply_type != AMQP_RESPONSE_NORMAL)
-            self->connection->is_broken = 1;
-    }
-    self->is_open = 0;
-}
-
-/* Reads the answer to the last method of the channel. */
-static bh_status answered(session *self, const char *what, answer *out)
-{
-    amqp_rpc_reply_t reply = amqp_get_rpc_reply(self->connection->state);
-    out->text[0] = '\0';
-    if (reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION) {
-        amqp_bytes_t text = reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD
-                                ? ((amqp_channel_close_t *)reply.reply.decoded)->reply_text
-                                : ((amqp_connection_close_t *)reply.reply.decoded)->reply_text;
-        snprintf(out->text, sizeof out->text, "%.*s", (int)text.len, text.len ? (const char *)text.bytes : "");
-    }
-    bh_status status = bh__connection_reply(self->connection, CHANNEL, reply, what, &out->code, self->report);
-    if (status != BH_OK)
-        self->is_open = 0;
-    amqp_maybe_release_buffers_on_channel(self->connection->state, CHANNEL);
+    bh__answer answer;
+    amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
+    if (self->is_open && status == BH_OK)
+        return call(self, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD, "closing a channel",
+                    &answer);
+    if (self->is_open)
+        bh__link_send(&self->worker->publish.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD, &close);
     return status;
 }
 
@@ -89,49 +66,60 @@ static bh_status arguments_of(const session *self, size_t index, amqp_table_entr
     return BH_OK;
 }
 
-static bh_status check_queue(session *self, bh_bytes name, answer *out)
+static bh_status declare_queue(session *self, bh_bytes name, int passive, amqp_table_t arguments, const char *what,
+                               bh__answer *out)
 {
-    bh_status status = open_channel(self);
-    if (status != BH_OK)
-        return status;
-    amqp_queue_declare(self->connection->state, CHANNEL, bh__to_amqp(name), 1, 1, 0, 0, amqp_empty_table);
-    return answered(self, "looking for a queue", out);
+    amqp_queue_declare_t queue = {.queue = bh__to_amqp(name), .passive = passive, .durable = 1, .arguments = arguments};
+    return call(self, AMQP_QUEUE_DECLARE_METHOD, &queue, AMQP_QUEUE_DECLARE_OK_METHOD, what, out);
 }
 
-static bh_status declare(session *self, size_t index, int passive, answer *out)
+static bh_status declare_exchange(session *self, bh_bytes name, bh_bytes type, int passive, amqp_table_t arguments,
+                                  const char *what, bh__answer *out)
+{
+    amqp_exchange_declare_t exchange = {.exchange = bh__to_amqp(name),
+                                        .type = bh__to_amqp(type),
+                                        .passive = passive,
+                                        .durable = 1,
+                                        .arguments = arguments};
+    return call(self, AMQP_EXCHANGE_DECLARE_METHOD, &exchange, AMQP_EXCHANGE_DECLARE_OK_METHOD, what, out);
+}
+
+static bh_status declare_binding(session *self, size_t index, amqp_table_t arguments, const char *what, bh__answer *out)
+{
+    amqp_bytes_t name = bh__to_amqp(bh_topology_name(self->topology, index));
+    amqp_bytes_t source = bh__to_amqp(bh_topology_source(self->topology, index));
+    amqp_bytes_t routing_key = bh__to_amqp(bh_topology_routing_key(self->topology, index));
+    amqp_exchange_bind_t to_exchange = {
+        .destination = name, .source = source, .routing_key = routing_key, .arguments = arguments};
+    amqp_queue_bind_t to_queue = {
+        .queue = name, .exchange = source, .routing_key = routing_key, .arguments = arguments};
+    return bh__same(bh_topology_type(self->topology, index), bh_str("exchange"))
+               ? call(self, AMQP_EXCHANGE_BIND_METHOD, &to_exchange, AMQP_EXCHANGE_BIND_OK_METHOD, what, out)
+               : call(self, AMQP_QUEUE_BIND_METHOD, &to_queue, AMQP_QUEUE_BIND_OK_METHOD, what, out);
+}
+
+static bh_status declare(session *self, size_t index, int passive, bh__answer *out)
 {
     amqp_table_entry_t *entries = NULL;
     amqp_table_t arguments = amqp_empty_table;
-    *out = (answer){.code = 0};
-    bh_status status = open_channel(self);
-    if (status == BH_OK)
-        status = arguments_of(self, index, &entries, &arguments);
+    bh_bytes name = bh_topology_name(self->topology, index);
+    char what[600];
+    snprintf(what, sizeof what, "%s \"%.*s\"", passive ? "looking for" : "declaring", (int)name.size, name.data);
+    *out = (bh__answer){.code = 0};
+    bh_status status = arguments_of(self, index, &entries, &arguments);
     if (status != BH_OK)
         return status;
-    const bh_topology *topology = self->topology;
-    amqp_connection_state_t state = self->connection->state;
-    amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, index));
-    amqp_bytes_t source = bh__to_amqp(bh_topology_source(topology, index));
-    amqp_bytes_t routing_key = bh__to_amqp(bh_topology_routing_key(topology, index));
-    bh_bytes type = bh_topology_type(topology, index);
-    switch (bh_topology_declaration(topology, index)) {
+    switch (bh_topology_declaration(self->topology, index)) {
     case BH_DECLARE_EXCHANGE:
-        amqp_exchange_declare(state, CHANNEL, name, bh__to_amqp(type), passive, 1, 0, 0, arguments);
+        status = declare_exchange(self, name, bh_topology_type(self->topology, index), passive, arguments, what, out);
         break;
     case BH_DECLARE_QUEUE:
-        amqp_queue_declare(state, CHANNEL, name, passive, 1, 0, 0, arguments);
+        status = declare_queue(self, name, passive, arguments, what, out);
         break;
     case BH_DECLARE_BINDING:
-        if (bh__same(type, bh_str("exchange")))
-            amqp_exchange_bind(state, CHANNEL, name, source, routing_key, arguments);
-        else
-            amqp_queue_bind(state, CHANNEL, name, source, routing_key, arguments);
+        status = declare_binding(self, index, arguments, what, out);
         break;
     }
-    char what[600];
-    snprintf(what, sizeof what, "%s \"%.*s\"", passive ? "looking for" : "declaring", (int)name.len,
-             (const char *)name.bytes);
-    status = answered(self, what, out);
     free(entries);
     return status;
 }
@@ -187,7 +175,7 @@ static void add_clash(const session *self, bh__report *list, size_t index, char 
 }
 
 /* What a declaration that failed means to the user. */
-static bh_status explain(session *self, size_t index, bh_status status, answer *got)
+static bh_status explain(session *self, size_t index, bh_status status, bh__answer *got)
 {
     bh_bytes queue = bh_topology_queue(self->topology);
     bh_bytes name = bh_topology_name(self->topology, index);
@@ -215,31 +203,35 @@ static bh_status explain(session *self, size_t index, bh_status status, answer *
 
 static bh_status create(session *self, size_t index)
 {
-    answer got;
+    bh__answer got;
     bh_status status = declare(self, index, 0, &got);
     return status == BH_OK ? BH_OK : explain(self, index, status, &got);
 }
 
-bh_status bh__declare_create(bh__connection *connection, const bh_topology *topology, bh__report *report)
+static session session_of(bh_worker *worker)
 {
-    session self = {.connection = connection, .topology = topology, .report = report};
-    bh_status status = BH_OK;
-    for (size_t i = 0; status == BH_OK && i < bh_topology_count(topology); i++)
-        if (!bh_topology_on_demand(topology, i))
-            status = create(&self, i);
-    close_channel(&self);
-    return status;
+    return (session){.worker = worker, .topology = worker->topology, .report = &worker->problem};
 }
 
-bh_status bh__declare_rung(bh__connection *connection, const bh_topology *topology, int64_t wait_ms, bh__report *report)
+/* All that is not on demand. */
+static bh_status create_all(session *self)
 {
-    session self = {.connection = connection, .topology = topology, .report = report};
+    for (size_t i = 0; i < bh_topology_count(self->topology); i++) {
+        bh_status status = bh_topology_on_demand(self->topology, i) ? BH_OK : create(self, i);
+        if (status != BH_OK)
+            return status;
+    }
+    return BH_OK;
+}
+
+bh_status bh__worker_declare_rung(bh_worker *self, int64_t wait_ms)
+{
+    session made = session_of(self);
     bh_status status = BH_OK;
-    for (size_t i = 0; status == BH_OK && i < bh_topology_count(topology); i++)
-        if (bh_topology_wait_ms(topology, i) == wait_ms)
-            status = create(&self, i);
-    close_channel(&self);
-    return status;
+    for (size_t i = 0; status == BH_OK && i < bh_topology_count(self->topology); i++)
+        if (bh_topology_wait_ms(self->topology, i) == wait_ms)
+            status = create(&made, i);
+    return close_channel(&made, status);
 }
 
 /* What verifying found. */
@@ -258,7 +250,7 @@ static void add_missing(findings *found, const char *kind, bh_bytes name)
  * exists is all that can be known. */
 static bh_status verify(session *self, size_t index, findings *found)
 {
-    answer got;
+    bh__answer got;
     bh_status status = declare(self, index, 1, &got);
     if (status == BH_ERR_MISSING && bh_topology_on_demand(self->topology, index)) {
         found->missing_on_demand += bh_topology_declaration(self->topology, index) == BH_DECLARE_QUEUE;
@@ -297,29 +289,58 @@ static bh_status verify_all(session *self, findings *found)
                        found->missing.size ? ", " : "", found->missing_on_demand);
     if (has_work_queue)
         return BH_OK;
-    answer got;
-    bh_status status = check_queue(self, queue, &got);
+    bh__answer got;
+    bh_status status = declare_queue(self, queue, 1, amqp_empty_table, "looking for the work queue", &got);
     if (status != BH_ERR_MISSING)
         return status;
     add_missing(found, "the work queue", queue);
     return BH_OK;
 }
 
-bh_status bh__declare_verify(bh__connection *connection, const bh_topology *topology, bh__report *report)
+static bh_status report_findings(const session *self, const findings *found)
 {
-    session self = {.connection = connection, .topology = topology, .report = report};
+    if (!found->different.size && !found->missing.size)
+        return BH_OK;
+    bh_status status = bh__report_set(self->report, found->different.size ? BH_ERR_CLASH : BH_ERR_MISSING, "%s",
+                                      found->different.size ? found->different.text : "");
+    if (found->missing.size)
+        bh__report_add(self->report, "missing: %s; ", found->missing.text);
+    bh__report_add(self->report,
+                   "declare with BH_MODE_CREATE, or import the topology's definitions (bh_topology_export)");
+    return status;
+}
+
+/* Makes nothing, and reports all that is missing or different. */
+static bh_status verify_and_report(session *self)
+{
     findings found = {.different = {.size = 0}};
-    bh_status status = verify_all(&self, &found);
-    close_channel(&self);
-    if (status == BH_OK && (found.different.size || found.missing.size)) {
-        status = bh__report_set(report, found.different.size ? BH_ERR_CLASH : BH_ERR_MISSING, "%s",
-                                found.different.size ? found.different.text : "");
-        if (found.missing.size)
-            bh__report_add(report, "missing: %s; ", found.missing.text);
-        bh__report_add(report,
-                       "declare with BH_MODE_CREATE, or import the topology's definitions (bh_topology_export)");
-    }
+    bh_status status = verify_all(self, &found);
+    if (status == BH_OK)
+        status = report_findings(self, &found);
     bh__report_free(&found.different);
     bh__report_free(&found.missing);
     return status;
+}
+
+bh_status bh__worker_find_queue(bh_worker *self)
+{
+    bh__answer got;
+    session made = session_of(self);
+    bh_status status = declare_queue(&made, bh_topology_queue(self->topology), 1, amqp_empty_table,
+                                     "looking for the work queue", &got);
+    return close_channel(&made, status);
+}
+
+bh_status bh__worker_declare(bh_worker *self)
+{
+    session made = session_of(self);
+    switch (self->mode) {
+    case BH_MODE_CREATE:
+        return close_channel(&made, create_all(&made));
+    case BH_MODE_VERIFY:
+        return close_channel(&made, verify_and_report(&made));
+    case BH_MODE_NONE:
+        break;
+    }
+    return BH_OK;
 }

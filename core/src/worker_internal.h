@@ -1,97 +1,167 @@
-/* Worker: what its sources share. Internal. */
+/*
+ * Worker: what its sources share. Internal.
+ *
+ *     callers      worker.c, worker_run.c           settings, start, take, settle, stop
+ *     between      worker_shared                    the queues, under one mutex; the descriptor
+ *     the thread   worker_thread                    what has to be done: connect, declare, consume, replay, drain
+ *                  worker_pump                      one round of polling, reading, settling, publishing, writing
+ *                  worker_connect, _declare, _replay   procedures: they pump until what they wait for is there
+ *                  worker_consume, _settle, _publish   what came, what becomes of it, the copies on their way
+ *     the wire     worker_link, _socket, _message, _content
+ */
 #ifndef BACKHOP_WORKER_INTERNAL_H
 #define BACKHOP_WORKER_INTERNAL_H
 
 #include "worker_clock.h"
-#include "worker_codec.h"
-#include "worker_connection.h"
+#include "worker_consume.h"
+#include "worker_content.h"
+#include "worker_link.h"
 #include "worker_message.h"
 #include "worker_publish.h"
+#include "worker_shared.h"
 
 #include <backhop/worker.h>
 
-#include <stdatomic.h>
-
-struct bh_worker {
-    const bh_policy *policy;
-    bh_topology *topology;
-    char *ca_file; /* NULL: the system's */
-    int prefetch;
-    int64_t connect_timeout_ms;
-    int64_t confirm_timeout_ms;
-    bh__uri uri;
-    char product[64]; /* the broker's, from its server-properties */
-    char version[64];
-
-    bh__connection consumer;
-    amqp_channel_t channel; /* of the consumer */
-    int has_channel;
-    int is_consuming;
-    char consumer_tag[32];
-    int left_count;          /* messages that this consumer left unacked: they take up its prefetch */
-    unsigned consumer_count; /* numbers the tags: no two are the same */
-    int is_cancelled;        /* the work queue was gone, and its bindings with it, since the topology was declared */
-    bh__publisher publisher;
-    bh__connection replayer; /* open during bh_worker_replay */
-    bh_mode mode;
-    void *rungs; /* int64_t: the rungs on demand that were declared, in ms */
-    size_t rung_count;
-    size_t rung_capacity;
-
-    bh__message message; /* being received, or the current one */
-    int is_current;
-    int64_t drained_ms;                /* monotonic: no message that was received and not settled is older */
-    char random[BH_PLAN_RANDOM_BYTES]; /* for the plans of the message in hand: its copies have one backhop-id */
-    bh_delivery *delivery;             /* of the message in hand, as are history and plan */
-    bh_history *history;
-    bh_plan *plan;
-    bh__copy copy;
-
-    bh_policy *back_off; /* of bh_worker_run, where a publish failed */
-    char error[BH_HISTORY_MOST_ERROR_BYTES +
-               4]; /* from bh_worker_fail; a little more than the plan keeps, so that it cuts */
-    size_t error_size;
-    int64_t retry_after_ms;
-    int is_running;
-    atomic_int is_stopped;
-    int wake[2]; /* a pipe; bh_worker_stop writes to the second end */
-
-    bh__report report;
-    bh__report refusal; /* the first message that run or replay left behind; BH_OK: none */
+/* Channels, on each link. */
+enum {
+    BH__CHANNEL_PUBLISH = 1, /* of the publish link */
+    BH__CHANNEL_DECLARE = 2,
+    BH__CHANNEL_REPLAY = 1, /* of the consume link; the consumer's are all above */
+    BH__CHANNEL_MAX = 16
 };
 
-bh_status bh__worker_not_connected(bh_worker *self);
-/* Opens a connection with the worker's settings; `role` is for those who look at the broker's connections. */
-bh_status bh__worker_open(bh_worker *self, bh__connection *connection, const char *role);
-/* Opens the publisher where it is not open. */
-bh_status bh__worker_open_publisher(bh_worker *self);
-/* Makes or checks the topology as the mode says; the publisher is open. */
+/* How far the thread is. Procedures are interrupted by a stop, by its limit, by nothing. */
+typedef enum bh__stage { BH__WORKING, BH__DRAINING, BH__LEAVING } bh__stage;
+
+/* One of the worker's connections, and when to try it again. */
+typedef struct bh__connection {
+    bh__link link;
+    const char *role;     /* for those who look at the broker's connections */
+    size_t next_uri;      /* to try */
+    const bh__uri *uri;   /* that it is connected to */
+    int64_t failures;     /* one after the other */
+    int64_t due_ms;       /* no attempt before */
+    int64_t last_wait_ms; /* of the back-off */
+} bh__connection;
+
+struct bh_worker {
+    /* settings: nobody changes them while the thread runs */
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_policy *back_off;
+    bh_history *reading; /* legacy counter and wait queues, for every history */
+    bh__uri *uris;
+    size_t uri_count;
+    size_t uri_capacity;
+    char *ca_file; /* NULL: the system's */
+    int64_t mode;  /* a bh_mode */
+    int64_t prefetch;
+    int64_t tells_retries;
+    int64_t connect_timeout_ms;
+    int64_t confirm_timeout_ms;
+    bh__report report; /* of the caller's last failed call */
+
+    bh__shared shared;
+
+    /* the thread's own */
+    bh__connection consume;
+    bh__connection publish;
+    bh__consumer consumer;
+    bh__publisher publisher;
+    bh__assembler replayed;
+    bh_message *replay_message; /* that basic.get brought */
+    int has_replay_channel;
+    int is_declared;        /* the topology, as the mode says */
+    int is_ready;           /* connected, declared, consuming: told */
+    int64_t setup_failures; /* of declaring and consuming */
+    int64_t setup_due_ms;
+    int64_t setup_wait_ms;
+    bh__stage stage;
+    int has_settled;       /* callers, just now: more is likely to follow at once */
+    int is_woken;          /* from its last poll, not by a socket */
+    int64_t settled_ms;    /* when it last carried out what was settled */
+    bh_delivery *delivery; /* of the message in hand, as are history and plan */
+    bh_history *history;
+    bh_plan *plan;
+    char random[BH_PLAN_RANDOM_BYTES * 8]; /* drawn, and not used from random_used on */
+    size_t random_used;
+    bh__report problem; /* of the last procedure that failed */
+};
+
+/* ---------------------------------------------------------------------------------------------------- worker_thread */
+
+/* What the thread runs. */
+void *bh__worker_thread(void *worker);
+/* Whether procedures have to end, because the worker is to stop. */
+int bh__worker_is_interrupted(const bh_worker *self);
+/* The wait after the `failures`-th failure, by the worker's back-off; *last_ms is the wait before. */
+int64_t bh__worker_back_off_ms(bh_worker *self, int64_t failures, int64_t *last_ms);
+/* `size` random bytes; NULL: the system has none. */
+const char *bh__worker_draw(bh_worker *self, size_t size);
+/* Tells an event; where there is no memory for it, it counts as missed. */
+void bh__worker_tell(bh_worker *self, bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id,
+                     int64_t attempts, int64_t delay_ms, int64_t count);
+
+/* ------------------------------------------------------------------------------------------------------ worker_pump */
+
+/* One round: settles, publishes, acknowledges, writes; waits for something to happen until then at most; reads. */
+void bh__worker_pump(bh_worker *self, int64_t until_ms);
+
+/* --------------------------------------------------------------------------------------------------- worker_connect */
+
+/* Opens the connection at the next URI. BH_ERR_CONNECTION, BH_ERR_TLS, BH_ERR_ACCESS, BH_ERR_BROKER, BH_ERR_NO_MEMORY,
+ * in self->problem. */
+bh_status bh__worker_connect(bh_worker *self, bh__connection *connection);
+/* Says goodbye and closes it. */
+void bh__worker_disconnect(bh_worker *self, bh__connection *connection);
+
+/* What a call's reply was, beside the status. */
+typedef struct bh__answer {
+    amqp_method_t method; /* until the next call; id 0: none */
+    int code;             /* of channel.close; 0: none */
+    char text[256];       /* of channel.close or connection.close */
+} bh__answer;
+
+/*
+ * Sends a method (0: none) and waits for its reply, or one of two. BH_ERR_CONNECTION, BH_ERR_NO_MEMORY; where the broker
+ * closed the channel instead: BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_CHANNEL. `what` was done, for
+ * self->problem.
+ */
+bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channel, amqp_method_number_t method,
+                          void *arguments, amqp_method_number_t reply, amqp_method_number_t other, const char *what,
+                          bh__answer *out);
+/* The status for a channel.close, which is answered; its words into the report. */
+bh_status bh__worker_channel_closed(bh__link *link, amqp_channel_t channel, const amqp_channel_close_t *close,
+                                    const char *what, bh__report *report);
+
+/* --------------------------------------------------------------------------------------------------- worker_declare */
+
+/* Makes or checks the topology, as the mode says. BH_ERR_CLASH, BH_ERR_MISSING, BH_ERR_ACCESS, BH_ERR_BROKER,
+ * BH_ERR_CHANNEL, BH_ERR_CONNECTION, BH_ERR_NO_MEMORY, in self->problem. */
 bh_status bh__worker_declare(bh_worker *self);
-/* Reads delivery and history of a message. */
-bh_status bh__worker_read(bh_worker *self, const bh__message *message);
-/* Ends the current message, and forgets a copy of it that is pending. */
-void bh__worker_release(bh_worker *self);
-/* Sends heartbeats where they are due, and hears the publisher. BH_OK, BH_ERR_CONNECTION, BH_ERR_NO_MEMORY. */
-bh_status bh__worker_service(bh_worker *self);
-/* As bh_worker_take; returns BH_ERR_TIMEOUT early where bh_worker_run was told to stop. */
-bh_status bh__worker_take(bh_worker *self, int64_t timeout_ms);
-/* Makes sure that the broker still holds the current message for this worker, so that its ack will count. After
- * BH_ERR_CHANNEL, BH_ERR_CANCELLED and BH_ERR_CONNECTION it does not. BH_ERR_NO_MEMORY. */
-bh_status bh__worker_verify_hold(bh_worker *self);
-/* Leaves the current message unacked. A consumer with nothing else in its prefetch ends; the next take begins another. */
-bh_status bh__worker_leave_behind(bh_worker *self);
-/* Ends consuming, and gives back what is not settled: RabbitMQ 4.3 counts no basic.nack as a failed delivery. */
-void bh__worker_leave(bh_worker *self);
-/* Draws the random bytes for a message. BH_ERR_STATE. */
-bh_status bh__worker_draw(bh_worker *self);
-bh_status bh__worker_no_plan(bh_worker *self, bh_status status);
-/* Does what the plan says with a message that `connection` received; the publisher is open where the plan publishes. */
-bh_status bh__worker_carry_out(bh_worker *self, bh__connection *connection, const bh__message *message);
-/* Whether this status of carrying out is about that message alone. */
-int bh__worker_is_refusal(bh_status status);
-/* Keeps the report of a message that is left behind, if it is the first. */
-void bh__worker_keep_refusal(bh_worker *self);
-/* BH_OK, or the refusal that was kept, with its report. */
-bh_status bh__worker_end_refusals(bh_worker *self);
+/* Whether the work queue is there. BH_ERR_MISSING. */
+bh_status bh__worker_find_queue(bh_worker *self);
+/* Makes the rung of this delay. */
+bh_status bh__worker_declare_rung(bh_worker *self, int64_t wait_ms);
+
+/* ---------------------------------------------------------------------------------------------------- worker_settle */
+
+/* Reads delivery and history of a message. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
+bh_status bh__worker_read(const bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
+/* The same into self->delivery and self->history, for a plan on this connection. */
+bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message);
+/* As bh_worker_settle, with what bh_worker_fail noted. */
+bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome);
+/* Carries out what callers have settled. */
+void bh__worker_settle_all(bh_worker *self);
+/* Parks a message that has crashed its consumers too often. Whether it did. */
+int bh__worker_guard(bh_worker *self, bh_message *message);
+
+/* ---------------------------------------------------------------------------------------------------- worker_replay */
+
+/* Sends parked messages back, one after the other, and tells how it went. */
+void bh__worker_replay(bh_worker *self, int64_t most);
+/* A frame of the consume link, for the channel of replays. */
+void bh__worker_replay_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method);
 
 #endif

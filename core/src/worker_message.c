@@ -1,85 +1,169 @@
 #include "worker_message.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { KEPT_BODY_BYTES = 1048576 };
+enum { HEADER_START = 12 /* of a content header: class, weight, body size */ };
 
-static void begin(bh__message *self, amqp_channel_t channel)
+void bh__message_keep(bh_message *self)
 {
-    bh__message_release(self);
-    self->is_begun = 1;
-    self->channel = channel;
+    atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed);
 }
 
-void bh__message_deliver(bh__message *self, amqp_channel_t channel, const amqp_basic_deliver_t *deliver)
+void bh_message_free(bh_message *self)
 {
-    begin(self, channel);
-    self->delivery_tag = deliver->delivery_tag;
-    self->redelivered = deliver->redelivered != 0;
-    self->exchange = deliver->exchange;
-    self->routing_key = deliver->routing_key;
+    if (!self || atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) > 1)
+        return;
+    free(self->error);
+    free(self);
 }
 
-void bh__message_get_ok(bh__message *self, amqp_channel_t channel, const amqp_basic_get_ok_t *get_ok)
+bh_bytes bh_message_body(const bh_message *self)
 {
-    begin(self, channel);
-    self->delivery_tag = get_ok->delivery_tag;
-    self->redelivered = get_ok->redelivered != 0;
-    self->exchange = get_ok->exchange;
-    self->routing_key = get_ok->routing_key;
+    return self ? self->body : bh_str("");
 }
 
-static bh_status reserve_body(bh__message *self, uint64_t size)
+int bh_message_redelivered(const bh_message *self)
 {
-    if (size >= SIZE_MAX)
+    return self && self->redelivered;
+}
+
+bh_status bh__message_set_error(bh_message *self, bh_bytes error)
+{
+    /* A little more than the plan keeps, so that it is the plan that cuts. */
+    size_t size = error.size < BH_HISTORY_MOST_ERROR_BYTES + 4 ? error.size : BH_HISTORY_MOST_ERROR_BYTES + 4;
+    char *copy = size ? malloc(size) : NULL;
+    if (size && !copy)
         return BH_ERR_NO_MEMORY;
-    if (size + 1 > self->body_capacity) {
-        char *body = realloc(self->body, (size_t)size + 1);
-        if (!body)
-            return BH_ERR_NO_MEMORY;
-        self->body = body;
-        self->body_capacity = (size_t)size + 1;
-    }
-    self->body_size = (size_t)size;
-    self->body[size] = '\0';
+    if (size)
+        memcpy(copy, error.data, size);
+    free(self->error);
+    self->error = copy;
+    self->error_size = size;
     return BH_OK;
 }
 
-bh_status bh__message_add(bh__message *self, const amqp_frame_t *frame)
+void bh__queue_push(bh__queue *self, bh_message *message)
 {
-    if (!self->is_begun || self->is_complete)
+    message->next = NULL;
+    if (self->last)
+        self->last->next = message;
+    else
+        self->first = message;
+    self->last = message;
+    self->count++;
+}
+
+bh_message *bh__queue_pop(bh__queue *self)
+{
+    bh_message *first = self->first;
+    if (!first)
+        return NULL;
+    self->first = first->next;
+    if (!self->first)
+        self->last = NULL;
+    self->count--;
+    return first;
+}
+
+void bh__queue_append(bh__queue *self, bh__queue *from)
+{
+    if (!from->first)
+        return;
+    if (self->last)
+        self->last->next = from->first;
+    else
+        self->first = from->first;
+    self->last = from->last;
+    self->count += from->count;
+    *from = (bh__queue){.first = NULL};
+}
+
+/* ------------------------------------------------------------------------------------------------------- assembling */
+
+void bh__assembler_clear(bh__assembler *self)
+{
+    bh_message_free(self->message);
+    self->message = NULL;
+    self->is_begun = 0;
+}
+
+void bh__assembler_begin(bh__assembler *self, uint64_t delivery_tag, int redelivered, amqp_bytes_t exchange,
+                         amqp_bytes_t routing_key)
+{
+    bh__assembler_clear(self);
+    const amqp_bytes_t names[] = {exchange, routing_key};
+    self->is_begun = 1;
+    self->delivery_tag = delivery_tag;
+    self->redelivered = redelivered;
+    for (int i = 0; i < 2; i++) {
+        self->name_sizes[i] = names[i].len < sizeof self->names[i] ? names[i].len : sizeof self->names[i] - 1;
+        if (names[i].len)
+            memcpy(self->names[i], names[i].bytes, self->name_sizes[i]);
+    }
+}
+
+static bh_bytes put(char **at, bh_bytes bytes)
+{
+    bh_bytes kept = {*at, bytes.size};
+    if (bytes.size)
+        memcpy(*at, bytes.data, bytes.size);
+    (*at)[bytes.size] = '\0';
+    *at += bytes.size + 1;
+    return kept;
+}
+
+static bh_status begin_content(bh__assembler *self, bh_bytes payload)
+{
+    uint64_t body_size = bh__get_number(payload.data + 4, 8);
+    bh_bytes properties = {payload.data + HEADER_START, payload.size - HEADER_START};
+    size_t names = self->name_sizes[0] + self->name_sizes[1];
+    if (body_size > SIZE_MAX / 2)
+        return BH_ERR_NO_MEMORY;
+    bh_message *message = malloc(sizeof *message + names + properties.size + (size_t)body_size + 4);
+    if (!message)
+        return BH_ERR_NO_MEMORY;
+    memset(message, 0, sizeof *message);
+    atomic_init(&message->references, 1);
+    atomic_init(&message->is_settled, 0);
+    char *at = message->data;
+    message->delivery_tag = self->delivery_tag;
+    message->redelivered = self->redelivered;
+    message->exchange = put(&at, (bh_bytes){self->names[0], self->name_sizes[0]});
+    message->routing_key = put(&at, (bh_bytes){self->names[1], self->name_sizes[1]});
+    message->properties = put(&at, properties);
+    message->body = (bh_bytes){at, (size_t)body_size};
+    at[body_size] = '\0';
+    self->message = message;
+    return BH_OK;
+}
+
+static char *body_of(bh_message *message)
+{
+    return message->data + (message->body.data - message->data);
+}
+
+bh_status bh__assembler_add(bh__assembler *self, const bh__frame *frame, bh_message **out)
+{
+    *out = NULL;
+    bh_message *message = self->message;
+    if (!self->is_begun)
         return BH_ERR_CONNECTION;
-    if (frame->frame_type == AMQP_FRAME_HEADER && !self->properties) {
-        bh_status status = reserve_body(self, frame->payload.properties.body_size);
+    if (frame->type == AMQP_FRAME_HEADER && !message && frame->payload.size >= HEADER_START) {
+        bh_status status = begin_content(self, frame->payload);
         if (status != BH_OK)
             return status;
-        self->properties = frame->payload.properties.decoded;
-    } else if (frame->frame_type == AMQP_FRAME_BODY && self->properties &&
-               frame->payload.body_fragment.len <= self->body_size - self->body_filled) {
-        amqp_bytes_t fragment = frame->payload.body_fragment;
-        if (fragment.len)
-            memcpy(self->body + self->body_filled, fragment.bytes, fragment.len);
-        self->body_filled += fragment.len;
+        message = self->message;
+    } else if (frame->type == AMQP_FRAME_BODY && message &&
+               frame->payload.size <= message->body.size - message->body_filled) {
+        memcpy(body_of(message) + message->body_filled, frame->payload.data, frame->payload.size);
+        message->body_filled += frame->payload.size;
     } else {
         return BH_ERR_CONNECTION;
     }
-    self->is_complete = self->body_filled == self->body_size;
-    return BH_OK;
-}
-
-void bh__message_release(bh__message *self)
-{
-    bh__message empty = {.body = self->body, .body_capacity = self->body_capacity};
-    if (self->body_capacity > KEPT_BODY_BYTES) {
-        free(self->body);
-        empty.body = NULL;
-        empty.body_capacity = 0;
+    if (message->body_filled == message->body.size) {
+        *out = message;
+        self->message = NULL;
+        self->is_begun = 0;
     }
-    *self = empty;
-}
-
-void bh__message_free(bh__message *self)
-{
-    free(self->body);
+    return BH_OK;
 }

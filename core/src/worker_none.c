@@ -1,7 +1,7 @@
 /* The worker of a build without librabbitmq: there is none, and asking for one says so. */
 #include <backhop/worker.h>
 
-bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *topology)
+bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology)
 {
     (void)policy;
     (void)topology;
@@ -16,173 +16,70 @@ void bh_worker_free(bh_worker *self)
     (void)self;
 }
 
-bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path)
+/* No object exists to call these with. */
+#define NONE(function, ...)                                                                                            \
+    bh_status function(bh_worker *self, __VA_ARGS__)                                                                   \
+    {                                                                                                                  \
+        (void)self;                                                                                                    \
+        return BH_ERR_NO_LIBRABBITMQ;                                                                                  \
+    }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NONE(bh_worker_add_uri, bh_bytes uri)
+NONE(bh_worker_set_ca_file, bh_bytes path)
+NONE(bh_worker_set_mode, bh_mode mode)
+NONE(bh_worker_set_prefetch, int count)
+NONE(bh_worker_set_connect_timeout_ms, int64_t timeout_ms)
+NONE(bh_worker_set_confirm_timeout_ms, int64_t timeout_ms)
+NONE(bh_worker_set_back_off, const bh_policy *policy)
+NONE(bh_worker_set_legacy_counter, bh_bytes header)
+NONE(bh_worker_add_wait_queue, bh_bytes queue)
+NONE(bh_worker_set_retry_events, int on)
+NONE(bh_worker_take, bh_message **out, int64_t timeout_ms)
+NONE(bh_worker_settle, bh_message *message, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms)
+NONE(bh_worker_take_event, bh_event **out)
+NONE(bh_worker_replay, int64_t most)
+NONE(bh_worker_stop, int64_t limit_ms)
+NONE(bh_worker_run, bh_handler handler, bh_listener listener, void *data)
+NONE(bh_worker_fail, bh_message *message, bh_bytes error, int64_t retry_after_ms)
+NONE(bh_worker_read, const bh_message *message, bh_delivery *delivery, bh_history *history)
+#pragma GCC diagnostic pop
+
+bh_status bh_worker_start(bh_worker *self)
 {
     (void)self;
-    (void)path;
     return BH_ERR_NO_LIBRABBITMQ;
 }
 
-bh_status bh_worker_set_prefetch(bh_worker *self, int count)
+int bh_worker_fd(bh_worker *self)
 {
     (void)self;
-    (void)count;
-    return BH_ERR_NO_LIBRABBITMQ;
+    return -1;
 }
 
-bh_status bh_worker_set_connect_timeout_ms(bh_worker *self, int64_t timeout_ms)
+void bh_message_free(bh_message *self)
 {
     (void)self;
-    (void)timeout_ms;
-    return BH_ERR_NO_LIBRABBITMQ;
 }
 
-bh_status bh_worker_set_confirm_timeout_ms(bh_worker *self, int64_t timeout_ms)
-{
-    (void)self;
-    (void)timeout_ms;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header)
-{
-    (void)self;
-    (void)header;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue)
-{
-    (void)self;
-    (void)queue;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_connect(bh_worker *self, bh_bytes uri)
-{
-    (void)self;
-    (void)uri;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_bytes bh_worker_broker_product(const bh_worker *self)
+bh_bytes bh_message_body(const bh_message *self)
 {
     (void)self;
     return bh_str("");
 }
 
-bh_bytes bh_worker_broker_version(const bh_worker *self)
-{
-    (void)self;
-    return bh_str("");
-}
-
-bh_status bh_worker_declare(bh_worker *self, bh_mode mode)
-{
-    (void)self;
-    (void)mode;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_take(bh_worker *self, int64_t timeout_ms)
-{
-    (void)self;
-    (void)timeout_ms;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_bytes bh_worker_body(const bh_worker *self)
-{
-    (void)self;
-    return bh_str("");
-}
-
-int bh_worker_redelivered(const bh_worker *self)
+int bh_message_redelivered(const bh_message *self)
 {
     (void)self;
     return 0;
 }
 
-bh_status bh_worker_delivery(const bh_worker *self, bh_delivery *out)
+int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
 {
     (void)self;
-    (void)out;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-int64_t bh_worker_attempt(const bh_worker *self)
-{
-    (void)self;
+    (void)message;
     return 0;
-}
-
-bh_bytes bh_worker_exchange(const bh_worker *self)
-{
-    (void)self;
-    return bh_str("");
-}
-
-bh_bytes bh_worker_routing_key(const bh_worker *self)
-{
-    (void)self;
-    return bh_str("");
-}
-
-bh_status bh_worker_settle(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms)
-{
-    (void)self;
-    (void)outcome;
-    (void)error;
-    (void)retry_after_ms;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_action bh_worker_last_action(const bh_worker *self)
-{
-    (void)self;
-    return BH_ACTION_NONE;
-}
-
-int64_t bh_worker_last_delay_ms(const bh_worker *self)
-{
-    (void)self;
-    return 0;
-}
-
-bh_bytes bh_worker_last_reason(const bh_worker *self)
-{
-    (void)self;
-    return bh_str("");
-}
-
-bh_status bh_worker_fail(bh_worker *self, bh_bytes error, int64_t retry_after_ms)
-{
-    (void)self;
-    (void)error;
-    (void)retry_after_ms;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_run(bh_worker *self, bh_handler handler, void *data)
-{
-    (void)self;
-    (void)handler;
-    (void)data;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-void bh_worker_stop(bh_worker *self)
-{
-    (void)self;
-}
-
-bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count)
-{
-    (void)self;
-    (void)most;
-    if (count)
-        *count = 0;
-    return BH_ERR_NO_LIBRABBITMQ;
 }
 
 bh_bytes bh_worker_error(const bh_worker *self)

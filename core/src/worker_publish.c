@@ -1,282 +1,510 @@
-#define _DEFAULT_SOURCE
+#include "worker_internal.h"
 
-#include "worker_publish.h"
-
-#include "worker_clock.h"
-#include "worker_codec.h"
-
-#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 enum {
-    CHANNEL = 1,
-    SLICE_MS = 1000,        /* the other connection gets its heartbeats as often */
-    FRAGMENT_BYTES = 16384, /* of a body: what a socket that polls as writable takes at once */
-    FRAME_OVERHEAD = 8
+    FEWEST_SENT = 64,
+    MOST_WAITING_BYTES = 262144 /* written to the link and not taken by its socket: the rest of the copies wait */
 };
 
-static const char *const PUBLISHING = "publishing";
+/* ------------------------------------------------------------------------------------------------------------ lists */
 
-bh_status bh__publisher_open(bh__publisher *self, const bh__settings *settings, const char *name, bh__report *report)
+static void push(bh__publications *self, bh__publication *publication)
 {
-    if (!bh__connection_is_open(&self->connection)) {
-        bh__publisher_close(self);
-        bh_status status = bh__connection_open(&self->connection, settings, name, report);
-        if (status != BH_OK)
-            return status;
-    }
-    if (self->is_confirming)
-        return BH_OK;
-    amqp_connection_state_t state = self->connection.state;
-    amqp_channel_open(state, CHANNEL);
-    amqp_rpc_reply_t reply = amqp_get_rpc_reply(state);
-    if (reply.reply_type == AMQP_RESPONSE_NORMAL) {
-        amqp_confirm_select(state, CHANNEL);
-        reply = amqp_get_rpc_reply(state);
-    }
-    bh_status status =
-        bh__connection_reply(&self->connection, CHANNEL, reply, "opening a channel with confirms", NULL, report);
-    self->is_confirming = status == BH_OK;
-    self->published = 0;
+    publication->next = NULL;
+    if (self->last)
+        self->last->next = publication;
+    else
+        self->first = publication;
+    self->last = publication;
+    self->count++;
+}
+
+static void push_front(bh__publications *self, bh__publication *publication)
+{
+    publication->next = self->first;
+    self->first = publication;
+    if (!self->last)
+        self->last = publication;
+    self->count++;
+}
+
+static bh__publication *pop(bh__publications *self)
+{
+    bh__publication *first = self->first;
+    if (!first)
+        return NULL;
+    self->first = first->next;
+    if (!self->first)
+        self->last = NULL;
+    self->count--;
+    return first;
+}
+
+static void release(bh__publication *self)
+{
+    bh_message_free(self->message);
+    free(self);
+}
+
+static bh__publication **sent_at(const bh__publisher *self, uint64_t tag)
+{
+    return &self->sent[tag & (self->capacity - 1)];
+}
+
+static int reserve_sent(bh__publisher *self)
+{
+    size_t used = (size_t)(self->next - self->first);
+    if (used < self->capacity)
+        return 1;
+    size_t capacity = self->capacity ? 2 * self->capacity : FEWEST_SENT;
+    bh__publication **sent = calloc(capacity, sizeof *sent);
+    if (!sent)
+        return 0;
+    for (uint64_t tag = self->first; tag < self->next; tag++)
+        sent[tag & (capacity - 1)] = *sent_at(self, tag);
+    free(self->sent);
+    self->sent = sent;
+    self->capacity = capacity;
+    return 1;
+}
+
+void bh__publisher_free(bh__publisher *self)
+{
+    for (uint64_t tag = self->first; tag < self->next; tag++)
+        if (*sent_at(self, tag))
+            release(*sent_at(self, tag));
+    for (bh__publication *publication; (publication = pop(&self->due));)
+        release(publication);
+    for (bh__publication *publication; (publication = pop(&self->waiting));)
+        release(publication);
+    bh__assembler_clear(&self->returned);
+    bh__buffer_free(&self->scratch);
+    free(self->sent);
+    free(self->rungs);
+}
+
+size_t bh__worker_count_copies(const bh_worker *self)
+{
+    return self->publisher.due.count + self->publisher.waiting.count + self->publisher.sent_count;
+}
+
+/* ------------------------------------------------------------------------------------------------------- the channel */
+
+bh_status bh__worker_open_publisher(bh_worker *self)
+{
+    bh__publisher *publisher = &self->publisher;
+    bh__answer answer;
+    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+    amqp_confirm_select_t confirm = {.nowait = 0};
+    bh_status status = bh__worker_call(self, &self->publish.link, BH__CHANNEL_PUBLISH, AMQP_CHANNEL_OPEN_METHOD, &open,
+                                       AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", &answer);
+    if (status == BH_OK)
+        status = bh__worker_call(self, &self->publish.link, BH__CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &confirm,
+                                 AMQP_CONFIRM_SELECT_OK_METHOD, 0, "switching confirms on", &answer);
+    publisher->is_open = status == BH_OK;
+    publisher->first = publisher->next = 1;
     return status;
 }
 
-void bh__publisher_close(bh__publisher *self)
+void bh__worker_end_publisher(bh_worker *self)
 {
-    bh__connection_close(&self->connection);
-    self->is_confirming = 0;
-    self->is_pending = 0;
+    bh__publisher *publisher = &self->publisher;
+    publisher->is_open = 0;
+    bh__assembler_clear(&publisher->returned);
+    for (uint64_t tag = publisher->next; tag-- > publisher->first;) {
+        bh__publication *publication = *sent_at(publisher, tag);
+        if (!publication)
+            continue;
+        publication->is_returned = 0;
+        push_front(&publisher->due, publication);
+    }
+    publisher->first = publisher->next = 1;
+    publisher->sent_count = 0;
 }
 
-static void abandon(bh__publisher *self)
+void bh__worker_drop_copies(bh_worker *self)
 {
-    self->connection.is_broken = 1;
-    bh__publisher_close(self);
+    bh__worker_end_publisher(self);
+    for (bh__publication *publication; (publication = pop(&self->publisher.due));)
+        release(publication);
+    for (bh__publication *publication; (publication = pop(&self->publisher.waiting));)
+        release(publication);
 }
 
-void bh__publisher_forget(bh__publisher *self)
+/* ------------------------------------------------------------------------------------------------------- the copies */
+
+static bh_bytes keep(char **at, bh_bytes bytes)
 {
-    if (self->is_pending)
-        abandon(self);
+    bh_bytes kept = {*at, bytes.size};
+    if (bytes.size)
+        memcpy(*at, bytes.data, bytes.size);
+    *at += bytes.size;
+    return kept;
 }
 
-static int covers(const bh__publisher *self, uint64_t delivery_tag, int multiple)
+/* Whether the copy still has an original here to acknowledge. */
+static int is_wanted(const bh_worker *self, const bh__publication *publication)
 {
-    return delivery_tag == self->published || (multiple && (delivery_tag == 0 || delivery_tag > self->published));
+    return publication->is_replay ? publication->message == self->replay_message
+                                  : bh__worker_holds(self, publication->message);
 }
 
-static bh_status returned(bh__publisher *self, const amqp_basic_return_t *method, bh__report *report)
+bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
 {
-    self->was_returned = 1;
-    bh_bytes text = bh__from_amqp(method->reply_text);
-    bh_bytes exchange = bh__from_amqp(method->exchange);
-    bh_bytes routing_key = bh__from_amqp(method->routing_key);
-    return bh__report_set(
-        report, BH_ERR_PUBLISH,
-        "the broker returned the copy (%d %.*s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
-        method->reply_code, (int)text.size, text.data, (int)routing_key.size, routing_key.data, (int)exchange.size,
-        exchange.data);
+    const bh_plan *plan = self->plan;
+    bh__buffer *scratch = &self->publisher.scratch;
+    bh__buffer_clear(scratch);
+    bh_status status = bh__content_copy(scratch, plan, message->properties);
+    if (status != BH_OK)
+        return status;
+    bh_bytes properties = {scratch->data, bh__buffer_size(scratch)};
+    if (properties.size > bh__link_header_room(&self->publish.link))
+        return BH_ERR_FRAME;
+    bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
+    bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh__publication *publication =
+        malloc(sizeof *publication + exchange.size + routing_key.size + properties.size + reason.size + id.size);
+    if (!publication)
+        return BH_ERR_NO_MEMORY;
+    memset(publication, 0, sizeof *publication);
+    char *at = publication->data;
+    publication->exchange = keep(&at, exchange);
+    publication->routing_key = keep(&at, routing_key);
+    publication->properties = keep(&at, properties);
+    publication->reason = keep(&at, reason);
+    publication->id = keep(&at, id);
+    publication->action = bh_plan_action(plan);
+    publication->is_replay = publication->action == BH_ACTION_REPLAY;
+    publication->mandatory = bh_plan_mandatory(plan);
+    publication->attempts = bh_plan_attempts(plan);
+    publication->delay_ms = bh_plan_delay_ms(plan);
+    publication->rung_ms = bh_plan_on_demand(plan) ? bh_plan_delay_ms(plan) : 0;
+    publication->message = message;
+    bh__message_keep(message);
+    push(&self->publisher.due, publication);
+    return BH_OK;
 }
 
-static bh_status closed(bh__publisher *self, const amqp_channel_close_t *method, bh__report *report)
+/* -------------------------------------------------------------------------------------------------- the broker's answer */
+
+/* It is with the broker, in a queue. */
+static void published(bh_worker *self, bh__publication *publication)
 {
-    self->is_confirming = 0;
-    bh_status status = bh__channel_closed(&self->connection, CHANNEL, method, PUBLISHING, report);
-    return status == BH_ERR_CLASH ? (report->status = BH_ERR_CHANNEL) : status;
+    if (publication->is_replay) {
+        self->publisher.replay = BH__REPLAY_WENT;
+    } else if (bh__worker_holds(self, publication->message)) {
+        bh__worker_acknowledge(self, publication->message);
+        if (publication->action == BH_ACTION_PARK)
+            bh__worker_tell(self, BH_EVENT_PARKED, BH_OK, publication->reason, publication->id, publication->attempts,
+                            0, 1);
+        else if (self->tells_retries)
+            bh__worker_tell(self, BH_EVENT_RETRIED, BH_OK, bh_str(""), publication->id, publication->attempts,
+                            publication->delay_ms, 1);
+    }
+    release(publication);
 }
 
-/* A return's own content follows in frames of its own, and says nothing new. */
-static void understand(bh__publisher *self, const amqp_frame_t *frame, bh__report *report)
+/* It is not, and waits to be sent again. */
+static void postpone(bh_worker *self, bh__publication *publication)
 {
-    if (frame->frame_type != AMQP_FRAME_METHOD || frame->channel != CHANNEL)
+    publication->failures++;
+    publication->is_returned = publication->is_suspect = 0;
+    publication->due_ms =
+        bh__monotonic_ms() + bh__worker_back_off_ms(self, publication->failures, &publication->wait_ms);
+    push(&self->publisher.waiting, publication);
+}
+
+/* No broker would take it as it is. */
+static void refused(bh_worker *self, bh__publication *publication, bh_status status, bh_bytes text)
+{
+    if (publication->is_replay) {
+        self->publisher.replay = BH__REPLAY_REFUSED;
+        self->publisher.replay_status = status;
+        bh__report_set(&self->problem, status, "%.*s", (int)text.size, text.data);
+    } else if (bh__worker_holds(self, publication->message)) {
+        bh__worker_leave_behind(self, publication->message);
+        bh__worker_tell(self, BH_EVENT_REFUSED, status, text, publication->id, publication->attempts, 0, 1);
+    }
+    release(publication);
+}
+
+static void failed(bh_worker *self, bh__publication *publication, bh_event_kind kind, bh_status status, bh_bytes text)
+{
+    if (publication->is_replay) {
+        refused(self, publication, status, text);
         return;
-    switch (frame->payload.method.id) {
+    }
+    postpone(self, publication);
+    bh__worker_tell(self, kind, status, text, publication->id, publication->attempts, publication->wait_ms, 1);
+}
+
+static void nacked(bh_worker *self, bh__publication *publication)
+{
+    char text[700];
+    snprintf(text, sizeof text,
+             "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is full "
+             "(reject-publish) or not available",
+             (int)publication->exchange.size, publication->exchange.data, (int)publication->routing_key.size,
+             publication->routing_key.data);
+    failed(self, publication, BH_EVENT_NACKED, BH_ERR_PUBLISH, bh_str(text));
+}
+
+/* It was returned before this. */
+static void unrouted(bh_worker *self, bh__publication *publication)
+{
+    char text[900];
+    snprintf(text, sizeof text,
+             "the broker returned the copy (%s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
+             self->publisher.return_text, (int)publication->routing_key.size, publication->routing_key.data,
+             (int)publication->exchange.size, publication->exchange.data);
+    failed(self, publication, BH_EVENT_RETURNED, BH_ERR_PUBLISH, bh_str(text));
+}
+
+static void answered_one(bh_worker *self, uint64_t tag, int is_ack)
+{
+    bh__publisher *publisher = &self->publisher;
+    bh__publication *publication = *sent_at(publisher, tag);
+    if (!publication)
+        return;
+    *sent_at(publisher, tag) = NULL;
+    publisher->sent_count--;
+    if (publication->is_returned)
+        unrouted(self, publication);
+    else if (is_ack)
+        published(self, publication);
+    else
+        nacked(self, publication);
+}
+
+static void answered(bh_worker *self, uint64_t tag, int multiple, int is_ack)
+{
+    bh__publisher *publisher = &self->publisher;
+    if (multiple) {
+        uint64_t last = tag == 0 || tag >= publisher->next ? publisher->next - 1 : tag;
+        for (uint64_t each = publisher->first; each <= last; each++)
+            answered_one(self, each, is_ack);
+    } else if (tag >= publisher->first && tag < publisher->next) {
+        answered_one(self, tag, is_ack);
+    }
+    while (publisher->first < publisher->next && !*sent_at(publisher, publisher->first))
+        publisher->first++;
+}
+
+static void returned_begins(bh_worker *self, const amqp_basic_return_t *method)
+{
+    bh__publisher *publisher = &self->publisher;
+    bh_bytes text = bh__from_amqp(method->reply_text);
+    snprintf(publisher->return_text, sizeof publisher->return_text, "%d %.*s", method->reply_code, (int)text.size,
+             text.data);
+    bh__assembler_begin(&publisher->returned, 0, 0, method->exchange, method->routing_key);
+}
+
+/* A return names no delivery tag. Every copy in flight that it could be is sent again: a duplicate at worst. */
+static void returned(bh_worker *self, const bh_message *content)
+{
+    bh__publisher *publisher = &self->publisher;
+    bh_bytes id = bh__content_string(content->properties, "backhop-id");
+    self->is_declared &= self->mode != BH_MODE_CREATE;
+    for (uint64_t tag = publisher->first; tag < publisher->next; tag++) {
+        bh__publication *publication = *sent_at(publisher, tag);
+        if (!publication || publication->is_returned || !bh__same(publication->id, id) ||
+            !bh__same(publication->exchange, content->exchange) ||
+            !bh__same(publication->routing_key, content->routing_key))
+            continue;
+        publication->is_returned = 1;
+    }
+}
+
+/* The channel was closed for one copy. Which one it was shows where each goes alone. */
+static void closed(bh_worker *self, const amqp_channel_close_t *close)
+{
+    bh__publisher *publisher = &self->publisher;
+    bh__report words = {.size = 0};
+    bh_status status = bh__worker_channel_closed(&self->publish.link, BH__CHANNEL_PUBLISH, close, "publishing", &words);
+    size_t count = publisher->sent_count;
+    bh__worker_end_publisher(self); /* puts them first among those due */
+    if (count == 1) {
+        bh__publication *culprit = pop(&publisher->due);
+        if (status == BH_ERR_MISSING || status == BH_ERR_ACCESS)
+            failed(self, culprit, BH_EVENT_RETURNED, status, bh__report_text(&words));
+        else
+            refused(self, culprit, BH_ERR_CHANNEL, bh__report_text(&words));
+    }
+    bh__publication *suspect = publisher->due.first;
+    for (size_t i = 0; count > 1 && i < count; i++, suspect = suspect->next)
+        suspect->is_suspect = 1;
+    if (status == BH_ERR_MISSING && self->mode == BH_MODE_CREATE)
+        self->is_declared = 0;
+    bh__report_free(&words);
+}
+
+static void understand(bh_worker *self, const amqp_method_t *method)
+{
+    switch (method->id) {
     case AMQP_BASIC_ACK_METHOD: {
-        const amqp_basic_ack_t *ack = frame->payload.method.decoded;
-        if (covers(self, ack->delivery_tag, ack->multiple))
-            self->answer = BH__CONFIRMED;
+        const amqp_basic_ack_t *ack = method->decoded;
+        answered(self, ack->delivery_tag, ack->multiple, 1);
         break;
     }
     case AMQP_BASIC_NACK_METHOD: {
-        const amqp_basic_nack_t *nack = frame->payload.method.decoded;
-        if (covers(self, nack->delivery_tag, nack->multiple))
-            self->answer = BH__NACKED;
+        const amqp_basic_nack_t *nack = method->decoded;
+        answered(self, nack->delivery_tag, nack->multiple, 0);
         break;
     }
     case AMQP_BASIC_RETURN_METHOD:
-        self->meaning = returned(self, frame->payload.method.decoded, report);
+        returned_begins(self, method->decoded);
         break;
     case AMQP_CHANNEL_CLOSE_METHOD:
-        self->meaning = closed(self, frame->payload.method.decoded, report);
-        self->answer = BH__CLOSED;
+        closed(self, method->decoded);
         break;
     default:
         break;
     }
 }
 
-/* Waits for a frame, and releases it once understood. BH_ERR_TIMEOUT, BH_ERR_CONNECTION, BH_ERR_NO_MEMORY. */
-static bh_status listen(bh__publisher *self, int64_t timeout_ms, bh__report *report)
+void bh__worker_publish_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method)
 {
-    amqp_frame_t frame;
-    bh_status status = bh__connection_frame(&self->connection, timeout_ms, &frame, report);
+    if (!self->publisher.is_open || frame->channel != BH__CHANNEL_PUBLISH)
+        return;
+    if (method) {
+        understand(self, method);
+        return;
+    }
+    bh_message *message;
+    bh_status status = bh__assembler_add(&self->publisher.returned, frame, &message);
     if (status != BH_OK)
-        return status;
-    understand(self, &frame, report);
-    amqp_maybe_release_buffers_on_channel(self->connection.state, CHANNEL);
-    return BH_OK;
+        bh__link_fail(&self->publish.link, status, "a returned copy could not be received");
+    else if (message)
+        returned(self, message);
+    bh_message_free(message);
 }
 
-bh_status bh__publisher_service(bh__publisher *self, bh__report *report)
+/* ---------------------------------------------------------------------------------------------------------- sending */
+
+static int has_rung(const bh__publisher *self, int64_t rung_ms)
 {
-    bh_status status = BH_OK;
-    while (status == BH_OK && bh__connection_is_open(&self->connection))
-        status = listen(self, 0, report);
-    return status == BH_ERR_TIMEOUT ? BH_OK : status;
+    for (size_t i = 0; i < self->rung_count; i++)
+        if (self->rungs[i] == rung_ms)
+            return 1;
+    return 0;
 }
 
-static void beat_others(const bh__publisher *self)
+void bh__worker_note_rung(bh_worker *self, int64_t rung_ms)
 {
-    for (size_t i = 0; i < sizeof self->others / sizeof self->others[0]; i++)
-        if (self->others[i])
-            bh__connection_beat(self->others[i]);
+    bh__publisher *publisher = &self->publisher;
+    void *rungs = publisher->rungs;
+    publisher->wanted_rung_ms = 0;
+    if (!bh__reserve(&rungs, &publisher->rung_capacity, sizeof *publisher->rungs, publisher->rung_count + 1))
+        return; /* it is asked for again */
+    publisher->rungs = rungs;
+    publisher->rungs[publisher->rung_count++] = rung_ms;
 }
 
-static int64_t slice_until(int64_t deadline_ms)
+void bh__worker_miss_rung(bh_worker *self, int64_t rung_ms, bh_status status, bh_bytes text)
 {
-    int64_t left_ms = deadline_ms - bh__monotonic_ms();
-    return left_ms < 0 ? 0 : left_ms > SLICE_MS ? SLICE_MS : left_ms;
-}
-
-/* Waits until the broker reads publishes. */
-static bh_status wait_unblocked(bh__publisher *self, int64_t deadline_ms, bh__report *report)
-{
-    for (;;) {
-        int is_blocked = self->connection.is_blocked;
-        int64_t slice_ms = is_blocked ? slice_until(deadline_ms) : 0;
-        bh_status status = listen(self, slice_ms, report);
-        beat_others(self);
-        if (self->answer == BH__CLOSED)
-            return self->meaning;
-        if (status == BH_ERR_TIMEOUT && !self->connection.is_blocked)
-            return BH_OK;
-        if (status == BH_ERR_TIMEOUT && slice_ms == 0)
-            return bh__report_set(
-                report, BH_ERR_PUBLISH,
-                "the broker blocks publishers (connection.blocked), as it does when memory or disk run "
-                "low; free some and settle again");
-        if (status != BH_OK && status != BH_ERR_TIMEOUT)
-            return status;
+    bh__publications due = self->publisher.due;
+    self->publisher.due = (bh__publications){.first = NULL};
+    self->publisher.wanted_rung_ms = 0;
+    for (bh__publication *publication; (publication = pop(&due));) {
+        if (publication->rung_ms == rung_ms)
+            failed(self, publication, BH_EVENT_RETURNED, status, text);
+        else
+            push(&self->publisher.due, publication);
     }
 }
 
-/* librabbitmq waits without limit for a socket to take a frame, so the frame is not given before it can. */
-static int send_frame(bh__publisher *self, const amqp_frame_t *frame, int64_t deadline_ms)
+static void send_copy(bh_worker *self, bh__publication *publication, int64_t now_ms)
 {
-    struct pollfd socket = {.fd = bh__connection_fd(&self->connection), .events = POLLOUT};
-    while (poll(&socket, 1, (int)slice_until(deadline_ms)) <= 0) {
-        beat_others(self);
-        if (bh__monotonic_ms() >= deadline_ms)
-            return AMQP_STATUS_TIMEOUT;
+    bh__publisher *publisher = &self->publisher;
+    amqp_basic_publish_t publish = {.exchange = bh__to_amqp(publication->exchange),
+                                    .routing_key = bh__to_amqp(publication->routing_key),
+                                    .mandatory = publication->mandatory};
+    bh__link_publish(&self->publish.link, BH__CHANNEL_PUBLISH, &publish, publication->properties,
+                     publication->message->body);
+    publication->sent_ms = now_ms;
+    *sent_at(publisher, publisher->next++) = publication;
+    publisher->sent_count++;
+}
+
+/* Whether the first one due can go now. */
+static int may_send(bh_worker *self)
+{
+    bh__publisher *publisher = &self->publisher;
+    const bh__publication *first = publisher->due.first;
+    if (first->rung_ms && !has_rung(publisher, first->rung_ms)) {
+        publisher->wanted_rung_ms = self->mode == BH_MODE_CREATE ? first->rung_ms : 0;
+        if (publisher->wanted_rung_ms)
+            return 0;
     }
-    return amqp_send_frame(self->connection.state, frame);
+    if (publisher->sent_count == 0)
+        return 1;
+    const bh__publication *last = *sent_at(publisher, publisher->next - 1);
+    return !first->is_suspect && !(last && last->is_suspect);
 }
 
-static int send_content(bh__publisher *self, const bh__publication *publication, int64_t deadline_ms)
+static void send_due(bh_worker *self, int64_t now_ms)
 {
-    amqp_basic_publish_t method = {.exchange = bh__to_amqp(publication->exchange),
-                                   .routing_key = bh__to_amqp(publication->routing_key),
-                                   .mandatory = publication->mandatory};
-    amqp_frame_t frame = {.frame_type = AMQP_FRAME_METHOD, .channel = CHANNEL};
-    frame.payload.method.id = AMQP_BASIC_PUBLISH_METHOD;
-    frame.payload.method.decoded = &method;
-    int status = send_frame(self, &frame, deadline_ms);
-    if (status != AMQP_STATUS_OK)
-        return status;
-
-    frame = (amqp_frame_t){.frame_type = AMQP_FRAME_HEADER, .channel = CHANNEL};
-    frame.payload.properties.class_id = AMQP_BASIC_CLASS;
-    frame.payload.properties.body_size = publication->body.size;
-    frame.payload.properties.decoded = bh__unconst(publication->properties);
-    status = send_frame(self, &frame, deadline_ms);
-
-    size_t most = (size_t)amqp_get_frame_max(self->connection.state) - FRAME_OVERHEAD;
-    if (most > FRAGMENT_BYTES)
-        most = FRAGMENT_BYTES;
-    for (size_t sent = 0; status == AMQP_STATUS_OK && sent < publication->body.size;) {
-        bh_bytes fragment = {publication->body.data + sent, publication->body.size - sent};
-        if (fragment.size > most)
-            fragment.size = most;
-        frame = (amqp_frame_t){.frame_type = AMQP_FRAME_BODY, .channel = CHANNEL};
-        frame.payload.body_fragment = bh__to_amqp(fragment);
-        status = send_frame(self, &frame, deadline_ms);
-        sent += fragment.size;
+    bh__publisher *publisher = &self->publisher;
+    const bh__link *link = &self->publish.link;
+    publisher->wanted_rung_ms = 0;
+    while (publisher->due.first && publisher->is_open && self->is_declared && !link->is_blocked &&
+           !bh__link_is_broken(link) && bh__buffer_size(&link->out) < MOST_WAITING_BYTES) {
+        if (!is_wanted(self, publisher->due.first)) {
+            release(pop(&publisher->due));
+            continue;
+        }
+        if (!may_send(self) || !reserve_sent(publisher))
+            return;
+        send_copy(self, pop(&publisher->due), now_ms);
     }
-    return status;
 }
 
-static bh_status unconfirmed(int64_t timeout_ms, int is_blocked, bh__report *report)
+static void wake_waiting(bh_worker *self, int64_t now_ms)
 {
-    return bh__report_set(report, BH_ERR_PUBLISH, "the broker did not confirm the copy within %lld ms%s; settle again",
-                          (long long)timeout_ms, is_blocked ? " (it blocks publishers: memory or disk run low)" : "");
+    bh__publications waiting = self->publisher.waiting;
+    self->publisher.waiting = (bh__publications){.first = NULL};
+    for (bh__publication *publication; (publication = pop(&waiting));)
+        push(publication->due_ms <= now_ms ? &self->publisher.due : &self->publisher.waiting, publication);
 }
 
-static bh_status begin(bh__publisher *self, const bh__publication *publication, int64_t timeout_ms, bh__report *report)
+/* When the oldest copy in flight has waited too long for its confirm. */
+static int64_t confirm_deadline_ms(const bh_worker *self)
 {
-    int64_t deadline_ms = bh__monotonic_ms() + timeout_ms;
-    self->was_returned = 0;
-    self->answer = BH__NO_ANSWER;
-    self->meaning = BH_OK;
-    bh_status status = wait_unblocked(self, deadline_ms, report);
-    if (status != BH_OK)
-        return status;
-    int sent = send_content(self, publication, deadline_ms);
-    if (sent == AMQP_STATUS_TIMEOUT) {
-        bh__publisher_service(self, report); /* perhaps it said that it blocks publishers */
-        int is_blocked = self->connection.is_blocked;
-        abandon(self);
-        return unconfirmed(timeout_ms, is_blocked, report);
-    }
-    if (sent != AMQP_STATUS_OK)
-        return bh__connection_failed(&self->connection, sent, PUBLISHING, report);
-    self->published++;
-    self->is_pending = 1;
-    return BH_OK;
+    const bh__publisher *publisher = &self->publisher;
+    if (publisher->sent_count == 0 || self->publish.link.is_blocked)
+        return INT64_MAX;
+    int64_t sent_ms = (*sent_at(publisher, publisher->first))->sent_ms;
+    return (sent_ms > publisher->unblocked_ms ? sent_ms : publisher->unblocked_ms) + self->confirm_timeout_ms;
 }
 
-/* An alarm ends some time, and the broker takes the publish then: another one would be a second copy. Else a confirm
- * that comes later must not be taken for the next one's, so the connection ends here. */
-static bh_status late(bh__publisher *self, int64_t timeout_ms, bh__report *report)
+static void check_confirms(bh_worker *self, int64_t now_ms)
 {
-    bh__publisher_service(self, report);
-    int is_blocked = self->connection.is_blocked;
-    if (!bh__connection_is_open(&self->connection) || (!is_blocked && self->answer == BH__NO_ANSWER))
-        abandon(self);
-    return unconfirmed(timeout_ms, is_blocked, report);
+    if (now_ms < confirm_deadline_ms(self))
+        return;
+    char text[200];
+    snprintf(text, sizeof text, "the broker did not confirm within %lld ms; its connection is made again",
+             (long long)self->confirm_timeout_ms);
+    bh__worker_tell(self, BH_EVENT_UNCONFIRMED, BH_ERR_PUBLISH, bh_str(text), bh_str(""), 0, 0,
+                    (int64_t)self->publisher.sent_count);
+    bh__link_fail(&self->publish.link, BH_ERR_CONNECTION, "%s", text);
 }
 
-static bh_status answered(bh__publisher *self, const bh__publication *publication, bh__report *report)
+void bh__worker_advance_publisher(bh_worker *self, int64_t now_ms)
 {
-    self->is_pending = 0;
-    if (self->answer != BH__NACKED)
-        return self->meaning;
-    return bh__report_set(report, BH_ERR_PUBLISH,
-                          "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is "
-                          "full (reject-publish) or not available; settle again after a while",
-                          (int)publication->exchange.size, publication->exchange.data,
-                          (int)publication->routing_key.size, publication->routing_key.data);
+    if (self->publisher.waiting.count)
+        wake_waiting(self, now_ms);
+    send_due(self, now_ms);
+    check_confirms(self, now_ms);
 }
 
-bh_status bh__publisher_publish(bh__publisher *self, const bh__publication *publication, int64_t timeout_ms,
-                                bh__report *report)
+int64_t bh__worker_publisher_due_ms(const bh_worker *self)
 {
-    int64_t deadline_ms = bh__monotonic_ms() + timeout_ms;
-    bh_status status = self->is_pending ? BH_OK : begin(self, publication, timeout_ms, report);
-    while (status == BH_OK && self->answer == BH__NO_ANSWER) {
-        int64_t slice_ms = slice_until(deadline_ms);
-        status = listen(self, slice_ms, report);
-        beat_others(self);
-        if (status == BH_ERR_TIMEOUT)
-            status = slice_ms == 0 ? late(self, timeout_ms, report) : BH_OK;
-    }
-    return status == BH_OK ? answered(self, publication, report) : status;
+    int64_t due_ms = confirm_deadline_ms(self);
+    for (const bh__publication *publication = self->publisher.waiting.first; publication;
+         publication = publication->next)
+        if (publication->due_ms < due_ms)
+            due_ms = publication->due_ms;
+    return due_ms;
 }

@@ -1,46 +1,81 @@
-/* Publisher: publishes one message at a time and waits until the broker has confirmed it. Internal. */
+/* Publisher: the copies on their way to the broker, and its confirms. Internal. */
 #ifndef BACKHOP_WORKER_PUBLISH_H
 #define BACKHOP_WORKER_PUBLISH_H
 
-#include "worker_connection.h"
+#include "worker_message.h"
 
-/* What the broker made of the last publish. */
-typedef enum bh__answer { BH__NO_ANSWER, BH__CONFIRMED, BH__NACKED, BH__CLOSED } bh__answer;
-
-/* Zero bytes are a closed one. */
-typedef struct bh__publisher {
-    bh__connection connection;
-    int is_confirming;         /* its channel is open, with confirms on */
-    uint64_t published;        /* on this channel: the delivery tag of the last publish */
-    int is_pending;            /* the last publish was sent, and what the broker made of it was not yet returned */
-    bh__answer answer;         /* to the last publish */
-    bh_status meaning;         /* of BH__CONFIRMED (it may have been returned before) and BH__CLOSED */
-    int was_returned;          /* the last publish */
-    bh__connection *others[2]; /* get their heartbeats while it waits; NULL: none */
-} bh__publisher;
-
+/* A copy that has to be published, and its original. */
 typedef struct bh__publication {
+    struct bh__publication *next;
+    bh_message *message; /* the original; a reference */
+    int is_replay;       /* the original is a parked message, which bh__worker_replay acknowledges */
+    bh_action action;
+    int mandatory;
+    int64_t attempts;
+    int64_t delay_ms;
+    int64_t rung_ms; /* that has to be declared first; 0: none */
+    int is_returned; /* by the broker, which will confirm it still */
+    int is_suspect;  /* the broker closed the channel with this one in flight: goes alone */
+    int64_t failures;
+    int64_t wait_ms;
+    int64_t due_ms;
+    int64_t sent_ms;
     bh_bytes exchange;
     bh_bytes routing_key;
-    int mandatory;
-    const amqp_basic_properties_t *properties; /* must fit one frame */
-    bh_bytes body;
+    bh_bytes properties; /* as on the wire */
+    bh_bytes id;
+    bh_bytes reason; /* of parking */
+    char data[];
 } bh__publication;
 
-/* Opens what is not open: the connection and the channel. As bh__connection_open. */
-bh_status bh__publisher_open(bh__publisher *self, const bh__settings *settings, const char *name, bh__report *report);
-/*
- * Publishes, and returns BH_OK when the broker has it: confirmed and not returned. BH_ERR_PUBLISH (returned, nacked,
- * not confirmed in time), BH_ERR_MISSING (no such exchange), BH_ERR_ACCESS, BH_ERR_CHANNEL (refused for what it is),
- * BH_ERR_CONNECTION, BH_ERR_NO_MEMORY. After a publish that was not confirmed in time, it is closed; but where the
- * broker blocks publishers the publish is pending: the next call waits for its confirm, and publishes nothing.
- */
-bh_status bh__publisher_publish(bh__publisher *self, const bh__publication *publication, int64_t timeout_ms,
-                                bh__report *report);
-/* Reads what came without being asked for, and sends a heartbeat if one is due. BH_OK, else as bh__connection_frame. */
-bh_status bh__publisher_service(bh__publisher *self, bh__report *report);
-/* Closes it where a publish is pending, so that its confirm is not taken for the next one's. */
-void bh__publisher_forget(bh__publisher *self);
-void bh__publisher_close(bh__publisher *self);
+typedef struct bh__publications {
+    bh__publication *first;
+    bh__publication *last;
+    size_t count;
+} bh__publications;
+
+typedef enum bh__replay_result { BH__REPLAY_PENDING, BH__REPLAY_WENT, BH__REPLAY_REFUSED } bh__replay_result;
+
+typedef struct bh__publisher {
+    int is_open;              /* its channel, with confirms on */
+    bh__publications due;     /* to be sent */
+    bh__publications waiting; /* not before their due_ms */
+    bh__publication **sent;   /* a ring by delivery tag, from first to next - 1; NULL: confirmed */
+    size_t capacity;          /* a power of two */
+    uint64_t first;
+    uint64_t next;
+    size_t sent_count;    /* that are not confirmed */
+    int64_t unblocked_ms; /* monotonic; no confirm was possible before */
+    bh__assembler returned;
+    char return_text[264]; /* of the last basic.return: code and text */
+    int64_t *rungs;        /* on demand, that were declared, in ms */
+    size_t rung_count;
+    size_t rung_capacity;
+    int64_t wanted_rung_ms; /* that the first one due needs; 0: none */
+    bh__buffer scratch;
+    bh__replay_result replay; /* what became of the last replayed copy */
+    bh_status replay_status;
+} bh__publisher;
+
+void bh__publisher_free(bh__publisher *self);
+
+/* Opens the channel with confirms. As bh__worker_call. */
+bh_status bh__worker_open_publisher(bh_worker *self);
+/* A frame of the publish link, for a channel other than 0. */
+void bh__worker_publish_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method);
+/* The channel or its connection is gone: what was not confirmed is to be sent again. */
+void bh__worker_end_publisher(bh_worker *self);
+/* Queues the plan's copy of the message. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (the original is malformed), BH_ERR_FRAME. */
+bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message);
+/* Sends what is due; looks after what was not confirmed in time. */
+void bh__worker_advance_publisher(bh_worker *self, int64_t now_ms);
+/* When bh__worker_advance_publisher has to be called next; INT64_MAX: never. */
+int64_t bh__worker_publisher_due_ms(const bh_worker *self);
+/* How many are not published; and gives these up. */
+size_t bh__worker_count_copies(const bh_worker *self);
+void bh__worker_drop_copies(bh_worker *self);
+/* The rung is there; or it cannot be made, and what needs it waits. */
+void bh__worker_note_rung(bh_worker *self, int64_t rung_ms);
+void bh__worker_miss_rung(bh_worker *self, int64_t rung_ms, bh_status status, bh_bytes text);
 
 #endif

@@ -1,106 +1,150 @@
 #include "worker_internal.h"
 
-enum { CHANNEL = 1 };
-
 static bh_status open_channel(bh_worker *self)
 {
-    amqp_connection_state_t state = self->replayer.state;
-    amqp_channel_open(state, CHANNEL);
-    return bh__connection_reply(&self->replayer, CHANNEL, amqp_get_rpc_reply(state), "opening a channel", NULL,
-                                &self->report);
-}
-
-/* The next parked message, where there is one; *left is how many come behind it. */
-static bh_status get(bh_worker *self, bh__message *message, int64_t *left)
-{
-    amqp_bytes_t queue = bh__to_amqp(bh_topology_parked_queue(self->topology));
-    amqp_rpc_reply_t reply = amqp_basic_get(self->replayer.state, CHANNEL, queue, 0);
-    bh_status status =
-        bh__connection_reply(&self->replayer, CHANNEL, reply, "reading the parked queue", NULL, &self->report);
-    if (status != BH_OK || reply.reply.id != AMQP_BASIC_GET_OK_METHOD)
-        return status;
-    const amqp_basic_get_ok_t *get_ok = reply.reply.decoded;
-    *left = get_ok->message_count;
-    bh__message_get_ok(message, CHANNEL, get_ok);
-    while (status == BH_OK && !message->is_complete) {
-        amqp_frame_t frame;
-        status = bh__connection_frame(&self->replayer, self->confirm_timeout_ms, &frame, &self->report);
-        if (status == BH_OK)
-            status = bh__message_add(message, &frame);
-        if (status != BH_OK)
-            return bh__report_set(&self->report, status == BH_ERR_NO_MEMORY ? status : BH_ERR_CONNECTION,
-                                  "reading a parked message failed; replay again");
-    }
+    bh__answer answer;
+    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+    bh_status status = bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_CHANNEL_OPEN_METHOD, &open,
+                                       AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", &answer);
+    self->has_replay_channel = status == BH_OK;
     return status;
 }
 
-static bh_status replay(bh_worker *self, const bh__message *message)
+/* What was not acknowledged goes back to the parked queue. */
+static void close_channel(bh_worker *self)
 {
-    bh_bytes random = {self->random, sizeof self->random};
-    bh_status status = bh__worker_read(self, message);
-    if (status == BH_OK)
-        status = bh__worker_draw(self);
-    if (status != BH_OK)
+    bh__answer answer;
+    amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
+    if (self->has_replay_channel && !bh__link_is_broken(&self->consume.link))
+        bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_CHANNEL_CLOSE_METHOD, &close,
+                        AMQP_CHANNEL_CLOSE_OK_METHOD, 0, "closing a channel", &answer);
+    self->has_replay_channel = 0;
+}
+
+void bh__worker_replay_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method)
+{
+    bh__assembler *assembler = &self->replayed;
+    bh_message *message = NULL;
+    if (method && method->id == AMQP_BASIC_GET_OK_METHOD) {
+        const amqp_basic_get_ok_t *got = method->decoded;
+        bh__assembler_begin(assembler, got->delivery_tag, got->redelivered != 0, got->exchange, got->routing_key);
+    } else if (method && method->id == AMQP_CHANNEL_CLOSE_METHOD && self->has_replay_channel) {
+        bh__worker_channel_closed(&self->consume.link, BH__CHANNEL_REPLAY, method->decoded, "replaying",
+                                  &self->problem);
+        self->has_replay_channel = 0;
+    } else if (!method) {
+        bh_status status = bh__assembler_add(assembler, frame, &message);
+        if (status != BH_OK)
+            bh__link_fail(&self->consume.link, status, "a parked message could not be received");
+    }
+    if (message)
+        self->replay_message = message;
+}
+
+static int is_over(bh_worker *self, int64_t deadline_ms)
+{
+    return bh__worker_is_interrupted(self) || !self->has_replay_channel || bh__link_is_broken(&self->consume.link) ||
+           bh__link_is_broken(&self->publish.link) || bh__monotonic_ms() >= deadline_ms;
+}
+
+static bh_status interrupted(bh_worker *self, bh_status status, const char *what)
+{
+    return bh__report_set(&self->problem, status, "%s was interrupted; replay again", what);
+}
+
+/* The next parked message in self->replay_message, where there is one; *left is how many come behind it. */
+static bh_status get(bh_worker *self, int64_t *left)
+{
+    bh__answer answer;
+    amqp_basic_get_t get = {.queue = bh__to_amqp(bh_topology_parked_queue(self->topology))};
+    int64_t deadline_ms = bh__monotonic_ms() + self->confirm_timeout_ms;
+    self->replay_message = NULL;
+    bh_status status =
+        bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_BASIC_GET_METHOD, &get,
+                        AMQP_BASIC_GET_OK_METHOD, AMQP_BASIC_GET_EMPTY_METHOD, "reading the parked queue", &answer);
+    self->has_replay_channel = answer.code == 0;
+    if (status != BH_OK || answer.method.id != AMQP_BASIC_GET_OK_METHOD)
         return status;
-    status = bh_plan_set_frame_max(self->plan, amqp_get_frame_max(self->consumer.state));
+    const amqp_basic_get_ok_t *got = self->consume.link.reply.decoded;
+    *left = got->message_count;
+    while (!self->replay_message && !is_over(self, deadline_ms))
+        bh__worker_pump(self, deadline_ms);
+    return self->replay_message ? BH_OK : interrupted(self, BH_ERR_CONNECTION, "reading a parked message");
+}
+
+static void acknowledge(bh_worker *self, uint64_t delivery_tag)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = delivery_tag};
+    bh__link_send(&self->consume.link, BH__CHANNEL_REPLAY, AMQP_BASIC_ACK_METHOD, &ack);
+}
+
+static bh_status publish(bh_worker *self, bh_message *message)
+{
+    const char *drawn = bh__worker_draw(self, BH_PLAN_RANDOM_BYTES);
+    bh_bytes random = {drawn, BH_PLAN_RANDOM_BYTES};
+    bh_status status = drawn ? bh__worker_read_in_hand(self, message) : BH_ERR_STATE;
     if (status == BH_OK)
         status = bh_plan_replay(self->plan, self->delivery, self->history, self->topology, random);
-    if (status != BH_OK)
-        return bh__worker_no_plan(self, status);
-    status = bh__worker_open_publisher(self);
     if (status == BH_OK)
-        status = bh__worker_carry_out(self, &self->replayer, message);
-    bh__publisher_forget(&self->publisher);
-    return status;
+        status = bh__worker_queue_copy(self, message);
+    return status == BH_OK ? BH_OK : bh__report_set(&self->problem, status, "%s", bh_status_text(status).data);
 }
 
-/* Replays one, or leaves it unacked until the end so that it does not come again, and counts it. */
-static bh_status replay_or_leave(bh_worker *self, const bh__message *message, int64_t *count)
+/* Sends the message back and waits until it is there. */
+static bh_status replay_one(bh_worker *self, bh_message *message)
 {
-    bh_status status = replay(self, message);
-    if (bh__worker_is_refusal(status)) {
-        bh__worker_keep_refusal(self);
-        return BH_OK;
-    }
-    *count += status == BH_OK;
-    return status;
+    bh__publisher *publisher = &self->publisher;
+    int64_t deadline_ms = bh__monotonic_ms() + self->confirm_timeout_ms;
+    publisher->replay = BH__REPLAY_PENDING;
+    bh_status status = publish(self, message);
+    if (status != BH_OK)
+        return status;
+    while (publisher->replay == BH__REPLAY_PENDING && !is_over(self, deadline_ms))
+        bh__worker_pump(self, deadline_ms);
+    if (publisher->replay == BH__REPLAY_PENDING)
+        return interrupted(self, BH_ERR_PUBLISH, "publishing a parked message");
+    if (publisher->replay == BH__REPLAY_REFUSED)
+        return publisher->replay_status;
+    acknowledge(self, message->delivery_tag);
+    return BH_OK;
 }
 
-/* What is parked anew meanwhile is not for this call: else a message that always fails would go round for ever. */
-static bh_status replay_all(bh_worker *self, int64_t most, int64_t *count)
+/* What is parked anew meanwhile is not for this one: else a message that always fails would go round for ever. */
+static bh_status replay_all(bh_worker *self, int64_t most, int64_t *count, bh__report *refusal)
 {
-    bh__message message = {.is_begun = 0};
-    bh_status status = open_channel(self);
     int64_t total = 1;
-    for (int64_t seen = 0; status == BH_OK && *count < most && seen < total; seen++) {
+    for (int64_t seen = 0; *count < most && seen < total; seen++) {
         int64_t left = 0;
-        bh__worker_service(self);
-        status = get(self, &message, &left);
-        if (status != BH_OK || !message.is_complete)
-            break;
+        bh_status status = get(self, &left);
+        bh_message *message = self->replay_message;
+        if (status != BH_OK || !message)
+            return status;
         if (seen == 0)
             total = left + 1;
-        status = replay_or_leave(self, &message, count);
-        bh__message_release(&message);
-        amqp_maybe_release_buffers(self->replayer.state);
+        status = replay_one(self, message);
+        self->replay_message = NULL;
+        bh_message_free(message);
+        int is_refusal = status == BH_ERR_FRAME || status == BH_ERR_CHANNEL;
+        if (status != BH_OK && !is_refusal)
+            return status;
+        if (is_refusal && refusal->status == BH_OK)
+            bh__report_set(refusal, status, "%s", bh__report_text(&self->problem).data);
+        *count += status == BH_OK;
     }
-    bh__message_free(&message);
-    return status == BH_OK ? bh__worker_end_refusals(self) : status;
+    return BH_OK;
 }
 
-bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count)
+void bh__worker_replay(bh_worker *self, int64_t most)
 {
-    if (!self || !count || most < 0)
-        return BH_ERR_ARGUMENT;
-    *count = 0;
-    if (self->is_current)
-        return bh__report_set(&self->report, BH_ERR_STATE, "a message is taken and not settled; settle it first");
-    if (!self->consumer.state)
-        return bh__worker_not_connected(self);
-    bh__report_clear(&self->refusal);
-    bh_status status = bh__worker_open(self, &self->replayer, "replay");
+    bh__report refusal = {.status = BH_OK};
+    int64_t count = 0;
+    bh_status status = open_channel(self);
     if (status == BH_OK)
-        status = replay_all(self, most, count);
-    bh__connection_close(&self->replayer); /* what was not settled goes back to the parked queue */
-    return status;
+        status = replay_all(self, most, &count, &refusal);
+    if (status != BH_OK)
+        bh__report_set(&refusal, status, "%s", bh__report_text(&self->problem).data);
+    close_channel(self);
+    bh__shared_end_replay(&self->shared); /* so that who hears of it may ask for the next one */
+    bh__worker_tell(self, BH_EVENT_REPLAYED, refusal.status, bh__report_text(&refusal), bh_str(""), 0, 0, count);
+    bh__report_free(&refusal);
 }

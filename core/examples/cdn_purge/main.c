@@ -18,6 +18,7 @@
 
 #include <backhop.h>
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #define API_CALL_MS 10
+#define CONNECT_MS 20000
 #define QUIET_MS 1500     /* so long the demo waits for surprises when all messages are settled */
 #define DEADLINE_MS 80000 /* then it stops and counts what is still waiting */
 #define ALARM_S 110       /* and then it ends, whatever hangs */
@@ -33,7 +35,9 @@ struct consumer {
     bh_policy *policy;
     bh_topology *topology;
     bh_worker *worker;
-    bh_delivery *delivery;
+    bh_delivery *delivery; /* of the message in hand, as is the history */
+    bh_history *history;
+    char broker[64]; /* product and version */
     struct purge_api api;
     struct record *record;
 };
@@ -95,6 +99,8 @@ static int consumer_open(struct consumer *self)
         status = bh_topology_new(&self->topology, bh_str(CDN_PURGE));
     if (status == BH_OK)
         status = bh_delivery_new(&self->delivery);
+    if (status == BH_OK)
+        status = bh_history_new(&self->history);
     if (status != BH_OK)
         return fail("cannot start", bh_status_text(status).data);
     if (choose_policy(self->policy) != BH_OK)
@@ -107,83 +113,131 @@ static int consumer_open(struct consumer *self)
 
 static void consumer_close(struct consumer *self)
 {
-    bh_worker_free(self->worker); /* first: it borrows the others */
+    bh_worker_free(self->worker);
     bh_delivery_free(self->delivery);
+    bh_history_free(self->history);
     bh_topology_free(self->topology);
     bh_policy_free(self->policy);
 }
 
-static int consumer_connect(struct consumer *self, const char *url)
-{
-    if (bh_worker_connect(self->worker, bh_str(url)) == BH_OK &&
-        bh_worker_declare(self->worker, BH_MODE_CREATE) == BH_OK)
-        return 1;
-    return fail("the worker", bh_worker_error(self->worker).data);
-}
-
-/* Whether the message is what was published: body, routing key, properties. Backhop's headers come on top. */
-static int is_as_published(const struct consumer *self, const struct message *message)
-{
-    return strcmp(bh_worker_body(self->worker).data, message->path) == 0 &&
-           strcmp(bh_delivery_routing_key(self->delivery).data, message->routing_key) == 0 &&
-           strcmp(bh_worker_exchange(self->worker).data, ARTICLES) == 0 &&
-           strcmp(bh_delivery_property(self->delivery, BH_PROPERTY_CONTENT_TYPE).data, "text/plain") == 0;
-}
-
-/* Notes what became of an attempt. */
-static void note(struct record *record, struct message *message, struct attempt attempt, int as_published)
+/* Notes an attempt: what becomes of it follows. */
+static void note_attempt(struct record *record, struct message *message, struct attempt attempt, int as_published)
 {
     pthread_mutex_lock(&record->lock);
     if (message->attempts < MOST_ATTEMPTS)
         message->attempt[message->attempts] = attempt;
     message->attempts++;
-    message->succeeded += attempt.action == BH_ACTION_ACK;
     record->delivered++;
-    record->retried += attempt.action == BH_ACTION_RETRY;
     record->changed += !as_published;
-    for (size_t i = 0; i < record->waits && attempt.action == BH_ACTION_RETRY; i++)
-        if (record->wait[i].ms == attempt.delay_ms)
+    pthread_mutex_unlock(&record->lock);
+}
+
+/* Notes what became of a message's last attempt. */
+static void note_action(struct record *record, struct message *message, bh_action action, int64_t delay_ms)
+{
+    pthread_mutex_lock(&record->lock);
+    if (message->attempts > 0 && message->attempts <= MOST_ATTEMPTS) {
+        struct attempt *last = &message->attempt[message->attempts - 1];
+        last->action = action;
+        last->delay_ms = delay_ms;
+        last->settled_ms = elapsed_ms(record);
+    }
+    message->succeeded += action == BH_ACTION_ACK;
+    record->retried += action == BH_ACTION_RETRY;
+    for (size_t i = 0; i < record->waits && action == BH_ACTION_RETRY; i++)
+        if (record->wait[i].ms == delay_ms)
             record->wait[i].declared = 1; /* those on demand were declared just now */
     pthread_mutex_unlock(&record->lock);
 }
 
-/* Handles the current message: calls the API, tells Backhop how it went, and sees what Backhop made of it. */
-static bh_status consumer_handle(struct consumer *self)
+/* Notes what happened to the worker, and what became of the messages that failed. */
+static void note_event(struct consumer *self, const bh_event *event)
+{
+    bh_bytes text = bh_event_text(event), id = bh_event_id(event);
+    struct message *message = find_message(self->record, id.data, id.size);
+
+    switch (bh_event_what(event)) {
+    case BH_EVENT_CONNECTED: /* "RabbitMQ 4.0.5 at localhost:5672, ..." */
+        snprintf(self->broker, sizeof self->broker, "%.*s", (int)strcspn(text.data, " ") + 1, text.data);
+        snprintf(self->broker + strlen(self->broker), sizeof self->broker - strlen(self->broker), "%.*s",
+                 (int)strcspn(text.data + strlen(self->broker), " "), text.data + strlen(self->broker));
+        break;
+    case BH_EVENT_RETRIED:
+        if (message)
+            note_action(self->record, message, BH_ACTION_RETRY, bh_event_delay_ms(event));
+        break;
+    case BH_EVENT_PARKED:
+        if (message)
+            note_action(self->record, message, BH_ACTION_PARK, 0);
+        break;
+    case BH_EVENT_DRAINED:
+        break;
+    default:
+        fail(bh_event_name(bh_event_what(event)).data, text.data);
+    }
+}
+
+static void consumer_hear(struct consumer *self)
+{
+    bh_event *event;
+    while (bh_worker_take_event(self->worker, &event) == BH_OK) {
+        note_event(self, event);
+        bh_event_free(event);
+    }
+}
+
+/* Waits until there is a message or an event to take. */
+static void consumer_wait(const struct consumer *self, int timeout_ms)
+{
+    struct pollfd readable = {.fd = bh_worker_fd(self->worker), .events = POLLIN};
+    poll(&readable, 1, timeout_ms);
+}
+
+static int consumer_connect(struct consumer *self, const char *url)
+{
+    if (bh_worker_set_retry_events(self->worker, 1) != BH_OK || bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK ||
+        bh_worker_start(self->worker) != BH_OK)
+        return fail("the worker", bh_worker_error(self->worker).data);
+    for (int64_t end_ms = monotonic_ms() + CONNECT_MS; !*self->broker && !interrupted && monotonic_ms() < end_ms;) {
+        consumer_wait(self, 100);
+        consumer_hear(self);
+    }
+    return *self->broker != '\0';
+}
+
+/* Whether the message is what was published: body, routing key, properties. Backhop's headers come on top. */
+static int is_as_published(const struct consumer *self, const bh_message *taken, const struct message *message)
+{
+    return strcmp(bh_message_body(taken).data, message->path) == 0 &&
+           strcmp(bh_delivery_routing_key(self->delivery).data, message->routing_key) == 0 &&
+           strcmp(bh_history_exchange(self->history).data, ARTICLES) == 0 &&
+           strcmp(bh_delivery_property(self->delivery, BH_PROPERTY_CONTENT_TYPE).data, "text/plain") == 0;
+}
+
+/* Handles a message: calls the API, and tells Backhop how it went. */
+static bh_status consumer_handle(struct consumer *self, bh_message *taken)
 {
     struct attempt attempt = {.at_ms = elapsed_ms(self->record)};
-    bh_outcome outcome = BH_OUTCOME_OK;
 
-    bh_status status = bh_worker_delivery(self->worker, self->delivery);
+    bh_status status = bh_worker_read(self->worker, taken, self->delivery, self->history);
     if (status != BH_OK)
         return status;
     bh_bytes id = bh_delivery_property(self->delivery, BH_PROPERTY_MESSAGE_ID);
     struct message *message = find_message(self->record, id.data, id.size);
     if (!message) /* a stranger's */
-        return bh_worker_settle(self->worker, BH_OUTCOME_DROPPED, bh_str(""), 0);
-    int as_published = is_as_published(self, message);
+        return bh_worker_settle(self->worker, taken, BH_OUTCOME_DROPPED, bh_str(""), 0);
 
     sleep_ms(API_CALL_MS);
-    struct purge_answer answer = purge(&self->api, elapsed_ms(self->record), bh_worker_body(self->worker).data);
+    struct purge_answer answer = purge(&self->api, elapsed_ms(self->record), bh_message_body(taken).data);
+    note_attempt(self->record, message, attempt, is_as_published(self, taken, message));
+    bh_outcome outcome = BH_OUTCOME_OK;
     if (answer.code == 507)
         outcome = BH_OUTCOME_FAILED; /* later, perhaps */
     else if (answer.code != 202)
         outcome = BH_OUTCOME_PERMANENT; /* never */
-
-    /* A copy that the broker did not confirm leaves the message current, so nothing is lost: settle it again. */
-    for (;;) {
-        status = bh_worker_settle(self->worker, outcome, bh_str(answer.text), answer.retry_after_ms);
-        if (status != BH_ERR_PUBLISH || interrupted)
-            break;
-        sleep_ms(200);
-    }
-    if (status != BH_OK)
-        return status;
-
-    attempt.action = bh_worker_last_action(self->worker);
-    attempt.delay_ms = bh_worker_last_delay_ms(self->worker);
-    attempt.settled_ms = elapsed_ms(self->record);
-    note(self->record, message, attempt, as_published);
-    return BH_OK;
+    else
+        note_action(self->record, message, BH_ACTION_ACK, 0);
+    return bh_worker_settle(self->worker, taken, outcome, bh_str(answer.text), answer.retry_after_ms);
 }
 
 /*
@@ -195,11 +249,18 @@ static int consume(struct consumer *self, struct company *company, struct screen
     int64_t busy_ms = 0;
 
     while (!interrupted && !company->failed && elapsed_ms(self->record) < DEADLINE_MS) {
-        bh_status status = bh_worker_take(self->worker, 50);
-        if (status == BH_OK)
-            status = consumer_handle(self);
-        if (status != BH_OK && status != BH_ERR_TIMEOUT && !interrupted)
-            return fail("the worker", bh_worker_error(self->worker).data);
+        bh_message *taken;
+        bh_status status = bh_worker_take(self->worker, &taken, 0);
+        if (status == BH_OK) {
+            status = consumer_handle(self, taken);
+            bh_message_free(taken);
+        } else if (status == BH_ERR_TIMEOUT) {
+            consumer_wait(self, 50);
+            status = BH_OK;
+        }
+        if (status != BH_OK && !interrupted)
+            return fail("the worker", bh_status_text(status).data);
+        consumer_hear(self);
         screen_update(screen);
 
         for (size_t i = 0; i < MESSAGES; i++)
@@ -241,8 +302,7 @@ static void introduce(const struct consumer *self)
 
     printf("\n %d events of a news site go to a purge API that is full from %d s to %d s.\n", MESSAGES,
            PEAK_BEGINS_MS / 1000, PEAK_ENDS_MS / 1000);
-    printf(" Backhop %s on %s %s waits", bh_version(), bh_worker_broker_product(self->worker).data,
-           bh_worker_broker_version(self->worker).data);
+    printf(" Backhop %s on %s waits", bh_version(), self->broker);
     for (int64_t n = 1; n < attempts; n++)
         printf("%s %.1f", n > 1 ? "," : "", (double)bh_policy_mean_ms(self->policy, n) / 1000);
     printf(" s\n after failures 1 to %d, give or take a quarter, and parks after failure %d.\n\n", (int)attempts - 1,

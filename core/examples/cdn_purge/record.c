@@ -39,7 +39,8 @@ int kept_attempts(const struct message *message)
 int is_settled(const struct message *message)
 {
     int kept = kept_attempts(message);
-    return kept > 0 && message->attempt[kept - 1].action != BH_ACTION_RETRY;
+    bh_action last = kept > 0 ? message->attempt[kept - 1].action : BH_ACTION_NONE;
+    return last == BH_ACTION_ACK || last == BH_ACTION_PARK;
 }
 
 int count_missing(const struct record *record)

@@ -8,7 +8,8 @@ BH_BEGIN_DECLS
 
 /*
  * X(name, code, sentence): every status there is. Each language raises one class for each failure.
- * Where an object has more to tell, its own error function does: bh_policy_error, bh_topology_error, bh_worker_error.
+ * Where an object has more to tell, its own function does: bh_policy_error, bh_topology_error, bh_worker_error,
+ * bh_event_text.
  */
 #define BH_STATUS_LIST(X)                                                                                              \
     X(BH_OK, 0, "no error")                                                                                            \
@@ -25,15 +26,16 @@ BH_BEGIN_DECLS
     X(BH_ERR_CONNECTION, -11, "the broker could not be reached or the connection was lost; connect again")             \
     X(BH_ERR_TLS, -12, "TLS failed; check the CA file, the certificate's host name and the port")                      \
     X(BH_ERR_ACCESS, -13, "the broker refused the user, its password, the vhost or a permission")                      \
-    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; bh_worker_error tells the way out")        \
-    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; bh_worker_error tells which")                         \
+    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; bh_event_text tells the way out")          \
+    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; bh_event_text tells which")                           \
     X(BH_ERR_PUBLISH, -16, "a publish was returned, nacked or not confirmed in time; the original stays unacked")      \
     X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer, as it does when its queue is deleted")                \
     X(BH_ERR_TIMEOUT, -18, "nothing arrived in the time given")                                                        \
-    X(BH_ERR_CHANNEL, -19, "the broker closed the channel; bh_worker_error holds its reply code and text")
+    X(BH_ERR_CHANNEL, -19, "the broker closed the channel; the event's text holds its reply code and text")            \
+    X(BH_ERR_FORKED, -20, "the process forked after the worker was made: free it in the child and make a new one")
 
 #define BH_STATUS_ENUM(name, code, sentence) name = (code),
-typedef enum bh_status { BH_STATUS_LIST(BH_STATUS_ENUM) BH_STATUS_LAST = -20 } bh_status;
+typedef enum bh_status { BH_STATUS_LIST(BH_STATUS_ENUM) BH_STATUS_LAST = -21 } bh_status;
 #undef BH_STATUS_ENUM
 
 /* The code's name, as "BH_ERR_POLICY"; "" for a number that is no status. */

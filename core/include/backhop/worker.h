@@ -1,23 +1,35 @@
 /*
- * Worker: consumes, asks for the plan and carries it out, on connections of its own. Blocking; one thread at a time.
+ * Worker: consumes, asks for the plan and carries it out, on connections of its own that a background thread keeps.
  *
  *     bh_worker *worker;
  *     bh_worker_new(&worker, policy, topology);
- *     bh_worker_connect(worker, bh_str("amqp://guest:guest@localhost/"));
- *     bh_worker_declare(worker, BH_MODE_CREATE);
- *     bh_worker_run(worker, handle, NULL);         until the handler or a signal calls bh_worker_stop
+ *     bh_worker_add_uri(worker, bh_str("amqp://guest:guest@localhost/"));
+ *     bh_worker_run(worker, handle, listen, NULL);   until bh_worker_stop, in the handler, a signal or another thread
+ *
+ * bh_worker_run is for a program that has nothing else to do. An event loop does the same without blocking:
+ *
+ *     bh_worker_start(worker);
+ *     whenever bh_worker_fd(worker) is readable:
+ *         while (bh_worker_take(worker, &message, 0) == BH_OK) ...
+ *         while (bh_worker_take_event(worker, &event) == BH_OK) ...
+ *     bh_worker_settle(worker, message, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0);
  *
  * A message is acknowledged after its copy was confirmed, never before. What goes wrong in between leaves the original
- * with the broker, which delivers it again: a duplicate is possible there, a loss is not.
+ * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made again,
+ * for as long as the worker runs.
+ *
+ * Threads: settings, start, run and free are for one thread at a time; take, settle, fail, read, attempt, take_event,
+ * replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
  */
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
 
+#include <backhop/event.h>
 #include <backhop/plan.h>
 
 BH_BEGIN_DECLS
 
-/* How declaring treats the broker. */
+/* How the worker treats the broker's topology when it connects. */
 typedef enum bh_mode {
     BH_MODE_CREATE, /* make what is missing */
     BH_MODE_VERIFY, /* change nothing; what is missing or different is an error */
@@ -26,119 +38,112 @@ typedef enum bh_mode {
 
 typedef struct bh_worker bh_worker;
 
-/* Says what to do with the message taken: returns the outcome; for BH_OUTCOME_FAILED and _PERMANENT it may have
- * called bh_worker_fail with more. */
-typedef bh_outcome (*bh_handler)(bh_worker *worker, void *data);
+/* A message that a worker took. Its content never changes, so any thread may read it. */
+typedef struct bh_message bh_message;
+
+/* Says what became of the message; for BH_OUTCOME_FAILED and _PERMANENT it may have called bh_worker_fail with more. */
+typedef bh_outcome (*bh_handler)(bh_worker *worker, bh_message *message, void *data);
+/* Is told what happened; the event is freed after it returns. */
+typedef void (*bh_listener)(bh_worker *worker, const bh_event *event, void *data);
 
 /*
- * A new worker in *out for the topology's work queue; free it with bh_worker_free. Policy and topology (built) are
- * borrowed and must outlive it. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_NO_LIBRABBITMQ.
+ * A new worker in *out for the topology's work queue; free it with bh_worker_free. It copies policy and topology.
+ * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built), BH_ERR_NO_LIBRABBITMQ.
  */
-BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, bh_topology *topology);
-/* Closes the connections and frees the worker; what was taken and not settled goes back to the queue, by basic.nack,
- * which RabbitMQ 4.3 does not count as a failed delivery. NULL is allowed. */
+BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+/* Stops at once where it runs (what was taken and not settled goes back to the queue) and frees the worker. Messages
+ * and events that were taken stay readable until they are freed. NULL is allowed. */
 BH_API void bh_worker_free(bh_worker *self);
 
+/*
+ * Settings, before bh_worker_start; each returns BH_ERR_STATE once the worker runs.
+ *
+ * A broker: amqp:// or amqps:// (TLS) with user:password@host:port/vhost, each percent-escaped, IPv6 in brackets, and
+ * ?heartbeat=seconds (default 60; 0: off). No vhost, or "/": the vhost "/"; "/%2f" too. More of them are tried in turn.
+ * BH_ERR_URI, BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
 /* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always
  * verified. BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path);
-/* Unsettled deliveries that the broker sends ahead: 1 to 65535; default 100. BH_ERR_ARGUMENT. */
+/* How to treat the topology at each connect; default BH_MODE_CREATE. BH_ERR_ARGUMENT. */
+BH_API bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode);
+/* Unsettled deliveries that the broker sends ahead, and so the most that can be taken at once: 1 to 65535; default 100.
+ * 0 consumes nothing: for a worker that only replays. BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_set_prefetch(bh_worker *self, int count);
 /* How long to wait for a connection (default 10 000 ms) and for a confirm (default 30 000 ms): 1 to 3 600 000.
  * BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_set_connect_timeout_ms(bh_worker *self, int64_t timeout_ms);
 BH_API bh_status bh_worker_set_confirm_timeout_ms(bh_worker *self, int64_t timeout_ms);
+/* Delays between attempts to connect, and to publish what was not taken; it is copied, and its limits on attempts and
+ * age are ignored. Default: 100 ms, doubled up to 10 s, jitter equal. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+BH_API bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy);
 /* As bh_history_set_legacy_counter and bh_history_add_wait_queue, for what this worker reads. */
 BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
 BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
+/* Whether each retry is an event too (BH_EVENT_RETRIED): 0 (default) or 1. */
+BH_API bh_status bh_worker_set_retry_events(bh_worker *self, int on);
 
 /*
- * Opens two connections (consume; publish) and closes those before: the broker delivers again what was not settled.
- * `uri` is amqp:// or amqps:// (TLS) with user:password@host:port/vhost, each percent-escaped, IPv6 in brackets, and
- * ?heartbeat=seconds (default 60; 0: off). No vhost, or "/": the vhost "/"; "/%2f" too. BH_ERR_URI, BH_ERR_CONNECTION,
- * BH_ERR_TLS, BH_ERR_ACCESS, BH_ERR_NO_MEMORY, BH_ERR_BROKER (it cannot serve the strategy), BH_ERR_STATE (the
- * topology is not built).
+ * Starts the background thread: it connects (two connections: consume; publish), declares and consumes. What goes well
+ * and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can be
+ * started again.
  */
-BH_API bh_status bh_worker_connect(bh_worker *self, bh_bytes uri);
-/* The broker's product and version, from its server-properties; "" before connecting. */
-BH_API bh_bytes bh_worker_broker_product(const bh_worker *self);
-BH_API bh_bytes bh_worker_broker_version(const bh_worker *self);
+BH_API bh_status bh_worker_start(bh_worker *self);
+/* Readable while there is a message or an event to take: the same descriptor from bh_worker_new to bh_worker_free. Only
+ * poll it; do not read it. -1 in a fork's child. */
+BH_API int bh_worker_fd(bh_worker *self);
+/*
+ * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one; 0:
+ * not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED, BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms);
+/*
+ * Says what became of a message; the background thread makes the plan and carries it out. Never waits. Messages may be
+ * settled in any order. One of a connection that is gone is ignored, as the broker delivers it again: BH_EVENT_STALE.
+ * BH_ERR_STATE (settled already; stopped), BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY,
+ * BH_ERR_FORKED.
+ */
+BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
+                                  int64_t retry_after_ms);
+/* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
+ * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
+BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
+/*
+ * Sends parked messages back to the work queue: up to `most`, and none that is parked after this begins. It happens in
+ * the background, once there is a connection; BH_EVENT_REPLAYED tells how many went. One that does not go stays parked;
+ * where it is refused for what it is, those behind it go. BH_ERR_STATE (not running; a replay is under way),
+ * BH_ERR_ARGUMENT, BH_ERR_FORKED.
+ */
+BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
+/*
+ * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes back
+ * to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew. May be called from
+ * a signal handler. BH_ERR_ARGUMENT (not 0 to 3 600 000), BH_ERR_FORKED.
+ */
+BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
 
 /*
- * Makes or checks the topology. BH_ERR_CLASH (exists with other arguments), BH_ERR_MISSING (verify; or the work queue
- * is not there), BH_ERR_ACCESS, BH_ERR_BROKER (no x-delayed-message plugin), BH_ERR_CONNECTION, BH_ERR_CHANNEL,
- * BH_ERR_STATE (not connected), BH_ERR_NO_MEMORY. AMQP shows no bindings, so verify cannot check them; without the
- * permission to configure, it sees only whether a queue or exchange exists. The mode stays: with BH_MODE_CREATE,
- * settling declares a rung on demand before its first use, and the topology again where a part of it was deleted.
+ * Starts the worker where it is not, and takes, handles and settles, one message after the other, until it has
+ * drained. Listener may be NULL. As bh_worker_start; BH_ERR_ARGUMENT.
  */
-BH_API bh_status bh_worker_declare(bh_worker *self, bh_mode mode);
+BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
+/* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0:
+ * none). BH_ERR_STATE (settled), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
+BH_API bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms);
 
-/*
- * Waits up to `timeout_ms` for the next message (the first call begins to consume) and makes it the current one.
- * BH_ERR_TIMEOUT, BH_ERR_STATE (the current one is not settled; not connected), BH_ERR_CANCELLED, BH_ERR_CHANNEL,
- * BH_ERR_CONNECTION, BH_ERR_MISSING (no such queue), BH_ERR_ACCESS, BH_ERR_NO_MEMORY. Heartbeats go out only while a
- * call waits. After BH_ERR_CONNECTION connect again; after the others the next call begins to consume again. Where the
- * queue was gone and the mode is BH_MODE_CREATE, it then declares the topology again, with the errors of
- * bh_worker_declare: the bindings went with the queue.
- */
-BH_API bh_status bh_worker_take(bh_worker *self, int64_t timeout_ms);
-/* The current message: its body, and its delivery, filled into the caller's own object. BH_ERR_STATE where there is
- * none. */
-BH_API bh_bytes bh_worker_body(const bh_worker *self);
-BH_API int bh_worker_redelivered(const bh_worker *self);
-BH_API bh_status bh_worker_delivery(const bh_worker *self, bh_delivery *out);
-/* Which attempt this is: 1 for the first. */
-BH_API int64_t bh_worker_attempt(const bh_worker *self);
-/* Where the message was first published. */
-BH_API bh_bytes bh_worker_exchange(const bh_worker *self);
-BH_API bh_bytes bh_worker_routing_key(const bh_worker *self);
+/* Frees what bh_worker_take gave. One that is not settled stays unacknowledged until the worker stops. NULL is
+ * allowed. */
+BH_API void bh_message_free(bh_message *self);
+BH_API bh_bytes bh_message_body(const bh_message *self);
+BH_API int bh_message_redelivered(const bh_message *self);
+/* Which attempt this is: 1 for the first. 0 where reading it failed. */
+BH_API int64_t bh_worker_attempt(bh_worker *self, const bh_message *message);
+/* Reads the message into the caller's own objects; the history as this worker counts. `history` may be NULL.
+ * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_FORKED. */
+BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
 
-/*
- * Settles the current message: makes the plan and carries it out. Where that fails the message stays current, and can
- * be settled again after a while: BH_ERR_PUBLISH (the copy was returned, nacked or not confirmed in time),
- * BH_ERR_CHANNEL (the broker refused the copy for what it is), BH_ERR_MISSING (no such exchange, and the mode is not
- * BH_MODE_CREATE), BH_ERR_CLASH (a rung on demand), BH_ERR_ACCESS, BH_ERR_FRAME, BH_ERR_NO_MEMORY. BH_ERR_STATE (none is
- * current), BH_ERR_ARGUMENT.
- *
- * Before a copy is published the broker is asked whether it still holds the message for this worker. Where it does not,
- * nothing is published, none is current, and the broker will deliver the message again: after BH_ERR_CONNECTION connect
- * again, after BH_ERR_CANCELLED (it was held longer than the consumer timeout) or the consumer's own BH_ERR_CHANNEL take
- * again. From RabbitMQ 4.3 on, one that may be with this worker for more than 30 s has those behind it given back.
- *
- * A copy that was sent and not confirmed because the broker blocks publishers (memory or disk run low) is not sent twice:
- * settling again waits for its confirm, whatever the outcome is then.
- */
-BH_API bh_status bh_worker_settle(bh_worker *self, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms);
-/* The last plan: its action, delay in ms, and reason for parking. */
-BH_API bh_action bh_worker_last_action(const bh_worker *self);
-BH_API int64_t bh_worker_last_delay_ms(const bh_worker *self);
-BH_API bh_bytes bh_worker_last_reason(const bh_worker *self);
-
-/* For a handler under bh_worker_run: the error's text, and the delay asked for at least, in ms (0: none).
- * BH_ERR_STATE (none is current), BH_ERR_ARGUMENT. */
-BH_API bh_status bh_worker_fail(bh_worker *self, bh_bytes error, int64_t retry_after_ms);
-/*
- * Takes, handles and settles until bh_worker_stop; where settling gives BH_ERR_PUBLISH, it is tried again with
- * back-off, up to 10 s apart, without end. Returns BH_OK when stopped, else as bh_worker_take and bh_worker_settle. A
- * message whose copy could not be published before the stop stays current; the next run begins with it.
- *
- * A message whose copy no broker would take as it is (BH_ERR_FRAME, or BH_ERR_CHANNEL for what it is) stops nobody: it
- * stays unacknowledged until the worker is freed or connects again, and then goes back to the
- * queue. The status and text of the first such message are returned when the run is stopped.
- */
-BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, void *data);
-/* Ends bh_worker_run after the message in hand. May be called from a signal handler or another thread. */
-BH_API void bh_worker_stop(bh_worker *self);
-
-/*
- * Sends parked messages back to the work queue: up to `most`, and none that is parked after this call began; *count of
- * them went, also where it fails. One that does not go stays parked; where it is refused for what it is (BH_ERR_FRAME,
- * BH_ERR_CHANNEL), those behind it go, and the first such failure is returned in the end. Errors as bh_worker_connect
- * and bh_worker_settle; BH_ERR_STATE where a message is current.
- */
-BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most, int64_t *count);
-
-/* What the last failed call met, and what to do. Never holds a password. */
+/* What the last setting, start or run that failed met, and what to do. Never holds a password. */
 BH_API bh_bytes bh_worker_error(const bh_worker *self);
 /* Versions of librabbitmq: what it was compiled with and what is loaded; "" without librabbitmq. */
 BH_API bh_bytes bh_worker_librabbitmq_compiled(void);

@@ -1,0 +1,79 @@
+#include "event_internal.h"
+
+#include <stdlib.h>
+
+bh_bytes bh_event_name(int kind)
+{
+#define NAME(name, word, meaning)                                                                                      \
+    case name:                                                                                                         \
+        return bh_str(word);
+    switch (kind) {
+        BH_EVENT_LIST(NAME)
+    default:
+        return bh_str("");
+    }
+#undef NAME
+}
+
+static bh_bytes keep(char **at, bh_bytes bytes)
+{
+    bh_bytes kept = {*at, bytes.size};
+    if (bytes.size)
+        memcpy(*at, bytes.data, bytes.size);
+    (*at)[bytes.size] = '\0';
+    *at += bytes.size + 1;
+    return kept;
+}
+
+bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id)
+{
+    bh_event *self = calloc(1, sizeof *self + text.size + id.size + 2);
+    if (!self)
+        return NULL;
+    char *at = self->data;
+    self->kind = kind;
+    self->status = status;
+    self->text = keep(&at, text);
+    self->id = keep(&at, id);
+    return self;
+}
+
+void bh_event_free(bh_event *self)
+{
+    free(self);
+}
+
+bh_event_kind bh_event_what(const bh_event *self)
+{
+    return self ? self->kind : BH_EVENT_LAST;
+}
+
+bh_status bh_event_status(const bh_event *self)
+{
+    return self ? self->status : BH_OK;
+}
+
+bh_bytes bh_event_text(const bh_event *self)
+{
+    return self ? self->text : bh_str("");
+}
+
+bh_bytes bh_event_id(const bh_event *self)
+{
+    return self ? self->id : bh_str("");
+}
+
+int64_t bh_event_attempts(const bh_event *self)
+{
+    return self ? self->attempts : 0;
+}
+
+int64_t bh_event_delay_ms(const bh_event *self)
+{
+    return self ? self->delay_ms : 0;
+}
+
+int64_t bh_event_count(const bh_event *self)
+{
+    return self ? self->count : 0;
+}

@@ -1,0 +1,314 @@
+#include "worker_internal.h"
+
+#include <backhop/version.h>
+
+#include <errno.h>
+#include <stdio.h>
+
+enum { FRAME_MAX = 131072, GOODBYE_MS = 2000, LONGEST_NAME = 300 };
+
+/* ------------------------------------------------------------------------------------------------------------ calls */
+
+bh_status bh__worker_channel_closed(bh__link *link, amqp_channel_t channel, const amqp_channel_close_t *close,
+                                    const char *what, bh__report *report)
+{
+    static const struct {
+        int code;
+        bh_status status;
+    } codes[] = {{AMQP_ACCESS_REFUSED, BH_ERR_ACCESS},
+                 {AMQP_NOT_FOUND, BH_ERR_MISSING},
+                 {AMQP_RESOURCE_LOCKED, BH_ERR_CLASH},
+                 {AMQP_PRECONDITION_FAILED, BH_ERR_CLASH}};
+    bh_status status = BH_ERR_CHANNEL;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i].code == close->reply_code)
+            status = codes[i].status;
+    bh_bytes text = bh__from_amqp(close->reply_text);
+    amqp_channel_close_ok_t ok = {0};
+    bh__report_set(report, status, "%s failed: the broker closed the channel (%d %.*s)", what, close->reply_code,
+                   (int)text.size, text.data);
+    bh__link_send(link, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
+    return status;
+}
+
+/* Waits for the reply that the link expects. */
+static bh_status await(bh_worker *self, bh__link *link, int64_t deadline_ms)
+{
+    while (link->reply.id == 0 && !bh__link_is_broken(link)) {
+        if (bh__worker_is_interrupted(self))
+            return bh__report_set(&self->problem, BH_ERR_CONNECTION, "the worker is stopping");
+        if (bh__monotonic_ms() >= deadline_ms) {
+            bh__link_fail(link, BH_ERR_CONNECTION, "the broker did not answer in time");
+            break;
+        }
+        bh__worker_pump(self, deadline_ms);
+    }
+    if (link->reply.id)
+        return BH_OK;
+    return bh__report_set(&self->problem, link->problem.status, "%s", bh__report_text(&link->problem).data);
+}
+
+static bh_status call(bh_worker *self, bh__link *link, amqp_channel_t channel, amqp_method_number_t method,
+                      void *arguments, amqp_method_number_t reply, amqp_method_number_t other, int64_t timeout_ms)
+{
+    link->reply = (amqp_method_t){0, NULL};
+    link->reply_channel = channel;
+    link->awaited = reply;
+    link->awaited_too = other;
+    if (method)
+        bh__link_send(link, channel, method, arguments);
+    bh_status status = await(self, link, bh__monotonic_ms() + timeout_ms);
+    link->awaited = link->awaited_too = 0;
+    return status;
+}
+
+bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channel, amqp_method_number_t method,
+                          void *arguments, amqp_method_number_t reply, amqp_method_number_t other, const char *what,
+                          bh__answer *out)
+{
+    *out = (bh__answer){.code = 0};
+    bh_status status = call(self, link, channel, method, arguments, reply, other,
+                            self->stage == BH__LEAVING ? GOODBYE_MS : self->confirm_timeout_ms);
+    if (status != BH_OK) {
+        char reason[512];
+        snprintf(reason, sizeof reason, "%s", bh__report_text(&self->problem).data);
+        snprintf(out->text, sizeof out->text, "%s", link->close_text);
+        return bh__report_set(&self->problem, status, "%s failed: %s", what, reason);
+    }
+    out->method = link->reply;
+    if (link->reply.id != AMQP_CHANNEL_CLOSE_METHOD)
+        return BH_OK;
+    const amqp_channel_close_t *close = link->reply.decoded;
+    bh_bytes text = bh__from_amqp(close->reply_text);
+    out->code = close->reply_code;
+    snprintf(out->text, sizeof out->text, "%.*s", (int)text.size, text.data);
+    return bh__worker_channel_closed(link, channel, close, what, &self->problem);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- socket */
+
+/* Pumps until the socket may have gone on. False: the time is over. */
+static int go_on(bh_worker *self, int64_t deadline_ms)
+{
+    if (bh__worker_is_interrupted(self) || bh__monotonic_ms() >= deadline_ms)
+        return 0;
+    bh__worker_pump(self, deadline_ms);
+    return 1;
+}
+
+static int connect_to(bh_worker *self, bh__link *link, const struct addrinfo *address, int64_t deadline_ms)
+{
+    if (!bh__socket_begin(&link->socket, address))
+        return 0;
+    link->phase = BH__CONNECTING;
+    bh__step step;
+    while ((step = bh__socket_connected(&link->socket)) == BH__AGAIN)
+        if (!go_on(self, deadline_ms)) {
+            errno = ETIMEDOUT;
+            break;
+        }
+    if (step == BH__DONE)
+        return 1;
+    int error = errno;
+    bh__link_close(link);
+    errno = error;
+    return 0;
+}
+
+/* Tries the host's addresses, each with its share of the time. */
+static bh_status open_socket(bh_worker *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms)
+{
+    struct addrinfo *addresses;
+    bh_status status = bh__socket_resolve(&addresses, uri, &self->problem);
+    if (status != BH_OK)
+        return status;
+    int count = 0, is_open = 0;
+    for (const struct addrinfo *each = addresses; each; each = each->ai_next)
+        count++;
+    for (const struct addrinfo *each = addresses; each && !is_open; each = each->ai_next, count--) {
+        int64_t now_ms = bh__monotonic_ms();
+        is_open = connect_to(self, link, each, now_ms + (deadline_ms - now_ms) / count);
+    }
+    int error = errno;
+    freeaddrinfo(addresses);
+    if (is_open)
+        return BH_OK;
+    if (error == ETIMEDOUT)
+        return bh__report_set(&self->problem, BH_ERR_CONNECTION,
+                              "%s:%d did not answer within %lld ms; check host, port and firewall", uri->host,
+                              uri->port, (long long)self->connect_timeout_ms);
+    return bh__report_set(&self->problem, BH_ERR_CONNECTION,
+                          "no connection to %s:%d (%s); check that RabbitMQ runs and listens there", uri->host,
+                          uri->port, strerror(error));
+}
+
+static bh_status secure(bh_worker *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms)
+{
+    bh__step step = BH__AGAIN;
+    bh_status status = bh__socket_begin_tls(&link->socket, uri, self->ca_file, &self->problem);
+    link->phase = BH__SECURING;
+    while (status == BH_OK && step != BH__DONE) {
+        status = bh__socket_handshake(&link->socket, uri, &step, &self->problem);
+        if (status == BH_OK && step == BH__AGAIN && !go_on(self, deadline_ms))
+            status = bh__report_set(&self->problem, BH_ERR_TLS,
+                                    "no TLS with %s:%d within %lld ms; check that this port speaks TLS (often 5671)",
+                                    uri->host, uri->port, (long long)self->connect_timeout_ms);
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ login */
+
+static amqp_table_entry_t text_entry(const char *name, const char *text)
+{
+    amqp_table_entry_t entry = {.key = amqp_cstring_bytes(name), .value = {.kind = AMQP_FIELD_KIND_UTF8}};
+    entry.value.value.bytes = amqp_cstring_bytes(text);
+    return entry;
+}
+
+static amqp_table_entry_t true_entry(const char *name)
+{
+    amqp_table_entry_t entry = {.key = amqp_cstring_bytes(name), .value = {.kind = AMQP_FIELD_KIND_BOOLEAN}};
+    entry.value.value.boolean = 1;
+    return entry;
+}
+
+static void copy_property(const amqp_table_t *properties, const char *name, char *value, size_t room)
+{
+    value[0] = '\0';
+    for (int i = 0; i < properties->num_entries; i++) {
+        const amqp_table_entry_t *entry = &properties->entries[i];
+        bh_bytes text =
+            entry->value.kind == AMQP_FIELD_KIND_UTF8 ? bh__from_amqp(entry->value.value.bytes) : bh_str("");
+        if (bh__same(bh__from_amqp(entry->key), bh_str(name)))
+            snprintf(value, room, "%.*s", (int)text.size, text.data);
+    }
+}
+
+/* connection.start: who the broker is; start-ok: who we are. */
+static void introduce(const bh_worker *self, const bh__connection *connection, bh__link *link, const bh__uri *uri)
+{
+    const amqp_connection_start_t *start = link->reply.decoded;
+    copy_property(&start->server_properties, "product", link->product, sizeof link->product);
+    copy_property(&start->server_properties, "version", link->version, sizeof link->version);
+
+    char name[LONGEST_NAME], secret[1 + 2 * 4096];
+    snprintf(name, sizeof name, "backhop %s %s", connection->role, bh_topology_queue(self->topology).data);
+    int size = snprintf(secret, sizeof secret, "%c%s%c%s", 0, uri->user, 0, uri->password);
+    amqp_table_entry_t capabilities[] = {
+        true_entry("consumer_cancel_notify"),     true_entry("connection.blocked"),
+        true_entry("publisher_confirms"),         true_entry("basic.nack"),
+        true_entry("exchange_exchange_bindings"), true_entry("authentication_failure_close")};
+    amqp_table_entry_t properties[] = {
+        text_entry("product", "Backhop"),
+        text_entry("version", bh_version()),
+        text_entry("information", "librabbitmq"),
+        text_entry("connection_name", name),
+        {.key = amqp_cstring_bytes("capabilities"), .value = {.kind = AMQP_FIELD_KIND_TABLE}}};
+    properties[4].value.value.table = (amqp_table_t){sizeof capabilities / sizeof capabilities[0], capabilities};
+    amqp_connection_start_ok_t start_ok = {
+        .client_properties = {sizeof properties / sizeof properties[0], properties},
+        .mechanism = amqp_cstring_bytes("PLAIN"),
+        .response = {(size_t)size < sizeof secret ? (size_t)size : sizeof secret - 1, secret},
+        .locale = amqp_cstring_bytes("en_US")};
+    bh__link_send(link, 0, AMQP_CONNECTION_START_OK_METHOD, &start_ok);
+}
+
+static uint32_t lower(uint32_t ours, uint32_t theirs)
+{
+    return theirs == 0 || ours < theirs ? ours : theirs; /* 0: no limit */
+}
+
+static void tune(bh__link *link, const bh__uri *uri)
+{
+    const amqp_connection_tune_t *tune = link->reply.decoded;
+    amqp_connection_tune_ok_t tune_ok = {.channel_max = (uint16_t)lower(BH__CHANNEL_MAX, tune->channel_max),
+                                         .frame_max = lower(FRAME_MAX, tune->frame_max)};
+    if (uri->heartbeat_s)
+        tune_ok.heartbeat = (uint16_t)lower((uint32_t)uri->heartbeat_s, tune->heartbeat);
+    link->channel_max = tune_ok.channel_max;
+    link->frame_max = tune_ok.frame_max;
+    link->heartbeat_ms = tune_ok.heartbeat * 1000;
+    bh__link_send(link, 0, AMQP_CONNECTION_TUNE_OK_METHOD, &tune_ok);
+}
+
+/* Waits for the broker's next word on channel 0. */
+static bh_status hear(bh_worker *self, bh__link *link, amqp_method_number_t reply, int64_t deadline_ms)
+{
+    return call(self, link, 0, 0, NULL, reply, 0, deadline_ms - bh__monotonic_ms());
+}
+
+static bh_status log_in(bh_worker *self, const bh__connection *connection, bh__link *link, const bh__uri *uri,
+                        int64_t deadline_ms)
+{
+    amqp_connection_open_t open = {.virtual_host = amqp_cstring_bytes(uri->vhost)};
+    link->phase = BH__TALKING;
+    link->sent_ms = link->received_ms = bh__monotonic_ms();
+    bh__link_greet(link);
+    bh_status status = hear(self, link, AMQP_CONNECTION_START_METHOD, deadline_ms);
+    if (status == BH_OK) {
+        introduce(self, connection, link, uri);
+        status = hear(self, link, AMQP_CONNECTION_TUNE_METHOD, deadline_ms);
+    }
+    if (status == BH_OK) {
+        tune(link, uri);
+        status = call(self, link, 0, AMQP_CONNECTION_OPEN_METHOD, &open, AMQP_CONNECTION_OPEN_OK_METHOD, 0,
+                      deadline_ms - bh__monotonic_ms());
+    }
+    link->is_open = status == BH_OK;
+    return status;
+}
+
+static bh_status explain_login(bh_worker *self, const bh__link *link, const bh__uri *uri)
+{
+    char reason[512];
+    snprintf(reason, sizeof reason, "%s", bh__report_text(&self->problem).data);
+    if (link->close_code == AMQP_ACCESS_REFUSED || link->close_code == AMQP_NOT_ALLOWED)
+        return bh__report_set(&self->problem, BH_ERR_ACCESS,
+                              "%s:%d refused user %s and vhost %s: %s; check user, password, vhost and permissions",
+                              uri->host, uri->port, uri->user, uri->vhost, reason);
+    return bh__report_set(&self->problem, self->problem.status,
+                          "%s:%d did not log user %s in: %s; check that RabbitMQ listens there, and %s", uri->host,
+                          uri->port, uri->user, reason,
+                          uri->tls ? "whether it wants a client certificate" : "whether the port wants TLS (amqps://)");
+}
+
+static bh_status check_broker(bh_worker *self, const bh__link *link)
+{
+    bh_status status = bh_topology_check_broker(self->topology, bh_str(link->product), bh_str(link->version));
+    return status == BH_OK ? BH_OK
+                           : bh__report_set(&self->problem, status, "%s", bh_topology_error(self->topology).data);
+}
+
+bh_status bh__worker_connect(bh_worker *self, bh__connection *connection)
+{
+    bh__link *link = &connection->link;
+    const bh__uri *uri = &self->uris[connection->next_uri++ % self->uri_count];
+    int64_t deadline_ms = bh__monotonic_ms() + self->connect_timeout_ms;
+    bh_status status = open_socket(self, link, uri, deadline_ms);
+    if (status == BH_OK && uri->tls)
+        status = secure(self, link, uri, deadline_ms);
+    if (status == BH_OK) {
+        status = log_in(self, connection, link, uri, deadline_ms);
+        if (status != BH_OK)
+            status = explain_login(self, link, uri);
+    }
+    if (status == BH_OK)
+        status = check_broker(self, link);
+    if (status == BH_OK) {
+        connection->uri = uri;
+        connection->next_uri--; /* the same again, while it works */
+    } else {
+        bh__link_close(link);
+    }
+    return status;
+}
+
+void bh__worker_disconnect(bh_worker *self, bh__connection *connection)
+{
+    bh__link *link = &connection->link;
+    amqp_connection_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_cstring_bytes("goodbye")};
+    if (link->is_open && !bh__link_is_broken(link))
+        call(self, link, 0, AMQP_CONNECTION_CLOSE_METHOD, &close, AMQP_CONNECTION_CLOSE_OK_METHOD, 0, GOODBYE_MS);
+    bh__link_close(link);
+}
