@@ -1,5 +1,6 @@
 # The front door: `make demo`, `make test`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
 BACKHOP_BROKER_VERSIONS ?= 4.0
+BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 out := build/release
 broker := tests/broker/broker run
 build = @tools/quietly "building $(1)" cmake --build --preset release --target $(1)
@@ -21,9 +22,11 @@ test: packages configured
 	@for version in $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS)); do \
 		echo "testing on RabbitMQ: $$version"; $(broker) $$version -- $(out)/test-live || exit; done
 
+# What a decision costs; then Backhop beside plain librabbitmq, on a private RabbitMQ or on the broker that AMQP_URL names.
 bench: packages configured
-	$(call build,bench-decision)
+	$(call build,bench)
 	@$(out)/bench-decision
+	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run $(out) build/bench
 
 packages:
 	@tools/install-packages build broker

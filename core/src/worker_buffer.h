@@ -35,7 +35,7 @@ static inline int bh__buffer_reserve(bh__buffer *self, size_t size)
 {
     if (self->capacity - self->end >= size && self->data)
         return 1;
-    if (self->begin > 0) {
+    if (self->begin > 0 && self->data) {
         memmove(self->data, self->data + self->begin, bh__buffer_size(self));
         self->end -= self->begin;
         self->begin = 0;

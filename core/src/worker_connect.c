@@ -228,7 +228,7 @@ static void tune(bh__link *link, const bh__uri *uri)
         tune_ok.heartbeat = (uint16_t)lower((uint32_t)uri->heartbeat_s, tune->heartbeat);
     link->channel_max = tune_ok.channel_max;
     link->frame_max = tune_ok.frame_max;
-    link->heartbeat_ms = tune_ok.heartbeat * 1000;
+    link->heartbeat_ms = (int64_t)tune_ok.heartbeat * 1000;
     bh__link_send(link, 0, AMQP_CONNECTION_TUNE_OK_METHOD, &tune_ok);
 }
 

@@ -27,7 +27,7 @@ static int reserve_slot(bh__consumer *self)
     if (used < self->capacity)
         return 1;
     size_t capacity = self->capacity ? 2 * self->capacity : FEWEST_SLOTS;
-    bh_message **slots = calloc(capacity, sizeof *slots);
+    bh_message **slots = calloc(capacity, sizeof(bh_message *));
     if (!slots)
         return 0;
     for (uint64_t tag = self->first; tag < self->next; tag++)

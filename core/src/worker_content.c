@@ -37,7 +37,7 @@ static int take_counted(reader *self, size_t length_size, bh_bytes *out)
 
 static int is_present(unsigned flags, int property)
 {
-    return (flags >> (15 - property)) & 1u; /* in order, from the highest bit */
+    return (flags & 1u << (15 - property)) != 0; /* in order, from the highest bit */
 }
 
 static int parse(content *self, bh_bytes properties)

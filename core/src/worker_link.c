@@ -86,13 +86,12 @@ short bh__link_events(const bh__link *self)
     case BH__CONNECTING:
         return POLLOUT;
     case BH__SECURING:
-        return self->socket.tls_wants ? self->socket.tls_wants : POLLIN;
+        return (short)(self->socket.tls_wants ? self->socket.tls_wants : POLLIN);
     case BH__TALKING:
         break;
     }
-    if (self->socket.tls_wants)
-        return (short)(POLLIN | self->socket.tls_wants);
-    return bh__buffer_size(&self->out) ? POLLIN | POLLOUT : POLLIN;
+    int is_writing = self->socket.tls_wants == POLLOUT || (bh__buffer_size(&self->out) && !self->socket.tls_wants);
+    return (short)(is_writing ? POLLIN | POLLOUT : POLLIN);
 }
 
 void bh__link_read(bh__link *self, int64_t now_ms)

@@ -59,7 +59,7 @@ static int reserve_sent(bh__publisher *self)
     if (used < self->capacity)
         return 1;
     size_t capacity = self->capacity ? 2 * self->capacity : FEWEST_SENT;
-    bh__publication **sent = calloc(capacity, sizeof *sent);
+    bh__publication **sent = calloc(capacity, sizeof(bh__publication *));
     if (!sent)
         return 0;
     for (uint64_t tag = self->first; tag < self->next; tag++)

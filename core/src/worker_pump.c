@@ -2,10 +2,12 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     NAP_MS = 1,          /* after something was settled: what follows at once is acknowledged together */
+    REST_NS = 200000,    /* after something was offered: what follows at once is read together */
     LONGEST_MS = 3600000 /* of a poll */
 };
 
@@ -112,8 +114,8 @@ static int64_t next_ms(const bh_worker *self, int64_t until_ms, int64_t now_ms)
     return self->consume.link.has_more || self->publish.link.has_more ? now_ms : next;
 }
 
-/* Waits; *readable and *writable get what each link's socket is ready for. */
-static void wait(bh_worker *self, int64_t until_ms, short ready[2])
+/* Waits; `ready` gets whether something happened to each link's socket. */
+static void wait(bh_worker *self, int64_t until_ms, int ready[2])
 {
     bh__link *const links[] = {&self->consume.link, &self->publish.link};
     struct pollfd polled[3] = {{.fd = self->shared.wake[0], .events = POLLIN}};
@@ -132,7 +134,7 @@ static void wait(bh_worker *self, int64_t until_ms, short ready[2])
     self->is_woken = count == 0 || polled[0].revents;
     bh__shared_get_up(&self->shared, count > 0 && polled[0].revents);
     for (int i = 0; i < 2; i++)
-        ready[i] = count > 0 && polled[i + 1].fd >= 0 ? polled[i + 1].revents : 0;
+        ready[i] = count > 0 && polled[i + 1].fd >= 0 && polled[i + 1].revents;
 }
 
 /* While the sockets are busy, what was settled is carried out once a millisecond, or when it is much. */
@@ -144,11 +146,26 @@ static void settle_in_time(bh_worker *self, int64_t now_ms)
     bh__worker_settle_all(self);
 }
 
+/* A broker sends in small pieces, and to wake the other thread for each would cost more than what is in it. Where the
+ * broker may send no more than as much again, it must not wait for its acknowledgements. */
+static void rest_if_offering(bh_worker *self)
+{
+    const bh__consumer *consumer = &self->consumer;
+    int64_t in_hand = (int64_t)(consumer->next - consumer->first);
+    if (!consumer->arrived.first)
+        return;
+    bh__shared_offer(&self->shared, &self->consumer.arrived);
+    if (in_hand < self->prefetch / 2) {
+        struct timespec time = {0, REST_NS};
+        nanosleep(&time, NULL);
+    }
+}
+
 void bh__worker_pump(bh_worker *self, int64_t until_ms)
 {
     bh__link *const links[] = {&self->consume.link, &self->publish.link};
     int64_t now_ms = bh__monotonic_ms();
-    short ready[2];
+    int ready[2];
     int alive = count_alive(self);
     settle_in_time(self, now_ms);
     bh__worker_advance_publisher(self, now_ms);
@@ -168,5 +185,5 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
             bh__link_read(links[i], now_ms);
         dispatch(self, links[i]);
     }
-    bh__shared_offer(&self->shared, &self->consumer.arrived);
+    rest_if_offering(self);
 }

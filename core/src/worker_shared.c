@@ -60,7 +60,7 @@ static void write_byte(const int ends[2])
 static void read_bytes(const int ends[2])
 {
     char bytes[64];
-    while (read(ends[0], bytes, sizeof bytes) > 0)
+    while (read(ends[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
         continue;
 }
 

@@ -10,6 +10,7 @@
 #include <openssl/x509v3.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -74,7 +75,8 @@ static int expect_peer(SSL *tls, const char *host)
 {
     if (is_address(host))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host);
-    return SSL_set1_host(tls, host) && SSL_set_tlsext_host_name(tls, host);
+    return SSL_set1_host(tls, host) && SSL_ctrl(tls, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                                                (void *)(uintptr_t)host); /* SSL_set_tlsext_host_name, const as it is */
 }
 
 /* OpenSSL's own paths and variables; and, for an OpenSSL that was built on another system, the bundle of Debian, Fedora,
