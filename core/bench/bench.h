@@ -9,12 +9,6 @@
 
 #include <backhop.h>
 
-#if defined(__has_include) && __has_include(<rabbitmq-c/tcp_socket.h>)
-#include <rabbitmq-c/tcp_socket.h>
-#else
-#include <amqp_tcp_socket.h>
-#endif
-
 #define BENCH_NAMESPACE "backhop.bench"
 #define BENCH_QUEUE "backhop.bench.work"
 #define BENCH_ERROR "507 queue is full"

@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
     PREFETCH = 100,
@@ -89,11 +90,25 @@ static void join(bh_worker *self)
     self->shared.has_thread = 0;
 }
 
+/* What the thread was changing when the process forked cannot be walked here: the child's end frees it. */
+static void close_in_child(const bh_worker *self)
+{
+    const int descriptors[] = {self->consume.link.socket.fd, self->publish.link.socket.fd, self->shared.signal[0],
+                               self->shared.signal[1],       self->shared.wake[0],         self->shared.wake[1]};
+    for (size_t i = 0; i < sizeof descriptors / sizeof descriptors[0]; i++)
+        if (descriptors[i] >= 0)
+            close(descriptors[i]);
+}
+
 void bh_worker_free(bh_worker *self)
 {
     if (!self)
         return;
-    if (!bh__shared_is_forked(&self->shared) && self->shared.has_thread) { /* a child has no such thread */
+    if (bh__shared_is_forked(&self->shared)) {
+        close_in_child(self);
+        return;
+    }
+    if (self->shared.has_thread) {
         bh_worker_stop(self, 0);
         join(self);
     }
@@ -271,6 +286,8 @@ bh_status bh_worker_start(bh_worker *self)
     if (status != BH_OK)
         return refuse(self, status, "no memory for the worker");
     join(self);
+    if (atomic_load(&self->shared.life) == BH__DRAINED) /* a stop of the last run; one before the first counts */
+        atomic_store(&self->shared.stop_ms, BH__NEVER);
     self->shared.many = self->prefetch < MANY_OF_PREFETCH ? 1 : (size_t)self->prefetch / MANY_OF_PREFETCH;
     atomic_store(&self->shared.life, BH__RUNNING);
     if (start_thread(self))
@@ -320,14 +337,19 @@ static bh_status may_settle(const bh_worker *self, const bh_message *message)
     return BH_OK;
 }
 
-bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome)
+/* Makes the message this caller's to write to; false where it is settled, or another caller writes. */
+static int claim(bh_message *message)
 {
-    if (atomic_load(&self->shared.life) != BH__RUNNING || atomic_exchange(&message->is_settled, 1))
-        return BH_ERR_STATE;
-    message->outcome = outcome;
-    bh__message_keep(message);
-    bh__shared_settle(&self->shared, message);
-    return BH_OK;
+    int open = BH__OPEN;
+    return atomic_compare_exchange_strong(&message->settling, &open, BH__BEING_SETTLED);
+}
+
+static bh_status note_failure(bh_message *message, bh_bytes error, int64_t retry_after_ms)
+{
+    bh_status status = bh__message_set_error(message, error);
+    if (status == BH_OK)
+        message->retry_after_ms = retry_after_ms;
+    return status;
 }
 
 bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms)
@@ -337,22 +359,48 @@ bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, i
         return status;
     if ((error.size && !error.data) || retry_after_ms < 0)
         return BH_ERR_ARGUMENT;
-    if (atomic_load(&message->is_settled))
+    if (!claim(message))
         return BH_ERR_STATE;
-    status = bh__message_set_error(message, error);
-    if (status == BH_OK)
-        message->retry_after_ms = retry_after_ms;
+    status = note_failure(message, error, retry_after_ms);
+    atomic_store(&message->settling, BH__OPEN);
     return status;
+}
+
+/* Hands a claimed message to the thread. */
+static void hand_over(bh_worker *self, bh_message *message, bh_outcome outcome)
+{
+    message->outcome = outcome;
+    bh__message_keep(message);
+    atomic_store(&message->settling, BH__SETTLED);
+    bh__shared_settle(&self->shared, message);
+}
+
+bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome)
+{
+    if (atomic_load(&self->shared.life) != BH__RUNNING || !claim(message))
+        return BH_ERR_STATE;
+    hand_over(self, message, outcome);
+    return BH_OK;
 }
 
 bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
                            int64_t retry_after_ms)
 {
-    if (outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT &&
-        outcome != BH_OUTCOME_DROPPED)
+    bh_status status = may_settle(self, message);
+    if (status != BH_OK)
+        return status;
+    if ((outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT &&
+         outcome != BH_OUTCOME_DROPPED) ||
+        (error.size && !error.data) || retry_after_ms < 0)
         return BH_ERR_ARGUMENT;
-    bh_status status = bh_worker_fail(self, message, error, retry_after_ms);
-    return status == BH_OK ? bh__worker_settle(self, message, outcome) : status;
+    if (atomic_load(&self->shared.life) != BH__RUNNING || !claim(message))
+        return BH_ERR_STATE;
+    status = note_failure(message, error, retry_after_ms);
+    if (status == BH_OK)
+        hand_over(self, message, outcome);
+    else
+        atomic_store(&message->settling, BH__OPEN);
+    return status;
 }
 
 bh_status bh_worker_replay(bh_worker *self, int64_t most)

@@ -4,8 +4,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { FRAME_MAX = 131072, GOODBYE_MS = 2000, LONGEST_NAME = 300 };
+enum { GOODBYE_MS = 2000, LONGEST_NAME = 300 };
 
 /* ------------------------------------------------------------------------------------------------------------ calls */
 
@@ -35,7 +36,9 @@ bh_status bh__worker_channel_closed(bh__link *link, amqp_channel_t channel, cons
 static bh_status await(bh_worker *self, bh__link *link, int64_t deadline_ms)
 {
     while (link->reply.id == 0 && !bh__link_is_broken(link)) {
-        if (bh__worker_is_interrupted(self))
+        /* On an open connection a stop ends a call at its limit alone: what was half done would have to be undone. */
+        if (link->is_open ? self->stage != BH__LEAVING && bh__monotonic_ms() >= atomic_load(&self->shared.stop_ms)
+                          : bh__worker_is_interrupted(self))
             return bh__report_set(&self->problem, BH_ERR_CONNECTION, "the worker is stopping");
         if (bh__monotonic_ms() >= deadline_ms) {
             bh__link_fail(link, BH_ERR_CONNECTION, "the broker did not answer in time");
@@ -192,9 +195,16 @@ static void introduce(const bh_worker *self, const bh__connection *connection, b
     copy_property(&start->server_properties, "product", link->product, sizeof link->product);
     copy_property(&start->server_properties, "version", link->version, sizeof link->version);
 
-    char name[LONGEST_NAME], secret[1 + 2 * 4096];
+    char name[LONGEST_NAME];
     snprintf(name, sizeof name, "backhop %s %s", connection->role, bh_topology_queue(self->topology).data);
-    int size = snprintf(secret, sizeof secret, "%c%s%c%s", 0, uri->user, 0, uri->password);
+    size_t user = strlen(uri->user), password = strlen(uri->password);
+    char *secret = calloc(1, user + password + 3);
+    if (!secret) {
+        bh__link_fail(link, BH_ERR_NO_MEMORY, "no memory for a login");
+        return;
+    }
+    memcpy(secret + 1, uri->user, user);
+    memcpy(secret + 1 + user + 1, uri->password, password);
     amqp_table_entry_t capabilities[] = {
         true_entry("consumer_cancel_notify"),     true_entry("connection.blocked"),
         true_entry("publisher_confirms"),         true_entry("basic.nack"),
@@ -206,12 +216,12 @@ static void introduce(const bh_worker *self, const bh__connection *connection, b
         text_entry("connection_name", name),
         {.key = amqp_cstring_bytes("capabilities"), .value = {.kind = AMQP_FIELD_KIND_TABLE}}};
     properties[4].value.value.table = (amqp_table_t){sizeof capabilities / sizeof capabilities[0], capabilities};
-    amqp_connection_start_ok_t start_ok = {
-        .client_properties = {sizeof properties / sizeof properties[0], properties},
-        .mechanism = amqp_cstring_bytes("PLAIN"),
-        .response = {(size_t)size < sizeof secret ? (size_t)size : sizeof secret - 1, secret},
-        .locale = amqp_cstring_bytes("en_US")};
+    amqp_connection_start_ok_t start_ok = {.client_properties = {sizeof properties / sizeof properties[0], properties},
+                                           .mechanism = amqp_cstring_bytes("PLAIN"),
+                                           .response = {user + password + 2, secret},
+                                           .locale = amqp_cstring_bytes("en_US")};
     bh__link_send(link, 0, AMQP_CONNECTION_START_OK_METHOD, &start_ok);
+    free(secret);
 }
 
 static uint32_t lower(uint32_t ours, uint32_t theirs)
@@ -222,8 +232,11 @@ static uint32_t lower(uint32_t ours, uint32_t theirs)
 static void tune(bh__link *link, const bh__uri *uri)
 {
     const amqp_connection_tune_t *tune = link->reply.decoded;
+    if (tune->frame_max && tune->frame_max < BH__LEAST_FRAME_MAX)
+        bh__link_fail(link, BH_ERR_CONNECTION, "the broker's frame_max of %u is below AMQP's least, %d",
+                      tune->frame_max, BH__LEAST_FRAME_MAX);
     amqp_connection_tune_ok_t tune_ok = {.channel_max = (uint16_t)lower(BH__CHANNEL_MAX, tune->channel_max),
-                                         .frame_max = lower(FRAME_MAX, tune->frame_max)};
+                                         .frame_max = lower(BH__FRAME_MAX, tune->frame_max)};
     if (uri->heartbeat_s)
         tune_ok.heartbeat = (uint16_t)lower((uint32_t)uri->heartbeat_s, tune->heartbeat);
     link->channel_max = tune_ok.channel_max;
@@ -255,7 +268,7 @@ static bh_status log_in(bh_worker *self, const bh__connection *connection, bh__l
         status = call(self, link, 0, AMQP_CONNECTION_OPEN_METHOD, &open, AMQP_CONNECTION_OPEN_OK_METHOD, 0,
                       deadline_ms - bh__monotonic_ms());
     }
-    link->is_open = status == BH_OK;
+    link->is_open = status == BH_OK && !bh__link_is_broken(link);
     return status;
 }
 

@@ -5,60 +5,57 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FIRST_CHANNEL = 2, FEWEST_SLOTS = 64, VERSION_4_3 = 40003 };
+enum { FIRST_CHANNEL = 3, VERSION_4_3 = 40003 };
+
+/* -------------------------------------------------------------------------------------------------- what is unsettled */
+
+static void hold(bh__consumer *self, bh_message *message)
+{
+    message->is_held = 1;
+    message->older = self->newest;
+    if (self->newest)
+        self->newest->newer = message;
+    else
+        self->oldest = message;
+    self->newest = message;
+    self->held_count++;
+}
+
+/* The broker waits for it no more. */
+static void forget(bh__consumer *self, bh_message *message)
+{
+    if (message->older)
+        message->older->newer = message->newer;
+    else
+        self->oldest = message->newer;
+    if (message->newer)
+        message->newer->older = message->older;
+    else
+        self->newest = message->older;
+    message->is_held = 0;
+    message->older = message->newer = NULL;
+    self->held_count--;
+    bh_message_free(message);
+}
 
 void bh__consumer_free(bh__consumer *self)
 {
     bh__assembler_clear(&self->assembler);
-    free(self->slots);
+    while (self->oldest)
+        forget(self, self->oldest);
     free(self->done);
-}
-
-/* ------------------------------------------------------------------------------------------------------------ slots */
-
-static bh_message **slot(const bh__consumer *self, uint64_t tag)
-{
-    return &self->slots[tag & (self->capacity - 1)];
-}
-
-static int reserve_slot(bh__consumer *self)
-{
-    size_t used = (size_t)(self->next - self->first);
-    if (used < self->capacity)
-        return 1;
-    size_t capacity = self->capacity ? 2 * self->capacity : FEWEST_SLOTS;
-    bh_message **slots = calloc(capacity, sizeof(bh_message *));
-    if (!slots)
-        return 0;
-    for (uint64_t tag = self->first; tag < self->next; tag++)
-        slots[tag & (capacity - 1)] = *slot(self, tag);
-    free(self->slots);
-    self->slots = slots;
-    self->capacity = capacity;
-    return 1;
-}
-
-static void clear_slot(bh__consumer *self, uint64_t tag)
-{
-    bh_message_free(*slot(self, tag));
-    *slot(self, tag) = NULL;
 }
 
 int bh__worker_holds(const bh_worker *self, const bh_message *message)
 {
-    const bh__consumer *consumer = &self->consumer;
-    return consumer->is_open && message->generation == consumer->generation &&
-           message->delivery_tag >= consumer->first && *slot(consumer, message->delivery_tag) == message;
+    return self->consumer.is_open && message->generation == self->consumer.generation && message->is_held;
 }
 
 int64_t bh__worker_count_unacknowledged(const bh_worker *self)
 {
-    const bh__consumer *consumer = &self->consumer;
     int64_t count = 0;
-    for (uint64_t tag = consumer->first; tag < consumer->next; tag++) {
-        const bh_message *message = *slot(consumer, tag);
-        count += message && !message->is_done && !message->is_left;
-    }
+    for (const bh_message *message = self->consumer.oldest; message; message = message->newer)
+        count += !message->is_done && !message->is_left;
     return count;
 }
 
@@ -79,11 +76,8 @@ int64_t bh__worker_end_consumer(bh_worker *self)
     drop_queue(&untaken);
     drop_queue(&consumer->arrived);
     bh__assembler_clear(&consumer->assembler);
-    for (uint64_t tag = consumer->first; tag < consumer->next; tag++) {
-        count += *slot(consumer, tag) != NULL;
-        clear_slot(consumer, tag);
-    }
-    consumer->first = consumer->next = 1;
+    for (; consumer->oldest; count++)
+        forget(consumer, consumer->oldest);
     consumer->done_count = consumer->left_count = 0;
     consumer->is_open = consumer->is_consuming = consumer->is_doubtful = 0;
     self->is_ready = 0;
@@ -105,7 +99,7 @@ static bh_status open_channel(bh_worker *self)
     if (status == BH_OK) {
         consumer->is_open = 1;
         consumer->generation++;
-        consumer->first = consumer->next = 1;
+        consumer->next_tag = 1;
     }
     return status;
 }
@@ -115,7 +109,7 @@ bh_status bh__worker_consume(bh_worker *self)
     bh__consumer *consumer = &self->consumer;
     bh__answer answer = {.code = 0};
     bh_status status = consumer->is_open ? BH_OK : open_channel(self);
-    if (status == BH_OK && consumer->first < consumer->next) /* which a refusal would take along */
+    if (status == BH_OK && consumer->oldest) /* which a refusal would take along */
         status = bh__worker_find_queue(self);
     if (status == BH_ERR_MISSING)
         return status;
@@ -129,13 +123,12 @@ bh_status bh__worker_consume(bh_worker *self)
         amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(self->topology)),
                                         .consumer_tag = amqp_cstring_bytes(consumer->tag)};
         consumer->left_count = 0;
+        consumer->is_consuming = 1; /* now: its end can come with its beginning */
         status = bh__worker_call(self, &self->consume.link, consumer->channel, AMQP_BASIC_CONSUME_METHOD, &consume,
                                  AMQP_BASIC_CONSUME_OK_METHOD, 0, "consuming", &answer);
     }
-    if (status == BH_OK) {
-        consumer->is_consuming = 1;
+    if (status == BH_OK)
         return BH_OK;
-    }
     if (answer.code || bh__link_is_broken(&self->consume.link)) /* the channel is gone */
         bh__worker_end_consumer(self);
     if (status == BH_ERR_MISSING)
@@ -182,10 +175,10 @@ static void tell_cancelled(bh_worker *self, bh_status status, const char *reason
 }
 
 /* From 4.3 on it can mean a message that was held too long: that one is the broker's again, and no ack of it counts. */
-static void cancelled(bh_worker *self)
+static void cancelled(bh_worker *self, const amqp_basic_cancel_t *cancel)
 {
     bh__consumer *consumer = &self->consumer;
-    if (!consumer->is_consuming)
+    if (!consumer->is_consuming || !bh__same(bh__from_amqp(cancel->consumer_tag), bh_str(consumer->tag)))
         return;
     consumer->is_consuming = 0;
     consumer->is_doubtful = bh__broker_version(bh_str(self->consume.link.version)) >= VERSION_4_3;
@@ -243,7 +236,7 @@ static void understand(bh_worker *self, const amqp_method_t *method)
         break;
     }
     case AMQP_BASIC_CANCEL_METHOD:
-        cancelled(self);
+        cancelled(self, method->decoded);
         break;
     case AMQP_CHANNEL_CLOSE_METHOD:
         channel_closed(self, method->decoded);
@@ -256,14 +249,14 @@ static void understand(bh_worker *self, const amqp_method_t *method)
 static void arrive(bh_worker *self, bh_message *message)
 {
     bh__consumer *consumer = &self->consumer;
-    if (message->delivery_tag != consumer->next || !reserve_slot(consumer)) {
+    if (message->delivery_tag != consumer->next_tag++) {
         bh_message_free(message);
-        bh__link_fail(&self->consume.link, BH_ERR_CONNECTION, "a delivery came out of order, or there was no memory");
+        bh__link_fail(&self->consume.link, BH_ERR_CONNECTION, "a delivery came out of order");
         return;
     }
     message->worker = self;
     message->generation = consumer->generation;
-    *slot(consumer, consumer->next++) = message;
+    hold(consumer, message);
     if (message->redelivered && bh__worker_guard(self, message))
         return;
     bh__message_keep(message); /* for who takes it */
@@ -293,12 +286,12 @@ void bh__worker_acknowledge(bh_worker *self, bh_message *message)
 {
     bh__consumer *consumer = &self->consumer;
     void *done = consumer->done;
-    if (!bh__reserve(&done, &consumer->done_capacity, sizeof *consumer->done, consumer->done_count + 1)) {
+    if (!bh__reserve(&done, &consumer->done_capacity, sizeof(bh_message *), consumer->done_count + 1)) {
         bh__link_fail(&self->consume.link, BH_ERR_NO_MEMORY, "no memory for an acknowledgement");
         return;
     }
     consumer->done = done;
-    consumer->done[consumer->done_count++] = message->delivery_tag;
+    consumer->done[consumer->done_count++] = message;
     message->is_done = 1;
 }
 
@@ -306,14 +299,14 @@ void bh__worker_nack(bh_worker *self, bh_message *message, int requeue)
 {
     amqp_basic_nack_t nack = {.delivery_tag = message->delivery_tag, .requeue = requeue};
     bh__link_send(&self->consume.link, self->consumer.channel, AMQP_BASIC_NACK_METHOD, &nack);
-    clear_slot(&self->consumer, message->delivery_tag);
+    forget(&self->consumer, message);
 }
 
 void bh__worker_reject(bh_worker *self, bh_message *message, int requeue)
 {
     amqp_basic_reject_t reject = {.delivery_tag = message->delivery_tag, .requeue = requeue};
     bh__link_send(&self->consume.link, self->consumer.channel, AMQP_BASIC_REJECT_METHOD, &reject);
-    clear_slot(&self->consumer, message->delivery_tag);
+    forget(&self->consumer, message);
 }
 
 void bh__worker_give_back_ready(bh_worker *self)
@@ -332,7 +325,7 @@ void bh__worker_give_back_ready(bh_worker *self)
 void bh__worker_give_back_all(bh_worker *self)
 {
     const bh__consumer *consumer = &self->consumer;
-    if (!consumer->is_open || consumer->first == consumer->next)
+    if (!consumer->is_open || !consumer->oldest)
         return;
     amqp_basic_nack_t nack = {.delivery_tag = 0, .multiple = 1, .requeue = 1}; /* all that there are */
     bh__link_send(&self->consume.link, consumer->channel, AMQP_BASIC_NACK_METHOD, &nack);
@@ -351,21 +344,14 @@ void bh__worker_flush_acks(bh_worker *self)
     if (consumer->done_count == 0)
         return;
     uint64_t last = 0;
-    for (; consumer->first < consumer->next; consumer->first++) {
-        const bh_message *message = *slot(consumer, consumer->first);
-        if (message && !message->is_done)
-            break;
-        if (message)
-            last = consumer->first;
-        clear_slot(consumer, consumer->first);
-    }
+    for (const bh_message *message = consumer->oldest; message && message->is_done; message = message->newer)
+        last = message->delivery_tag;
     if (last)
         send_ack(self, last, 1);
     for (size_t i = 0; i < consumer->done_count; i++) {
-        if (consumer->done[i] < consumer->first)
-            continue;
-        send_ack(self, consumer->done[i], 0);
-        clear_slot(consumer, consumer->done[i]);
+        if (consumer->done[i]->delivery_tag > last)
+            send_ack(self, consumer->done[i]->delivery_tag, 0);
+        forget(consumer, consumer->done[i]);
     }
     consumer->done_count = 0;
 }

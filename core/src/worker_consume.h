@@ -14,12 +14,12 @@ typedef struct bh__consumer {
     uint64_t generation; /* of the channel: what came before is the broker's again */
     bh__assembler assembler;
     bh__queue arrived; /* to be offered */
-    /* what is unsettled on the channel, by delivery tag: from first to next - 1; NULL: settled with the broker */
-    bh_message **slots; /* a ring */
-    size_t capacity;    /* a power of two */
-    uint64_t first;
-    uint64_t next;
-    uint64_t *done; /* tags to be acknowledged */
+    uint64_t next_tag; /* that the broker will send */
+    /* what is unsettled on the channel, in order; each has a reference */
+    bh_message *oldest;
+    bh_message *newest;
+    size_t held_count;
+    bh_message **done; /* to be acknowledged; they are among those */
     size_t done_count;
     size_t done_capacity;
     size_t left_count; /* messages that stay unacknowledged: they take up the consumer's prefetch */

@@ -15,11 +15,12 @@ static const char *kind_of(const session *self, size_t index)
     return bh_topology_declaration(self->topology, index) == BH_DECLARE_EXCHANGE ? "exchange" : "queue";
 }
 
-/* A call on the channel for declarations, which is opened where it is not. */
+/* A call on the channel for declarations, which is opened where it is not; on the consume link, as the broker answers
+ * nothing on a connection whose publishes it blocks. */
 static bh_status call(session *self, amqp_method_number_t method, void *arguments, amqp_method_number_t reply,
                       const char *what, bh__answer *out)
 {
-    bh__link *link = &self->worker->publish.link;
+    bh__link *link = &self->worker->consume.link;
     bh_status status = BH_OK;
     if (!self->is_open) {
         amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
@@ -40,7 +41,7 @@ static bh_status close_channel(session *self, bh_status status)
         return call(self, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD, "closing a channel",
                     &answer);
     if (self->is_open)
-        bh__link_send(&self->worker->publish.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD, &close);
+        bh__link_send(&self->worker->consume.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD, &close);
     return status;
 }
 

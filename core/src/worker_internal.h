@@ -22,11 +22,10 @@
 
 #include <backhop/worker.h>
 
-/* Channels, on each link. */
 enum {
     BH__CHANNEL_PUBLISH = 1, /* of the publish link */
+    BH__CHANNEL_REPLAY = 1,  /* of the consume link; the consumer's are all above these */
     BH__CHANNEL_DECLARE = 2,
-    BH__CHANNEL_REPLAY = 1, /* of the consume link; the consumer's are all above */
     BH__CHANNEL_MAX = 16
 };
 
@@ -70,6 +69,7 @@ struct bh_worker {
     bh__publisher publisher;
     bh__assembler replayed;
     bh_message *replay_message; /* that basic.get brought */
+    int awaits_replay;
     int has_replay_channel;
     int is_declared;        /* the topology, as the mode says */
     int is_ready;           /* connected, declared, consuming: told */
@@ -92,6 +92,8 @@ struct bh_worker {
 
 /* What the thread runs. */
 void *bh__worker_thread(void *worker);
+/* One round of what keeps it going, the consume connection aside: buries, connects, declares, and pumps until then. */
+void bh__worker_keep_going(bh_worker *self, int64_t until_ms);
 /* Whether procedures have to end, because the worker is to stop. */
 int bh__worker_is_interrupted(const bh_worker *self);
 /* The wait after the `failures`-th failure, by the worker's back-off; *last_ms is the wait before. */

@@ -6,8 +6,7 @@
 #include <stdio.h>
 
 enum {
-    FRAME_MAX = 131072, /* until it is negotiated */
-    FRAME_START = 7,    /* type, channel, size */
+    FRAME_START = 7, /* type, channel, size */
     FRAME_END = 0xCE,
     FRAME_OVERHEAD = FRAME_START + 1,
     METHOD_ID = 4,
@@ -24,6 +23,7 @@ void bh__link_init(bh__link *self)
 {
     memset(self, 0, sizeof *self);
     self->socket.fd = -1;
+    self->frame_max = BH__FRAME_MAX;
     init_amqp_pool(&self->pool, POOL_BYTES);
     init_amqp_pool(&self->reply_pool, POOL_BYTES);
 }
@@ -35,7 +35,7 @@ void bh__link_close(bh__link *self)
                       .pool = self->pool,
                       .reply_pool = self->reply_pool,
                       .problem = self->problem,
-                      .frame_max = FRAME_MAX,
+                      .frame_max = BH__FRAME_MAX,
                       .socket = {.fd = -1}};
     bh__socket_close(&self->socket);
     bh__report_clear(&empty.problem);
@@ -64,6 +64,7 @@ void bh__link_fail(bh__link *self, bh_status status, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     bh__report_set(&self->problem, status, "%s", text);
+    self->is_open = self->has_more = 0;
 }
 
 static void fail_socket(bh__link *self)

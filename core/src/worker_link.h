@@ -7,6 +7,8 @@
 #include "worker_report.h"
 #include "worker_socket.h"
 
+enum { BH__FRAME_MAX = 131072, BH__LEAST_FRAME_MAX = 4096 }; /* what we ask for; AMQP's least */
+
 typedef enum bh__phase {
     BH__CLOSED,
     BH__CONNECTING, /* the socket */

@@ -124,7 +124,7 @@ static bh_status begin_content(bh__assembler *self, bh_bytes payload)
         return BH_ERR_NO_MEMORY;
     memset(message, 0, sizeof *message);
     atomic_init(&message->references, 1);
-    atomic_init(&message->is_settled, 0);
+    atomic_init(&message->settling, BH__OPEN);
     char *at = message->data;
     message->delivery_tag = self->delivery_tag;
     message->redelivered = self->redelivered;

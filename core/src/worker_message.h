@@ -7,6 +7,8 @@
 #include <backhop/worker.h>
 #include <stdatomic.h>
 
+typedef enum bh__settling { BH__OPEN, BH__BEING_SETTLED, BH__SETTLED } bh__settling;
+
 struct bh_message {
     atomic_int references; /* of who took it, and of the worker */
     const bh_worker *worker;
@@ -19,12 +21,15 @@ struct bh_message {
     bh_bytes properties; /* property flags and list, as on the wire */
     bh_bytes body;
     /* written by who settles it, before it is queued */
-    atomic_int is_settled;
+    atomic_int settling; /* a bh__settling */
     bh_outcome outcome;
     int64_t retry_after_ms;
     char *error; /* owned; NULL: none */
     size_t error_size;
     /* of the worker's thread */
+    bh_message *older; /* among those that are unsettled on the consumer's channel */
+    bh_message *newer;
+    int is_held; /* it is among them */
     int is_done; /* to be acknowledged */
     int is_left; /* unacknowledged for good */
     size_t body_filled;

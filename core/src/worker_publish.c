@@ -193,7 +193,8 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
 static void published(bh_worker *self, bh__publication *publication)
 {
     if (publication->is_replay) {
-        self->publisher.replay = BH__REPLAY_WENT;
+        if (is_wanted(self, publication)) /* it may have been given up meanwhile */
+            self->publisher.replay = BH__REPLAY_WENT;
     } else if (bh__worker_holds(self, publication->message)) {
         bh__worker_acknowledge(self, publication->message);
         if (publication->action == BH_ACTION_PARK)
@@ -220,9 +221,11 @@ static void postpone(bh_worker *self, bh__publication *publication)
 static void refused(bh_worker *self, bh__publication *publication, bh_status status, bh_bytes text)
 {
     if (publication->is_replay) {
-        self->publisher.replay = BH__REPLAY_REFUSED;
-        self->publisher.replay_status = status;
-        bh__report_set(&self->problem, status, "%.*s", (int)text.size, text.data);
+        if (is_wanted(self, publication)) {
+            self->publisher.replay = BH__REPLAY_REFUSED;
+            self->publisher.replay_status = status;
+            bh__report_set(&self->problem, status, "%.*s", (int)text.size, text.data);
+        }
     } else if (bh__worker_holds(self, publication->message)) {
         bh__worker_leave_behind(self, publication->message);
         bh__worker_tell(self, BH_EVENT_REFUSED, status, text, publication->id, publication->attempts, 0, 1);
@@ -473,7 +476,7 @@ static void wake_waiting(bh_worker *self, int64_t now_ms)
 static int64_t confirm_deadline_ms(const bh_worker *self)
 {
     const bh__publisher *publisher = &self->publisher;
-    if (publisher->sent_count == 0 || self->publish.link.is_blocked)
+    if (publisher->sent_count == 0 || !self->publish.link.is_open || self->publish.link.is_blocked)
         return INT64_MAX;
     int64_t sent_ms = (*sent_at(publisher, publisher->first))->sent_ms;
     return (sent_ms > publisher->unblocked_ms ? sent_ms : publisher->unblocked_ms) + self->confirm_timeout_ms;

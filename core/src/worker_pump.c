@@ -107,7 +107,7 @@ static int count_alive(const bh_worker *self)
 
 static int64_t next_ms(const bh_worker *self, int64_t until_ms, int64_t now_ms)
 {
-    int64_t next = earlier(until_ms, atomic_load(&self->shared.stop_ms));
+    int64_t next = self->stage == BH__LEAVING ? until_ms : earlier(until_ms, atomic_load(&self->shared.stop_ms));
     next = earlier(next, bh__worker_publisher_due_ms(self));
     next = earlier(next, bh__link_next_beat_ms(&self->consume.link));
     next = earlier(next, bh__link_next_beat_ms(&self->publish.link));
@@ -151,11 +151,10 @@ static void settle_in_time(bh_worker *self, int64_t now_ms)
 static void rest_if_offering(bh_worker *self)
 {
     const bh__consumer *consumer = &self->consumer;
-    int64_t in_hand = (int64_t)(consumer->next - consumer->first);
-    if (!consumer->arrived.first)
+    if (!consumer->arrived.first || self->stage != BH__WORKING)
         return;
     bh__shared_offer(&self->shared, &self->consumer.arrived);
-    if (in_hand < self->prefetch / 2) {
+    if ((int64_t)consumer->held_count < self->prefetch / 2) {
         struct timespec time = {0, REST_NS};
         nanosleep(&time, NULL);
     }
@@ -167,6 +166,7 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
     int64_t now_ms = bh__monotonic_ms();
     int ready[2];
     int alive = count_alive(self);
+    int64_t wanted_ms = self->publisher.wanted_rung_ms;
     settle_in_time(self, now_ms);
     bh__worker_advance_publisher(self, now_ms);
     bh__worker_flush_acks(self);
@@ -175,7 +175,9 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);
     }
-    wait(self, count_alive(self) == alive ? until_ms : now_ms, ready); /* who waits for one that broke has to see it */
+    /* Who waits for a link that broke, or can declare a rung, has to see it. */
+    int is_news = count_alive(self) != alive || self->publisher.wanted_rung_ms != wanted_ms;
+    wait(self, is_news ? now_ms : until_ms, ready);
     now_ms = bh__monotonic_ms();
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase != BH__TALKING || (!ready[i] && !links[i]->has_more))

@@ -37,8 +37,12 @@ void bh__worker_replay_frame(bh_worker *self, const bh__frame *frame, const amqp
         if (status != BH_OK)
             bh__link_fail(&self->consume.link, status, "a parked message could not be received");
     }
-    if (message)
+    if (!message)
+        return;
+    if (self->awaits_replay && !self->replay_message)
         self->replay_message = message;
+    else
+        bh_message_free(message);
 }
 
 static int is_over(bh_worker *self, int64_t deadline_ms)
@@ -59,6 +63,7 @@ static bh_status get(bh_worker *self, int64_t *left)
     amqp_basic_get_t get = {.queue = bh__to_amqp(bh_topology_parked_queue(self->topology))};
     int64_t deadline_ms = bh__monotonic_ms() + self->confirm_timeout_ms;
     self->replay_message = NULL;
+    self->awaits_replay = 1;
     bh_status status =
         bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_BASIC_GET_METHOD, &get,
                         AMQP_BASIC_GET_OK_METHOD, AMQP_BASIC_GET_EMPTY_METHOD, "reading the parked queue", &answer);
@@ -68,7 +73,8 @@ static bh_status get(bh_worker *self, int64_t *left)
     const amqp_basic_get_ok_t *got = self->consume.link.reply.decoded;
     *left = got->message_count;
     while (!self->replay_message && !is_over(self, deadline_ms))
-        bh__worker_pump(self, deadline_ms);
+        bh__worker_keep_going(self, deadline_ms);
+    self->awaits_replay = 0;
     return self->replay_message ? BH_OK : interrupted(self, BH_ERR_CONNECTION, "reading a parked message");
 }
 
@@ -100,7 +106,7 @@ static bh_status replay_one(bh_worker *self, bh_message *message)
     if (status != BH_OK)
         return status;
     while (publisher->replay == BH__REPLAY_PENDING && !is_over(self, deadline_ms))
-        bh__worker_pump(self, deadline_ms);
+        bh__worker_keep_going(self, deadline_ms);
     if (publisher->replay == BH__REPLAY_PENDING)
         return interrupted(self, BH_ERR_PUBLISH, "publishing a parked message");
     if (publisher->replay == BH__REPLAY_REFUSED)
@@ -144,6 +150,9 @@ void bh__worker_replay(bh_worker *self, int64_t most)
     if (status != BH_OK)
         bh__report_set(&refusal, status, "%s", bh__report_text(&self->problem).data);
     close_channel(self);
+    bh_message_free(self->replay_message); /* one that came too late */
+    self->replay_message = NULL;
+    self->awaits_replay = 0;
     bh__shared_end_replay(&self->shared); /* so that who hears of it may ask for the next one */
     bh__worker_tell(self, BH_EVENT_REPLAYED, refusal.status, bh__report_text(&refusal), bh_str(""), 0, 0, count);
     bh__report_free(&refusal);

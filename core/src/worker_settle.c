@@ -127,6 +127,6 @@ int bh__worker_guard(bh_worker *self, bh_message *message)
         status = carry_out(self, message);
     if (status != BH_OK) /* a handler may do better */
         return 0;
-    atomic_store(&message->is_settled, 1);
+    atomic_store(&message->settling, BH__SETTLED);
     return 1;
 }

@@ -113,7 +113,7 @@ void bh__shared_free(bh__shared *self)
     bh_history_free(self->history);
     close_pipe(self->signal);
     close_pipe(self->wake);
-    if (!self->has_locks || bh__shared_is_forked(self)) /* a child's may be locked for ever */
+    if (!self->has_locks)
         return;
     pthread_cond_destroy(&self->arrived);
     pthread_mutex_destroy(&self->reading);
@@ -191,7 +191,7 @@ void bh__shared_wait(bh__shared *self, int64_t timeout_ms, int for_events)
     end.tv_nsec = (long)(ns % 1000000000);
     pthread_mutex_lock(&self->mutex);
     int error = 0;
-    while (!has_message(self) && !(for_events && has_event(self)) && error == 0 &&
+    while (!(has_message(self) && bh__shared_gives(self)) && !(for_events && has_event(self)) && error == 0 &&
            (for_events ? atomic_load(&self->life) == BH__RUNNING : bh__shared_gives(self)))
         error = pthread_cond_timedwait(&self->arrived, &self->mutex, &end);
     pthread_mutex_unlock(&self->mutex);

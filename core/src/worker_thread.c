@@ -104,14 +104,9 @@ static void connect_if_due(bh_worker *self, bh__connection *connection)
         fail(self, status, wait_for_attempt(self, connection));
 }
 
-static int is_open(const bh__connection *connection)
-{
-    return connection->link.is_open && !bh__link_is_broken(&connection->link);
-}
-
 static int are_open(const bh_worker *self)
 {
-    return is_open(&self->consume) && is_open(&self->publish);
+    return self->consume.link.is_open && self->publish.link.is_open;
 }
 
 /* ------------------------------------------------------------------------------------------------------------ set-up */
@@ -205,8 +200,7 @@ static int64_t next_due_ms(const bh_worker *self)
     return due_ms;
 }
 
-/* Sees to it that copies can be published, and waits for something to happen. */
-static void keep_going(bh_worker *self)
+static void look_after(bh_worker *self)
 {
     bury(self, &self->consume);
     bury(self, &self->publish);
@@ -215,12 +209,19 @@ static void keep_going(bh_worker *self)
     declare_wanted_rung(self);
 }
 
+void bh__worker_keep_going(bh_worker *self, int64_t until_ms)
+{
+    look_after(self);
+    int64_t due_ms = next_due_ms(self);
+    bh__worker_pump(self, due_ms < until_ms ? due_ms : until_ms);
+}
+
 static void work(bh_worker *self)
 {
     self->stage = BH__WORKING;
     while (!is_stopping(self)) {
         connect_if_due(self, &self->consume);
-        keep_going(self);
+        look_after(self);
         replay_if_asked(self);
         bh__worker_pump(self, next_due_ms(self));
     }
@@ -231,23 +232,21 @@ static void work(bh_worker *self)
 /* Whether callers have something to settle still, or copies are on their way, and it can still count. */
 static int is_busy(const bh_worker *self)
 {
-    return is_open(&self->consume) && self->consumer.is_open && bh__worker_count_unacknowledged(self) > 0;
+    return self->consume.link.is_open && self->consumer.is_open && bh__worker_count_unacknowledged(self) > 0;
 }
 
 /* Nothing more is taken; what was is settled until the limit. How many messages were not. */
 static int64_t drain(bh_worker *self)
 {
     self->stage = BH__LEAVING;
-    if (is_open(&self->consume))
+    bh__worker_give_back_ready(self);
+    if (self->consume.link.is_open)
         bh__worker_cancel(self); /* whatever the limit: what comes unseen would count as a failure */
     self->stage = BH__DRAINING;
     bh__worker_give_back_ready(self);
     bh__worker_settle_all(self);
-    while (is_busy(self) && !bh__worker_is_interrupted(self)) {
-        bh__worker_give_back_ready(self); /* a delivery that was under way */
-        keep_going(self);
-        bh__worker_pump(self, next_due_ms(self));
-    }
+    while (is_busy(self) && !bh__worker_is_interrupted(self))
+        bh__worker_keep_going(self, INT64_MAX);
     bh__worker_settle_all(self);
     bh__worker_flush_acks(self);
     return self->consumer.is_open ? bh__worker_count_unacknowledged(self) : 0;
@@ -262,6 +261,12 @@ static void leave(bh_worker *self)
     bh__worker_drop_copies(self);
     bh__worker_disconnect(self, &self->publish);
     bh__assembler_clear(&self->replayed);
+    if (bh__shared_begin_replay(&self->shared) >= 0) {
+        bh__shared_end_replay(&self->shared);
+        bh__worker_tell(self, BH_EVENT_REPLAYED, BH_ERR_STATE, bh_str("the worker stopped before the replay began"),
+                        bh_str(""), 0, 0, 0);
+    }
+    bh__worker_settle_all(self); /* what was settled too late */
     self->has_replay_channel = self->is_declared = 0;
     self->consume.due_ms = self->publish.due_ms = self->setup_due_ms = 0;
     self->consume.failures = self->publish.failures = self->setup_failures = 0;
@@ -279,7 +284,6 @@ void *bh__worker_thread(void *worker)
         count ? bh_str("messages were not settled, or their copies not confirmed, before the limit: they go back "
                        "to the queue")
               : bh_str("everything that was taken is settled");
-    atomic_store(&self->shared.stop_ms, BH__NEVER);
     bh__shared_tell(&self->shared, make_event(BH_EVENT_DRAINED, status, text, bh_str(""), 0, count), BH__DRAINED);
     return NULL;
 }
