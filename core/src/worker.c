@@ -16,7 +16,7 @@ enum {
     BACK_OFF_INITIAL_MS = 100,
     BACK_OFF_MAX_MS = 10000,
     MANY_OF_PREFETCH = 4, /* the broker has the rest of the prefetch to go on with */
-    STACK_BYTES = 1048576
+    STACK_BYTES = 8388608 /* librabbitmq decodes tables by recursion: a frame of them nested takes up to 3 MiB */
 };
 
 /* ------------------------------------------------------------------------------------------------------ new and free */
@@ -246,13 +246,17 @@ bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy)
 bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header)
 {
     bh_status status = may_set(self);
-    return status == BH_OK ? bh_history_set_legacy_counter(self->reading, header) : status;
+    if (status == BH_OK && bh_history_set_legacy_counter(self->reading, header) != BH_OK)
+        status = refuse(self, BH_ERR_NO_MEMORY, "no memory for a header's name");
+    return status;
 }
 
 bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue)
 {
     bh_status status = may_set(self);
-    return status == BH_OK ? bh_history_add_wait_queue(self->reading, queue) : status;
+    if (status == BH_OK && bh_history_add_wait_queue(self->reading, queue) != BH_OK)
+        status = refuse(self, BH_ERR_NO_MEMORY, "no memory for a queue's name");
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------------------- start and stop */

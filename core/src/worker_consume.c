@@ -81,6 +81,7 @@ int64_t bh__worker_end_consumer(bh_worker *self)
     consumer->done_count = consumer->left_count = 0;
     consumer->is_open = consumer->is_consuming = consumer->is_doubtful = 0;
     self->is_ready = 0;
+    bh__worker_drop_unwanted(self);
     return count;
 }
 
@@ -170,7 +171,7 @@ static void tell_cancelled(bh_worker *self, bh_status status, const char *reason
     snprintf(text, sizeof text, "the consumer of \"%s\" has ended: %s", bh_topology_queue(self->topology).data, reason);
     self->is_ready = 0;
     self->is_declared = 0; /* the queue may be gone, and what was bound to it */
-    self->setup_due_ms = bh__monotonic_ms() + bh__worker_back_off_ms(self, 1, &self->setup_wait_ms);
+    bh__worker_delay_set_up(self);
     bh__worker_tell(self, BH_EVENT_CANCELLED, status, bh_str(text), bh_str(""), 0, 0, count);
 }
 
@@ -183,7 +184,7 @@ static void cancelled(bh_worker *self, const amqp_basic_cancel_t *cancel)
     consumer->is_consuming = 0;
     consumer->is_doubtful = bh__broker_version(bh_str(self->consume.link.version)) >= VERSION_4_3;
     if (consumer->is_doubtful)
-        self->setup_due_ms = bh__monotonic_ms() + bh__worker_back_off_ms(self, 1, &self->setup_wait_ms);
+        bh__worker_delay_set_up(self);
     else
         tell_cancelled(self, BH_ERR_CANCELLED, "the queue was deleted, or is not available", 0);
 }
@@ -197,14 +198,15 @@ static void abandon_channel(bh_worker *self)
     bh__worker_give_back_all(self);
     bh__link_send(&self->consume.link, self->consumer.channel, AMQP_CHANNEL_CLOSE_METHOD, &close);
     int64_t count = bh__worker_end_consumer(self);
-    tell_cancelled(self, BH_ERR_CANCELLED, "a message was held longer than the broker's consumer timeout", count);
+    tell_cancelled(self, BH_ERR_CANCELLED,
+                   count ? "a message was held longer than the broker's consumer timeout"
+                         : "the queue was made again, or was not available",
+                   count);
 }
 
 bh_status bh__worker_resolve_cancel(bh_worker *self)
 {
     bh__consumer *consumer = &self->consumer;
-    if (!consumer->is_doubtful)
-        return BH_OK;
     bh_status status = bh__worker_find_queue(self);
     if (!consumer->is_open || (status != BH_OK && status != BH_ERR_MISSING))
         return status;
@@ -256,6 +258,7 @@ static void arrive(bh_worker *self, bh_message *message)
     }
     message->worker = self;
     message->generation = consumer->generation;
+    self->setup_failures = 0; /* it works */
     hold(consumer, message);
     if (message->redelivered && bh__worker_guard(self, message))
         return;
@@ -286,6 +289,8 @@ void bh__worker_acknowledge(bh_worker *self, bh_message *message)
 {
     bh__consumer *consumer = &self->consumer;
     void *done = consumer->done;
+    if (message->is_done)
+        return;
     if (!bh__reserve(&done, &consumer->done_capacity, sizeof(bh_message *), consumer->done_count + 1)) {
         bh__link_fail(&self->consume.link, BH_ERR_NO_MEMORY, "no memory for an acknowledgement");
         return;

@@ -96,6 +96,8 @@ void *bh__worker_thread(void *worker);
 void bh__worker_keep_going(bh_worker *self, int64_t until_ms);
 /* Whether procedures have to end, because the worker is to stop. */
 int bh__worker_is_interrupted(const bh_worker *self);
+/* Declaring and consuming wait for the back-off. In ms, how long. */
+int64_t bh__worker_delay_set_up(bh_worker *self);
 /* The wait after the `failures`-th failure, by the worker's back-off; *last_ms is the wait before. */
 int64_t bh__worker_back_off_ms(bh_worker *self, int64_t failures, int64_t *last_ms);
 /* `size` random bytes; NULL: the system has none. */

@@ -105,6 +105,8 @@ void bh__link_read(bh__link *self, int64_t now_ms)
         }
         size_t room = self->in.capacity - self->in.end;
         ssize_t count = bh__socket_read(&self->socket, self->in.data + self->in.end, room);
+        if (count < 0 && i > 0)
+            break; /* first what came before; the next read fails again */
         if (count < 0)
             fail_socket(self);
         if (count <= 0)
@@ -149,7 +151,8 @@ int bh__link_next(bh__link *self, bh__frame *frame)
                       "the other side does not speak AMQP 0-9-1; check the port, and whether it wants TLS (amqps://)");
         return 0;
     }
-    if (payload > self->frame_max + MOST_EXCESS) {
+    size_t most = self->frame_max + (frame->type == AMQP_FRAME_HEADER ? MOST_EXCESS : 0);
+    if (payload > most - FRAME_OVERHEAD) {
         bh__link_fail(self, BH_ERR_CONNECTION, "a frame of %zu bytes came, and %zu were agreed on", payload,
                       self->frame_max);
         return 0;

@@ -41,7 +41,6 @@ typedef struct bh__link {
     char version[64];
     amqp_pool_t pool;       /* of the method that is being dispatched */
     amqp_pool_t reply_pool; /* of `reply` */
-    int has_pools;
     amqp_channel_t reply_channel;
     amqp_method_number_t awaited;     /* 0: none */
     amqp_method_number_t awaited_too; /* instead of it */

@@ -151,6 +151,24 @@ static int is_wanted(const bh_worker *self, const bh__publication *publication)
                                   : bh__worker_holds(self, publication->message);
 }
 
+static void drop_unwanted(const bh_worker *self, bh__publications *list)
+{
+    bh__publications all = *list;
+    *list = (bh__publications){.first = NULL};
+    for (bh__publication *publication; (publication = pop(&all));) {
+        if (is_wanted(self, publication))
+            push(list, publication);
+        else
+            release(publication);
+    }
+}
+
+void bh__worker_drop_unwanted(bh_worker *self)
+{
+    drop_unwanted(self, &self->publisher.due);
+    drop_unwanted(self, &self->publisher.waiting);
+}
+
 bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
 {
     const bh_plan *plan = self->plan;
@@ -237,6 +255,10 @@ static void failed(bh_worker *self, bh__publication *publication, bh_event_kind 
 {
     if (publication->is_replay) {
         refused(self, publication, status, text);
+        return;
+    }
+    if (!is_wanted(self, publication)) {
+        release(publication);
         return;
     }
     postpone(self, publication);
@@ -456,6 +478,10 @@ static void send_due(bh_worker *self, int64_t now_ms)
            !bh__link_is_broken(link) && bh__buffer_size(&link->out) < MOST_WAITING_BYTES) {
         if (!is_wanted(self, publisher->due.first)) {
             release(pop(&publisher->due));
+            continue;
+        }
+        if (publisher->due.first->properties.size > bh__link_header_room(link)) { /* another broker's frame_max */
+            refused(self, pop(&publisher->due), BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
             continue;
         }
         if (!may_send(self) || !reserve_sent(publisher))

@@ -71,6 +71,8 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message);
 void bh__worker_advance_publisher(bh_worker *self, int64_t now_ms);
 /* When bh__worker_advance_publisher has to be called next; INT64_MAX: never. */
 int64_t bh__worker_publisher_due_ms(const bh_worker *self);
+/* Gives up those whose original is the broker's again. */
+void bh__worker_drop_unwanted(bh_worker *self);
 /* How many are not published; and gives these up. */
 size_t bh__worker_count_copies(const bh_worker *self);
 void bh__worker_drop_copies(bh_worker *self);

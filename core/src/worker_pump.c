@@ -171,7 +171,6 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
     bh__worker_advance_publisher(self, now_ms);
     bh__worker_flush_acks(self);
     for (int i = 0; i < 2; i++) {
-        bh__link_beat(links[i], now_ms);
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);
     }
@@ -187,5 +186,7 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
             bh__link_read(links[i], now_ms);
         dispatch(self, links[i]);
     }
+    for (int i = 0; i < 2; i++)
+        bh__link_beat(links[i], now_ms); /* after reading: what waits in the kernel is a sign of life */
     rest_if_offering(self);
 }

@@ -9,7 +9,8 @@ bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms)
     *out = NULL;
     if (bh__shared_is_forked(&self->shared))
         return BH_ERR_FORKED;
-    int64_t deadline_ms = timeout_ms ? bh__monotonic_ms() + timeout_ms : 0;
+    int64_t longest_ms = timeout_ms < LONG_MS ? timeout_ms : LONG_MS;
+    int64_t deadline_ms = timeout_ms ? bh__monotonic_ms() + longest_ms : 0;
     for (;;) {
         if (!bh__shared_gives(&self->shared))
             return BH_ERR_STATE;

@@ -28,14 +28,17 @@ static bh_bytes id_of(bh_worker *self, const bh_message *message)
                                                                                   : bh_str("");
 }
 
-/* Nobody can carry it out as it is: the original stays with the broker, unacknowledged. */
+/* It cannot be carried out: the original stays with the broker. */
 static void refuse(bh_worker *self, bh_message *message, bh_status status)
 {
     bh_bytes text = status == BH_ERR_CHANNEL ? bh_str("the message's properties are malformed")
                     : status == BH_ERR_STATE ? bh_str("the system gives no random bytes")
                                              : bh_status_text(status);
-    bh__worker_leave_behind(self, message);
     bh__worker_tell(self, BH_EVENT_REFUSED, status, text, id_of(self, message), 0, 0, 1);
+    if (status == BH_ERR_NO_MEMORY || status == BH_ERR_STATE)
+        bh__worker_nack(self, message, 1); /* another time, or another worker */
+    else
+        bh__worker_leave_behind(self, message);
 }
 
 static void tell_retried(bh_worker *self)

@@ -87,7 +87,8 @@ static int trust_system(SSL_CTX *context)
                                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
     int is_there = SSL_CTX_set_default_verify_paths(context) == 1;
     for (size_t i = 0; i < sizeof bundles / sizeof bundles[0]; i++)
-        if (!getenv(X509_get_default_cert_file_env()) && access(bundles[i], R_OK) == 0)
+        if (!getenv(X509_get_default_cert_file_env()) && !getenv(X509_get_default_cert_dir_env()) &&
+            access(bundles[i], R_OK) == 0)
             return SSL_CTX_load_verify_locations(context, bundles[i], NULL) == 1 || is_there;
     return is_there;
 }
@@ -183,8 +184,10 @@ static int limited(size_t size)
 
 static ssize_t tls_result(bh__socket *self, int result, short wanted)
 {
-    if (result > 0)
+    if (result > 0) {
+        self->tls_wants = 0;
         return result;
+    }
     return tls_step(self, result, wanted) == BH__AGAIN ? 0 : -1;
 }
 

@@ -39,6 +39,13 @@ int64_t bh__worker_back_off_ms(bh_worker *self, int64_t failures, int64_t *last_
     return *last_ms;
 }
 
+int64_t bh__worker_delay_set_up(bh_worker *self)
+{
+    int64_t wait_ms = bh__worker_back_off_ms(self, ++self->setup_failures, &self->setup_wait_ms);
+    self->setup_due_ms = bh__monotonic_ms() + wait_ms;
+    return wait_ms;
+}
+
 static bh_event *make_event(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, int64_t delay_ms,
                             int64_t count)
 {
@@ -82,7 +89,6 @@ static void bury(bh_worker *self, bh__connection *connection)
         bh__worker_end_publisher(self);
     self->is_ready = 0;
     self->is_declared = 0;
-    self->publisher.rung_count = 0;
     connection->next_uri++; /* this one failed */
     bh__worker_tell(self, BH_EVENT_DISCONNECTED, link->problem.status, bh__report_text(&link->problem), bh_str(""), 0,
                     wait_for_attempt(self, connection), count);
@@ -111,6 +117,12 @@ static int are_open(const bh_worker *self)
 
 /* ------------------------------------------------------------------------------------------------------------ set-up */
 
+/* What a cancel meant is asked of the consume connection alone. */
+static int may_set_up(const bh_worker *self)
+{
+    return self->consume.link.is_open && (self->publish.link.is_open || self->consumer.is_doubtful);
+}
+
 static bh_status declare(bh_worker *self)
 {
     self->publisher.rung_count = 0;
@@ -122,10 +134,10 @@ static bh_status declare(bh_worker *self)
 /* The next thing that is missing. */
 static bh_status set_up(bh_worker *self)
 {
-    if (!self->publisher.is_open)
-        return bh__worker_open_publisher(self);
     if (self->consumer.is_doubtful)
         return bh__worker_resolve_cancel(self);
+    if (!self->publisher.is_open)
+        return bh__worker_open_publisher(self);
     if (!self->is_declared)
         return declare(self);
     return bh__worker_consume(self);
@@ -145,21 +157,20 @@ static void tell_connected(bh_worker *self)
     bh__report_set(&words, BH_OK, "%s %s at %s:%d, vhost %s, as %s", link->product, link->version, uri->host, uri->port,
                    uri->vhost, uri->user);
     self->is_ready = 1;
-    self->setup_failures = self->consume.failures = self->publish.failures = 0;
+    self->consume.failures = self->publish.failures = 0;
     bh__worker_tell(self, BH_EVENT_CONNECTED, BH_OK, bh__report_text(&words), bh_str(""), 0, 0, 0);
     bh__report_free(&words);
 }
 
 static void set_up_if_due(bh_worker *self)
 {
-    while (are_open(self) && !is_set_up(self) && bh__monotonic_ms() >= self->setup_due_ms &&
+    while (may_set_up(self) && !is_set_up(self) && bh__monotonic_ms() >= self->setup_due_ms &&
            !bh__worker_is_interrupted(self)) {
         bh_status status = set_up(self);
-        if (status == BH_OK || (status == BH_ERR_CONNECTION && !are_open(self))) /* a lost connection is told as such */
+        if (status == BH_OK ||
+            (status == BH_ERR_CONNECTION && !may_set_up(self))) /* a lost connection is told as such */
             continue;
-        int64_t wait_ms = bh__worker_back_off_ms(self, ++self->setup_failures, &self->setup_wait_ms);
-        self->setup_due_ms = bh__monotonic_ms() + wait_ms;
-        fail(self, status, wait_ms);
+        fail(self, status, bh__worker_delay_set_up(self));
     }
     if (are_open(self) && is_set_up(self) && !self->is_ready && self->stage == BH__WORKING)
         tell_connected(self);
@@ -195,7 +206,7 @@ static int64_t next_due_ms(const bh_worker *self)
         due_ms = self->consume.due_ms;
     if (self->publish.link.phase == BH__CLOSED && self->publish.due_ms < due_ms)
         due_ms = self->publish.due_ms;
-    if (are_open(self) && !is_set_up(self) && self->setup_due_ms < due_ms)
+    if (may_set_up(self) && !is_set_up(self) && self->setup_due_ms < due_ms)
         due_ms = self->setup_due_ms;
     return due_ms;
 }
@@ -239,14 +250,17 @@ static int is_busy(const bh_worker *self)
 static int64_t drain(bh_worker *self)
 {
     self->stage = BH__LEAVING;
-    bh__worker_give_back_ready(self);
+    bh__shared_withdraw(&self->shared,
+                        &self->consumer.arrived); /* and given back after the cancel: else it comes again */
     if (self->consume.link.is_open)
         bh__worker_cancel(self); /* whatever the limit: what comes unseen would count as a failure */
     self->stage = BH__DRAINING;
     bh__worker_give_back_ready(self);
     bh__worker_settle_all(self);
-    while (is_busy(self) && !bh__worker_is_interrupted(self))
+    while (is_busy(self) && !bh__worker_is_interrupted(self)) {
+        bh__worker_give_back_ready(self); /* a delivery that was under way */
         bh__worker_keep_going(self, INT64_MAX);
+    }
     bh__worker_settle_all(self);
     bh__worker_flush_acks(self);
     return self->consumer.is_open ? bh__worker_count_unacknowledged(self) : 0;
@@ -270,7 +284,6 @@ static void leave(bh_worker *self)
     self->has_replay_channel = self->is_declared = 0;
     self->consume.due_ms = self->publish.due_ms = self->setup_due_ms = 0;
     self->consume.failures = self->publish.failures = self->setup_failures = 0;
-    self->publisher.rung_count = 0;
 }
 
 void *bh__worker_thread(void *worker)
@@ -283,7 +296,7 @@ void *bh__worker_thread(void *worker)
     bh_bytes text =
         count ? bh_str("messages were not settled, or their copies not confirmed, before the limit: they go back "
                        "to the queue")
-              : bh_str("everything that was taken is settled");
+              : bh_str("what was taken is settled, or the broker has it again");
     bh__shared_tell(&self->shared, make_event(BH_EVENT_DRAINED, status, text, bh_str(""), 0, count), BH__DRAINED);
     return NULL;
 }

@@ -12,8 +12,9 @@ BH_BEGIN_DECLS
     X(BH_EVENT_CONNECTED, "connected", "both connections are open, the topology is there")                             \
     X(BH_EVENT_FAILED, "failed", "connecting, declaring or consuming failed [status, delay to the next attempt]")      \
     X(BH_EVENT_DISCONNECTED, "disconnected", "a connection was lost [status, delay; count of messages to come again]") \
-    X(BH_EVENT_BLOCKED, "blocked", "the broker takes no publishes: memory or disk run low")                            \
-    X(BH_EVENT_UNBLOCKED, "unblocked", "the broker takes publishes again")                                             \
+    X(BH_EVENT_BLOCKED, "blocked",                                                                                     \
+      "the broker takes no publishes: memory or disk run low [count of copies that wait]")                             \
+    X(BH_EVENT_UNBLOCKED, "unblocked", "the broker takes publishes again [count]; a lost connection ends it too")      \
     X(BH_EVENT_CANCELLED, "cancelled", "the broker ended the consumer; it consumes again [status, count]")             \
     X(BH_EVENT_RETURNED, "returned", "no queue took the copy; it is published again [status, id, delay]")              \
     X(BH_EVENT_NACKED, "nacked", "a queue was full or gone; the copy is published again [status, id, delay]")          \

@@ -86,7 +86,7 @@ BH_API bh_status bh_worker_set_retry_events(bh_worker *self, int on);
 
 /*
  * Starts the background thread: it connects (two connections: consume; publish), declares and consumes. What goes well
- * and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can be
+ * and wrong there are events. The name service is the one thing that it waits for without a limit of its own. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can be
  * started again.
  */
 BH_API bh_status bh_worker_start(bh_worker *self);
@@ -94,8 +94,8 @@ BH_API bh_status bh_worker_start(bh_worker *self);
  * poll it; do not read it. -1 in a fork's child. */
 BH_API int bh_worker_fd(bh_worker *self);
 /*
- * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one; 0:
- * not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED, BH_ERR_ARGUMENT.
+ * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one, an
+ * hour at most; 0: not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED, BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms);
 /*
