@@ -1,6 +1,8 @@
 #include "broker.h"
 
 #include <check.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@ enum { CHANNEL = 1, FRAME_MAX = 131072, NACKED = 1, POLL_MS = 5 };
 
 struct broker {
     amqp_connection_state_t state;
+    uint64_t published; /* on the channel: the delivery tag of the last one */
 };
 
 /* ------------------------------------------------------------------------------------------------------------- time */
@@ -88,6 +91,8 @@ int broker_has_delayed_exchange(void)
     return facts.has_delayed_exchange;
 }
 
+extern char **environ;
+
 void broker_ctl(const char *words)
 {
     char *line = strdup(words), *arguments[16];
@@ -99,13 +104,12 @@ void broker_ctl(const char *words)
         arguments[count++] = word;
     }
     arguments[count] = NULL;
-    pid_t child = fork();
-    ck_assert_int_ne(child, -1);
-    if (child == 0) {
-        if (freopen("/dev/null", "w", stdout))
-            execv(arguments[0], arguments);
-        _exit(127);
-    }
+    posix_spawn_file_actions_t files;
+    ck_assert_int_eq(posix_spawn_file_actions_init(&files), 0);
+    ck_assert_int_eq(posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0), 0);
+    pid_t child = -1;
+    ck_assert_int_eq(posix_spawn(&child, arguments[0], &files, NULL, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&files);
     int status = -1;
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     free(line);
@@ -228,6 +232,7 @@ static void open_channel(broker *self)
                   explain(amqp_get_rpc_reply(self->state)));
     amqp_confirm_select(self->state, CHANNEL);
     ck_assert_int_eq(amqp_get_rpc_reply(self->state).reply_type, AMQP_RESPONSE_NORMAL);
+    self->published = 0;
 }
 
 broker *broker_open_url(const char *url)
@@ -594,6 +599,7 @@ int broker_try_publish(broker *self, const char *exchange, const char *routing_k
     int status = amqp_basic_publish(self->state, CHANNEL, amqp_cstring_bytes(exchange), amqp_cstring_bytes(routing_key),
                                     1, 0, properties, amqp_bytes_of(body));
     ck_assert_msg(status == AMQP_STATUS_OK, "publishing to %s: %s", exchange, amqp_error_string2(status));
+    self->published++;
     int result = 0;
     for (;;) {
         amqp_frame_t frame;
@@ -637,6 +643,44 @@ void broker_publish_text(broker *self, const char *exchange, const char *routing
 {
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
     broker_publish(self, exchange, routing_key, &properties, bh_str(body));
+}
+
+/* The confirms of the publishes after tag `before`: each sets its one in `confirmed`. How many are new. */
+static int read_confirm(broker *self, uint64_t before, char *confirmed)
+{
+    amqp_frame_t frame;
+    read_frame(self, &frame);
+    ck_assert_int_eq(frame.frame_type, AMQP_FRAME_METHOD);
+    ck_assert_uint_eq(frame.payload.method.id, AMQP_BASIC_ACK_METHOD);
+    const amqp_basic_ack_t *ack = frame.payload.method.decoded;
+    int count = 0;
+    for (uint64_t tag = ack->multiple ? before + 1 : ack->delivery_tag; tag <= ack->delivery_tag; tag++) {
+        count += !confirmed[tag - before - 1];
+        confirmed[tag - before - 1] = 1;
+    }
+    amqp_maybe_release_buffers(self->state);
+    return count;
+}
+
+void broker_publish_numbers(broker *self, const char *queue, int count)
+{
+    enum { AHEAD = 1000 };
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
+    uint64_t before = self->published;
+    char *confirmed = calloc((size_t)count, 1);
+    ck_assert_ptr_nonnull(confirmed);
+    for (int number = 0, done = 0; done < count;) {
+        if (number < count && number - done < AHEAD) {
+            char body[16];
+            snprintf(body, sizeof body, "%d", number++);
+            int status = amqp_basic_publish(self->state, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(queue), 0, 0,
+                                            &properties, amqp_cstring_bytes(body));
+            ck_assert_msg(status == AMQP_STATUS_OK, "publishing to %s: %s", queue, amqp_error_string2(status));
+            self->published++;
+        } else
+            done += read_confirm(self, before, confirmed);
+    }
+    free(confirmed);
 }
 
 int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,

@@ -84,6 +84,9 @@ void broker_publish_text(broker *self, const char *exchange, const char *routing
 int broker_try_publish(broker *self, const char *exchange, const char *routing_key,
                        const amqp_basic_properties_t *properties, bh_bytes body);
 
+/* Publishes the numbers from 0 to count - 1, in decimal, and waits for their confirms. */
+void broker_publish_numbers(broker *self, const char *queue, int count);
+
 /* Publishes a taken message again as hand-written code does: with every property and header that it has, x-death among
  * them, and this expiration, where there is one. The result is that of broker_try_publish. */
 int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,

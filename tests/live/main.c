@@ -12,8 +12,9 @@
 int main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_strategies, suite_copies,   suite_publishing, suite_strangers, suite_declaring, suite_connecting,
-        suite_running,    suite_takeover, suite_replay,     suite_recipes,   suite_holding,
+        suite_strategies, suite_copies,  suite_publishing, suite_strangers, suite_declaring,
+        suite_connecting, suite_running, suite_takeover,   suite_replay,    suite_recipes,
+        suite_holding,    suite_faults,  suite_stopping,
     };
     if (!broker_probe())
         return EXIT_FAILURE;

@@ -1,9 +1,8 @@
 #include "proxy.h"
 
-#include "broker.h"
+#include "rig.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,7 +13,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MOST_CONNECTIONS = 16, TICK_MS = 5, BUFFER = 65536 };
+enum { MOST_CONNECTIONS = 16, TICK_MS = 5, BUFFER = 65536, NO_LIMIT = -1 };
+enum { CLIENT, BROKER };
+
+typedef struct tunnel {
+    int ends[2]; /* sockets of client and broker; -1: none */
+    int is;      /* PROXY_CONSUMER, PROXY_PUBLISHER; PROXY_NONE until it has said its name */
+} tunnel;
 
 struct proxy {
     pthread_t thread;
@@ -23,7 +28,9 @@ struct proxy {
     int broker_port;
     char broker_host[256];
     atomic_int held, cut, end;
-    int clients[MOST_CONNECTIONS], brokers[MOST_CONNECTIONS]; /* -1: none; the thread's alone */
+    atomic_int limits[2][PROXY_ALL];  /* bytes that may still come from client or broker of each connection */
+    tunnel tunnels[MOST_CONNECTIONS]; /* the thread's alone, as is the buffer */
+    char buffer[BUFFER];
 };
 
 static int connect_broker(const proxy *self)
@@ -52,11 +59,11 @@ static void reset(int fd)
     close(fd);
 }
 
-static void end_connection(proxy *self, int i)
+static void end_tunnel(tunnel *self)
 {
-    reset(self->clients[i]);
-    reset(self->brokers[i]);
-    self->clients[i] = self->brokers[i] = -1;
+    reset(self->ends[CLIENT]);
+    reset(self->ends[BROKER]);
+    *self = (tunnel){{-1, -1}, PROXY_NONE};
 }
 
 static void accept_connection(proxy *self)
@@ -66,9 +73,8 @@ static void accept_connection(proxy *self)
         return;
     int upstream = connect_broker(self);
     for (int i = 0; i < MOST_CONNECTIONS && upstream >= 0; i++)
-        if (self->clients[i] < 0) {
-            self->clients[i] = client;
-            self->brokers[i] = upstream;
+        if (self->tunnels[i].ends[CLIENT] < 0) {
+            self->tunnels[i] = (tunnel){{client, upstream}, PROXY_NONE};
             return;
         }
     reset(client);
@@ -76,18 +82,49 @@ static void accept_connection(proxy *self)
         close(upstream);
 }
 
-/* Moves what is there; 0 where the connection has ended. */
-static int pass_on(int from, int to)
+/* A worker's connection_name is among the first things that it sends. */
+static void recognize(tunnel *self, const char *bytes, size_t size)
 {
-    static char buffer[BUFFER];
-    ssize_t size = recv(from, buffer, sizeof buffer, 0);
-    for (ssize_t sent = 0; sent < size;) {
-        ssize_t now = send(to, buffer + sent, (size_t)(size - sent), MSG_NOSIGNAL);
+    if (holds((bh_bytes){bytes, size}, "backhop consume"))
+        self->is = PROXY_CONSUMER;
+    else if (holds((bh_bytes){bytes, size}, "backhop publish"))
+        self->is = PROXY_PUBLISHER;
+}
+
+/* How many of the bytes that came from `side` may go on. */
+static ssize_t allow(proxy *self, const tunnel *way, int side, ssize_t size)
+{
+    atomic_int *limit = &self->limits[side][way->is];
+    if (way->is == PROXY_NONE || *limit == NO_LIMIT)
+        return size;
+    ssize_t allowed = *limit < size ? *limit : size;
+    *limit -= (int)allowed;
+    return allowed;
+}
+
+/* Moves what has come from `side`; 0 where the connection has ended. */
+static int pass_on(proxy *self, tunnel *way, int side)
+{
+    ssize_t size = recv(way->ends[side], self->buffer, sizeof self->buffer, 0);
+    if (size <= 0)
+        return 0;
+    if (side == CLIENT && way->is == PROXY_NONE)
+        recognize(way, self->buffer, (size_t)size);
+    ssize_t allowed = allow(self, way, side, size);
+    for (ssize_t sent = 0; sent < allowed;) {
+        ssize_t now = send(way->ends[!side], self->buffer + sent, (size_t)(allowed - sent), MSG_NOSIGNAL);
         if (now <= 0)
             return 0;
         sent += now;
     }
-    return size > 0;
+    if (allowed < size)
+        self->limits[side][way->is] = NO_LIMIT; /* the next connection is whole */
+    return allowed == size;
+}
+
+static int is_held(const proxy *self, const tunnel *way)
+{
+    return self->held == PROXY_ALL || (self->held & way->is);
 }
 
 static void *serve(void *data)
@@ -97,28 +134,30 @@ static void *serve(void *data)
         struct pollfd fds[1 + 2 * MOST_CONNECTIONS];
         fds[0] = (struct pollfd){self->listener, POLLIN, 0};
         for (int i = 0; i < MOST_CONNECTIONS; i++) {
-            fds[1 + 2 * i] = (struct pollfd){self->clients[i], POLLIN, 0};
-            fds[2 + 2 * i] = (struct pollfd){self->held >> i & 1 ? -1 : self->brokers[i], POLLIN, 0};
+            const tunnel *way = &self->tunnels[i];
+            fds[1 + 2 * i] = (struct pollfd){way->ends[CLIENT], POLLIN, 0};
+            fds[2 + 2 * i] = (struct pollfd){is_held(self, way) ? -1 : way->ends[BROKER], POLLIN, 0};
         }
         poll(fds, sizeof fds / sizeof fds[0], TICK_MS);
         for (int i = 0; i < MOST_CONNECTIONS; i++) {
-            if (self->clients[i] < 0)
+            tunnel *way = &self->tunnels[i];
+            if (way->ends[CLIENT] < 0)
                 continue;
             int is_alive = 1;
             if (fds[1 + 2 * i].revents)
-                is_alive = pass_on(self->clients[i], self->brokers[i]);
+                is_alive = pass_on(self, way, CLIENT);
             if (is_alive && fds[2 + 2 * i].revents)
-                is_alive = pass_on(self->brokers[i], self->clients[i]);
+                is_alive = pass_on(self, way, BROKER);
             if (!is_alive || self->cut)
-                end_connection(self, i);
+                end_tunnel(way);
         }
         self->cut = 0;
         if (fds[0].revents)
             accept_connection(self);
     }
     for (int i = 0; i < MOST_CONNECTIONS; i++)
-        if (self->clients[i] >= 0)
-            end_connection(self, i);
+        if (self->tunnels[i].ends[CLIENT] >= 0)
+            end_tunnel(&self->tunnels[i]);
     close(self->listener);
     return NULL;
 }
@@ -128,7 +167,9 @@ proxy *proxy_open(const char *address, int port)
     proxy *self = calloc(1, sizeof *self);
     ck_assert_ptr_nonnull(self);
     for (int i = 0; i < MOST_CONNECTIONS; i++)
-        self->clients[i] = self->brokers[i] = -1;
+        self->tunnels[i] = (tunnel){{-1, -1}, PROXY_NONE};
+    for (int i = 0; i < PROXY_ALL; i++)
+        self->limits[CLIENT][i] = self->limits[BROKER][i] = NO_LIMIT;
     self->broker_port = port;
     snprintf(self->broker_host, sizeof self->broker_host, "%s", broker_host());
 
@@ -153,6 +194,16 @@ int proxy_port(const proxy *self)
 void proxy_hold_broker(proxy *self, int connections)
 {
     self->held = connections;
+}
+
+void proxy_cut_from_broker(proxy *self, int connection, int bytes)
+{
+    self->limits[BROKER][connection] = bytes;
+}
+
+void proxy_cut_to_broker(proxy *self, int connection, int bytes)
+{
+    self->limits[CLIENT][connection] = bytes;
 }
 
 void proxy_cut(proxy *self)

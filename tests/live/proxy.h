@@ -10,10 +10,14 @@ typedef struct proxy proxy;
 /* Listens on `address` (of the loopback) for the broker at broker_host(), `port`. */
 proxy *proxy_open(const char *address, int port);
 int proxy_port(const proxy *self);
-/* On which connections what the broker says stays in the proxy: bit 0 is the first one, which a worker consumes by, bit
- * 1 the second one, by which it publishes. */
-enum { PROXY_NONE = 0, PROXY_CONSUMER = 1, PROXY_PUBLISHER = 2, PROXY_ALL = 0xFFFF };
+/* A worker's connections, which it names: the one that it consumes by and the one that it publishes by. */
+enum { PROXY_NONE = 0, PROXY_CONSUMER = 1, PROXY_PUBLISHER = 2, PROXY_ALL = 3 };
+/* On which of them what the broker says stays in the proxy. PROXY_ALL holds strangers too. */
 void proxy_hold_broker(proxy *self, int connections);
+/* Lets so many bytes more go from the broker to this connection, or from it to the broker, and then ends it: within a
+ * frame, where one that is larger is under way. */
+void proxy_cut_from_broker(proxy *self, int connection, int bytes);
+void proxy_cut_to_broker(proxy *self, int connection, int bytes);
 /* Ends the connections that there are, as a network does: by a reset. */
 void proxy_cut(proxy *self);
 void proxy_close(proxy *self);

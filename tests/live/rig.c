@@ -1,5 +1,6 @@
 #include "rig.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static void set_up(rig *self, bh_strategy strategy, bh_queue_type type)
     ck_assert_int_eq(bh_policy_set_max_attempts(self->policy, 3), BH_OK);
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(self->policy, 0), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&self->delivery), BH_OK);
+    ck_assert_int_eq(bh_history_new(&self->history), BH_OK);
 }
 
 /* Takes the work queue's name, and has the topology make it. */
@@ -90,19 +92,28 @@ void rig_make_worker(rig *self)
 {
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
     ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
+    expect_ok(self->worker, bh_worker_set_retry_events(self->worker, 1));
+}
+
+void rig_connect_by(rig *self, const char *url)
+{
+    expect_ok(self->worker, bh_worker_add_uri(self->worker, bh_str(url)));
+    expect_ok(self->worker, bh_worker_start(self->worker));
+    rig_await(self, BH_EVENT_CONNECTED);
 }
 
 void rig_connect(rig *self)
 {
-    expect_ok(self->worker, bh_worker_connect(self->worker, bh_str(broker_url())));
+    rig_connect_by(self, broker_url());
 }
 
 void rig_start(rig *self)
 {
-    rig_prepare(self);
-    rig_make_worker(self);
+    if (!self->worker) {
+        rig_prepare(self);
+        rig_make_worker(self);
+    }
     rig_connect(self);
-    expect_ok(self->worker, bh_worker_declare(self->worker, BH_MODE_CREATE));
     broker_bind(self->broker, self->queue, self->exchange, "work.#");
 }
 
@@ -110,14 +121,27 @@ void rig_stop_worker(rig *self)
 {
     bh_worker_free(self->worker);
     self->worker = NULL;
+    rig_forget_events(self);
+}
+
+void rig_restart(rig *self, bh_mode mode)
+{
+    rig_stop_worker(self);
+    rig_make_worker(self);
+    expect_ok(self->worker, bh_worker_set_mode(self->worker, mode));
+    rig_connect(self);
 }
 
 void rig_free(rig *self)
 {
     rig_stop_worker(self);
+    bh_message_free(self->message);
+    bh_event_free(self->event);
+    free(self->events);
     bh_topology_free(self->topology);
     bh_policy_free(self->policy);
     bh_delivery_free(self->delivery);
+    bh_history_free(self->history);
     broker_close(self->broker);
     free(self);
 }
@@ -146,28 +170,150 @@ const char *rig_sibling(rig *self, const char *suffix, const char *key)
     return name;
 }
 
+/* ----------------------------------------------------------------------------------------------------------- events */
+
+/* Takes what there is. */
+static void collect(rig *self)
+{
+    bh_event *event;
+    while (self->worker && bh_worker_take_event(self->worker, &event) == BH_OK) {
+        bh_event **events = realloc(self->events, (self->event_count + 1) * sizeof(bh_event *));
+        ck_assert_ptr_nonnull(events);
+        self->events = events;
+        events[self->event_count++] = event;
+    }
+}
+
+/* What has come and was not awaited, for a test that fails. */
+static const char *told(rig *self)
+{
+    static char text[4096];
+    size_t size = 0;
+    collect(self);
+    strcpy(text, "nothing");
+    for (size_t i = 0; i < self->event_count && size < sizeof text; i++) {
+        const bh_event *each = self->events[i];
+        size += (size_t)snprintf(text + size, sizeof text - size, "%s%s (%s, \"%s\")", i > 0 ? ", " : "",
+                                 bh_event_name(bh_event_what(each)).data, bh_status_name(bh_event_status(each)).data,
+                                 bh_event_text(each).data);
+    }
+    return text;
+}
+
+static int is_one_of(const bh_event *event, unsigned kinds, bh_bytes id)
+{
+    bh_bytes own = bh_event_id(event);
+    return (kinds >> bh_event_what(event) & 1) &&
+           (id.size == 0 || (own.size == id.size && memcmp(own.data, id.data, id.size) == 0));
+}
+
+/* Moves the oldest of these kinds to self->event; 0 where there is none. */
+static int pick(rig *self, unsigned kinds, bh_bytes id)
+{
+    for (size_t i = 0; i < self->event_count; i++)
+        if (is_one_of(self->events[i], kinds, id)) {
+            bh_event_free(self->event);
+            self->event = self->events[i];
+            self->event_count--;
+            memmove(&self->events[i], &self->events[i + 1], (self->event_count - i) * sizeof(bh_event *));
+            return 1;
+        }
+    return 0;
+}
+
+/* An event of one of these kinds (bits), about this message, where its id is known. */
+static void await(rig *self, unsigned kinds, bh_bytes id, const char *what)
+{
+    int64_t limit = now_ms() + LIMIT_MS;
+    for (collect(self); !pick(self, kinds, id); collect(self)) {
+        ck_assert_msg(now_ms() < limit, "no event: %s; the worker told: %s", what, told(self));
+        rig_wait_readable(self, limit - now_ms());
+        pause_ms(1); /* it stays readable while there are messages to take */
+    }
+}
+
+void rig_await(rig *self, bh_event_kind kind)
+{
+    await(self, 1U << kind, bh_str(""), bh_event_name(kind).data);
+}
+
+int rig_count_events(rig *self, bh_event_kind kind)
+{
+    int count = 0;
+    collect(self);
+    for (size_t i = 0; i < self->event_count; i++)
+        count += bh_event_what(self->events[i]) == kind;
+    return count;
+}
+
+void rig_forget_events(rig *self)
+{
+    collect(self);
+    while (self->event_count > 0)
+        bh_event_free(self->events[--self->event_count]);
+}
+
+int rig_wait_readable(const rig *self, int64_t ms)
+{
+    struct pollfd fd = {bh_worker_fd(self->worker), POLLIN, 0};
+    return poll(&fd, 1, ms > 0 ? (int)ms : 0) > 0;
+}
+
+/* --------------------------------------------------------------------------------------------------------- messages */
+
+int rig_try_take(rig *self, int64_t ms)
+{
+    bh_message_free(self->message);
+    self->message = NULL;
+    bh_status status = bh_worker_take(self->worker, &self->message, ms);
+    if (status == BH_ERR_TIMEOUT)
+        return 0;
+    expect_ok(self->worker, status);
+    expect_ok(self->worker, bh_worker_read(self->worker, self->message, self->delivery, self->history));
+    return 1;
+}
+
 void rig_take(rig *self, const char *body)
 {
-    expect_ok(self->worker, bh_worker_take(self->worker, LIMIT_MS));
-    expect_ok(self->worker, bh_worker_delivery(self->worker, self->delivery));
+    int is_taken = rig_try_take(self, LIMIT_MS);
+    ck_assert_msg(is_taken, "no message came; the worker told: %s", told(self));
     if (body)
-        expect_bytes(bh_worker_body(self->worker), body);
+        expect_bytes(bh_message_body(self->message), body);
 }
 
 void rig_expect_silence(rig *self, int64_t ms)
 {
-    expect_status(self->worker, bh_worker_take(self->worker, ms), BH_ERR_TIMEOUT);
+    bh_message *unexpected = NULL;
+    expect_status(self->worker, bh_worker_take(self->worker, &unexpected, ms), BH_ERR_TIMEOUT);
+}
+
+void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms)
+{
+    expect_ok(self->worker, bh_worker_settle(self->worker, self->message, outcome, bh_str(error), retry_after_ms));
+}
+
+void rig_await_settled(rig *self)
+{
+    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, bh_history_id(self->history), "retried or parked");
+    ck_assert_int_eq(bh_event_attempts(self->event), bh_history_attempts(self->history) + 1);
 }
 
 void rig_fail(rig *self, const char *error)
 {
-    expect_ok(self->worker, bh_worker_settle(self->worker, BH_OUTCOME_FAILED, bh_str(error), 0));
+    rig_settle(self, BH_OUTCOME_FAILED, error, 0);
+    rig_await_settled(self);
+}
+
+void rig_park(rig *self, const char *error)
+{
+    rig_settle(self, BH_OUTCOME_PERMANENT, error, 0);
+    rig_await_settled(self);
+    ck_assert_int_eq(bh_event_what(self->event), BH_EVENT_PARKED);
 }
 
 void rig_succeed(rig *self)
 {
-    expect_ok(self->worker, bh_worker_settle(self->worker, BH_OUTCOME_OK, bh_str(""), 0));
-    ck_assert_int_eq(bh_worker_last_action(self->worker), BH_ACTION_ACK);
+    rig_settle(self, BH_OUTCOME_OK, "", 0);
 }
 
 void rig_publish(rig *self, const char *routing_key, const char *body)
@@ -202,6 +348,49 @@ void expect_status_at(const bh_worker *worker, bh_status got, bh_status want, co
 void expect_part_at(bh_bytes text, const char *part, const char *file, int line)
 {
     ck_assert_msg(holds(text, part), "%s:%d: \"%s\" is not in \"%.*s\"", file, line, part, (int)text.size, text.data);
+}
+
+void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *part, const char *file, int line)
+{
+    rig_await(r, kind);
+    bh_bytes text = bh_event_text(r->event);
+    ck_assert_msg(bh_event_status(r->event) == status, "%s:%d: %s with %s instead of %s: %s", file, line,
+                  bh_event_name(kind).data, bh_status_name(bh_event_status(r->event)).data, bh_status_name(status).data,
+                  text.data);
+    expect_part_at(text, part, file, line);
+}
+
+void expect_no_event_at(rig *r, bh_event_kind kind, const char *file, int line)
+{
+    ck_assert_msg(rig_count_events(r, kind) == 0, "%s:%d: %s: %s", file, line, bh_event_name(kind).data, told(r));
+}
+
+void expect_retried_at(const rig *r, int64_t delay_ms, const char *file, int line)
+{
+    ck_assert_msg(bh_event_what(r->event) == BH_EVENT_RETRIED, "%s:%d: it was parked: %s", file, line,
+                  bh_event_text(r->event).data);
+    ck_assert_msg(bh_event_delay_ms(r->event) == delay_ms, "%s:%d: a delay of %lld ms instead of %lld", file, line,
+                  (long long)bh_event_delay_ms(r->event), (long long)delay_ms);
+}
+
+void expect_parked_at(const rig *r, const char *reason, const char *file, int line)
+{
+    ck_assert_msg(bh_event_what(r->event) == BH_EVENT_PARKED, "%s:%d: it was retried", file, line);
+    expect_text_at(bh_event_text(r->event), reason, file, line);
+}
+
+void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line)
+{
+    int64_t got = bh_worker_attempt(r->worker, r->message);
+    ck_assert_msg(got == attempt, "%s:%d: attempt %lld instead of %lld", file, line, (long long)got,
+                  (long long)attempt);
+    ck_assert_int_eq(bh_history_attempts(r->history), attempt - 1);
+}
+
+void expect_origin_at(const rig *r, const char *exchange, const char *routing_key, const char *file, int line)
+{
+    expect_text_at(bh_history_exchange(r->history), exchange, file, line);
+    expect_text_at(bh_history_routing_key(r->history), routing_key, file, line);
 }
 
 void expect_waited(int64_t start, int64_t delay)

@@ -4,7 +4,10 @@
  *
  *     rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);     a fixed delay of RIG_DELAY_MS, no jitter, 3 attempts
  *     bh_policy_set_max_attempts(r->policy, 5);                  what the test wants else
- *     rig_start(r);                                              declares, binds, connects
+ *     rig_start(r);                                              connects, declares, binds
+ *     rig_take(r, "first");
+ *     rig_fail(r, "507");                                        settles, and waits until it is carried out
+ *     rig_await(r, BH_EVENT_DISCONNECTED);                       what the worker has to tell, then in r->event
  *     ...
  *     rig_free(r);                                               and what it made is removed when the process ends
  */
@@ -29,7 +32,12 @@ typedef struct rig {
     bh_policy *policy;
     bh_topology *topology;
     bh_worker *worker;
-    bh_delivery *delivery; /* what rig_take took last */
+    bh_message *message;   /* what rig_take took last; the next rig_take frees it */
+    bh_delivery *delivery; /* the same, read */
+    bh_history *history;
+    bh_event *event;   /* what was awaited last; waiting for the next frees it */
+    bh_event **events; /* what came and was not awaited yet, the oldest first */
+    size_t event_count;
 } rig;
 
 rig *rig_new(bh_strategy strategy, bh_queue_type type);
@@ -39,13 +47,19 @@ rig *rig_new_beside(const rig *first, const char *name);
 void rig_rename(rig *self, const char *ns, const char *queue);
 /* The work queue is the user's: the topology does not make it. */
 void rig_leave_work_queue(rig *self);
-/* As rig_start, in steps: builds and makes the work queue; opens a worker; connects it. */
+/* As rig_start, in steps: builds the topology; makes a worker, which the test may give other settings; starts it, and
+ * waits until it is connected. */
 void rig_prepare(rig *self);
 void rig_make_worker(rig *self);
 void rig_connect(rig *self);
+/* The same by this URL. */
+void rig_connect_by(rig *self, const char *url);
+/* All of it, but what the test did already where it made the worker; and binds the work queue. */
 void rig_start(rig *self);
-/* Frees the worker, so that what it has taken goes back. */
+/* Frees the worker, so that what it has taken goes back, and the events that it told. */
 void rig_stop_worker(rig *self);
+/* Another worker instead of this one, in this mode. */
+void rig_restart(rig *self, bh_mode mode);
 void rig_free(rig *self);
 
 /* Names of this rig: "<ns>.<suffix>", "<ns>.wait.<ms>". Valid until the eighth call after. */
@@ -56,25 +70,62 @@ const char *rig_sibling(rig *self, const char *suffix, const char *key);
 
 /* The next message, within LIMIT_MS; its body must be this one, where it is given. */
 void rig_take(rig *self, const char *body);
+/* The next message, where one comes within this time; 0 where none does. */
+int rig_try_take(rig *self, int64_t ms);
 /* Fails the test where something arrives within this time. */
 void rig_expect_silence(rig *self, int64_t ms);
+/* Settles what was taken, and does not wait. */
+void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms);
+/* Waits until what was taken and settled is retried or parked; r->event tells which, and has its count. */
+void rig_await_settled(rig *self);
+/* Both of these, where it failed, and where it cannot succeed. */
 void rig_fail(rig *self, const char *error);
+void rig_park(rig *self, const char *error);
+/* Settles and does not wait: there is no event for it. */
 void rig_succeed(rig *self);
 /* Publishes a text to the rig's exchange. */
 void rig_publish(rig *self, const char *routing_key, const char *body);
+
+/*
+ * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Those of other kinds stay for
+ * later calls. Where none comes, the test fails and shows what came.
+ */
+void rig_await(rig *self, bh_event_kind kind);
+/* How many of this kind have come and were not awaited. */
+int rig_count_events(rig *self, bh_event_kind kind);
+/* Frees what has come, so that what is awaited next is new. */
+void rig_forget_events(rig *self);
+/* Waits until the worker's descriptor is readable; 0 where it was not in this time. */
+int rig_wait_readable(const rig *self, int64_t ms);
 
 /* That a text, as bytes or as a C string, is this one. */
 #define expect_bytes(got, want) expect_text_at((got), (want), __FILE__, __LINE__)
 /* That the call on the worker returns this status. */
 #define expect_status(worker, call, want) expect_status_at((worker), (call), (want), #call, __FILE__, __LINE__)
 #define expect_ok(worker, call) expect_status(worker, call, BH_OK)
-/* That the worker's last error, or another text, holds this. */
-#define expect_error(worker, part) expect_part_at(bh_worker_error(worker), (part), __FILE__, __LINE__)
+/* That a text holds this. */
+#define expect_part(text, part) expect_part_at((text), (part), __FILE__, __LINE__)
+/* That an event of this kind comes, with this status and in its text this part. It is then r->event. */
+#define expect_event(r, kind, status, part) expect_event_at((r), (kind), (status), (part), __FILE__, __LINE__)
+/* That no event of this kind has come that was not awaited. */
+#define expect_no_event(r, kind) expect_no_event_at((r), (kind), __FILE__, __LINE__)
+/* That what was settled last was retried with this delay, or parked for this reason: r->event is about it. */
+#define expect_retried(r, delay_ms) expect_retried_at((r), (delay_ms), __FILE__, __LINE__)
+#define expect_parked(r, reason) expect_parked_at((r), (reason), __FILE__, __LINE__)
+/* That what was taken is this attempt; that it was first published there. */
+#define expect_attempt(r, attempt) expect_attempt_at((r), (attempt), __FILE__, __LINE__)
+#define expect_origin(r, exchange, routing_key) expect_origin_at((r), (exchange), (routing_key), __FILE__, __LINE__)
 
 void expect_text_at(bh_bytes got, const char *want, const char *file, int line);
 void expect_status_at(const bh_worker *worker, bh_status got, bh_status want, const char *call, const char *file,
                       int line);
 void expect_part_at(bh_bytes text, const char *part, const char *file, int line);
+void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *part, const char *file, int line);
+void expect_no_event_at(rig *r, bh_event_kind kind, const char *file, int line);
+void expect_retried_at(const rig *r, int64_t delay_ms, const char *file, int line);
+void expect_parked_at(const rig *r, const char *reason, const char *file, int line);
+void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line);
+void expect_origin_at(const rig *r, const char *exchange, const char *routing_key, const char *file, int line);
 int holds(bh_bytes text, const char *part);
 
 /* That it is `delay` ms since `start`, not less, and not much more. */

@@ -15,5 +15,7 @@ Suite *suite_takeover(void);
 Suite *suite_replay(void);
 Suite *suite_recipes(void);
 Suite *suite_holding(void);
+Suite *suite_faults(void);
+Suite *suite_stopping(void);
 
 #endif

@@ -43,7 +43,7 @@ static void park_at_once(rig *r, const amqp_basic_properties_t *properties, cons
     broker_publish(r->broker, r->exchange, routing_key, properties, body);
     broker_get(r->broker, control, &out->original);
     rig_take(r, NULL);
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no"), 0));
+    rig_park(r, "no");
     rig_stop_worker(r);
     broker_get(r->broker, r->parked, &out->copy);
 }
@@ -215,12 +215,13 @@ START_TEST(a_message_without_properties_gets_an_id_that_all_its_copies_share)
     expect_history(&found.copy, r, 1, "507");
     bh_bytes id = message_string(&found.copy, "backhop-id");
     ck_assert_uint_eq(id.size, 32);
+    ck_assert(bh_event_id(r->event).size == 32 && memcmp(bh_event_id(r->event).data, id.data, 32) == 0);
     broker_reject(r->broker, &found.copy, 1);
     rig_make_worker(r);
     rig_connect(r);
     rig_take(r, "body");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no"), 0));
+    expect_attempt(r, 2);
+    rig_park(r, "no");
     message parked;
     broker_get(r->broker, r->parked, &parked);
     bh_bytes parked_id = message_string(&parked, "backhop-id");
@@ -250,14 +251,14 @@ START_TEST(bodies_come_back_as_they_were)
         broker_publish(r->broker, r->exchange, "work.a", &properties, sent);
         for (int attempt = 1; attempt <= 2; attempt++) {
             rig_take(r, NULL);
-            bh_bytes got = bh_worker_body(r->worker);
-            ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
+            bh_bytes got = bh_message_body(r->message);
+            expect_attempt(r, attempt);
             ck_assert_uint_eq(got.size, sent.size);
             ck_assert(memcmp(got.data, sent.data, sent.size) == 0);
             if (attempt == 1)
                 rig_fail(r, "507");
         }
-        expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str(""), 0));
+        rig_park(r, "");
         message parked;
         broker_get(r->broker, r->parked, &parked);
         ck_assert_uint_eq(parked.body.size, sent.size);
@@ -286,7 +287,7 @@ START_TEST(a_user_id_of_someone_else_goes_into_a_header)
     broker_ctl("rabbitmqctl delete_user live.other");
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
+        expect_attempt(r, attempt);
         rig_fail(r, "507"); /* the third time it is parked */
     }
     message parked;
@@ -317,8 +318,8 @@ START_TEST(cc_and_bcc_reach_their_queues_once_and_never_again)
     broker_publish(r->broker, r->exchange, "work.a", &properties, bh_str("first"));
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
-        expect_bytes(bh_worker_routing_key(r->worker), "work.a");
+        expect_attempt(r, attempt);
+        expect_bytes(bh_history_routing_key(r->history), "work.a");
         rig_fail(r, "507");
     }
     message control, parked;
@@ -346,12 +347,12 @@ START_TEST(an_expiration_ends_with_the_first_failure_and_stays_readable)
     rig_start(r);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_EXPIRATION_FLAG,
                                           .expiration = amqp_cstring_bytes("400")};
-    int64_t failed_at = 0;
-    for (int i = 0; i < 20 && !failed_at; i++) { /* on a busy machine it may expire before it is taken */
+    int is_taken = 0;
+    for (int i = 0; i < 20 && !is_taken; i++) { /* on a busy machine it may expire before it is taken */
         broker_publish(r->broker, r->exchange, "work.a", &properties, bh_str("first"));
-        if (bh_worker_take(r->worker, EXPIRATION) == BH_OK)
-            failed_at = now_ms();
+        is_taken = rig_try_take(r, EXPIRATION);
     }
+    int64_t failed_at = now_ms();
     rig_fail(r, "507");
     rig_take(r, "first");
     expect_waited(failed_at, DELAY);
@@ -377,8 +378,8 @@ START_TEST(a_routing_key_of_255_bytes_is_kept)
     rig_publish(r, key, "first");
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
-        expect_bytes(bh_worker_routing_key(r->worker), key);
+        expect_attempt(r, attempt);
+        expect_bytes(bh_history_routing_key(r->history), key);
         expect_bytes(bh_delivery_routing_key(r->delivery), key);
         rig_fail(r, "507");
     }
@@ -403,8 +404,8 @@ START_TEST(a_work_queue_name_of_247_bytes_gets_its_messages_back)
     rig_take(r, "first");
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
-    expect_bytes(bh_worker_routing_key(r->worker), "work.a");
+    expect_attempt(r, 2);
+    expect_bytes(bh_history_routing_key(r->history), "work.a");
     rig_succeed(r);
     rig_free(r);
 }
@@ -455,18 +456,17 @@ static void fail_large_messages(rig *r, const char *routing_key)
         publish_large(r, routing_key, filler, size);
         rig_take(r, "first");
         rig_fail(r, "an error that is the first to be left out");
-        if (bh_worker_last_action(r->worker) == BH_ACTION_RETRY) {
+        if (bh_event_what(r->event) == BH_EVENT_RETRIED) {
             retried++;
-            bh_status status = bh_worker_take(r->worker, LIMIT_MS);
-            ck_assert_msg(status == BH_OK, "with %zu bytes to spare it was retried and does not come back: %s",
-                          spare[i], bh_worker_error(r->worker).data);
-            ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
-            expect_bytes(bh_worker_routing_key(r->worker), routing_key);
+            ck_assert_msg(rig_try_take(r, LIMIT_MS), "with %zu bytes to spare it was retried and does not come back",
+                          spare[i]);
+            expect_attempt(r, 2);
+            expect_bytes(bh_history_routing_key(r->history), routing_key);
             rig_succeed(r);
             continue;
         }
         parked++;
-        expect_bytes(bh_worker_last_reason(r->worker), "oversized");
+        expect_parked(r, "oversized");
         broker_await_depth(r->broker, r->parked, 1);
         if (spare[i] > GET_ADDS) {
             message found;
@@ -516,10 +516,21 @@ START_TEST(headers_that_leave_no_room_at_all_stay_in_the_work_queue)
     rig_start(r);
     char *filler = make_filler();
     publish_large(r, "work.a", filler, FRAME_ROOM);
+    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT};
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
+        rig_take(r, "first");
+        expect_attempt(r, 1);
+        rig_settle(r, outcomes[i], "507", 0);
+        expect_event(r, BH_EVENT_REFUSED, BH_ERR_FRAME, "frame_max");
+        expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
+        rig_restart(r, BH_MODE_CREATE); /* with whom it goes back */
+    }
     rig_take(r, "first");
-    expect_status(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_FAILED, bh_str("507"), 0), BH_ERR_FRAME);
-    expect_status(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no"), 0), BH_ERR_FRAME);
+    expect_attempt(r, 1);
     rig_succeed(r);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
     free(filler);
     rig_free(r);
 }
@@ -548,7 +559,7 @@ START_TEST(deeply_nested_headers_come_back_as_they_were)
     publish_nested(r, BH_DELIVERY_MAX_DEPTH - 2);
     rig_take(r, "first");
     rig_fail(r, "507");
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_RETRY);
+    expect_retried(r, RIG_DELAY_MS);
     rig_stop_worker(r);
     pair found;
     broker_get(r->broker, control, &found.original);
@@ -569,8 +580,8 @@ START_TEST(headers_nested_too_deep_to_read_come_back_as_they_were)
     ck_assert(bh_delivery_is_truncated(r->delivery));
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no"), 0));
+    expect_attempt(r, 2);
+    rig_park(r, "no");
     pair found;
     broker_get(r->broker, control, &found.original);
     broker_get(r->broker, r->parked, &found.copy);

@@ -1,5 +1,5 @@
-#include "setups.h"
 #include "suites.h"
+#include "trouble.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,48 +21,77 @@ static size_t count_present(const rig *r, size_t *all)
     return present;
 }
 
+/* A worker in this mode that is started and may fail. */
+static rig *started_rig(int i, bh_mode mode)
+{
+    rig *r = rig_in_a_hurry(setup_rig(i));
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    start_by(r, broker_url());
+    return r;
+}
+
 static rig *connected_rig(int i)
 {
-    rig *r = setup_rig(i);
-    rig_prepare(r);
-    rig_make_worker(r);
-    rig_connect(r);
+    rig *r = started_rig(i, BH_MODE_CREATE);
+    rig_await(r, BH_EVENT_CONNECTED);
     return r;
+}
+
+/* As rig_restart, and it may fail. */
+static void restart(rig *r, bh_mode mode)
+{
+    rig_stop_worker(r);
+    rig_in_a_hurry(r);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    start_by(r, broker_url());
+}
+
+/* The worker has taken its place: what fails goes round. */
+static void expect_at_work(rig *r)
+{
+    rig_take(r, "first");
+    rig_fail(r, "507");
+    rig_take(r, "first");
+    expect_attempt(r, 2);
+    rig_succeed(r);
 }
 
 START_TEST(declaring_twice_is_as_declaring_once)
 {
     rig *r = connected_rig(_i);
     size_t all;
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
     ck_assert_uint_eq(count_present(r, &all), all);
+    rig_restart(r, BH_MODE_CREATE);
     broker_publish_text(r->broker, "", r->queue, "first");
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    rig_take(r, "first");
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    rig_succeed(r);
+    expect_at_work(r);
+    ck_assert_uint_eq(count_present(r, &all), all);
     rig_free(r);
 }
 END_TEST
 
-START_TEST(verifying_what_is_missing_tells_it_and_makes_nothing)
+START_TEST(verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it)
 {
-    rig *r = connected_rig(_i);
+    rig *r = started_rig(_i, BH_MODE_VERIFY);
     size_t all;
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY), BH_ERR_MISSING);
-    expect_error(r->worker, r->queue);
-    expect_error(r->worker, r->parked);
-    expect_error(r->worker, "BH_MODE_CREATE");
+    for (int i = 0; i < 2; i++) {
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+        expect_told(r, r->parked);
+        expect_told(r, "BH_MODE_CREATE");
+    }
     ck_assert_uint_eq(count_present(r, &all), 0);
+    expect_no_event(r, BH_EVENT_CONNECTED);
+    rig *owner = rig_new_beside(r, "work");
+    rig_start(owner);
+    rig_stop_worker(owner);
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    expect_at_work(r);
 
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
     broker_delete_queue(r->broker, r->parked);
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY), BH_ERR_MISSING);
-    expect_error(r->worker, r->parked);
+    restart(r, BH_MODE_VERIFY);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->parked);
     ck_assert(!broker_has_queue(r->broker, r->parked));
+    rig_free(owner);
     rig_free(r);
 }
 END_TEST
@@ -70,98 +99,110 @@ END_TEST
 START_TEST(verifying_what_is_complete_is_content_and_changes_nothing)
 {
     rig *r = connected_rig(_i);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
+    rig_stop_worker(r);
     broker_publish_text(r->broker, "", r->queue, "first");
     broker_publish_text(r->broker, "", r->parked, "parked");
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY));
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 1);
+    rig_restart(r, BH_MODE_VERIFY);
+    expect_at_work(r);
+    expect_no_event(r, BH_EVENT_FAILED);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 1);
-    rig_take(r, "first");
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    rig_succeed(r);
     rig_free(r);
 }
 END_TEST
 
 /* A parked queue of the other type, where the topology wants its own. */
-START_TEST(verifying_what_is_different_tells_the_way_out_and_changes_nothing)
+START_TEST(what_is_different_tells_the_way_out_and_changes_nothing)
 {
+    static const bh_mode modes[] = {BH_MODE_VERIFY, BH_MODE_CREATE};
     rig *r = connected_rig(_i);
     const char *is = r->type == BH_QUEUE_QUORUM ? "classic" : "quorum",
                *needed = r->type == BH_QUEUE_QUORUM ? "quorum" : "classic";
+    const char *const parts[] = {r->parked, "x-queue-type", is, needed, "delete it"};
     amqp_table_entry_t type = entry_string("x-queue-type", is);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
     broker_delete_queue(r->broker, r->parked);
     broker_declare_queue(r->broker, r->parked, &type, 1);
     broker_publish_text(r->broker, "", r->parked, "parked");
     for (int i = 0; i < 2; i++) {
-        expect_status(r->worker, bh_worker_declare(r->worker, i == 0 ? BH_MODE_VERIFY : BH_MODE_CREATE), BH_ERR_CLASH);
-        expect_error(r->worker, r->parked);
-        expect_error(r->worker, "x-queue-type");
-        expect_error(r->worker, is);
-        expect_error(r->worker, needed);
-        expect_error(r->worker, "delete it");
+        restart(r, modes[i]);
+        rig_await(r, BH_EVENT_FAILED);
+        ck_assert_int_eq(bh_event_status(r->event), BH_ERR_CLASH);
+        for (size_t j = 0; j < sizeof parts / sizeof parts[0]; j++)
+            expect_told(r, parts[j]);
         ck_assert_int_eq(broker_depth(r->broker, r->parked), 1);
+        expect_no_event(r, BH_EVENT_CONNECTED);
     }
     broker_delete_queue(r->broker, r->parked);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY));
+    rig_await(r, BH_EVENT_CONNECTED); /* the one that creates needs no other push */
+    rig_restart(r, BH_MODE_VERIFY);
     rig_free(r);
 }
 END_TEST
 
 START_TEST(a_rung_with_another_ttl_is_a_clash)
 {
-    rig *r = connected_rig(_i);
+    rig *r = setup_rig(_i);
     amqp_table_entry_t arguments[] = {
         entry_string("x-queue-type", r->type == BH_QUEUE_QUORUM ? "quorum" : "classic"), entry_int("x-message-ttl", 99),
         entry_string("x-dead-letter-exchange", rig_name(r, "return")),
         entry_string("x-dead-letter-strategy", "at-least-once"), entry_string("x-overflow", "reject-publish")};
     broker_declare_queue(r->broker, rig_rung(r, RIG_DELAY_MS), arguments, r->type == BH_QUEUE_QUORUM ? 5 : 3);
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_CLASH);
-    expect_error(r->worker, rig_rung(r, RIG_DELAY_MS));
-    expect_error(r->worker, "x-message-ttl = 99");
-    expect_error(r->worker, "50 is needed");
-    expect_error(r->worker, "bh_topology_set_namespace");
+    start_by(rig_in_a_hurry(r), broker_url());
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_rung(r, RIG_DELAY_MS));
+    expect_told(r, "x-message-ttl = 99");
+    expect_told(r, "50 is needed");
+    expect_told(r, "bh_topology_set_namespace");
+    broker_delete_queue(r->broker, rig_rung(r, RIG_DELAY_MS));
+    rig_await(r, BH_EVENT_CONNECTED);
     rig_free(r);
 }
 END_TEST
 
 START_TEST(an_exchange_of_another_type_is_a_clash)
 {
-    rig *r = connected_rig(_i);
+    rig *r = setup_rig(_i);
     broker_declare_exchange(r->broker, rig_name(r, "return"), "topic");
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_CLASH);
-    expect_error(r->worker, rig_name(r, "return"));
-    expect_error(r->worker, "topic");
-    expect_error(r->worker, "direct");
+    start_by(rig_in_a_hurry(r), broker_url());
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_told(r, "topic");
+    expect_told(r, "direct");
+    broker_delete_exchange(r->broker, rig_name(r, "return"));
+    rig_await(r, BH_EVENT_CONNECTED);
     rig_free(r);
 }
 END_TEST
 
 START_TEST(a_work_queue_without_the_arguments_that_reject_needs_is_a_clash)
 {
-    rig *r = connected_rig(_i);
+    rig *r = setup_rig(_i);
     amqp_table_entry_t type = entry_string("x-queue-type", r->type == BH_QUEUE_QUORUM ? "quorum" : "classic");
     broker_declare_queue(r->broker, r->queue, &type, 1);
     broker_publish_text(r->broker, "", r->queue, "first");
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_CLASH);
-    expect_error(r->worker, r->queue);
-    expect_error(r->worker, "x-d"); /* dead letters or delivery limit: the broker names one */
+    start_by(rig_in_a_hurry(r), broker_url());
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, r->queue);
+    expect_part_at(bh_event_text(r->event), "x-d", __FILE__,
+                   __LINE__); /* dead letters or delivery limit: it names one */
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 1);
+    expect_no_event(r, BH_EVENT_CONNECTED);
     rig_free(r);
 }
 END_TEST
 
-START_TEST(mode_none_asks_nothing)
+START_TEST(mode_none_asks_nothing_and_waits_for_the_work_queue)
 {
-    rig *r = connected_rig(_i);
+    rig *r = started_rig(_i, BH_MODE_NONE);
     size_t all;
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
+    for (int i = 0; i < 2; i++)
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
     ck_assert_uint_eq(count_present(r, &all), 0);
-    expect_status(r->worker, bh_worker_take(r->worker, 100), BH_ERR_MISSING);
-    expect_error(r->worker, r->queue);
+    rig *owner = rig_new_beside(r, "work");
+    rig_start(owner);
+    rig_stop_worker(owner);
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    expect_at_work(r);
+    rig_free(owner);
     rig_free(r);
 }
 END_TEST
@@ -171,20 +212,25 @@ static rig *rig_without_work_queue(int i)
 {
     rig *r = setup_rig(i);
     rig_leave_work_queue(r);
-    rig_prepare(r);
-    rig_make_worker(r);
-    rig_connect(r);
     return r;
 }
 
 START_TEST(a_work_queue_that_the_user_forgot_is_missing)
 {
+    static const bh_mode modes[] = {BH_MODE_CREATE, BH_MODE_VERIFY};
     rig *r = rig_without_work_queue(_i);
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_MISSING);
-    expect_error(r->worker, r->queue);
-    ck_assert(!broker_has_queue(r->broker, r->queue));
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY), BH_ERR_MISSING);
-    expect_error(r->worker, r->queue);
+    for (int i = 0; i < 2; i++) {
+        restart(r, modes[i]);
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+        ck_assert(!broker_has_queue(r->broker, r->queue));
+        expect_no_event(r, BH_EVENT_CONNECTED);
+    }
+    restart(r, BH_MODE_CREATE);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+    broker_declare_classic(r->broker, r->queue);
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    expect_at_work(r);
     rig_free(r);
 }
 END_TEST
@@ -195,14 +241,10 @@ START_TEST(a_work_queue_of_the_users_own_stays_as_it_is)
     amqp_table_entry_t arguments[] = {entry_string("x-queue-type", "classic"), entry_int("x-max-priority", 5),
                                       entry_string("x-dead-letter-exchange", "amq.fanout")};
     broker_declare_queue(r->broker, r->queue, arguments, 3);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY));
+    rig_start(r);
+    rig_restart(r, BH_MODE_VERIFY);
     broker_publish_text(r->broker, "", r->queue, "first");
-    rig_take(r, "first");
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
-    rig_succeed(r);
+    expect_at_work(r);
     ck_assert_int_eq(broker_try_queue(r->broker, r->queue, arguments, 3), 0);
     rig_free(r);
 }
@@ -215,7 +257,7 @@ START_TEST(arguments_of_the_users_own_are_on_the_work_queue)
     rig_start(r);
     amqp_table_entry_t type = entry_string("x-queue-type", r->type == BH_QUEUE_QUORUM ? "quorum" : "classic");
     ck_assert_int_eq(broker_try_queue(r->broker, r->queue, &type, 1), AMQP_PRECONDITION_FAILED);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
+    rig_restart(r, BH_MODE_CREATE);
     rig_free(r);
 }
 END_TEST
@@ -229,46 +271,44 @@ START_TEST(definitions_that_an_administrator_imports_are_complete)
     rig_prepare(r);
     ck_assert_int_eq(bh_topology_export(r->topology, bh_str("/")), BH_OK);
     broker_import(bh_topology_definitions(r->topology));
-    rig_make_worker(r);
-    rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY));
+    rig_restart(r, BH_MODE_VERIFY);
     broker_publish_text(r->broker, "", r->queue, "first");
     rig_take(r, "first");
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_FAILED, bh_str("429"), 300));
-    ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), 315);
+    rig_settle(r, BH_OUTCOME_FAILED, "429", 300);
+    rig_await_settled(r);
+    expect_retried(r, 315);
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_succeed(r);
     rig_free(r);
 }
 END_TEST
 
+static void remove_poor_user(void)
+{
+    broker_ctl("rabbitmqctl delete_user live.poor");
+}
+
 START_TEST(a_user_who_may_not_configure_can_use_what_is_there)
 {
     char url[4096];
-    rig *r = setup_rig(_i);
+    int first = setup_first();
     broker_ctl("rabbitmqctl add_user live.poor secret");
     broker_ctl("rabbitmqctl set_permissions live.poor ^$ .* .*");
     broker_make_url(url, sizeof url, "live.poor", "secret", NULL, 0);
-    rig_prepare(r);
-    rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_connect(r->worker, bh_str(url)));
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_ACCESS);
-    expect_error(r->worker, "permission");
+    rig *r = rig_in_a_hurry(setup_rig(first));
+    start_by(r, url);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "permission");
     size_t all;
     ck_assert_uint_eq(count_present(r, &all), 0);
 
-    rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    expect_ok(r->worker, bh_worker_connect(r->worker, bh_str(url)));
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_VERIFY));
-    broker_publish_text(r->broker, "", r->queue, "first");
-    rig_take(r, "first");
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    rig_succeed(r);
+    rig_restart(r, BH_MODE_CREATE);
     rig_stop_worker(r);
-    broker_ctl("rabbitmqctl delete_user live.poor");
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+    rig_connect_by(r, url);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    expect_at_work(r);
     rig_free(r);
 }
 END_TEST
@@ -281,10 +321,10 @@ Suite *suite_declaring(void)
             continue;
         TCase *each = add_case(suite, setups[i].name);
         tcase_add_loop_test(each, declaring_twice_is_as_declaring_once, i, i + 1);
-        tcase_add_loop_test(each, verifying_what_is_missing_tells_it_and_makes_nothing, i, i + 1);
+        tcase_add_loop_test(each, verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_complete_is_content_and_changes_nothing, i, i + 1);
-        tcase_add_loop_test(each, verifying_what_is_different_tells_the_way_out_and_changes_nothing, i, i + 1);
-        tcase_add_loop_test(each, mode_none_asks_nothing, i, i + 1);
+        tcase_add_loop_test(each, what_is_different_tells_the_way_out_and_changes_nothing, i, i + 1);
+        tcase_add_loop_test(each, mode_none_asks_nothing_and_waits_for_the_work_queue, i, i + 1);
         tcase_add_loop_test(each, arguments_of_the_users_own_are_on_the_work_queue, i, i + 1);
         if (setups[i].strategy == BH_STRATEGY_LADDER) {
             tcase_add_loop_test(each, a_rung_with_another_ttl_is_a_clash, i, i + 1);
@@ -301,7 +341,7 @@ Suite *suite_declaring(void)
         int first = setup_first();
         TCase *controlled = add_case(suite, "administrators");
         tcase_add_loop_test(controlled, definitions_that_an_administrator_imports_are_complete, first, first + 1);
-        tcase_add_loop_test(controlled, a_user_who_may_not_configure_can_use_what_is_there, first, first + 1);
+        add_test_with_end(suite, "a poor user", a_user_who_may_not_configure_can_use_what_is_there, remove_poor_user);
     }
     return suite;
 }

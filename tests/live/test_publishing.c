@@ -2,7 +2,6 @@
 #include "setups.h"
 #include "suites.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,21 +18,70 @@ static void publish_and_take(rig *r)
     rig_take(r, "first");
 }
 
-static bh_status try_to_fail(rig *r)
+static void publish_and_fail(rig *r)
 {
-    return bh_worker_settle(r->worker, BH_OUTCOME_FAILED, bh_str("507"), 0);
+    publish_and_take(r);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
 }
 
-static bh_status try_to_park(rig *r)
+static void publish_and_park(rig *r)
 {
-    return bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no"), 0);
+    publish_and_take(r);
+    rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
 }
 
+/* The copy is not taken, so that the original stays, and the copy is to be published again. */
+static void expect_problem(rig *r, bh_event_kind kind, bh_status status, const char *text)
+{
+    expect_event(r, kind, status, text);
+    ck_assert_uint_gt(bh_event_id(r->event).size, 0);
+    ck_assert_int_gt(bh_event_delay_ms(r->event), 0);
+    expect_no_event(r, BH_EVENT_RETRIED);
+    expect_no_event(r, BH_EVENT_PARKED);
+    expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
+}
+
+static void expect_returned(rig *r, const char *text)
+{
+    expect_problem(r, BH_EVENT_RETURNED, BH_ERR_PUBLISH, text);
+}
+
+static void expect_nacked(rig *r, const char *text)
+{
+    expect_problem(r, BH_EVENT_NACKED, BH_ERR_PUBLISH, text);
+}
+
+/* The copy is not taken once, and the next time it is. */
+static void expect_repaired(rig *r)
+{
+    rig_await(r, BH_EVENT_RETURNED);
+    rig_await_settled(r);
+    expect_no_event(r, BH_EVENT_RETURNED);
+}
+
+/* What was retried comes back, and nothing else does. */
 static void expect_back(rig *r)
 {
+    expect_retried(r, RIG_DELAY_MS);
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_succeed(r);
+    rig_expect_silence(r, 2 * RIG_DELAY_MS);
+    rig_forget_events(r);
+}
+
+static void expect_in_parked_queue(rig *r)
+{
+    expect_parked(r, "permanent");
+    broker_await_depth(r->broker, r->parked, 1);
+    rig_forget_events(r);
+}
+
+/* The worker ends, and gives nothing back. */
+static void expect_nothing_left(rig *r)
+{
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
 }
 
 /* The worker ends, and the message is in the work queue as it was published. */
@@ -53,34 +101,44 @@ static void expect_original(rig *r)
 
 /* ---------------------------------------------------------------------------------------------- returned and nacked */
 
+/* A rig whose worker repairs nothing, while the test breaks the topology. */
+static rig *rig_that_repairs_nothing(int i)
+{
+    rig *r = setup_rig(i);
+    rig_start(r);
+    rig_restart(r, BH_MODE_NONE);
+    return r;
+}
+
 START_TEST(a_returned_copy_leaves_the_original_until_the_topology_is_whole)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
+    rig *r = rig_that_repairs_nothing(_i);
     publish_and_take(r);
     broker_unbind(r->broker, waiting(r), waiting(r), "");
-    for (int i = 0; i < 2; i++) {
-        expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-        expect_error(r->worker, waiting(r));
-        expect_bytes(bh_worker_body(r->worker), "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    char id[64] = "";
+    for (int i = 0; i < 3; i++) {
+        expect_returned(r, waiting(r));
+        if (i > 0)
+            expect_bytes(bh_event_id(r->event), id);
+        snprintf(id, sizeof id, "%s", bh_event_id(r->event).data);
     }
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     broker_bind(r->broker, waiting(r), waiting(r), "");
-    expect_ok(r->worker, try_to_fail(r));
+    rig_await_settled(r);
     expect_back(r);
+    expect_bytes(bh_history_id(r->history), id);
+    expect_nothing_left(r);
     rig_free(r);
 }
 END_TEST
 
 START_TEST(a_returned_copy_leaves_the_original_to_the_next_worker)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
-    publish_and_take(r);
+    rig *r = rig_that_repairs_nothing(_i);
     broker_delete_queue(r->broker, waiting(r));
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
+    publish_and_fail(r);
+    expect_returned(r, waiting(r));
     expect_original(r);
     rig_free(r);
 }
@@ -90,48 +148,40 @@ START_TEST(a_worker_that_creates_repairs_what_is_missing_and_goes_on)
 {
     rig *r = setup_rig(_i);
     rig_start(r);
-    publish_and_take(r);
     broker_delete_queue(r->broker, waiting(r));
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-    expect_ok(r->worker, try_to_fail(r));
+    publish_and_fail(r);
+    expect_repaired(r);
     expect_back(r);
 
-    publish_and_take(r);
     broker_delete_exchange(r->broker, waiting(r));
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-    expect_ok(r->worker, try_to_fail(r));
+    publish_and_fail(r);
+    expect_repaired(r);
     expect_back(r);
 
-    publish_and_take(r);
     broker_delete_queue(r->broker, r->parked);
-    expect_status(r->worker, try_to_park(r), BH_ERR_PUBLISH);
-    expect_ok(r->worker, try_to_park(r));
-    broker_await_depth(r->broker, r->parked, 1);
+    publish_and_park(r);
+    expect_repaired(r);
+    expect_in_parked_queue(r);
+    expect_nothing_left(r);
     rig_free(r);
 }
 END_TEST
 
 START_TEST(a_wait_exchange_that_is_gone_leaves_the_original)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
-    publish_and_take(r);
+    rig *r = rig_that_repairs_nothing(_i);
     broker_delete_exchange(r->broker, waiting(r));
-    for (int i = 0; i < 2; i++) {
-        bh_status status = try_to_fail(r);
-        ck_assert_msg(status == BH_ERR_MISSING || status == BH_ERR_PUBLISH, "%s", bh_status_name(status).data);
-        expect_error(r->worker, waiting(r));
-        expect_bytes(bh_worker_body(r->worker), "first");
-    }
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    expect_ok(r->worker, try_to_fail(r));
+    publish_and_fail(r);
+    for (int i = 0; i < 2; i++)
+        expect_problem(r, BH_EVENT_RETURNED, BH_ERR_MISSING, waiting(r));
+    broker_declare_exchange(r->broker, waiting(r), "fanout");
+    broker_bind(r->broker, waiting(r), waiting(r), "");
+    rig_await_settled(r);
     expect_back(r);
 
-    publish_and_take(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
     broker_delete_exchange(r->broker, waiting(r));
-    ck_assert_int_ne(try_to_fail(r), BH_OK);
+    publish_and_fail(r);
+    expect_problem(r, BH_EVENT_RETURNED, BH_ERR_MISSING, waiting(r));
     expect_original(r);
     rig_free(r);
 }
@@ -139,13 +189,10 @@ END_TEST
 
 START_TEST(a_parked_queue_that_is_gone_leaves_the_original)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
-    publish_and_take(r);
+    rig *r = rig_that_repairs_nothing(_i);
     broker_delete_queue(r->broker, r->parked);
-    expect_status(r->worker, try_to_park(r), BH_ERR_PUBLISH);
-    expect_error(r->worker, r->parked);
+    publish_and_park(r);
+    expect_returned(r, r->parked);
     expect_original(r);
     rig_free(r);
 }
@@ -164,26 +211,32 @@ static void replace_by_full(rig *r, const char *queue, const char *exchange)
     ck_assert_int_eq(broker_depth(r->broker, queue), 1);
 }
 
+/* What another worker does that creates the topology. */
+static void declare_again(const rig *r)
+{
+    rig *other = rig_new_beside(r, "work");
+    rig_prepare(other);
+    rig_make_worker(other);
+    expect_ok(other->worker, bh_worker_set_prefetch(other->worker, 0));
+    rig_connect(other);
+    rig_free(other);
+}
+
 START_TEST(a_full_wait_queue_leaves_the_original)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
-    publish_and_take(r);
+    rig *r = rig_that_repairs_nothing(_i);
     replace_by_full(r, waiting(r), waiting(r));
-    for (int i = 0; i < 2; i++) {
-        expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-        expect_bytes(bh_worker_body(r->worker), "first");
-    }
+    publish_and_fail(r);
+    for (int i = 0; i < 2; i++)
+        expect_nacked(r, waiting(r));
     broker_delete_queue(r->broker, waiting(r));
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    expect_ok(r->worker, try_to_fail(r));
+    declare_again(r);
+    rig_await_settled(r);
     expect_back(r);
 
-    publish_and_take(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
     replace_by_full(r, waiting(r), waiting(r));
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
+    publish_and_fail(r);
+    expect_nacked(r, waiting(r));
     ck_assert_int_eq(broker_depth(r->broker, waiting(r)), 1);
     expect_original(r);
     rig_free(r);
@@ -192,19 +245,16 @@ END_TEST
 
 START_TEST(a_full_parked_queue_leaves_the_original)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
-    publish_and_take(r);
+    rig *r = rig_that_repairs_nothing(_i);
     replace_by_full(r, r->parked, NULL);
-    expect_status(r->worker, try_to_park(r), BH_ERR_PUBLISH);
-    expect_bytes(bh_worker_body(r->worker), "first");
+    publish_and_park(r);
+    expect_nacked(r, r->parked);
     broker_purge(r->broker, r->parked);
-    expect_ok(r->worker, try_to_park(r));
-    broker_await_depth(r->broker, r->parked, 1);
+    rig_await_settled(r);
+    expect_in_parked_queue(r);
 
-    publish_and_take(r);
-    expect_status(r->worker, try_to_park(r), BH_ERR_PUBLISH);
+    publish_and_park(r);
+    expect_nacked(r, r->parked);
     expect_original(r);
     rig_free(r);
 }
@@ -212,15 +262,9 @@ END_TEST
 
 /* ---------------------------------------------------------------------------------------------- work queues that go */
 
-static void fail_next(rig *r)
-{
-    rig_take(r, "first");
-    rig_fail(r, "507");
-}
-
 START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up)
 {
-    enum { COUNT = 5, DELAY = 500 };
+    enum { COUNT = 5, DELAY = 1000 };
     rig *r = setup_rig(_i);
     bh_policy_set_initial_ms(r->policy, DELAY);
     rig_start(r);
@@ -229,20 +273,20 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
     rig_start(other);
     for (int i = 0; i < COUNT; i++)
         rig_publish(r, "work.a", "first"); /* to both */
-    for (int i = 0; i < COUNT; i++)
-        fail_next(r);
-    int64_t failed_at = 0;
     for (int i = 0; i < COUNT; i++) {
-        rig_take(other, "first");
-        if (i == 0)
-            failed_at = now_ms();
-        rig_fail(other, "507");
+        rig_take(r, "first");
+        rig_fail(r, "507");
     }
     rig_stop_worker(r);
     broker_delete_queue(r->broker, r->queue);
+    int64_t failed_at = now_ms();
     for (int i = 0; i < COUNT; i++) {
         rig_take(other, "first");
-        ck_assert_int_eq(bh_worker_attempt(other->worker), 2);
+        rig_fail(other, "507");
+    }
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(other, "first");
+        expect_attempt(other, 2);
         expect_waited(failed_at, DELAY);
         rig_succeed(other);
     }
@@ -264,11 +308,13 @@ END_TEST
 
 START_TEST(a_message_in_hand_survives_its_queue)
 {
-    rig *r = setup_rig(_i);
-    rig_start(r);
+    rig *r = rig_that_repairs_nothing(_i);
     publish_and_take(r);
     broker_delete_queue(r->broker, r->queue);
-    expect_ok(r->worker, try_to_fail(r));
+    expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, r->queue);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+    rig_fail(r, "507");
+    expect_retried(r, RIG_DELAY_MS);
     broker_await_depth(r->broker, rig_name(r, "unroutable"), 1);
     rig_free(r);
 }
@@ -276,13 +322,17 @@ END_TEST
 
 /* ---------------------------------------------------------------------------------------------- networks and alarms */
 
-static proxy *connect_by_proxy(rig *r)
+/* A worker whose confirms have so long, by a network that the test can spoil. */
+static proxy *start_by_proxy(rig *r, int64_t confirm_timeout_ms)
 {
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     char url[4096];
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
-    expect_ok(r->worker, bh_worker_connect(r->worker, bh_str(url)));
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, confirm_timeout_ms));
+    rig_connect_by(r, url);
+    broker_bind(r->broker, r->queue, r->exchange, "work.#");
     return network;
 }
 
@@ -290,66 +340,71 @@ static proxy *connect_by_proxy(rig *r)
 static void take_all(rig *r, int *originals, int *copies)
 {
     *originals = *copies = 0;
-    while (*originals + *copies == 0 || bh_worker_take(r->worker, 500) == BH_OK) {
-        if (*originals + *copies == 0)
-            rig_take(r, NULL);
-        expect_bytes(bh_worker_body(r->worker), "first");
-        int64_t attempt = bh_worker_attempt(r->worker);
+    for (int64_t limit = LIMIT_MS; rig_try_take(r, limit); limit = 500) {
+        expect_bytes(bh_message_body(r->message), "first");
+        int64_t attempt = bh_worker_attempt(r->worker, r->message);
         ck_assert(attempt == 1 || attempt == 2);
         ++*(attempt == 1 ? originals : copies);
         rig_succeed(r);
     }
 }
 
+/* The connections are lost and made again; so many messages come again. */
+static void expect_reconnected(rig *r, int64_t count)
+{
+    for (int64_t told = 0; told < count; told += bh_event_count(r->event))
+        expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+    rig_await(r, BH_EVENT_CONNECTED);
+}
+
 START_TEST(a_copy_that_is_not_confirmed_in_time_leaves_the_original)
 {
     enum { TIMEOUT = 400 };
     rig *r = setup_rig(_i);
-    rig_start(r);
-    expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, TIMEOUT));
-    proxy *network = connect_by_proxy(r);
+    proxy *network = start_by_proxy(r, TIMEOUT);
     publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     int64_t start = now_ms();
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    expect_event(r, BH_EVENT_UNCONFIRMED, BH_ERR_PUBLISH, "");
     expect_waited(start, TIMEOUT);
-    expect_bytes(bh_worker_body(r->worker), "first");
+    ck_assert_int_eq(bh_event_count(r->event), 1);
+    expect_no_event(r, BH_EVENT_RETRIED);
     proxy_hold_broker(network, PROXY_NONE);
-    expect_ok(r->worker, try_to_fail(r));
+    rig_await_settled(r);
+    expect_retried(r, RIG_DELAY_MS);
     int originals, copies;
     take_all(r, &originals, &copies);
     ck_assert_int_eq(originals, 0);
     ck_assert_msg(copies == 1 || copies == 2, "%d copies", copies); /* the first one had reached the broker */
+    expect_nothing_left(r);
     rig_free(r);
     proxy_close(network);
 }
 END_TEST
 
-static void *cut_soon(void *network)
-{
-    pause_ms(200);
-    proxy_cut(network);
-    proxy_hold_broker(network, PROXY_NONE);
-    return NULL;
-}
-
 START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
 {
+    enum { DELAY = 1500 };
     rig *r = setup_rig(_i);
-    rig_start(r);
-    proxy *network = connect_by_proxy(r);
+    bh_policy_set_initial_ms(r->policy, DELAY);
+    proxy *network = start_by_proxy(r, LIMIT_MS);
     publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, cut_soon, network), 0);
-    bh_status status = try_to_fail(r);
-    pthread_join(thread, NULL);
-    ck_assert_msg(status == BH_ERR_PUBLISH || status == BH_ERR_CONNECTION, "%s", bh_status_name(status).data);
-    expect_ok(r->worker, bh_worker_connect(r->worker, bh_str(broker_url())));
-    int originals, copies;
-    take_all(r, &originals, &copies);
-    ck_assert_int_eq(originals, 1);
-    ck_assert_int_le(copies, 1); /* the duplicate that at-least-once allows */
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    broker_await_depth(r->broker, rig_rung(r, DELAY), 1);
+    proxy_cut(network);
+    proxy_hold_broker(network, PROXY_NONE);
+    expect_reconnected(r, 1);
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    rig_succeed(r);
+    rig_take(r, "first"); /* the duplicate that at-least-once allows */
+    expect_attempt(r, 2);
+    rig_succeed(r);
+    rig_expect_silence(r, DELAY);
+    expect_no_event(r, BH_EVENT_RETRIED);
+    expect_nothing_left(r);
     rig_free(r);
     proxy_close(network);
 }
@@ -358,16 +413,25 @@ END_TEST
 START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
 {
     rig *r = setup_rig(_i);
-    rig_start(r);
-    proxy *network = connect_by_proxy(r);
-    publish_and_take(r);
-    proxy_cut(network);
-    expect_status(r->worker, try_to_fail(r), BH_ERR_CONNECTION);
-    expect_ok(r->worker, bh_worker_connect(r->worker, bh_str(broker_url())));
-    int originals, copies;
-    take_all(r, &originals, &copies);
-    ck_assert_int_eq(originals, 1);
-    ck_assert_int_eq(copies, 0); /* the broker was asked first */
+    proxy *network = start_by_proxy(r, LIMIT_MS);
+    for (int is_known = 0; is_known < 2; is_known++) {
+        publish_and_take(r);
+        proxy_cut(network);
+        if (is_known)
+            expect_reconnected(r, 1);
+        rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+        if (is_known)
+            rig_await(r, BH_EVENT_STALE);
+        else
+            expect_reconnected(r, 1);
+        int originals, copies;
+        take_all(r, &originals, &copies);
+        ck_assert_int_eq(originals, 1);
+        ck_assert_int_eq(copies, 0);
+        expect_no_event(r, BH_EVENT_RETRIED);
+        rig_forget_events(r);
+    }
+    expect_nothing_left(r);
     rig_free(r);
     proxy_close(network);
 }
@@ -380,24 +444,28 @@ static void end_alarm(void)
 
 START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
 {
+    enum { TIMEOUT = 500 };
     rig *r = setup_rig(_i);
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, TIMEOUT));
     rig_start(r);
-    expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, 500));
     publish_and_take(r);
     atexit(end_alarm); /* also where the test fails */
     broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0");
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-    expect_status(r->worker, try_to_fail(r), BH_ERR_PUBLISH);
-    expect_bytes(bh_worker_body(r->worker), "first");
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_await(r, BH_EVENT_BLOCKED);
+    pause_ms(3 * TIMEOUT);
+    expect_no_event(r, BH_EVENT_RETRIED);
     end_alarm();
-    bh_status status = BH_ERR_PUBLISH;
-    for (int64_t limit = now_ms() + LIMIT_MS; status == BH_ERR_PUBLISH && now_ms() < limit;)
-        status = try_to_fail(r);
-    expect_status(r->worker, status, BH_OK);
+    rig_await(r, BH_EVENT_UNBLOCKED);
+    rig_await_settled(r);
+    expect_retried(r, RIG_DELAY_MS);
     int originals, copies;
     take_all(r, &originals, &copies);
     ck_assert_int_eq(originals, 0);
     ck_assert_int_eq(copies, 1); /* what was sent once is not sent again */
+    expect_nothing_left(r);
     rig_free(r);
 }
 END_TEST
@@ -412,15 +480,13 @@ static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, 
 {
     int back = 0, seen[64] = {0};
     while (back < count) {
-        bh_status status = bh_worker_take(r->worker, LIMIT_MS);
-        ck_assert_msg(status == BH_OK, "%s: after %d of %d messages: %s", name, back, count,
-                      bh_worker_error(r->worker).data);
-        int id = atoi(bh_worker_body(r->worker).data);
-        expect_bytes(bh_worker_routing_key(r->worker), "work.a");
-        if (bh_worker_attempt(r->worker) == 1) {
+        ck_assert_msg(rig_try_take(r, LIMIT_MS), "%s: %d of %d messages came", name, back, count);
+        int id = atoi(bh_message_body(r->message).data);
+        expect_origin(r, r->exchange, "work.a");
+        if (bh_worker_attempt(r->worker, r->message) == 1) {
             ck_assert_msg(r->type == BH_QUEUE_CLASSIC, "%s: %d comes as if it had not failed", name, id);
         } else {
-            ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+            expect_attempt(r, 2);
             ck_assert_msg(now_ms() - failed_at[id] + 1 >= delay, "%s: %d came back too early", name, id);
             ck_assert_msg(seen[id]++ == 0, "%s: %d came back twice", name, id);
             back++;
@@ -455,16 +521,16 @@ START_TEST(messages_wait_through_the_death_of_the_broker)
     for (int i = 0; i < count; i++)
         for (int j = 0; j < COUNT; j++) {
             rig_take(rigs[i], NULL);
-            failed_at[i][atoi(bh_worker_body(rigs[i]->worker).data)] = now_ms();
+            failed_at[i][atoi(bh_message_body(rigs[i]->message).data)] = now_ms();
             rig_fail(rigs[i], "507");
         }
     broker_ctl("kill");
     for (int i = 0; i < count; i++)
-        expect_status(rigs[i]->worker, bh_worker_take(rigs[i]->worker, LIMIT_MS), BH_ERR_CONNECTION);
+        expect_event(rigs[i], BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
     broker_ctl("start");
     for (int i = 0; i < count; i++) {
         broker_reopen(rigs[i]->broker);
-        rig_connect(rigs[i]);
+        rig_await(rigs[i], BH_EVENT_CONNECTED);
         expect_all_back(rigs[i], names[i], failed_at[i], DELAY, COUNT);
         rig_free(rigs[i]);
     }

@@ -1,5 +1,5 @@
-#include "setups.h"
 #include "suites.h"
+#include "trouble.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,15 +14,21 @@ static void park(rig *r, const char *routing_key, const char *body)
                                           .headers = {1, &header}};
     broker_publish(r->broker, r->exchange, routing_key, &properties, bh_str(body));
     rig_take(r, body);
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no such zone"), 0));
-    expect_bytes(bh_worker_last_reason(r->worker), "permanent");
+    rig_park(r, "no such zone");
+    expect_parked(r, "permanent");
+}
+
+/* Replays, and that it ends so, after so many messages went. */
+static void replay_to(rig *r, int64_t most, bh_status status, int64_t expected, const char *part)
+{
+    expect_ok(r->worker, bh_worker_replay(r->worker, most));
+    expect_event(r, BH_EVENT_REPLAYED, status, part);
+    ck_assert_int_eq(bh_event_count(r->event), expected);
 }
 
 static void replay(rig *r, int64_t most, int64_t expected)
 {
-    int64_t count = -1;
-    expect_ok(r->worker, bh_worker_replay(r->worker, most, &count));
-    ck_assert_int_eq(count, expected);
+    replay_to(r, most, BH_OK, expected, "");
 }
 
 START_TEST(parked_messages_are_replayed_to_their_own_queue_alone)
@@ -37,7 +43,7 @@ START_TEST(parked_messages_are_replayed_to_their_own_queue_alone)
     replay(r, 1, 1);
     broker_await_depth(r->broker, r->parked, 2);
     rig_take(r, "first");
-    expect_bytes(bh_worker_routing_key(r->worker), "work.fr");
+    expect_origin(r, r->exchange, "work.fr");
     rig_succeed(r);
     replay(r, 100, 2);
     replay(r, 100, 0);
@@ -46,9 +52,8 @@ START_TEST(parked_messages_are_replayed_to_their_own_queue_alone)
     static const char *const bodies[] = {"second", "third"}, *const keys[] = {"work.de", "work"};
     for (int i = 0; i < 2; i++) {
         rig_take(r, bodies[i]);
-        ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
-        expect_bytes(bh_worker_exchange(r->worker), r->exchange);
-        expect_bytes(bh_worker_routing_key(r->worker), keys[i]);
+        expect_attempt(r, 1);
+        expect_origin(r, r->exchange, keys[i]);
         expect_bytes(bh_delivery_header_string(r->delivery, bh_str("tenant")), bodies[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), bodies[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_TYPE), "cdn.purge");
@@ -73,12 +78,11 @@ START_TEST(a_replayed_message_has_all_its_attempts_again)
     for (int round = 0; round < 2; round++) {
         for (int attempt = 1; attempt <= 2; attempt++) {
             rig_take(r, "first");
-            ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
-            expect_bytes(bh_worker_exchange(r->worker), r->exchange);
-            expect_bytes(bh_worker_routing_key(r->worker), "work.a");
+            expect_attempt(r, attempt);
+            expect_origin(r, r->exchange, "work.a");
             rig_fail(r, "507");
         }
-        ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+        expect_parked(r, "exhausted");
         if (round == 0)
             replay(r, 10, 1);
     }
@@ -107,7 +111,7 @@ START_TEST(a_forged_origin_does_not_choose_where_a_message_is_replayed_to)
     broker_publish(r->broker, "", r->parked, &properties, bh_str("first"));
     replay(r, 10, 1);
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    expect_attempt(r, 1);
     rig_succeed(r);
     ck_assert_int_eq(broker_depth(r->broker, victim), 0);
     rig_free(r);
@@ -121,17 +125,16 @@ START_TEST(a_replayed_message_does_not_go_back_to_a_counter_of_earlier_code)
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x-retry-count")));
     rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
     amqp_table_entry_t header = entry_int("x-retry-count", 2);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
     broker_publish(r->broker, "", r->queue, &properties, bh_str("first"));
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 3);
+    expect_attempt(r, 3);
     rig_fail(r, "507");
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+    expect_parked(r, "exhausted");
     replay(r, 10, 1);
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    expect_attempt(r, 1);
     ck_assert_int_eq(bh_delivery_header_int(r->delivery, bh_str("x-retry-count")), 2);
     rig_succeed(r);
     rig_free(r);
@@ -145,7 +148,7 @@ START_TEST(what_a_person_put_into_the_parked_queue_can_be_replayed)
     broker_publish_text(r->broker, "", r->parked, "by hand");
     replay(r, 10, 1);
     rig_take(r, "by hand");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    expect_attempt(r, 1);
     rig_succeed(r);
     rig_free(r);
 }
@@ -156,16 +159,14 @@ START_TEST(a_replay_that_cannot_be_published_leaves_the_message_parked)
     rig *r = setup_rig(_i);
     rig_start(r);
     park(r, "work.a", "first");
-    rig_stop_worker(r);
-    rig_make_worker(r);
-    rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
+    rig_restart(r, BH_MODE_NONE);
     broker_delete_exchange(r->broker, rig_name(r, "return"));
-    int64_t count = -1;
-    ck_assert_int_ne(bh_worker_replay(r->worker, 10, &count), BH_OK);
-    ck_assert_int_eq(count, 0);
+    expect_ok(r->worker, bh_worker_replay(r->worker, 10));
+    rig_await(r, BH_EVENT_REPLAYED);
+    ck_assert_int_ne(bh_event_status(r->event), BH_OK);
+    ck_assert_int_eq(bh_event_count(r->event), 0);
     broker_await_depth(r->broker, r->parked, 1);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
+    rig_restart(r, BH_MODE_CREATE);
     replay(r, 10, 1);
     rig_take(r, "first");
     rig_succeed(r);
@@ -180,16 +181,58 @@ START_TEST(replaying_goes_on_while_a_message_is_in_hand)
     park(r, "work.a", "parked");
     rig_publish(r, "work.a", "in hand");
     rig_take(r, "in hand");
-    int64_t count = -1;
-    bh_status status = bh_worker_replay(r->worker, 10, &count);
-    ck_assert(status == BH_OK || status == BH_ERR_STATE); /* refused or done: but the one in hand stays */
-    expect_bytes(bh_worker_body(r->worker), "in hand");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    replay(r, 10, 1);
+    expect_attempt(r, 1);
     rig_succeed(r);
-    if (status != BH_OK)
-        replay(r, 10, 1);
     rig_take(r, "parked");
     rig_succeed(r);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_replay_waits_for_the_connection_and_there_is_one_at_a_time)
+{
+    char url[4096];
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    park(r, "work.a", "first");
+    rig_stop_worker(r);
+    rig_in_a_hurry(r);
+    expect_status(r->worker, bh_worker_replay(r->worker, 10), BH_ERR_STATE);
+    proxy *network = proxy_open("127.0.0.1", broker_port(0));
+    proxy_hold_broker(network, PROXY_ALL);
+    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+    start_by(r, url);
+    expect_status(r->worker, bh_worker_replay(r->worker, -1), BH_ERR_ARGUMENT);
+    expect_ok(r->worker, bh_worker_replay(r->worker, 10));
+    expect_status(r->worker, bh_worker_replay(r->worker, 10), BH_ERR_STATE);
+    expect_no_event(r, BH_EVENT_REPLAYED);
+    proxy_hold_broker(network, PROXY_NONE);
+    expect_event(r, BH_EVENT_REPLAYED, BH_OK, "");
+    ck_assert_int_eq(bh_event_count(r->event), 1);
+    replay(r, 10, 0);
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_worker_that_only_replays_consumes_nothing)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    park(r, "work.a", "first");
+    rig_stop_worker(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
+    rig_connect(r);
+    replay(r, 10, 1);
+    broker_await_depth(r->broker, r->queue, 1);
+    rig_expect_silence(r, 200);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 1);
     rig_free(r);
 }
 END_TEST
@@ -203,9 +246,7 @@ START_TEST(a_parked_message_without_room_for_a_replay_lets_others_go)
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
     broker_publish(r->broker, "", r->parked, &properties, bh_str("large"));
     broker_publish_text(r->broker, "", r->parked, "small");
-    int64_t count = -1;
-    expect_status(r->worker, bh_worker_replay(r->worker, 10, &count), BH_ERR_FRAME);
-    ck_assert_int_eq(count, 1);
+    replay_to(r, 10, BH_ERR_FRAME, 1, "frame_max");
     rig_take(r, "small");
     rig_succeed(r);
     broker_await_depth(r->broker, r->parked, 1);
@@ -217,12 +258,12 @@ START_TEST(replaying_without_a_parked_queue_says_so)
 {
     rig *r = setup_rig(_i);
     rig_start(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
+    rig_restart(r, BH_MODE_NONE);
     broker_delete_queue(r->broker, r->parked);
-    int64_t count = -1;
-    expect_status(r->worker, bh_worker_replay(r->worker, 10, &count), BH_ERR_MISSING);
-    ck_assert_int_eq(count, 0);
-    expect_error(r->worker, r->parked);
+    replay_to(r, 10, BH_ERR_MISSING, 0, r->parked);
+    broker_publish_text(r->broker, "", r->queue, "first"); /* and the worker works on */
+    rig_take(r, "first");
+    rig_succeed(r);
     rig_free(r);
 }
 END_TEST
@@ -241,7 +282,10 @@ Suite *suite_replay(void)
         {replaying_without_a_parked_queue_says_so, 0},
     };
     setup_add_tests(suite, tests, sizeof tests / sizeof tests[0]);
-    tcase_add_loop_test(add_case(suite, "in hand"), replaying_goes_on_while_a_message_is_in_hand, setup_first(),
-                        setup_first() + 1);
+    int first = setup_first();
+    TCase *running = add_case(suite, "a worker that runs");
+    tcase_add_loop_test(running, replaying_goes_on_while_a_message_is_in_hand, first, first + 1);
+    tcase_add_loop_test(running, a_replay_waits_for_the_connection_and_there_is_one_at_a_time, first, first + 1);
+    tcase_add_loop_test(running, a_worker_that_only_replays_consumes_nothing, first, first + 1);
     return suite;
 }

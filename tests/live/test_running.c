@@ -1,5 +1,5 @@
-#include "setups.h"
 #include "suites.h"
+#include "trouble.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -19,23 +19,47 @@ static rig *started_rig(void)
 
 START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
 {
-    rig *r = setup_rig(setup_first());
-    rig_prepare(r);
-    rig_make_worker(r);
-    expect_status(r->worker, bh_worker_take(r->worker, 0), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE), BH_ERR_STATE);
-    rig_connect(r);
-    expect_status(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_delivery(r->worker, r->delivery), BH_ERR_STATE);
-    expect_bytes(bh_worker_body(r->worker), "");
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    bh_message *taken = NULL;
+    bh_event *event = NULL;
+    expect_status(r->worker, bh_worker_take(r->worker, &taken, 0), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_take_event(r->worker, &event), BH_ERR_TIMEOUT);
+    expect_status(r->worker, bh_worker_replay(r->worker, 1), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_start(r->worker), BH_ERR_STATE); /* no URI */
+    rig_start(r);
+    expect_status(r->worker, bh_worker_start(r->worker), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set_prefetch(r->worker, 1), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, 1), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x")), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_settle(r->worker, NULL, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_ARGUMENT);
+    expect_status(r->worker, bh_worker_take(r->worker, NULL, 0), BH_ERR_ARGUMENT);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    expect_status(r->worker, bh_worker_settle(r->worker, r->message, (bh_outcome)77, bh_str(""), 0), BH_ERR_ARGUMENT);
+    rig_succeed(r);
+    expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_FAILED, bh_str(""), 0), BH_ERR_STATE);
+    expect_bytes(bh_message_body(r->message), "first");
+    rig_stop_worker(r);
+    expect_bytes(bh_message_body(r->message), "first"); /* it outlives the worker */
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_of_another_worker_is_refused)
+{
+    rig *r = started_rig(), *other = rig_new_beside(r, "other");
+    rig_start(other);
     broker_publish_text(r->broker, "", r->queue, "first");
     rig_take(r, "first");
-    expect_status(r->worker, bh_worker_take(r->worker, 0), BH_ERR_STATE);
-    expect_bytes(bh_worker_body(r->worker), "first");
+    expect_status(other->worker, bh_worker_settle(other->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0),
+                  BH_ERR_ARGUMENT);
     rig_succeed(r);
-    expect_status(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
-    expect_bytes(bh_worker_body(r->worker), "");
+    rig_free(other);
     rig_free(r);
 }
 END_TEST
@@ -54,18 +78,28 @@ START_TEST(taking_from_an_empty_queue_waits_as_long_as_told)
 }
 END_TEST
 
-START_TEST(a_worker_takes_no_more_than_its_prefetch)
+START_TEST(no_more_than_the_prefetch_is_out)
 {
-    rig *r = started_rig();
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, -1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, 65536), BH_ERR_ARGUMENT);
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2));
+    rig_start(r);
     for (int i = 0; i < 5; i++)
         rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
     broker_await_depth(r->broker, r->queue, 3);
+    bh_message *second = NULL;
+    rig_take(r, "first");
+    expect_ok(r->worker, bh_worker_take(r->worker, &second, LIMIT_MS));
+    rig_expect_silence(r, 200);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 3);
     rig_succeed(r);
+    rig_take(r, "first");
     broker_await_depth(r->broker, r->queue, 2);
-    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, 0), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, 65536), BH_ERR_ARGUMENT);
+    rig_expect_silence(r, 0);
+    expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0));
+    bh_message_free(second);
+    broker_await_depth(r->broker, r->queue, 1);
     rig_free(r);
 }
 END_TEST
@@ -76,17 +110,33 @@ START_TEST(what_a_worker_did_not_settle_goes_back_to_the_queue)
     rig_publish(r, "work.a", "first");
     rig_publish(r, "work.a", "second");
     rig_take(r, "first");
-    ck_assert(!bh_worker_redelivered(r->worker));
+    ck_assert(!bh_message_redelivered(r->message));
     rig_stop_worker(r);
     broker_await_depth(r->broker, r->queue, 2);
-    rig_make_worker(r);
-    rig_connect(r);
-    rig_take(r, NULL);
-    ck_assert(bh_worker_redelivered(r->worker));
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
-    rig_succeed(r);
-    rig_take(r, NULL);
-    rig_succeed(r);
+    rig_restart(r, BH_MODE_CREATE);
+    for (int i = 0; i < 2; i++) {
+        rig_take(r, NULL);
+        ck_assert(bh_message_redelivered(r->message));
+        expect_attempt(r, 1);
+        rig_succeed(r);
+    }
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(what_was_settled_before_the_worker_is_freed_is_settled)
+{
+    enum { COUNT = 50 };
+    rig *r = started_rig();
+    broker_publish_numbers(r->broker, r->queue, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(r, NULL);
+        rig_succeed(r);
+    }
+    rig_stop_worker(r);
+    rig_restart(r, BH_MODE_CREATE); /* what was not acknowledged would come first */
+    broker_publish_text(r->broker, "", r->queue, "next");
+    rig_take(r, "next");
     rig_free(r);
 }
 END_TEST
@@ -100,15 +150,13 @@ START_TEST(freeing_a_worker_is_no_failed_attempt)
     rig_publish(r, "work.a", "first");
     for (int i = 0; i < TIMES; i++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
-        rig_stop_worker(r);
-        rig_make_worker(r);
-        rig_connect(r);
+        expect_attempt(r, 1);
+        rig_restart(r, BH_MODE_CREATE);
     }
     rig_take(r, "first");
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_succeed(r);
     rig_free(r);
 }
@@ -119,23 +167,161 @@ START_TEST(the_deletion_of_the_work_queue_cancels_the_consumer)
     rig *r = setup_rig(setup_first());
     rig_leave_work_queue(r);
     broker_declare_quorum(r->broker, r->queue);
-    rig_start(r);
+    rig_start(rig_in_a_hurry(r));
     rig_publish(r, "work.a", "first");
     rig_take(r, "first");
     broker_delete_queue(r->broker, r->queue);
-    rig_succeed(r);
-    expect_status(r->worker, bh_worker_take(r->worker, LIMIT_MS), BH_ERR_CANCELLED);
-    expect_error(r->worker, r->queue);
-    expect_status(r->worker, bh_worker_take(r->worker, LIMIT_MS), BH_ERR_MISSING);
-    expect_error(r->worker, r->queue);
+    expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, r->queue);
+    ck_assert_int_eq(bh_event_count(r->event), 0); /* nothing of it comes again */
+    for (int i = 0; i < 2; i++)
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
 
     broker_declare_quorum(r->broker, r->queue);
+    rig_await_settled(r); /* what was in hand is not lost with its queue */
+    rig_take(r, "first"); /* and retries find it again: the worker has bound it anew */
+    expect_attempt(r, 2);
+    rig_succeed(r);
     broker_publish_text(r->broker, "", r->queue, "second");
     rig_take(r, "second");
-    rig_fail(r, "507"); /* and its retries find it again: the worker has bound it anew */
-    rig_take(r, "second");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
     rig_succeed(r);
+    expect_no_event(r, BH_EVENT_DISCONNECTED);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(two_workers_share_a_queue)
+{
+    enum { COUNT = 200 };
+    rig *r = setup_rig(setup_first()), *other = rig_new_beside(r, "work");
+    tally seen = {.count = COUNT};
+    int shares[2] = {0, 0};
+    rig *const both[] = {r, other};
+    for (int i = 0; i < 2; i++) {
+        rig_in_a_hurry(both[i]);
+        expect_ok(both[i]->worker, bh_worker_set_prefetch(both[i]->worker, 5));
+        rig_start(both[i]);
+    }
+    broker_publish_numbers(r->broker, r->queue, COUNT);
+    int64_t limit = now_ms() + LIMIT_MS;
+    for (int i = 0; tally_distinct(&seen) < COUNT; i = !i) {
+        bh_message *taken = NULL;
+        ck_assert_msg(now_ms() < limit, "%d came", tally_distinct(&seen));
+        if (bh_worker_take(both[i]->worker, &taken, 10) != BH_OK)
+            continue;
+        tally_add(&seen, bh_message_body(taken));
+        shares[i]++;
+        expect_ok(both[i]->worker, bh_worker_settle(both[i]->worker, taken, BH_OUTCOME_OK, bh_str(""), 0));
+        bh_message_free(taken);
+    }
+    ck_assert_int_eq(tally_duplicates(&seen), 0);
+    ck_assert_int_gt(shares[0], 0);
+    ck_assert_int_gt(shares[1], 0);
+
+    broker_publish_text(r->broker, "", r->queue, "0");
+    broker_publish_text(r->broker, "", r->queue, "1");
+    broker_await_depth(r->broker, r->queue, 0);
+    rig_stop_worker(r); /* the other one gets what was with this one */
+    rig_take(other, NULL);
+    rig_succeed(other);
+    rig_take(other, NULL);
+    rig_succeed(other);
+    rig_free(other);
+    rig_free(r);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------------------------------- the descriptor */
+
+static int is_readable(const rig *r)
+{
+    return rig_wait_readable(r, 0);
+}
+
+static void expect_readable(const rig *r)
+{
+    ck_assert(rig_wait_readable(r, LIMIT_MS));
+}
+
+static void take_one_event(rig *r, bh_event_kind kind)
+{
+    bh_event *event = NULL;
+    expect_ok(r->worker, bh_worker_take_event(r->worker, &event));
+    ck_assert_int_eq(bh_event_what(event), kind);
+    bh_event_free(event);
+}
+
+START_TEST(the_descriptor_is_readable_exactly_while_there_is_something_to_take)
+{
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    bh_event *event = NULL;
+    int fd = bh_worker_fd(r->worker);
+    ck_assert_int_ge(fd, 0);
+    ck_assert(!is_readable(r));
+    start_by(r, broker_url());
+    expect_readable(r);
+    take_one_event(r, BH_EVENT_CONNECTED);
+    ck_assert(!is_readable(r));
+    expect_status(r->worker, bh_worker_take_event(r->worker, &event), BH_ERR_TIMEOUT);
+
+    broker_publish_text(r->broker, "", r->queue, "first");
+    broker_publish_text(r->broker, "", r->queue, "second");
+    expect_readable(r);
+    rig_take(r, "first");
+    expect_readable(r); /* the second may be under way */
+    bh_message *second = NULL;
+    expect_ok(r->worker, bh_worker_take(r->worker, &second, LIMIT_MS));
+    ck_assert(!is_readable(r));
+    rig_expect_silence(r, 0);
+    ck_assert(!is_readable(r));
+    expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0));
+    bh_message_free(second);
+    ck_assert(!is_readable(r));
+    rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
+    expect_readable(r);
+    take_one_event(r, BH_EVENT_PARKED);
+    ck_assert(!is_readable(r));
+    ck_assert_int_eq(bh_worker_fd(r->worker), fd);
+
+    expect_ok(r->worker, bh_worker_stop(r->worker, 0));
+    expect_readable(r);
+    take_one_event(r, BH_EVENT_DRAINED);
+    ck_assert(!is_readable(r));
+    expect_ok(r->worker, bh_worker_start(r->worker));
+    expect_readable(r);
+    take_one_event(r, BH_EVENT_CONNECTED);
+    ck_assert_int_eq(bh_worker_fd(r->worker), fd);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
+{
+    enum { COUNT = 1500, MOST = 1024 };
+    rig *r = rig_that_waits();
+    rig_start(r);
+    rig_forget_events(r);
+    broker_publish_numbers(r->broker, r->queue, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        bh_message *taken = NULL;
+        expect_ok(r->worker, bh_worker_take(r->worker, &taken, LIMIT_MS));
+        expect_ok(r->worker, bh_worker_settle(r->worker, taken, BH_OUTCOME_FAILED, bh_str("507"), 0));
+        bh_message_free(taken);
+    }
+    broker_await_depth(r->broker, rig_rung(r, WAITING_MS), COUNT);
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
+    bh_message *none = NULL; /* once it has drained, there is no more to come */
+    for (int64_t limit = now_ms() + LIMIT_MS; bh_worker_take(r->worker, &none, 10) != BH_ERR_STATE;)
+        ck_assert(now_ms() < limit);
+    rig_await(r, BH_EVENT_DRAINED);
+    ck_assert_int_le(rig_count_events(r, BH_EVENT_RETRIED), MOST);
+    int64_t missed = 0;
+    for (int left = rig_count_events(r, BH_EVENT_MISSED); left > 0; left--) {
+        rig_await(r, BH_EVENT_MISSED);
+        missed += bh_event_count(r->event);
+    }
+    ck_assert_int_ge(missed, COUNT - MOST);
+    ck_assert_int_eq(missed + rig_count_events(r, BH_EVENT_RETRIED), COUNT);
     rig_free(r);
 }
 END_TEST
@@ -143,33 +329,75 @@ END_TEST
 /* -------------------------------------------------------------------------------------------------------------- run */
 
 typedef struct called {
+    rig *rig;
     int count;
     int stop_after;
     int64_t last_attempt;
+    int events[BH_EVENT_LAST];
+    bh_event_kind last_event;
+    bh_status last_status;
+    char last_text[512];
 } called;
 
-static bh_outcome fail_twice(bh_worker *worker, void *data)
+static void listen_to_all(bh_worker *worker, const bh_event *event, void *data)
 {
     called *seen = data;
-    seen->count++;
-    seen->last_attempt = bh_worker_attempt(worker);
-    if (seen->count == seen->stop_after)
-        bh_worker_stop(worker);
+    bh_event_kind kind = bh_event_what(event);
+    (void)worker;
+    seen->events[kind]++;
+    seen->last_event = kind;
+    if (kind == BH_EVENT_REFUSED || kind == BH_EVENT_CANCELLED) {
+        seen->last_status = bh_event_status(event);
+        snprintf(seen->last_text, sizeof seen->last_text, "%s", bh_event_text(event).data);
+    }
+}
+
+static void count_call(called *seen, bh_worker *worker, bh_message *taken)
+{
+    seen->last_attempt = bh_worker_attempt(worker, taken);
+    if (++seen->count == seen->stop_after)
+        bh_worker_stop(worker, LIMIT_MS);
+}
+
+static bh_outcome fail_twice(bh_worker *worker, bh_message *taken, void *data)
+{
+    called *seen = data;
+    count_call(seen, worker, taken);
     if (seen->last_attempt > 2)
         return BH_OUTCOME_OK;
-    bh_worker_fail(worker, bh_str("507 queue is full"), 0);
+    bh_worker_fail(worker, taken, bh_str("507 queue is full"), 0);
     return BH_OUTCOME_FAILED;
+}
+
+static rig *rig_to_run(void)
+{
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
+    return r;
+}
+
+/* The topology, before the worker itself makes it. */
+static void make_topology(const rig *r)
+{
+    rig *owner = rig_new_beside(r, "work");
+    rig_start(owner);
+    rig_free(owner);
 }
 
 START_TEST(run_handles_messages_until_the_handler_stops_it)
 {
-    rig *r = started_rig();
+    rig *r = rig_to_run();
+    make_topology(r);
     rig_publish(r, "work.a", "first");
     rig_publish(r, "work.b", "second");
     called seen = {.stop_after = 6};
-    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, &seen));
+    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, listen_to_all, &seen));
     ck_assert_int_eq(seen.count, 6);
     ck_assert_int_eq(seen.last_attempt, 3);
+    ck_assert_int_eq(seen.events[BH_EVENT_CONNECTED], 1);
+    ck_assert_int_eq(seen.events[BH_EVENT_RETRIED], 4);
+    ck_assert_int_eq(seen.events[BH_EVENT_DRAINED], 1);
+    ck_assert_int_eq(seen.last_event, BH_EVENT_DRAINED);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
@@ -177,20 +405,33 @@ START_TEST(run_handles_messages_until_the_handler_stops_it)
 }
 END_TEST
 
-static bh_outcome always_fail(bh_worker *worker, void *data)
+START_TEST(run_needs_no_listener_and_goes_on_with_a_worker_that_was_started)
 {
-    if (++*(int *)data == 3)
-        bh_worker_stop(worker);
-    bh_worker_fail(worker, bh_str("507 queue is full"), 0);
+    rig *r = started_rig();
+    rig_publish(r, "work.a", "first");
+    called seen = {.stop_after = 3};
+    expect_status(r->worker, bh_worker_run(r->worker, NULL, NULL, NULL), BH_ERR_ARGUMENT);
+    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, NULL, &seen));
+    ck_assert_int_eq(seen.last_attempt, 3);
+    rig_free(r);
+}
+END_TEST
+
+static bh_outcome always_fail(bh_worker *worker, bh_message *taken, void *data)
+{
+    count_call(data, worker, taken);
+    bh_worker_fail(worker, taken, bh_str("507 queue is full"), 0);
     return BH_OUTCOME_FAILED;
 }
 
 START_TEST(run_parks_with_the_error_that_the_handler_told)
 {
-    rig *r = started_rig();
+    rig *r = rig_to_run();
+    make_topology(r);
     rig_publish(r, "work.a", "first");
-    int calls = 0;
-    expect_ok(r->worker, bh_worker_run(r->worker, always_fail, &calls));
+    called seen = {.stop_after = 3};
+    expect_ok(r->worker, bh_worker_run(r->worker, always_fail, listen_to_all, &seen));
+    ck_assert_int_eq(seen.events[BH_EVENT_PARKED], 1);
     message parked;
     broker_get(r->broker, r->parked, &parked);
     expect_history(&parked, r, 3, "507 queue is full");
@@ -199,15 +440,15 @@ START_TEST(run_parks_with_the_error_that_the_handler_told)
 }
 END_TEST
 
-static bh_outcome ask_for_a_delay(bh_worker *worker, void *data)
+static bh_outcome ask_for_a_delay(bh_worker *worker, bh_message *taken, void *data)
 {
     int64_t *times = data;
-    int64_t attempt = bh_worker_attempt(worker);
+    int64_t attempt = bh_worker_attempt(worker, taken);
     times[attempt] = now_ms();
     if (attempt == 2)
-        bh_worker_stop(worker);
+        bh_worker_stop(worker, LIMIT_MS);
     else
-        bh_worker_fail(worker, bh_str("429"), 300);
+        bh_worker_fail(worker, taken, bh_str("429"), 300);
     return attempt == 2 ? BH_OUTCOME_OK : BH_OUTCOME_FAILED;
 }
 
@@ -218,7 +459,7 @@ START_TEST(run_waits_as_long_as_the_handler_asks)
     rig_start(r);
     rig_publish(r, "work.a", "first");
     int64_t times[3] = {0, 0, 0};
-    expect_ok(r->worker, bh_worker_run(r->worker, ask_for_a_delay, times));
+    expect_ok(r->worker, bh_worker_run(r->worker, ask_for_a_delay, NULL, times));
     ck_assert_int_ge(times[2] - times[1] + 1, 315);
     ck_assert_int_le(times[2] - times[1], 315 + LATENESS_MS);
     rig_free(r);
@@ -228,13 +469,14 @@ END_TEST
 static void *stop_soon(void *worker)
 {
     pause_ms(200);
-    bh_worker_stop(worker);
+    bh_worker_stop(worker, LIMIT_MS);
     return NULL;
 }
 
-static bh_outcome never(bh_worker *worker, void *data)
+static bh_outcome never(bh_worker *worker, bh_message *taken, void *data)
 {
     (void)worker;
+    (void)taken;
     (void)data;
     ck_abort_msg("there is no message");
 }
@@ -245,7 +487,7 @@ START_TEST(run_is_stopped_by_another_thread_while_it_waits)
     pthread_t thread;
     int64_t start = now_ms();
     ck_assert_int_eq(pthread_create(&thread, NULL, stop_soon, r->worker), 0);
-    expect_ok(r->worker, bh_worker_run(r->worker, never, NULL));
+    expect_ok(r->worker, bh_worker_run(r->worker, never, NULL, NULL));
     pthread_join(thread, NULL);
     expect_waited(start, 200);
     rig_free(r);
@@ -257,7 +499,7 @@ static bh_worker *to_stop;
 static void stop_at_signal(int number)
 {
     (void)number;
-    bh_worker_stop(to_stop);
+    bh_worker_stop(to_stop, LIMIT_MS);
 }
 
 START_TEST(run_is_stopped_by_a_signal_handler_while_it_waits)
@@ -270,17 +512,16 @@ START_TEST(run_is_stopped_by_a_signal_handler_while_it_waits)
     ck_assert_int_eq(sigaction(SIGALRM, &action, &before), 0);
     int64_t start = now_ms();
     alarm(1);
-    expect_ok(r->worker, bh_worker_run(r->worker, never, NULL));
+    expect_ok(r->worker, bh_worker_run(r->worker, never, NULL, NULL));
     expect_waited(start, 900); /* alarms count whole ticks of another clock */
     sigaction(SIGALRM, &before, NULL);
     rig_free(r);
 }
 END_TEST
 
-static bh_outcome succeed_and_stop(bh_worker *worker, void *data)
+static bh_outcome succeed(bh_worker *worker, bh_message *taken, void *data)
 {
-    ++*(int *)data;
-    bh_worker_stop(worker);
+    count_call(data, worker, taken);
     return BH_OUTCOME_OK;
 }
 
@@ -289,10 +530,11 @@ START_TEST(run_ends_after_the_message_in_hand_and_can_be_called_again)
     rig *r = started_rig();
     for (int i = 0; i < 3; i++)
         rig_publish(r, "work.a", "first");
-    int calls = 0;
+    called seen = {.count = 0};
     for (int i = 1; i <= 3; i++) {
-        expect_ok(r->worker, bh_worker_run(r->worker, succeed_and_stop, &calls));
-        ck_assert_int_eq(calls, i);
+        seen.stop_after = i;
+        expect_ok(r->worker, bh_worker_run(r->worker, succeed, NULL, &seen));
+        ck_assert_int_eq(seen.count, i);
     }
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
@@ -300,76 +542,74 @@ START_TEST(run_ends_after_the_message_in_hand_and_can_be_called_again)
 }
 END_TEST
 
-static void *repair_soon(void *data)
+/* Binds the rung anew at the second returned copy. */
+static void repair(bh_worker *worker, const bh_event *event, void *data)
 {
-    const rig *r = data;
-    broker *other = broker_open();
-    pause_ms(400);
-    broker_bind(other, rig_rung(r, RIG_DELAY_MS), rig_rung(r, RIG_DELAY_MS), "");
-    broker_close(other);
-    return NULL;
+    called *seen = data;
+    const rig *r = seen->rig;
+    listen_to_all(worker, event, data);
+    if (bh_event_what(event) == BH_EVENT_RETURNED && seen->events[BH_EVENT_RETURNED] == 2)
+        broker_bind(r->broker, rig_rung(r, RIG_DELAY_MS), rig_rung(r, RIG_DELAY_MS), "");
 }
 
 START_TEST(run_tries_a_publish_that_fails_again)
 {
-    rig *r = started_rig();
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_NONE));
+    rig *r = rig_to_run();
+    make_topology(r);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE));
     rig_publish(r, "work.a", "first");
     broker_unbind(r->broker, rig_rung(r, RIG_DELAY_MS), rig_rung(r, RIG_DELAY_MS), "");
-    pthread_t thread;
-    called seen = {.stop_after = 3};
-    ck_assert_int_eq(pthread_create(&thread, NULL, repair_soon, r), 0);
-    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, &seen));
-    pthread_join(thread, NULL);
+    called seen = {.rig = r, .stop_after = 3};
+    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, repair, &seen));
     ck_assert_int_eq(seen.count, 3); /* the handler is not called again for a publish that failed */
     ck_assert_int_eq(seen.last_attempt, 3);
+    ck_assert_int_ge(seen.events[BH_EVENT_RETURNED], 2);
     rig_free(r);
 }
 END_TEST
 
-static void *delete_soon(void *data)
-{
-    const rig *r = data;
-    broker *other = broker_open();
-    pause_ms(200);
-    broker_delete_queue(other, r->queue);
-    broker_close(other);
-    return NULL;
-}
-
 typedef struct refused {
+    called seen;
     int large, small;
 } refused;
 
 /* Fails the message that leaves no room for a retry's headers; acknowledges the others. */
-static bh_outcome fail_large(bh_worker *worker, void *data)
+static bh_outcome fail_large(bh_worker *worker, bh_message *taken, void *data)
 {
-    refused *seen = data;
-    if (bh_worker_body(worker).data[0] == 'l') {
-        seen->large++;
-        bh_worker_fail(worker, bh_str("507"), 0);
+    refused *self = data;
+    if (bh_message_body(taken).data[0] == 'l') {
+        self->large++;
+        bh_worker_fail(worker, taken, bh_str("507"), 0);
         return BH_OUTCOME_FAILED;
     }
-    if (++seen->small == 2)
-        bh_worker_stop(worker);
+    if (++self->small == 3)
+        bh_worker_stop(worker, LIMIT_MS);
     return BH_OUTCOME_OK;
 }
 
-START_TEST(run_leaves_behind_a_message_that_no_broker_takes_and_tells_in_the_end)
+START_TEST(run_leaves_behind_a_message_that_no_broker_takes_and_tells)
 {
     static const char
         filler[131072 - 8 - 12 - 18]; /* with flags, length and the name "filler", all that a frame holds */
-    rig *r = started_rig();
+    rig *r = rig_to_run();
+    make_topology(r);
+    rig_stop_worker(r);
+    rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
     amqp_table_entry_t header = entry_bytes("filler", AMQP_FIELD_KIND_BYTES, (bh_bytes){filler, sizeof filler});
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
     rig_publish(r, "work.a", "small");
     broker_publish(r->broker, r->exchange, "work.a", &properties, bh_str("large"));
     rig_publish(r, "work.a", "small");
-    refused seen = {0, 0};
-    expect_status(r->worker, bh_worker_run(r->worker, fail_large, &seen), BH_ERR_FRAME);
-    ck_assert_int_eq(seen.large, 1);
-    ck_assert_int_eq(seen.small, 2);
+    rig_publish(r, "work.a", "small");
+    refused data = {.large = 0};
+    expect_ok(r->worker, bh_worker_run(r->worker, fail_large, listen_to_all, &data));
+    ck_assert_int_eq(data.large, 1);
+    ck_assert_int_eq(data.small, 3);
+    ck_assert_int_eq(data.seen.events[BH_EVENT_REFUSED], 1);
+    expect_part_at(bh_str(data.seen.last_text), "frame_max", __FILE__, __LINE__);
+    ck_assert_int_eq(data.seen.last_status, BH_ERR_FRAME);
     rig_stop_worker(r);
     broker_await_depth(r->broker, r->queue, 1);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
@@ -377,13 +617,31 @@ START_TEST(run_leaves_behind_a_message_that_no_broker_takes_and_tells_in_the_end
 }
 END_TEST
 
-START_TEST(run_ends_with_the_error_that_it_cannot_mend)
+/* Another client deletes the work queue, waits until it is there again, and publishes. */
+static void *delete_soon(void *data)
+{
+    const rig *r = data;
+    broker *other = broker_open();
+    pause_ms(200);
+    broker_delete_queue(other, r->queue);
+    amqp_basic_properties_t properties = {._flags = 0};
+    while (broker_try_publish(other, "", r->queue, &properties, bh_str("first")) != 0)
+        pause_ms(5); /* returned; or nacked, while the broker is still making it */
+    broker_close(other);
+    return NULL;
+}
+
+START_TEST(run_goes_on_when_its_work_queue_was_deleted)
 {
     rig *r = started_rig();
     pthread_t thread;
+    called seen = {.stop_after = 3};
     ck_assert_int_eq(pthread_create(&thread, NULL, delete_soon, r), 0);
-    expect_status(r->worker, bh_worker_run(r->worker, never, NULL), BH_ERR_CANCELLED);
+    expect_ok(r->worker, bh_worker_run(r->worker, fail_twice, listen_to_all, &seen));
     pthread_join(thread, NULL);
+    ck_assert_int_eq(seen.count, 3);
+    ck_assert_int_eq(seen.events[BH_EVENT_CANCELLED], 1);
+    ck_assert_int_eq(seen.last_status, BH_ERR_CANCELLED);
     rig_free(r);
 }
 END_TEST
@@ -393,22 +651,28 @@ Suite *suite_running(void)
     Suite *suite = suite_create("running");
     TCase *taking = add_case(suite, "take and settle");
     tcase_add_test(taking, calls_at_the_wrong_time_are_refused_and_change_nothing);
+    tcase_add_test(taking, a_message_of_another_worker_is_refused);
     tcase_add_test(taking, taking_from_an_empty_queue_waits_as_long_as_told);
-    tcase_add_test(taking, a_worker_takes_no_more_than_its_prefetch);
+    tcase_add_test(taking, no_more_than_the_prefetch_is_out);
     tcase_add_test(taking, what_a_worker_did_not_settle_goes_back_to_the_queue);
+    tcase_add_test(taking, what_was_settled_before_the_worker_is_freed_is_settled);
     tcase_add_test(taking, the_deletion_of_the_work_queue_cancels_the_consumer);
+    tcase_add_test(taking, two_workers_share_a_queue);
+    tcase_add_test(taking, the_descriptor_is_readable_exactly_while_there_is_something_to_take);
+    tcase_add_test(taking, events_that_nobody_takes_are_bounded_and_those_missed_are_counted);
     for (int i = 0; i < setup_count; i++)
         if (setup_can_be_served(&setups[i]))
             tcase_add_loop_test(add_case(suite, setups[i].name), freeing_a_worker_is_no_failed_attempt, i, i + 1);
     TCase *running = add_case(suite, "run");
     tcase_add_test(running, run_handles_messages_until_the_handler_stops_it);
+    tcase_add_test(running, run_needs_no_listener_and_goes_on_with_a_worker_that_was_started);
     tcase_add_test(running, run_parks_with_the_error_that_the_handler_told);
     tcase_add_test(running, run_waits_as_long_as_the_handler_asks);
     tcase_add_test(running, run_is_stopped_by_another_thread_while_it_waits);
     tcase_add_test(running, run_is_stopped_by_a_signal_handler_while_it_waits);
     tcase_add_test(running, run_ends_after_the_message_in_hand_and_can_be_called_again);
     tcase_add_test(running, run_tries_a_publish_that_fails_again);
-    tcase_add_test(running, run_leaves_behind_a_message_that_no_broker_takes_and_tells_in_the_end);
-    tcase_add_test(running, run_ends_with_the_error_that_it_cannot_mend);
+    tcase_add_test(running, run_leaves_behind_a_message_that_no_broker_takes_and_tells);
+    tcase_add_test(running, run_goes_on_when_its_work_queue_was_deleted);
     return suite;
 }

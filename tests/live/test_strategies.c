@@ -46,7 +46,7 @@ static void publish_with_header(const rig *r, const char *routing_key, const cha
 /* A message of the round: which it is, by its body. */
 static size_t which(const rig *r, const char *const ids[], size_t count)
 {
-    bh_bytes body = bh_worker_body(r->worker);
+    bh_bytes body = bh_message_body(r->message);
     for (size_t i = 0; i < count; i++)
         if (body.size == strlen(ids[i]) && memcmp(body.data, ids[i], body.size) == 0)
             return i;
@@ -63,7 +63,6 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
     rig_prepare(beside);
     rig_make_worker(beside);
     rig_connect(beside);
-    expect_ok(beside->worker, bh_worker_declare(beside->worker, BH_MODE_CREATE));
     const char *sibling = rig_sibling(r, "sibling", "work.#");
 
     static const char *const ids[] = {"paris", "berlin", "warm"};
@@ -78,9 +77,8 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
         size_t i = which(r, ids, COUNT);
         if (failures[i] > 0)
             expect_waited(failed_at[i], delay_after(delays, failures[i]));
-        ck_assert_int_eq(bh_worker_attempt(r->worker), failures[i] + 1);
-        expect_bytes(bh_worker_exchange(r->worker), r->exchange);
-        expect_bytes(bh_worker_routing_key(r->worker), keys[i]);
+        expect_attempt(r, failures[i] + 1);
+        expect_origin(r, r->exchange, keys[i]);
         expect_bytes(bh_delivery_routing_key(r->delivery), keys[i]);
         expect_bytes(bh_delivery_header_string(r->delivery, bh_str("tenant")), ids[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), ids[i]);
@@ -91,9 +89,10 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
         }
         failed_at[i] = now_ms();
         rig_fail(r, "507 queue is full");
-        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), delay_after(delays, ++failures[i]));
+        expect_retried(r, delay_after(delays, ++failures[i]));
     }
     rig_stop_worker(r);
+    rig_stop_worker(beside);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
     ck_assert_int_eq(broker_depth(r->broker, beside->queue), 0);
@@ -103,21 +102,26 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
 }
 END_TEST
 
-static void expect_parked(rig *r, message *parked, const char *reason, int64_t attempts, const char *error)
+/* What was settled last is parked for this reason, and nothing else of it is left. */
+static void expect_in_parked_queue(rig *r, const char *reason, int64_t attempts, const char *error)
 {
-    broker_get(r->broker, r->parked, parked);
-    expect_history(parked, r, attempts, error);
-    expect_bytes(message_string(parked, "backhop-parked"), reason);
-    expect_bytes(message_string(parked, "backhop-exchange"), r->exchange);
-    expect_bytes(message_string(parked, "backhop-routing-key"), "work.a");
-    expect_bytes(message_string(parked, "backhop-id"), "first");
-    expect_bytes(message_string(parked, "tenant"), "first");
-    ck_assert_uint_eq(message_header(parked, "backhop-delay").size, 0);
-    ck_assert_uint_eq(message_header(parked, "x-death").size, 0);
-    expect_bytes(parked->body, "first");
-    ck_assert_str_eq(parked->routing_key, r->parked);
-    broker_ack(r->broker, parked);
-    message_free(parked);
+    message parked;
+    expect_parked(r, reason);
+    expect_bytes(bh_event_id(r->event), "first");
+    ck_assert_int_eq(bh_event_attempts(r->event), attempts);
+    broker_get(r->broker, r->parked, &parked);
+    expect_history(&parked, r, attempts, error);
+    expect_bytes(message_string(&parked, "backhop-parked"), reason);
+    expect_bytes(message_string(&parked, "backhop-exchange"), r->exchange);
+    expect_bytes(message_string(&parked, "backhop-routing-key"), "work.a");
+    expect_bytes(message_string(&parked, "backhop-id"), "first");
+    expect_bytes(message_string(&parked, "tenant"), "first");
+    ck_assert_uint_eq(message_header(&parked, "backhop-delay").size, 0);
+    ck_assert_uint_eq(message_header(&parked, "x-death").size, 0);
+    expect_bytes(parked.body, "first");
+    ck_assert_str_eq(parked.routing_key, r->parked);
+    broker_ack(r->broker, &parked);
+    message_free(&parked);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
 }
@@ -133,12 +137,9 @@ START_TEST(after_its_last_attempt_a_message_is_parked)
     rig_take(r, "first");
     rig_fail(r, "507 queue is full");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_fail(r, "507 still full");
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
-    expect_bytes(bh_worker_last_reason(r->worker), "exhausted");
-    message parked;
-    expect_parked(r, &parked, "exhausted", 2, "507 still full");
+    expect_in_parked_queue(r, "exhausted", 2, "507 still full");
     rig_free(r);
 }
 END_TEST
@@ -149,11 +150,8 @@ START_TEST(a_message_that_cannot_succeed_is_parked_at_once)
     rig_start(r);
     publish_with_header(r, "work.a", "first");
     rig_take(r, "first");
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_PERMANENT, bh_str("no such zone"), 0));
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
-    expect_bytes(bh_worker_last_reason(r->worker), "permanent");
-    message parked;
-    expect_parked(r, &parked, "permanent", 1, "no such zone");
+    rig_park(r, "no such zone");
+    expect_in_parked_queue(r, "permanent", 1, "no such zone");
     rig_free(r);
 }
 END_TEST
@@ -174,9 +172,7 @@ START_TEST(a_message_that_would_be_retried_too_late_is_parked)
     rig_take(r, "first");
     expect_waited(failed_at, delay);
     rig_fail(r, NULL);
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
-    message parked;
-    expect_parked(r, &parked, "too-old", 2, NULL);
+    expect_in_parked_queue(r, "too-old", 2, NULL);
     rig_free(r);
 }
 END_TEST
@@ -187,9 +183,10 @@ START_TEST(a_message_that_nobody_needs_is_dropped)
     rig_start(r);
     rig_publish(r, "work.a", "first");
     rig_take(r, "first");
-    expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_DROPPED, bh_str(""), 0));
-    ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_DROP);
+    rig_settle(r, BH_OUTCOME_DROPPED, "", 0);
     rig_expect_silence(r, 200);
+    expect_no_event(r, BH_EVENT_RETRIED);
+    expect_no_event(r, BH_EVENT_PARKED);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
@@ -218,6 +215,7 @@ START_TEST(a_message_that_is_delivered_often_is_not_dropped)
 {
     rig *r = setup_rig(_i);
     rig_start(r);
+    rig_stop_worker(r); /* it would take them */
     deliver_often(r, r->parked);
     if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* where each of these is a failure, with a delay */
         deliver_often(r, r->queue);
@@ -239,9 +237,8 @@ START_TEST(a_message_of_a_direct_exchange_keeps_its_exchange_and_routing_key)
     broker_publish_text(r->broker, exchange, "purge", "first");
     for (int attempt = 1; attempt <= 2; attempt++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
-        expect_bytes(bh_worker_exchange(r->worker), exchange);
-        expect_bytes(bh_worker_routing_key(r->worker), "purge");
+        expect_attempt(r, attempt);
+        expect_origin(r, exchange, "purge");
         if (attempt < 2)
             rig_fail(r, "507");
         else
@@ -259,9 +256,8 @@ START_TEST(a_message_of_the_default_exchange_keeps_its_exchange_and_routing_key)
     broker_publish_text(r->broker, "", r->queue, "first");
     for (int attempt = 1; attempt <= 2; attempt++) {
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), attempt);
-        expect_bytes(bh_worker_exchange(r->worker), "");
-        expect_bytes(bh_worker_routing_key(r->worker), r->queue);
+        expect_attempt(r, attempt);
+        expect_origin(r, "", r->queue);
         if (attempt < 2)
             rig_fail(r, "507");
         else
@@ -289,16 +285,17 @@ START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
     }
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
-        int id = atoi(bh_worker_body(r->worker).data);
+        int id = atoi(bh_message_body(r->message).data);
         failed_at[id] = now_ms();
         rig_fail(r, NULL);
-        delays[id] = bh_worker_last_delay_ms(r->worker);
+        ck_assert_int_eq(bh_event_what(r->event), BH_EVENT_RETRIED);
+        delays[id] = bh_event_delay_ms(r->event);
         ck_assert_msg(delays[id] == grid[0] || delays[id] == grid[1] || delays[id] == grid[2], "%lld ms is no rung",
                       (long long)delays[id]);
     }
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
-        int id = atoi(bh_worker_body(r->worker).data);
+        int id = atoi(bh_message_body(r->message).data);
         expect_waited(failed_at[id], delays[id]);
         rig_succeed(r);
     }
@@ -318,13 +315,14 @@ START_TEST(retry_after_gets_a_rung_of_its_own_on_demand)
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         rig_take(r, "first");
         int64_t failed_at = now_ms();
-        expect_ok(r->worker, bh_worker_settle(r->worker, BH_OUTCOME_FAILED, bh_str("429"), asked[i]));
-        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), given[i]);
+        rig_settle(r, BH_OUTCOME_FAILED, "429", asked[i]);
+        rig_await_settled(r);
+        expect_retried(r, given[i]);
         rig_take(r, "first");
         expect_waited(failed_at, given[i]);
         ck_assert(broker_has_queue(r->broker, rig_rung(r, given[i])));
         rig_fail(r, "507"); /* back to the policy's own delay */
-        ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), RIG_DELAY_MS);
+        expect_retried(r, RIG_DELAY_MS);
     }
     rig_take(r, "first");
     rig_succeed(r);
@@ -344,7 +342,7 @@ START_TEST(two_work_queues_share_their_rungs)
     for (int attempt = 1; attempt <= 3; attempt++)
         for (size_t i = 0; i < 2; i++) {
             rig_take(both[i], "first");
-            ck_assert_int_eq(bh_worker_attempt(both[i]->worker), attempt);
+            expect_attempt(both[i], attempt);
             if (attempt < 3)
                 rig_fail(both[i], "507");
             else
@@ -373,7 +371,7 @@ START_TEST(a_changed_policy_goes_on_with_messages_that_wait)
     rig_start(r);
     rig_take(r, "first");
     expect_waited(failed_at, 300);
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     failed_at = now_ms();
     rig_fail(r, "507");
     rig_take(r, "first");
@@ -392,8 +390,10 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     bh_policy_set_kind(r->policy, BH_KIND_STEPS);
     bh_policy_add_step_ms(r->policy, 700);
     bh_policy_add_step_ms(r->policy, 100);
-    rig_start(r);
+    rig_prepare(r);
+    rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1)); /* the other worker shall get the long one */
+    rig_start(r);
     ck_assert_int_eq(bh_topology_worst_lateness_ms(r->topology), 600);
     rig_publish(r, "work.a", "short");
     rig_take(r, "short");
@@ -408,11 +408,11 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     rig_take(other, "long");
     int64_t long_failed_at = now_ms();
     rig_fail(other, "507");
-    ck_assert_int_eq(bh_worker_last_delay_ms(other->worker), 700);
+    expect_retried(other, 700);
     rig_stop_worker(other);
     int64_t short_failed_at = now_ms();
     rig_fail(r, "507");
-    ck_assert_int_eq(bh_worker_last_delay_ms(r->worker), 100);
+    expect_retried(r, 100);
     rig_take(r, "long");
     rig_succeed(r);
     rig_take(r, "short");
@@ -431,9 +431,11 @@ START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back
 {
     rig *r = setup_rig(_i);
     rig_start(r);
+    rig_stop_worker(r); /* it would take it in time */
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_EXPIRATION_FLAG, .expiration = amqp_cstring_bytes("20")};
     broker_publish(r->broker, r->exchange, "work.a", &properties, bh_str("first"));
     broker_await_depth(r->broker, r->queue, 0);
+    rig_restart(r, BH_MODE_CREATE);
     rig_expect_silence(r, 10 * RIG_DELAY_MS);
     rig_free(r);
 }
@@ -441,14 +443,22 @@ END_TEST
 
 /* -------------------------------------------------------------------------------------------------- what is refused */
 
+static void expect_refused(rig *r)
+{
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
+    expect_ok(r->worker, bh_worker_start(r->worker));
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_BROKER, "ladder");
+    ck_assert_int_gt(bh_event_delay_ms(r->event), 0);
+    expect_no_event(r, BH_EVENT_CONNECTED);
+}
+
 START_TEST(native_is_refused_by_a_broker_that_would_ignore_it)
 {
     rig *r = rig_new(BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM);
     rig_prepare(r);
-    rig_make_worker(r);
-    expect_status(r->worker, bh_worker_connect(r->worker, bh_str(broker_url())), BH_ERR_BROKER);
-    expect_error(r->worker, "4.3");
-    expect_error(r->worker, "ladder");
+    expect_refused(r);
+    expect_part(bh_event_text(r->event), "4.3");
     ck_assert(!broker_has_queue(r->broker, r->queue));
     rig_free(r);
 }
@@ -458,14 +468,7 @@ START_TEST(delayed_exchange_is_refused_by_a_broker_that_has_none)
 {
     rig *r = rig_new(BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_QUORUM);
     rig_prepare(r);
-    rig_make_worker(r);
-    bh_status status = bh_worker_connect(r->worker, bh_str(broker_url()));
-    if (!broker_is_at_least(4, 3)) {
-        expect_status(r->worker, status, BH_OK);
-        status = bh_worker_declare(r->worker, BH_MODE_CREATE);
-    }
-    expect_status(r->worker, status, BH_ERR_BROKER);
-    expect_error(r->worker, "ladder");
+    expect_refused(r);
     rig_free(r);
 }
 END_TEST

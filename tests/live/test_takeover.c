@@ -15,21 +15,19 @@ START_TEST(a_counter_of_earlier_code_goes_on)
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x-retry-count")));
-    rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
-    broker_bind(r->broker, r->queue, r->exchange, "work.#");
+    rig_start(r);
     amqp_table_entry_t forms[] = {entry_int("x-retry-count", 3), entry_number("x-retry-count", AMQP_FIELD_KIND_I32, 3),
                                   entry_string("x-retry-count", "3")};
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         publish_with(r, forms[i], "first");
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), 4);
+        expect_attempt(r, 4);
         rig_fail(r, "507");
-        ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_RETRY);
+        expect_retried(r, RIG_DELAY_MS);
         rig_take(r, "first");
-        ck_assert_int_eq(bh_worker_attempt(r->worker), 5);
+        expect_attempt(r, 5);
         rig_fail(r, "507");
-        ck_assert_int_eq(bh_worker_last_action(r->worker), BH_ACTION_PARK);
+        expect_parked(r, "exhausted");
         message parked;
         broker_get(r->broker, r->parked, &parked);
         ck_assert_int_eq(message_int(&parked, "backhop-attempts"), 5);
@@ -38,7 +36,7 @@ START_TEST(a_counter_of_earlier_code_goes_on)
     }
     publish_with(r, entry_string("x-retry-count", "three"), "first");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    expect_attempt(r, 1);
     rig_succeed(r);
     rig_free(r);
 }
@@ -74,12 +72,11 @@ START_TEST(messages_from_a_hand_made_wait_queue_keep_their_count)
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_add_wait_queue(r->worker, bh_str(wait)));
     rig_connect(r);
-    expect_ok(r->worker, bh_worker_declare(r->worker, BH_MODE_CREATE));
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), ROUNDS + 1);
+    expect_attempt(r, ROUNDS + 1);
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), ROUNDS + 2);
+    expect_attempt(r, ROUNDS + 2);
     rig_fail(r, "507");
     message parked;
     broker_get(r->broker, r->parked, &parked);
@@ -101,10 +98,10 @@ START_TEST(an_x_death_of_other_queues_counts_nothing)
     broker_publish_text(r->broker, "", wait, "first");
     rig_take(r, "first");
     ck_assert_int_eq(bh_delivery_header_type(r->delivery, bh_str("x-death")), BH_TYPE_ARRAY);
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 1);
+    expect_attempt(r, 1);
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_succeed(r);
     rig_free(r);
 }
@@ -127,21 +124,20 @@ START_TEST(messages_of_another_strategy_keep_their_count)
     rig_take(r, "first");
     rig_fail(r, "507");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_worker_attempt(r->worker), 2);
+    expect_attempt(r, 2);
     rig_stop_worker(r);
     rig_connect(ladder);
-    expect_ok(ladder->worker, bh_worker_declare(ladder->worker, BH_MODE_CREATE));
     rig_take(ladder, "first"); /* of what reject and native count, only their own strategy knows: it may begin anew */
-    int64_t attempt = bh_worker_attempt(ladder->worker);
+    int64_t attempt = bh_worker_attempt(ladder->worker, ladder->message);
     ck_assert(attempt == 2 || (!setups[_i].publishes && attempt == 1));
     rig_fail(ladder, "507");
     rig_take(ladder, "first");
-    ck_assert_int_eq(bh_worker_attempt(ladder->worker), attempt + 1);
+    expect_attempt(ladder, attempt + 1);
     rig_stop_worker(ladder);
     rig_make_worker(r);
     rig_connect(r);
     rig_take(r, "first");
-    ck_assert_int_ge(bh_worker_attempt(r->worker), attempt + 1);
+    ck_assert_int_ge(bh_worker_attempt(r->worker, r->message), attempt + 1);
     rig_succeed(r);
     rig_free(ladder);
     rig_free(r);

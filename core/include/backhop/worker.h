@@ -118,7 +118,8 @@ BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
 /*
  * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes back
- * to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew. May be called from
+ * to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
+ * before the first start makes that drain at once. May be called from
  * a signal handler. BH_ERR_ARGUMENT (not 0 to 3 600 000), BH_ERR_FORKED.
  */
 BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);

@@ -1,0 +1,166 @@
+/*
+ * Soak: 50,000 messages go round while the broker is killed and started ten times. Each fails once or twice and then
+ * succeeds. None may be lost, and no more may come twice than were in flight at the kills. For a private broker, of which
+ * BACKHOP_BROKER_CTL tells.
+ */
+#include "trouble.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    MESSAGES = 50000,
+    KILLS = 10,
+    AHEAD = 500,
+    RUNGS = 2,
+    HOP = 32, /* that a quorum queue dead-letters at a time: dead_letter_worker_consumer_prefetch */
+    MOST_IN_FLIGHT = KILLS * (AHEAD + RUNGS * HOP), /* not acknowledged, or on the way from a rung to the work queue */
+    LIMIT_S = 900,
+    PATIENCE_MS = 60000, /* without a message */
+    SILENCE_MS = 2000,   /* after which no more is under way */
+};
+
+static struct {
+    atomic_int done; /* messages that have succeeded */
+    int successes[MESSAGES];
+    int calls;
+    int disconnections;
+} soak;
+
+/* Kills the broker each time that another eleventh is done. */
+static void *kill_often(void *data)
+{
+    (void)data;
+    for (int i = 1; i <= KILLS; i++) {
+        while (soak.done < i * (MESSAGES / (KILLS + 1)))
+            pause_ms(1);
+        broker_ctl("kill");
+        broker_ctl("start");
+    }
+    return NULL;
+}
+
+/* Those with an odd number fail twice, the others once. */
+static void handle(bh_worker *worker, bh_message *taken)
+{
+    int number = atoi(bh_message_body(taken).data);
+    int64_t attempt = bh_worker_attempt(worker, taken);
+    ck_assert(number >= 0 && number < MESSAGES);
+    bh_outcome outcome = attempt <= 1 + number % 2 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK;
+    soak.calls++;
+    if (outcome == BH_OUTCOME_OK && soak.successes[number]++ == 0)
+        soak.done++;
+    expect_ok(worker, bh_worker_settle(worker, taken, outcome, bh_str("507 queue is full"), 0));
+}
+
+static void note_events(bh_worker *worker)
+{
+    bh_event *event;
+    while (bh_worker_take_event(worker, &event) == BH_OK) {
+        bh_event_kind kind = bh_event_what(event);
+        ck_assert_msg(kind != BH_EVENT_PARKED && kind != BH_EVENT_REFUSED && kind != BH_EVENT_MISSED, "%s: %s",
+                      bh_event_name(kind).data, bh_event_text(event).data);
+        soak.disconnections += kind == BH_EVENT_DISCONNECTED;
+        bh_event_free(event);
+    }
+}
+
+/* Handles the next message; 0 where none came within this time. */
+static int handle_next(bh_worker *worker, int64_t ms)
+{
+    bh_message *taken = NULL;
+    int came = bh_worker_take(worker, &taken, ms) == BH_OK;
+    if (came)
+        handle(worker, taken);
+    bh_message_free(taken);
+    note_events(worker);
+    return came;
+}
+
+static void handle_all(bh_worker *worker)
+{
+    int64_t limit = now_ms() + PATIENCE_MS;
+    while (soak.done < MESSAGES) {
+        if (handle_next(worker, 100))
+            limit = now_ms() + PATIENCE_MS;
+        ck_assert_msg(now_ms() < limit, "%d of %d messages succeeded, and no more come", soak.done, MESSAGES);
+    }
+}
+
+/* Messages that are ready, anywhere. */
+static int count_left(rig *r)
+{
+    return broker_depth(r->broker, r->queue) + broker_depth(r->broker, rig_rung(r, 100)) +
+           broker_depth(r->broker, rig_rung(r, 200));
+}
+
+static rig *start(void)
+{
+    rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);
+    bh_policy_set_kind(r->policy, BH_KIND_EXPONENTIAL);
+    bh_policy_set_initial_ms(r->policy, 100);
+    bh_policy_set_max_crashes(r->policy, 0); /* kills are no fault of the messages in hand */
+    rig_in_a_hurry(r);
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
+    expect_ok(r->worker, bh_worker_set_retry_events(r->worker, 0));
+    rig_start(r);
+    /* RabbitMQ saves its list of quorum queues twice a second, and forgets a queue that is younger when it is killed;
+     * nothing tells when the list is saved. */
+    pause_ms(1000);
+    broker_publish_numbers(r->broker, r->queue, MESSAGES);
+    return r;
+}
+
+static int count_duplicates(void)
+{
+    int duplicates = 0;
+    for (int i = 0; i < MESSAGES; i++)
+        duplicates += soak.successes[i] - 1;
+    return duplicates;
+}
+
+START_TEST(messages_go_round_while_the_broker_is_killed_ten_times)
+{
+    pthread_t killer;
+    int64_t begun = now_ms();
+    rig *r = start();
+    ck_assert_int_eq(pthread_create(&killer, NULL, kill_often, NULL), 0);
+    handle_all(r->worker);
+    pthread_join(killer, NULL);
+    broker_reopen(r->broker);
+    while (handle_next(r->worker, SILENCE_MS) || count_left(r) > 0)
+        continue;
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
+    expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
+    ck_assert_int_eq(count_left(r), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    ck_assert_int_ge(soak.disconnections, KILLS);
+    int duplicates = count_duplicates();
+    printf(
+        "%d messages handled %d times in %lld s, %d kills: %d duplicates; up to %d could be in flight at the kills\n",
+        MESSAGES, soak.calls, (long long)(now_ms() - begun) / 1000, KILLS, duplicates, MOST_IN_FLIGHT);
+    fflush(stdout);
+    ck_assert_int_le(duplicates, MOST_IN_FLIGHT);
+    rig_free(r);
+}
+END_TEST
+
+int main(void)
+{
+    if (!broker_probe() || !broker_can_be_controlled()) {
+        fprintf(stderr, "it needs a broker that can be killed: tests/broker/broker run 4.3 -- soak\n");
+        return EXIT_FAILURE;
+    }
+    Suite *suite = suite_create("soak");
+    TCase *kills = tcase_create("kills");
+    tcase_set_timeout(kills, LIMIT_S);
+    tcase_add_test(kills, messages_go_round_while_the_broker_is_killed_ten_times);
+    suite_add_tcase(suite, kills);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

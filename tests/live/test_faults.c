@@ -1,0 +1,684 @@
+/*
+ * What brokers, networks and people do to a worker: each time the event that tells it, the recovery that needs nobody, and
+ * the count of the messages: none is lost, and none comes twice that was not in flight.
+ */
+#include "suites.h"
+#include "trouble.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static rig *started_rig(void)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    rig_start(r);
+    return r;
+}
+
+static int waiting(rig *r)
+{
+    return broker_depth(r->broker, rig_rung(r, WAITING_MS));
+}
+
+/* -------------------------------------------------------------------------------------------- brokers that come back */
+
+/* RabbitMQ saves its list of quorum queues twice a second. One that is killed before that has forgotten the queue and
+ * what was in it, confirmed or not; nothing tells when the list is saved. */
+static void let_broker_save_its_queues(void)
+{
+    pause_ms(1000);
+}
+
+static const char *const downs[] = {"stop", "kill"};
+
+START_TEST(a_broker_that_was_down_is_found_again)
+{
+    enum { COUNT = 20, AHEAD = 10, SUCCEEDED = 3, FAILED = 2 };
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
+    rig_start(r);
+    let_broker_save_its_queues();
+    broker_publish_numbers(r->broker, r->queue, COUNT);
+    tally succeeded = {.count = COUNT}, failed = {.count = COUNT};
+    for (int i = 0; i < SUCCEEDED; i++) {
+        rig_take(r, NULL);
+        tally_add(&succeeded, bh_message_body(r->message));
+        rig_succeed(r);
+    }
+    for (int i = 0; i < FAILED; i++) {
+        rig_take(r, NULL);
+        rig_fail(r, "507");
+    }
+    rig_take(r, NULL);
+    broker_ctl(downs[_i]);
+    expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+    for (int i = 0; i < 3; i++)
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, broker_host());
+    ck_assert_int_eq(rig_count_events(r, BH_EVENT_CONNECTED), 0);
+    rig_settle(r, BH_OUTCOME_OK, "", 0);
+    rig_await(r, BH_EVENT_STALE);
+    rig_expect_silence(r, 0);
+    broker_ctl("start");
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker_reopen(r->broker);
+    tally_drain(&failed, r, rig_rung(r, WAITING_MS));
+    ck_assert_int_eq(tally_distinct(&failed), FAILED);
+    ck_assert_int_eq(tally_duplicates(&failed), 0);
+    for (int left = COUNT - SUCCEEDED - FAILED; left > 0;) {
+        rig_take(r, NULL);
+        int number = tally_add(&succeeded, bh_message_body(r->message));
+        left -= !failed.seen[number] && succeeded.seen[number] == 1;
+        rig_succeed(r);
+    }
+    rig_expect_silence(r, 500);
+    int again = tally_duplicates(&succeeded);
+    for (int i = 0; i < COUNT; i++)
+        again += succeeded.seen[i] && failed.seen[i];
+    ck_assert_msg(again <= SUCCEEDED + FAILED, "%d came again", again); /* whose acks the broker may not have read */
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------------------- connections that are cut off */
+
+enum { LARGE = 200000, INSIDE = 100000 }; /* of a body that takes two frames; so many bytes are within the first one */
+
+static void publish_large(rig *r)
+{
+    static char body[LARGE];
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG, .delivery_mode = 2};
+    memset(body, 'x', sizeof body);
+    broker_publish(r->broker, r->exchange, "work.a", &properties, (bh_bytes){body, sizeof body});
+}
+
+static void take_large(rig *r)
+{
+    rig_take(r, NULL);
+    bh_bytes body = bh_message_body(r->message);
+    ck_assert_uint_eq(body.size, LARGE);
+    for (size_t i = 0; i < body.size; i++)
+        ck_assert_int_eq(body.data[i], 'x');
+}
+
+START_TEST(a_connection_cut_within_a_delivery_brings_it_again_whole)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    proxy_cut_from_broker(network, PROXY_CONSUMER, INSIDE);
+    publish_large(r);
+    expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+    ck_assert_int_eq(bh_event_count(r->event), 0);
+    take_large(r);
+    rig_succeed(r);
+    rig_expect_silence(r, 200);
+    rig_await(r, BH_EVENT_CONNECTED);
+    expect_no_event(r, BH_EVENT_DISCONNECTED);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_connection_cut_within_a_copy_publishes_it_once)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    publish_large(r);
+    take_large(r);
+    proxy_cut_to_broker(network, PROXY_PUBLISHER, INSIDE);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+    rig_await(r, BH_EVENT_RETRIED);
+    rig_expect_silence(r, 200);
+    ck_assert_int_eq(waiting(r), 1);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_connection_cut_within_an_ack_brings_the_message_again)
+{
+    enum { HALF_AN_ACK = 10 };
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    proxy_cut_to_broker(network, PROXY_CONSUMER, HALF_AN_ACK);
+    rig_succeed(r);
+    expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+    rig_take(r, "first");
+    ck_assert(bh_message_redelivered(r->message));
+    rig_succeed(r);
+    rig_expect_silence(r, 200);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_confirm_that_is_lost_with_its_connection_costs_a_duplicate_at_most)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    proxy_cut_from_broker(network, PROXY_PUBLISHER, 0);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_await(r, BH_EVENT_DISCONNECTED);
+    rig_await(r, BH_EVENT_RETRIED);
+    rig_expect_silence(r, 200);
+    ck_assert_int_eq(waiting(r), 2);
+    message first, second;
+    broker_get(r->broker, rig_rung(r, WAITING_MS), &first);
+    broker_get(r->broker, rig_rung(r, WAITING_MS), &second);
+    bh_bytes id = message_string(&first, "backhop-id"), other = message_string(&second, "backhop-id");
+    ck_assert(id.size > 0 && id.size == other.size && memcmp(id.data, other.data, id.size) == 0);
+    message_free(&first);
+    message_free(&second);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_settle_for_an_earlier_connection_is_ignored_and_told)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    static const bh_outcome outcomes[] = {BH_OUTCOME_OK, BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED};
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG,
+                                          .message_id = amqp_cstring_bytes("order 7")};
+    broker_publish(r->broker, "", r->queue, &properties, bh_str("first"));
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
+        rig_take(r, "first");
+        expect_attempt(r, 1);
+        proxy_cut(network);
+        expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
+        rig_await(r, BH_EVENT_CONNECTED);
+        rig_settle(r, outcomes[i], "507", 0);
+        rig_await(r, BH_EVENT_STALE);
+        expect_bytes(bh_event_id(r->event), "order 7");
+    }
+    rig_take(r, "first");
+    ck_assert(bh_message_redelivered(r->message));
+    rig_succeed(r);
+    rig_expect_silence(r, 200);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    ck_assert_int_eq(waiting(r), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------------------------- many threads at once */
+
+enum { CROWD = 1000, CROWD_AHEAD = 100, HANDS = 64, THREADS = 4 };
+
+/* Messages in hand, which the threads take, and settle in no order. */
+typedef struct crowd {
+    rig *rig;
+    pthread_mutex_t mutex;
+    bh_message *hands[HANDS];
+    int count;
+    tally settled;
+    int is_over;
+} crowd;
+
+static unsigned next_random(unsigned *state)
+{
+    return *state = *state * 1664525U + 1013904223U;
+}
+
+/* One step of a thread: takes what fits the hands, and settles one of them, those with an odd number as failed. */
+static void settle_one(crowd *self, unsigned *state)
+{
+    bh_message *taken = NULL;
+    pthread_mutex_lock(&self->mutex);
+    while (self->count < HANDS && bh_worker_take(self->rig->worker, &taken, 0) == BH_OK)
+        self->hands[self->count++] = taken;
+    taken = NULL;
+    if (self->count > 0) {
+        int i = (int)(next_random(state) >> 8) % self->count;
+        taken = self->hands[i];
+        self->hands[i] = self->hands[--self->count];
+        tally_add(&self->settled, bh_message_body(taken));
+    }
+    pthread_mutex_unlock(&self->mutex);
+    if (!taken) {
+        rig_wait_readable(self->rig, 10);
+        return;
+    }
+    int number = atoi(bh_message_body(taken).data);
+    bh_outcome outcome = number % 2 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK;
+    ck_assert_int_eq(bh_worker_settle(self->rig->worker, taken, outcome, bh_str("507"), 0), BH_OK);
+    bh_message_free(taken);
+}
+
+static void *work(void *data)
+{
+    crowd *self = data;
+    unsigned state = (unsigned)(uintptr_t)&state;
+    for (;;) {
+        pthread_mutex_lock(&self->mutex);
+        int is_over = self->is_over && self->count == 0;
+        pthread_mutex_unlock(&self->mutex);
+        if (is_over)
+            return NULL;
+        settle_one(self, &state);
+    }
+}
+
+static int crowd_distinct(crowd *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int distinct = tally_distinct(&self->settled);
+    pthread_mutex_unlock(&self->mutex);
+    return distinct;
+}
+
+static void await_distinct(crowd *self, int count)
+{
+    int64_t limit = now_ms() + LIMIT_MS;
+    while (crowd_distinct(self) < count) {
+        ck_assert_msg(now_ms() < limit, "%d of %d came", crowd_distinct(self), count);
+        pause_ms(1);
+    }
+}
+
+START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_flight_at_a_cut)
+{
+    static crowd all;
+    pthread_t threads[THREADS];
+    rig *r = all.rig = rig_in_a_hurry(rig_that_waits());
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, CROWD_AHEAD));
+    proxy *network = start_by_proxy(r, "");
+    all.settled.count = CROWD;
+    ck_assert_int_eq(pthread_mutex_init(&all.mutex, NULL), 0);
+    broker_publish_numbers(r->broker, r->queue, CROWD);
+    for (int i = 0; i < THREADS; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, work, &all), 0);
+    await_distinct(&all, CROWD / 3);
+    proxy_cut(network);
+    rig_await(r, BH_EVENT_DISCONNECTED);
+    rig_await(r, BH_EVENT_CONNECTED);
+    await_distinct(&all, CROWD);
+    pause_ms(1000); /* what comes again, comes at once */
+    pthread_mutex_lock(&all.mutex);
+    all.is_over = 1;
+    pthread_mutex_unlock(&all.mutex);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
+    expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+
+    tally retried = {.count = CROWD};
+    tally_drain(&retried, r, rig_rung(r, WAITING_MS));
+    for (int i = 0; i < CROWD; i++)
+        ck_assert_msg(i % 2 ? retried.seen[i] >= 1 : retried.seen[i] == 0, "%d was retried %d times", i,
+                      retried.seen[i]);
+    int copies = tally_duplicates(&retried), calls = tally_duplicates(&all.settled);
+    ck_assert_msg(copies <= CROWD_AHEAD && calls <= CROWD_AHEAD, "%d copies too many, handled %d times too often",
+                  copies, calls);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------------------------- what a person mends */
+
+static void remove_user(void)
+{
+    broker_ctl("rabbitmqctl delete_user live.changed");
+}
+
+START_TEST(a_password_that_is_put_right_lets_the_worker_in)
+{
+    char url[4096];
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    broker_ctl("rabbitmqctl add_user live.changed before");
+    broker_ctl("rabbitmqctl set_permissions live.changed .* .* .*");
+    broker_make_url(url, sizeof url, "live.changed", "after", NULL, 0);
+    start_by(r, url);
+    for (int i = 0; i < 2; i++) {
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "password");
+        ck_assert_int_gt(bh_event_delay_ms(r->event), 0);
+    }
+    expect_no_event(r, BH_EVENT_CONNECTED);
+    broker_ctl("rabbitmqctl change_password live.changed after");
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+static void remove_vhost(void)
+{
+    broker_ctl("rabbitmqctl delete_vhost live.late");
+}
+
+START_TEST(a_vhost_that_is_added_later_is_found)
+{
+    char url[4096];
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    broker_make_url(url, sizeof url, NULL, NULL, NULL, 0);
+    snprintf(strrchr(url, '/'), 32, "/live.late");
+    start_by(r, url);
+    for (int i = 0; i < 2; i++)
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "live.late");
+    broker_ctl("rabbitmqctl add_vhost live.late");
+    broker_ctl("rabbitmqctl set_permissions -p live.late guest .* .* .*");
+    rig_await(r, BH_EVENT_CONNECTED);
+    broker *inside = broker_open_url(url);
+    broker_publish_text(inside, "", r->queue, "first");
+    broker_close(inside);
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(of_a_list_of_hosts_one_that_answers_is_enough)
+{
+    static const char *const dead[] = {"127.0.0.1:1", "no-such-host.invalid", "192.0.2.1"};
+    /* it refuses; it has no address; it says nothing */
+    enum { DEAD = sizeof dead / sizeof dead[0] };
+    int told[DEAD] = {0};
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, 500));
+    for (int i = 0; i < DEAD; i++) {
+        char url[256];
+        snprintf(url, sizeof url, "amqp://guest:guest@%s/", dead[i]);
+        expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    }
+    rig_start(r);
+    for (int left = rig_count_events(r, BH_EVENT_FAILED); left > 0; left--) {
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "");
+        for (int i = 0; i < DEAD; i++)
+            told[i] += holds(bh_event_text(r->event), dead[i]);
+    }
+    for (int i = 0; i < DEAD; i++)
+        ck_assert_msg(told[i] > 0, "%s was not tried", dead[i]);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_fail(r, "507"); /* so it can publish too */
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_worker_goes_on_to_the_next_host_when_one_goes_down)
+{
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    proxy *network = proxy_open("127.0.0.1", broker_port(0));
+    char url[4096];
+    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    proxy_close(network);
+    rig_await(r, BH_EVENT_DISCONNECTED);
+    rig_await(r, BH_EVENT_CONNECTED);
+    rig_take(r, "first");
+    ck_assert(bh_message_redelivered(r->message));
+    rig_fail(r, "507");
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------ copies that fail */
+
+START_TEST(a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once)
+{
+    rig *r = started_rig();
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    broker_delete_queue(r->broker, r->parked);
+    rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
+    expect_event(r, BH_EVENT_RETURNED, BH_ERR_PUBLISH, r->parked);
+    ck_assert_int_gt(bh_event_delay_ms(r->event), 0);
+    rig_await_settled(r);
+    expect_parked(r, "permanent");
+    broker_await_depth(r->broker, r->parked, 1);
+    rig_expect_silence(r, 100);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once)
+{
+    rig *r = started_rig();
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    broker_delete_queue(r->broker, rig_rung(r, WAITING_MS));
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    expect_event(r, BH_EVENT_RETURNED, BH_ERR_PUBLISH, rig_rung(r, WAITING_MS));
+    rig_await_settled(r);
+    expect_retried(r, WAITING_MS);
+    broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
+    rig_expect_silence(r, 100);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    const char *rung = rig_rung(r, WAITING_MS);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_CREATE));
+    rig_start(r);
+    rig_restart(r, BH_MODE_NONE); /* it would not take the queue below for its own */
+    amqp_table_entry_t arguments[] = {entry_string("x-queue-type", "classic"), entry_int("x-max-length", 1),
+                                      entry_string("x-overflow", "reject-publish")};
+    broker_delete_queue(r->broker, rung);
+    broker_declare_queue(r->broker, rung, arguments, 3);
+    broker_bind(r->broker, rung, rung, "");
+    broker_publish_text(r->broker, "", rung, "filler");
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    for (int i = 0; i < 2; i++) {
+        expect_event(r, BH_EVENT_NACKED, BH_ERR_PUBLISH, rung);
+        ck_assert_int_gt(bh_event_delay_ms(r->event), 0);
+    }
+    bh_bytes id = bh_event_id(r->event);
+    ck_assert_uint_gt(id.size, 0);
+    broker_publish_text(r->broker, "", r->queue, "second");
+    bh_message *other = NULL;
+    expect_ok(r->worker, bh_worker_take(r->worker, &other, LIMIT_MS));
+    expect_bytes(bh_message_body(other), "second");
+    expect_ok(r->worker, bh_worker_settle(r->worker, other, BH_OUTCOME_PERMANENT, bh_str("no"), 0));
+    bh_message_free(other);
+    rig_await(r, BH_EVENT_PARKED);
+    broker_purge(r->broker, rung);
+    rig_await(r, BH_EVENT_RETRIED);
+    broker_await_depth(r->broker, rung, 1);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(copies_that_are_not_confirmed_in_time_are_told_and_published_again)
+{
+    enum { COUNT = 3, TIMEOUT = 400 };
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, TIMEOUT));
+    proxy *network = start_by_proxy(r, "");
+    broker_publish_numbers(r->broker, r->queue, COUNT);
+    proxy_hold_broker(network, PROXY_PUBLISHER);
+    int64_t start = now_ms();
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(r, NULL);
+        rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    }
+    expect_event(r, BH_EVENT_UNCONFIRMED, BH_ERR_PUBLISH, "");
+    expect_waited(start, TIMEOUT);
+    ck_assert_int_ge(bh_event_count(r->event), 1);
+    ck_assert_int_le(bh_event_count(r->event), COUNT);
+    expect_no_event(r, BH_EVENT_RETRIED);
+    proxy_hold_broker(network, PROXY_NONE);
+    int64_t limit = now_ms() + LIMIT_MS;
+    while (rig_count_events(r, BH_EVENT_RETRIED) < COUNT)
+        ck_assert(now_ms() < limit);
+    rig_expect_silence(r, 100);
+    tally copies = {.count = COUNT};
+    tally_drain(&copies, r, rig_rung(r, WAITING_MS));
+    ck_assert_int_eq(tally_distinct(&copies), COUNT);
+    ck_assert_int_eq(rig_count_events(r, BH_EVENT_RETRIED), COUNT);
+    ck_assert_int_le(tally_duplicates(&copies), COUNT * (1 + rig_count_events(r, BH_EVENT_UNCONFIRMED)));
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------------------------------- poisoned messages */
+
+/* Takes the message, and loses the connection with it in hand, so often. */
+static void crash(rig *r, proxy *network, int times)
+{
+    for (int i = 0; i < times; i++) {
+        rig_take(r, "first");
+        expect_attempt(r, 1);
+        proxy_cut(network);
+        rig_await(r, BH_EVENT_DISCONNECTED);
+        rig_await(r, BH_EVENT_CONNECTED);
+    }
+}
+
+static rig *rig_that_crashes(proxy **network)
+{
+    enum { MOST = 3 };
+    rig *r = rig_that_waits();
+    ck_assert_int_eq(bh_policy_set_max_crashes(r->policy, MOST), BH_OK);
+    *network = start_by_proxy(rig_in_a_hurry(r), "");
+    rig_publish(r, "work.a", "first");
+    return r;
+}
+
+START_TEST(a_message_that_crashed_its_consumer_too_often_is_parked_before_a_handler_sees_it)
+{
+    proxy *network;
+    rig *r = rig_that_crashes(&network);
+    crash(r, network, 3);
+    expect_event(r, BH_EVENT_PARKED, BH_OK, "poison");
+    rig_expect_silence(r, 200);
+    message parked;
+    broker_get(r->broker, r->parked, &parked);
+    expect_bytes(message_string(&parked, "backhop-parked"), "poison");
+    expect_bytes(parked.body, "first");
+    message_free(&parked);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    ck_assert_int_eq(waiting(r), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(a_message_that_crashed_its_consumer_less_often_is_handled)
+{
+    proxy *network;
+    rig *r = rig_that_crashes(&network);
+    crash(r, network, 2);
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    rig_fail(r, "507");
+    expect_retried(r, WAITING_MS);
+    expect_no_event(r, BH_EVENT_PARKED);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(by_default_the_fifth_crash_is_the_last)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    rig_publish(r, "work.a", "first");
+    crash(r, network, 5);
+    expect_event(r, BH_EVENT_PARKED, BH_OK, "poison");
+    broker_await_depth(r->broker, r->parked, 1);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
+START_TEST(leaving_in_good_order_is_no_crash)
+{
+    enum { TIMES = 6 };
+    rig *r = rig_that_waits();
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    for (int i = 0; i < TIMES; i++) {
+        rig_take(r, "first");
+        expect_ok(r->worker, bh_worker_stop(r->worker, 0));
+        rig_await(r, BH_EVENT_DRAINED);
+        rig_restart(r, BH_MODE_CREATE);
+    }
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    ck_assert_int_eq(bh_history_crashes(r->history), 0);
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+Suite *suite_faults(void)
+{
+    Suite *suite = suite_create("faults");
+    TCase *cuts = add_case(suite, "cuts");
+    tcase_add_test(cuts, a_connection_cut_within_a_delivery_brings_it_again_whole);
+    tcase_add_test(cuts, a_connection_cut_within_a_copy_publishes_it_once);
+    tcase_add_test(cuts, a_connection_cut_within_an_ack_brings_the_message_again);
+    tcase_add_test(cuts, a_confirm_that_is_lost_with_its_connection_costs_a_duplicate_at_most);
+    tcase_add_test(cuts, a_settle_for_an_earlier_connection_is_ignored_and_told);
+    tcase_add_test(cuts, messages_settled_in_no_order_by_many_threads_end_once_but_those_in_flight_at_a_cut);
+    TCase *hosts = add_case(suite, "hosts");
+    tcase_add_test(hosts, of_a_list_of_hosts_one_that_answers_is_enough);
+    tcase_add_test(hosts, a_worker_goes_on_to_the_next_host_when_one_goes_down);
+    TCase *copies = add_case(suite, "copies");
+    tcase_add_test(copies, a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once);
+    tcase_add_test(copies, a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once);
+    tcase_add_test(copies, a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other);
+    tcase_add_test(copies, copies_that_are_not_confirmed_in_time_are_told_and_published_again);
+    if (setups[setup_first()].type == BH_QUEUE_QUORUM) {
+        TCase *poison = add_case(suite, "poison");
+        tcase_add_test(poison, a_message_that_crashed_its_consumer_too_often_is_parked_before_a_handler_sees_it);
+        tcase_add_test(poison, a_message_that_crashed_its_consumer_less_often_is_handled);
+        tcase_add_test(poison, by_default_the_fifth_crash_is_the_last);
+        if (broker_is_at_least(4, 3)) /* those before count every return */
+            tcase_add_test(poison, leaving_in_good_order_is_no_crash);
+    }
+    if (!broker_can_be_controlled())
+        return suite;
+    tcase_add_loop_test(add_case(suite, "brokers that come back"), a_broker_that_was_down_is_found_again, 0,
+                        (int)(sizeof downs / sizeof downs[0]));
+    add_test_with_end(suite, "a password", a_password_that_is_put_right_lets_the_worker_in, remove_user);
+    add_test_with_end(suite, "a vhost", a_vhost_that_is_added_later_is_found, remove_vhost);
+    return suite;
+}

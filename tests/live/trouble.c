@@ -1,0 +1,115 @@
+#include "trouble.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { HURRY_MS = 50, SILENCE_MS = 500 };
+
+rig *rig_that_waits(void)
+{
+    rig *r = setup_rig(setup_first());
+    bh_policy_set_max_ms(r->policy, WAITING_MS);
+    bh_policy_set_initial_ms(r->policy, WAITING_MS);
+    return r;
+}
+
+rig *rig_in_a_hurry(rig *r)
+{
+    bh_policy *back_off;
+    rig_prepare(r);
+    rig_make_worker(r);
+    ck_assert_int_eq(bh_policy_new(&back_off), BH_OK);
+    bh_policy_set_kind(back_off, BH_KIND_FIXED);
+    bh_policy_set_initial_ms(back_off, HURRY_MS);
+    bh_policy_set_jitter(back_off, BH_JITTER_NONE, 0);
+    expect_ok(r->worker, bh_worker_set_back_off(r->worker, back_off));
+    bh_policy_free(back_off);
+    return r;
+}
+
+void start_by(rig *r, const char *url)
+{
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    expect_ok(r->worker, bh_worker_start(r->worker));
+}
+
+proxy *start_by_proxy(rig *r, const char *options)
+{
+    proxy *network = proxy_open("127.0.0.1", broker_port(0));
+    char url[4096];
+    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+    ck_assert_uint_lt(strlen(url) + strlen(options), sizeof url);
+    strcat(url, options);
+    rig_connect_by(r, url);
+    broker_bind(r->broker, r->queue, r->exchange, "work.#");
+    return network;
+}
+
+void begin_alarm(void)
+{
+    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0");
+}
+
+void end_alarm(void)
+{
+    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0.6");
+}
+
+void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end)
+{
+    TCase *tests = add_case(suite, name);
+    tcase_add_unchecked_fixture(tests, NULL, end);
+    tcase_add_test(tests, test);
+}
+
+int tally_add(tally *self, bh_bytes body)
+{
+    char text[16] = "";
+    ck_assert_uint_lt(body.size, sizeof text);
+    memcpy(text, body.data, body.size);
+    int number = atoi(text);
+    ck_assert_msg(body.size > 0 && number >= 0 && number < self->count, "a strange message: %s", text);
+    self->seen[number]++;
+    return number;
+}
+
+int tally_distinct(const tally *self)
+{
+    int distinct = 0;
+    for (int i = 0; i < self->count; i++)
+        distinct += self->seen[i] > 0;
+    return distinct;
+}
+
+int tally_duplicates(const tally *self)
+{
+    int duplicates = 0;
+    for (int i = 0; i < self->count; i++)
+        duplicates += self->seen[i] > 1 ? self->seen[i] - 1 : 0;
+    return duplicates;
+}
+
+void tally_succeed(tally *self, rig *r)
+{
+    bh_message *taken;
+    while (tally_distinct(self) < self->count) {
+        rig_take(r, NULL);
+        tally_add(self, bh_message_body(r->message));
+        rig_succeed(r);
+    }
+    while (bh_worker_take(r->worker, &taken, SILENCE_MS) == BH_OK) {
+        tally_add(self, bh_message_body(taken));
+        expect_ok(r->worker, bh_worker_settle(r->worker, taken, BH_OUTCOME_OK, bh_str(""), 0));
+        bh_message_free(taken);
+    }
+}
+
+void tally_drain(tally *self, rig *r, const char *queue)
+{
+    message found;
+    while (broker_try_get(r->broker, queue, &found)) {
+        tally_add(self, found.body);
+        broker_ack(r->broker, &found);
+        message_free(&found);
+    }
+}

@@ -1,0 +1,43 @@
+/* Trouble: what the tests put in a worker's way, and what they need for it. */
+#ifndef BACKHOP_LIVE_TROUBLE_H
+#define BACKHOP_LIVE_TROUBLE_H
+
+#include "proxy.h"
+#include "setups.h"
+
+#define WAITING_MS 600000 /* what is retried is counted in its rung: it does not come back while the test runs */
+
+/* A ladder whose messages wait so long. */
+rig *rig_that_waits(void);
+/* Prepared, with a worker that tries again every 50 ms and is not started. */
+rig *rig_in_a_hurry(rig *r);
+/* Starts the worker by this URL, and does not wait for what comes of it. */
+void start_by(rig *r, const char *url);
+/* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */
+proxy *start_by_proxy(rig *r, const char *options);
+/* That the event awaited last says this too. */
+#define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
+/* The alarm that lets the broker take no publishes. */
+void begin_alarm(void);
+void end_alarm(void);
+/* Adds a test whose `end` is called also where it fails. */
+void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end);
+
+/* What became of the messages 0 to count - 1, of broker_publish_numbers. */
+enum { MOST_NUMBERS = 2000 };
+typedef struct tally {
+    int count;
+    int seen[MOST_NUMBERS];
+} tally;
+
+/* Counts the message whose body is this. */
+int tally_add(tally *self, bh_bytes body);
+/* How many were seen at least once; how often one was seen again. */
+int tally_distinct(const tally *self);
+int tally_duplicates(const tally *self);
+/* Takes and acknowledges until each was seen and no more come. */
+void tally_succeed(tally *self, rig *r);
+/* Gets what lies in the queue. */
+void tally_drain(tally *self, rig *r, const char *queue);
+
+#endif
