@@ -1,6 +1,7 @@
 # The front door: `make demo`, `make test`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
 BACKHOP_BROKER_VERSIONS ?= 4.0
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
+BACKHOP_BENCH_ROUNDS ?= 5
 out := build/release
 broker := tests/broker/broker run
 build = @tools/quietly "building $(1)" cmake --build --preset release --target $(1)
@@ -26,7 +27,7 @@ test: packages configured
 bench: packages configured
 	$(call build,bench)
 	@$(out)/bench-decision
-	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run $(out) build/bench
+	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run --rounds $(BACKHOP_BENCH_ROUNDS) $(out) build/bench
 
 packages:
 	@tools/install-packages build broker
