@@ -1,5 +1,7 @@
 #include "event_internal.h"
 
+#include "memory.h"
+
 #include <stdlib.h>
 
 bh_bytes bh_event_name(int kind)
@@ -15,16 +17,6 @@ bh_bytes bh_event_name(int kind)
 #undef NAME
 }
 
-static bh_bytes keep(char **at, bh_bytes bytes)
-{
-    bh_bytes kept = {*at, bytes.size};
-    if (bytes.size)
-        memcpy(*at, bytes.data, bytes.size);
-    (*at)[bytes.size] = '\0';
-    *at += bytes.size + 1;
-    return kept;
-}
-
 bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id)
 {
     bh_event *self = calloc(1, sizeof *self + text.size + id.size + 2);
@@ -33,8 +25,8 @@ bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_
     char *at = self->data;
     self->kind = kind;
     self->status = status;
-    self->text = keep(&at, text);
-    self->id = keep(&at, id);
+    self->text = bh__keep(&at, text);
+    self->id = bh__keep(&at, id);
     return self;
 }
 

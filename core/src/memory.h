@@ -52,6 +52,17 @@ bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number);
 /* The random number in [0, 1) that the upper 53 bits of eight bytes make, big-endian. */
 double bh__random_number(const char bytes[8]);
 
+/* Copies the bytes to *at, a zero byte behind them, and moves *at behind that. */
+static inline bh_bytes bh__keep(char **at, bh_bytes bytes)
+{
+    bh_bytes kept = {*at, bytes.size};
+    if (bytes.size)
+        memcpy(*at, bytes.data, bytes.size);
+    (*at)[bytes.size] = '\0';
+    *at += bytes.size + 1;
+    return kept;
+}
+
 static inline int bh__same(bh_bytes a, bh_bytes b)
 {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);

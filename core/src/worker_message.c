@@ -102,16 +102,6 @@ void bh__assembler_begin(bh__assembler *self, uint64_t delivery_tag, int redeliv
     }
 }
 
-static bh_bytes put(char **at, bh_bytes bytes)
-{
-    bh_bytes kept = {*at, bytes.size};
-    if (bytes.size)
-        memcpy(*at, bytes.data, bytes.size);
-    (*at)[bytes.size] = '\0';
-    *at += bytes.size + 1;
-    return kept;
-}
-
 static bh_status begin_content(bh__assembler *self, bh_bytes payload)
 {
     uint64_t body_size = bh__get_number(payload.data + 4, 8);
@@ -128,9 +118,9 @@ static bh_status begin_content(bh__assembler *self, bh_bytes payload)
     char *at = message->data;
     message->delivery_tag = self->delivery_tag;
     message->redelivered = self->redelivered;
-    message->exchange = put(&at, (bh_bytes){self->names[0], self->name_sizes[0]});
-    message->routing_key = put(&at, (bh_bytes){self->names[1], self->name_sizes[1]});
-    message->properties = put(&at, properties);
+    message->exchange = bh__keep(&at, (bh_bytes){self->names[0], self->name_sizes[0]});
+    message->routing_key = bh__keep(&at, (bh_bytes){self->names[1], self->name_sizes[1]});
+    message->properties = bh__keep(&at, properties);
     message->body = (bh_bytes){at, (size_t)body_size};
     at[body_size] = '\0';
     self->message = message;

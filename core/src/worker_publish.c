@@ -5,6 +5,7 @@
 
 enum {
     FEWEST_SENT = 64,
+    KEPT = 5,                   /* a publication's bytes, a zero byte behind each */
     MOST_WAITING_BYTES = 262144 /* written to the link and not taken by its socket: the rest of the copies wait */
 };
 
@@ -135,15 +136,6 @@ void bh__worker_drop_copies(bh_worker *self)
 
 /* ------------------------------------------------------------------------------------------------------- the copies */
 
-static bh_bytes keep(char **at, bh_bytes bytes)
-{
-    bh_bytes kept = {*at, bytes.size};
-    if (bytes.size)
-        memcpy(*at, bytes.data, bytes.size);
-    *at += bytes.size;
-    return kept;
-}
-
 /* Whether the copy still has an original here to acknowledge. */
 static int is_wanted(const bh_worker *self, const bh__publication *publication)
 {
@@ -183,16 +175,16 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
     bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
     bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
     bh__publication *publication =
-        malloc(sizeof *publication + exchange.size + routing_key.size + properties.size + reason.size + id.size);
+        malloc(sizeof *publication + exchange.size + routing_key.size + properties.size + reason.size + id.size + KEPT);
     if (!publication)
         return BH_ERR_NO_MEMORY;
     memset(publication, 0, sizeof *publication);
     char *at = publication->data;
-    publication->exchange = keep(&at, exchange);
-    publication->routing_key = keep(&at, routing_key);
-    publication->properties = keep(&at, properties);
-    publication->reason = keep(&at, reason);
-    publication->id = keep(&at, id);
+    publication->exchange = bh__keep(&at, exchange);
+    publication->routing_key = bh__keep(&at, routing_key);
+    publication->properties = bh__keep(&at, properties);
+    publication->reason = bh__keep(&at, reason);
+    publication->id = bh__keep(&at, id);
     publication->action = bh_plan_action(plan);
     publication->is_replay = publication->action == BH_ACTION_REPLAY;
     publication->mandatory = bh_plan_mandatory(plan);

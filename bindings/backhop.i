@@ -1,0 +1,358 @@
+/*
+ * What Python, Ruby and Node see of the core: one table of declarations, in the order of the pipeline. The headers in
+ * core/include/backhop/ are its manual.
+ *
+ * A line in an %extend block without a body calls the C function of the block's name and its own: Policy.set_kind is
+ * bh_policy_set_kind. bh_<noun>_new gives the status and the object; the object frees itself. Not here: bh_worker_run,
+ * which blocks and calls back. Enumerators have the values that the C compiler knows.
+ */
+%module backhop
+
+%{
+#include <backhop.h>
+%}
+
+%include <stdint.i>
+%include "bytes.i"
+
+%nodefaultctor;
+%nodefaultdtor;
+
+/* --- version, status --------------------------------------------------------------------------------------------- */
+
+const char *bh_version(void);
+
+typedef int bh_status;
+
+bh_bytes bh_status_name(int status);
+bh_bytes bh_status_text(int status);
+
+/* --- delivery ---------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_property {
+    BH_PROPERTY_CONTENT_TYPE,
+    BH_PROPERTY_CONTENT_ENCODING,
+    BH_PROPERTY_HEADERS,
+    BH_PROPERTY_DELIVERY_MODE,
+    BH_PROPERTY_PRIORITY,
+    BH_PROPERTY_CORRELATION_ID,
+    BH_PROPERTY_REPLY_TO,
+    BH_PROPERTY_EXPIRATION,
+    BH_PROPERTY_MESSAGE_ID,
+    BH_PROPERTY_TIMESTAMP,
+    BH_PROPERTY_TYPE,
+    BH_PROPERTY_USER_ID,
+    BH_PROPERTY_APP_ID,
+    BH_PROPERTY_CLUSTER_ID,
+    BH_PROPERTY_LAST
+} bh_property;
+
+typedef enum bh_type {
+    BH_TYPE_BOOLEAN,
+    BH_TYPE_INT8,
+    BH_TYPE_UINT8,
+    BH_TYPE_INT16,
+    BH_TYPE_UINT16,
+    BH_TYPE_INT32,
+    BH_TYPE_UINT32,
+    BH_TYPE_INT64,
+    BH_TYPE_UINT64,
+    BH_TYPE_FLOAT,
+    BH_TYPE_DOUBLE,
+    BH_TYPE_DECIMAL,
+    BH_TYPE_STRING,
+    BH_TYPE_BYTES,
+    BH_TYPE_TIMESTAMP,
+    BH_TYPE_VOID,
+    BH_TYPE_ARRAY,
+    BH_TYPE_TABLE
+} bh_type;
+
+%object(Delivery, bh_delivery)
+%extend bh_delivery {
+    void clear();
+    bh_status set_exchange(bh_bytes exchange);
+    bh_status set_routing_key(bh_bytes routing_key);
+    bh_status set_property(bh_property property, bh_bytes value);
+    bh_status set_number(bh_property property, int64_t value);
+    bh_status push_int(bh_bytes name, bh_type type, int64_t value);
+    bh_status push_float(bh_bytes name, bh_type type, double value);
+    bh_status push_string(bh_bytes name, bh_type type, bh_bytes value);
+    bh_status push_decimal(bh_bytes name, int places, int64_t value);
+    bh_status push_void(bh_bytes name);
+    bh_status begin_table(bh_bytes name);
+    bh_status begin_array(bh_bytes name);
+    bh_status end();
+
+    bh_bytes exchange();
+    bh_bytes routing_key();
+    int has_property(bh_property property);
+    bh_bytes property(bh_property property);
+    int64_t number(bh_property property);
+    int header_type(bh_bytes name);
+    bh_bytes header_string(bh_bytes name);
+    int64_t header_int(bh_bytes name);
+    int is_truncated();
+    int64_t header_bytes();
+}
+bh_status bh_delivery_new(bh_delivery **out);
+
+/* --- history ----------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_source {
+    BH_SOURCE_NONE,
+    BH_SOURCE_BACKHOP,
+    BH_SOURCE_LEGACY,
+    BH_SOURCE_X_DEATH,
+    BH_SOURCE_DELIVERY_COUNT
+} bh_source;
+
+%object(History, bh_history)
+%extend bh_history {
+    bh_status set_legacy_counter(bh_bytes header);
+    bh_status add_wait_queue(bh_bytes queue);
+    bh_status read(const bh_delivery *delivery, const bh_topology *topology);
+
+    int64_t attempts();
+    bh_source attempts_source();
+    int64_t first_failure_ms();
+    int64_t last_delay_ms();
+    bh_bytes last_error();
+    bh_bytes id();
+    bh_bytes exchange();
+    bh_bytes routing_key();
+    bh_bytes parked();
+    int64_t delivery_count();
+    int64_t acquired_count();
+    int64_t crashes();
+
+    size_t death_count();
+    bh_bytes death_queue(size_t index);
+    bh_bytes death_reason(size_t index);
+    bh_bytes death_exchange(size_t index);
+    bh_bytes death_original_expiration(size_t index);
+    int64_t death_times(size_t index);
+    int64_t death_first_time_s(size_t index);
+    size_t death_routing_key_count(size_t index);
+    bh_bytes death_routing_key(size_t index, size_t key);
+
+    bh_bytes first_death_queue();
+    bh_bytes first_death_reason();
+    bh_bytes first_death_exchange();
+    bh_bytes last_death_queue();
+    bh_bytes last_death_reason();
+    bh_bytes last_death_exchange();
+
+    size_t problem_count();
+    bh_bytes problem(size_t index);
+}
+bh_status bh_history_new(bh_history **out);
+
+/* --- policy ------------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
+
+typedef enum bh_jitter {
+    BH_JITTER_NONE,
+    BH_JITTER_SPREAD,
+    BH_JITTER_EQUAL,
+    BH_JITTER_FULL,
+    BH_JITTER_DECORRELATED
+} bh_jitter;
+
+%object(Policy, bh_policy)
+%extend bh_policy {
+    bh_status set_kind(bh_kind kind);
+    bh_status set_initial_ms(int64_t initial_ms);
+    bh_status set_factor(double factor);
+    bh_status set_max_ms(int64_t max_ms);
+    bh_status add_step_ms(int64_t step_ms);
+    bh_status set_jitter(bh_jitter jitter, double ratio);
+    bh_status set_max_attempts(int64_t max_attempts);
+    bh_status set_max_age_ms(int64_t max_age_ms);
+    bh_status set_max_retry_after_ms(int64_t max_retry_after_ms);
+    bh_status set_max_crashes(int64_t max_crashes);
+
+    bh_status check();
+    bh_bytes error();
+
+    bh_kind kind();
+    bh_jitter jitter();
+    int64_t max_attempts();
+    int64_t max_ms();
+    int64_t max_age_ms();
+    int64_t max_retry_after_ms();
+    int64_t max_crashes();
+
+    int64_t delay_ms(int64_t attempt, int64_t previous_ms, double u);
+
+    int64_t lowest_ms(int64_t attempt);
+    int64_t mean_ms(int64_t attempt);
+    int64_t highest_ms(int64_t attempt);
+    int64_t total_ms(int64_t attempt);
+}
+bh_status bh_policy_new(bh_policy **out);
+
+/* --- plan -------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_outcome { BH_OUTCOME_OK, BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED } bh_outcome;
+
+typedef enum bh_action {
+    BH_ACTION_NONE,
+    BH_ACTION_ACK,
+    BH_ACTION_RETRY,
+    BH_ACTION_REJECT,
+    BH_ACTION_RETURN,
+    BH_ACTION_PARK,
+    BH_ACTION_DROP,
+    BH_ACTION_REPLAY
+} bh_action;
+
+%object(Plan, bh_plan)
+%extend bh_plan {
+    bh_status set_frame_max(int64_t frame_max);
+    bh_status make(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                   const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
+                   int64_t now_ms, bh_bytes random);
+    bh_status guard(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
+    bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
+                     bh_bytes random);
+
+    bh_action action();
+    int publishes();
+    int64_t attempts();
+    int64_t delay_ms();
+    int retry_after_met();
+    bh_bytes reason();
+
+    bh_bytes exchange();
+    bh_bytes routing_key();
+    int mandatory();
+    int on_demand();
+
+    int keeps_property(bh_property property);
+    bh_bytes expiration();
+
+    int keeps_header(bh_bytes name);
+    size_t header_count();
+    bh_bytes header_name(size_t index);
+    bh_type header_type(size_t index);
+    bh_bytes header_string(size_t index);
+    int64_t header_int(size_t index);
+    bh_bytes header_source(size_t index);
+}
+bh_status bh_plan_new(bh_plan **out);
+
+/* --- topology ---------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_strategy {
+    BH_STRATEGY_LADDER,
+    BH_STRATEGY_MESSAGE_TTL,
+    BH_STRATEGY_REJECT,
+    BH_STRATEGY_DELAYED_EXCHANGE,
+    BH_STRATEGY_NATIVE
+} bh_strategy;
+
+typedef enum bh_queue_type { BH_QUEUE_QUORUM, BH_QUEUE_CLASSIC } bh_queue_type;
+
+typedef enum bh_series { BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40 } bh_series;
+
+typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_BINDING } bh_declaration;
+
+%object(Topology, bh_topology)
+%extend bh_topology {
+    bh_status set_strategy(bh_strategy strategy);
+    bh_status set_queue_type(bh_queue_type type);
+    bh_status set_namespace(bh_bytes name);
+    bh_status set_series(bh_series series);
+    bh_status set_work_queue_type(bh_queue_type type);
+    bh_status add_work_queue_string(bh_bytes argument, bh_bytes value);
+    bh_status add_work_queue_int(bh_bytes argument, int64_t value);
+
+    bh_status build(bh_policy *policy);
+    bh_status check_broker(bh_bytes product, bh_bytes version);
+    bh_bytes error();
+
+    bh_bytes queue();
+    bh_strategy strategy();
+    bh_bytes parked_queue();
+    int64_t worst_lateness_ms();
+
+    size_t rung_count();
+    int64_t rung_ms(size_t index);
+
+    size_t count();
+    bh_declaration declaration(size_t index);
+    bh_bytes name(size_t index);
+    bh_bytes type(size_t index);
+    bh_bytes source(size_t index);
+    bh_bytes routing_key(size_t index);
+    int64_t wait_ms(size_t index);
+    int on_demand(size_t index);
+    size_t argument_count(size_t index);
+    bh_bytes argument_name(size_t index, size_t argument);
+    bh_type argument_type(size_t index, size_t argument);
+    bh_bytes argument_string(size_t index, size_t argument);
+    int64_t argument_int(size_t index, size_t argument);
+
+    bh_bytes definitions();
+}
+bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
+bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
+
+/* --- event ------------------------------------------------------------------------------------------------------- */
+
+%object(Event, bh_event)
+%extend bh_event {
+    int what();
+    bh_status status();
+    bh_bytes text();
+    bh_bytes id();
+    int64_t attempts();
+    int64_t delay_ms();
+    int64_t count();
+}
+bh_bytes bh_event_name(int kind);
+
+/* --- worker ------------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
+
+%object(Message, bh_message)
+%extend bh_message {
+    binary body();
+    int redelivered();
+}
+
+%object(Worker, bh_worker)
+%extend bh_worker {
+    bh_status add_uri(bh_bytes uri);
+    bh_status set_ca_file(bh_bytes path);
+    bh_status set_mode(bh_mode mode);
+    bh_status set_prefetch(int count);
+    bh_status set_connect_timeout_ms(int64_t timeout_ms);
+    bh_status set_confirm_timeout_ms(int64_t timeout_ms);
+    bh_status set_back_off(const bh_policy *policy);
+    bh_status set_legacy_counter(bh_bytes header);
+    bh_status add_wait_queue(bh_bytes queue);
+    bh_status set_retry_events(int on);
+
+    bh_status start();
+    int fd();
+    bh_status take(bh_message **out, int64_t no_wait);
+    bh_status settle(bh_message *message, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms);
+    bh_status fail(bh_message *message, bh_bytes error, int64_t retry_after_ms);
+    bh_status take_event(bh_event **out);
+    bh_status replay(int64_t most);
+    bh_status stop(int64_t limit_ms);
+
+    int64_t attempt(const bh_message *message);
+    bh_status read(const bh_message *message, bh_delivery *delivery, bh_history *history);
+
+    bh_bytes error();
+}
+bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+
+bh_bytes bh_worker_librabbitmq_compiled(void);
+bh_bytes bh_worker_librabbitmq_loaded(void);

@@ -1,0 +1,243 @@
+"""A contender of the benchmark: does a task with the messages of the queue, and prints a JSON object.
+
+    python contend.py CONTENDER TASK MESSAGES
+
+Contenders: pika (its BlockingConnection and a loop of one's own, which waits for each confirm), blocking and select
+(backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker). Tasks: consume (acknowledge each), retry (each
+fails: a copy waits, confirmed, then the original is acknowledged), decision (no broker: what an adapter decides for a
+message with ten headers, one of them an x-death of five records).
+
+AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them.
+The object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak
+memory; for decision "microseconds", the median of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any
+
+import aio_pika
+import pika
+import pika.compat
+
+import backhop
+import backhop.aio_pika
+import backhop.pika
+from backhop.decider import Decider
+from backhop.outcomes import Result
+
+QUEUE, NAMESPACE = "backhop.bench.work", "backhop.bench"  # as core/bench/bench.h has them
+PREFETCH = 1000
+ERROR = "507 queue is full"
+URL = os.environ.get("AMQP_URL", "")
+POLICY = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
+
+
+class Task:
+    """What a handler does, and how long it took from the first message on."""
+
+    def __init__(self, name: str, messages: int) -> None:
+        self.fails = name == "retry"
+        self.messages = messages
+        self.done = 0
+        self.start = 0.0
+
+    def handle(self, _: object) -> None:
+        if not self.done:
+            self.start = time.perf_counter()
+        self.done += 1
+        if self.fails:
+            raise RuntimeError(ERROR)
+
+    async def handle_async(self, message: object) -> None:
+        self.handle(message)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done >= self.messages
+
+
+def run_pika(task: Task) -> None:
+    """The loop that one writes: publish with a confirm, then acknowledge."""
+    connection = pika.BlockingConnection(pika.URLParameters(URL))
+    channel, publishing = connection.channel(), connection.channel()
+    publishing.confirm_delivery()
+    channel.basic_qos(prefetch_count=PREFETCH)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        try:
+            task.handle(body)
+        except RuntimeError as error:
+            headers = {
+                **properties.headers,
+                "backhop-attempts": properties.headers["backhop-attempts"] + 1,
+                "backhop-error": str(error),
+                "BCC": [f"backhop:{QUEUE}"],
+            }
+            copy = pika.BasicProperties(
+                "text/plain", headers=headers, delivery_mode=2, message_id=properties.message_id
+            )
+            publishing.basic_publish(f"{NAMESPACE}.wait.600000", method.routing_key, body, copy, mandatory=True)
+        channel.basic_ack(method.delivery_tag)
+        if task.is_done:
+            channel.stop_consuming()
+
+    channel.basic_consume(QUEUE, on_message)
+    channel.start_consuming()
+    connection.close()
+
+
+def run_blocking(task: Task) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(URL))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=PREFETCH)
+    retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+    on_message = retrier.wrap(task.handle)
+
+    def until_done(*delivery: Any) -> None:
+        on_message(*delivery)
+        if task.is_done:
+            channel.stop_consuming()
+
+    channel.basic_consume(QUEUE, until_done)
+    channel.start_consuming()
+    retrier.drain()
+    channel.basic_get(QUEUE)  # as below
+    connection.close()
+
+
+def run_select(task: Task) -> None:
+    def on_open(connection: Any) -> None:
+        connection.channel(on_open_callback=on_channel)
+
+    def on_channel(channel: Any) -> None:
+        channel.basic_qos(prefetch_count=PREFETCH)
+        retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+        on_message = retrier.wrap(task.handle)
+
+        def end() -> None:
+            if retrier.pending:
+                connection.ioloop.call_later(0.001, end)
+            else:
+                channel.add_callback(lambda _: connection.close(), [pika.spec.Basic.GetEmpty])
+                channel.basic_get(QUEUE, lambda *_: None)  # as below
+
+        def until_done(*delivery: Any) -> None:
+            on_message(*delivery)
+            if task.is_done:
+                end()
+
+        channel.basic_consume(QUEUE, until_done)
+
+    connection = pika.SelectConnection(
+        pika.URLParameters(URL), on_open, on_close_callback=lambda connection, _: connection.ioloop.stop()
+    )
+    connection.ioloop.start()
+
+
+def run_aio_pika(task: Task) -> None:
+    async def run() -> None:
+        connection = await aio_pika.connect_robust(URL)
+        channel = await connection.channel()
+        await channel.set_qos(prefetch_count=PREFETCH)
+        retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+        on_message = retrier.wrap(task.handle_async)
+        done = asyncio.Semaphore(0)
+
+        async def until_done(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            await on_message(message)
+            done.release()
+
+        queue = await channel.get_queue(QUEUE)
+        await queue.consume(until_done)
+        for _ in range(task.messages):
+            await done.acquire()
+        await retrier.drain()
+        await queue.get(
+            fail=False
+        )  # a channel that ends loses the acknowledgements that it has not handed to the queue
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def run_worker(task: Task) -> None:
+    topology = backhop.Topology(QUEUE, POLICY, namespace=NAMESPACE, work_queue="quorum")
+    worker = backhop.Worker(URL, topology=topology, threads=1, prefetch=PREFETCH, mode="none")
+
+    def handle(message: backhop.Message) -> None:
+        try:
+            task.handle(message)
+        finally:
+            if task.is_done:
+                worker.stop()
+
+    worker.run(handle)
+
+
+def decide(count: int) -> float:
+    """The median time of a decision, in microseconds: pika's properties in, pika's properties for the copy out."""
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    deaths = [
+        {
+            "count": 2,
+            "reason": "expired",
+            "queue": f"backhop.wait.{1000 * i}",
+            "time": moment,
+            "exchange": f"backhop.wait.{1000 * i}",
+            "routing-keys": ["order.created", "backhop:orders"],
+        }
+        for i in range(1, 6)
+    ]
+    headers = {f"header-{i}": f"value {i}" for i in range(7)} | {"number": 7, "moment": moment, "x-death": deaths}
+    original = pika.BasicProperties("text/plain", headers=headers, message_id="42", delivery_mode=2)
+    decider = Decider(backhop.Topology("orders"))
+    times = []
+    for _ in range(count):
+        start = time.perf_counter_ns()
+        history = decider.read("orders", "order.created", original, original.headers)
+        plan = decider.plan(history, Result("failed", ERROR))
+        pika.BasicProperties(
+            headers=plan.copy_headers(original.headers, integer=pika.compat.long),
+            delivery_mode=2,
+            expiration=plan.expiration,
+            **{name: getattr(original, name) for name in plan.kept_properties},
+        )
+        times.append(time.perf_counter_ns() - start)
+    return statistics.median(times) / 1000
+
+
+CONTENDERS: dict[str, Callable[[Task], None]] = {
+    "pika": run_pika,
+    "blocking": run_blocking,
+    "select": run_select,
+    "aio-pika": run_aio_pika,
+    "worker": run_worker,
+}
+
+
+def main() -> None:
+    contender, name, messages = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    logging.getLogger("backhop").setLevel(logging.ERROR)
+    if name == "decision":
+        print(json.dumps({"messages": messages, "microseconds": decide(messages)}))
+        return
+    task = Task(name, messages)
+    CONTENDERS[contender](task)
+    seconds = time.perf_counter() - task.start
+    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"messages": messages, "seconds": seconds, "peak_kib": peak_kib}))
+
+
+if __name__ == "__main__":
+    main()

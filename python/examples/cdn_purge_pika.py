@@ -1,0 +1,44 @@
+"""Purges the pages of a site from its CDN, over pika: what the API refuses at its peak comes back later.
+
+AMQP_URL=amqp://guest:guest@localhost/ python cdn_purge_pika.py
+"""
+
+from __future__ import annotations
+
+import cdn
+import pika
+
+import backhop
+import backhop.pika
+
+
+def main() -> None:
+    api = cdn.PurgeApi()
+    connection = pika.BlockingConnection(pika.URLParameters(cdn.AMQP_URL))
+    channel = connection.channel()
+    cdn.change_pages(channel)
+
+    policy = backhop.Policy(initial=0.5, factor=2, max=4, jitter=0.2, max_attempts=10, max_retry_after=10)
+    retrier = backhop.pika.Retrier(channel, cdn.QUEUE, policy, never=(cdn.NoSuchSiteError,))
+    retrier.declare()
+
+    def purge(message: backhop.pika.Message) -> None:
+        page = message.body.decode()
+        try:
+            api.purge(page)
+        except cdn.QueueFullError as full:
+            print(f"{page:18} attempt {message.attempt}: {full}")
+            raise backhop.RetryAfter(full.retry_after) from full
+        print(f"{page:18} attempt {message.attempt}: purged")
+        if len(api.purged) == len(cdn.PAGES) - 1:
+            channel.stop_consuming()
+
+    channel.basic_consume(cdn.QUEUE, retrier.wrap(purge))
+    channel.start_consuming()
+    retrier.drain()
+    print(f"{len(api.purged)} pages purged, {api.refused} refusals, {cdn.clean_up(channel)} parked")
+    connection.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost.
+
+    policy = backhop.Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=8)
+    policy.preview()                                # prints as a table, and is data
+
+Over the client that you have, see backhop.pika and backhop.aio_pika; or let the worker do it all:
+
+    worker = backhop.Worker("amqp://localhost", queue="cdn-purge", policy=policy, threads=8)
+    worker.run(handle)                              # returns: ack; raises: later
+
+A handler that returns acknowledges its message; one that raises sees it again, later. It may raise
+
+    RetryAfter(30)      not before 30 seconds
+    Park("why")         never again: park it, for a person to look at
+    Drop()              nobody needs it any more
+
+Times are seconds: int, float or timedelta.
+"""
+
+from ._amqp import Typed
+from ._backhop import bh_version as _version
+from ._build import BuildInfo, build_info
+from ._errors import (
+    AccessError,
+    ArgumentError,
+    BrokerError,
+    ChannelClosedError,
+    ClashError,
+    ConnectionFailedError,
+    ConsumerCancelledError,
+    Error,
+    ForkedError,
+    FrameError,
+    InvalidNameError,
+    MissingError,
+    NoLibrabbitmqError,
+    OutOfMemoryError,
+    PolicyError,
+    PublishError,
+    StateError,
+    StrategyError,
+    TLSError,
+    URIError,
+    WaitTimeoutError,
+)
+from .delivery import Delivery
+from .event import Event
+from .explanation import explain
+from .history import Death, DeathPlace, History
+from .message import Message
+from .outcomes import Drop, Park, RetryAfter
+from .plan import Plan
+from .policy import Policy, Preview, PreviewRow
+from .topology import Declaration, Topology
+from .worker import Worker
+
+__version__ = _version()
+
+__all__ = [
+    "AccessError",
+    "ArgumentError",
+    "BrokerError",
+    "BuildInfo",
+    "ChannelClosedError",
+    "ClashError",
+    "ConnectionFailedError",
+    "ConsumerCancelledError",
+    "Death",
+    "DeathPlace",
+    "Declaration",
+    "Delivery",
+    "Drop",
+    "Error",
+    "Event",
+    "ForkedError",
+    "FrameError",
+    "History",
+    "InvalidNameError",
+    "Message",
+    "MissingError",
+    "NoLibrabbitmqError",
+    "OutOfMemoryError",
+    "Park",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "Preview",
+    "PreviewRow",
+    "PublishError",
+    "RetryAfter",
+    "StateError",
+    "StrategyError",
+    "TLSError",
+    "Topology",
+    "Typed",
+    "URIError",
+    "WaitTimeoutError",
+    "Worker",
+    "build_info",
+    "explain",
+]

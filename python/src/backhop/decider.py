@@ -1,0 +1,89 @@
+"""Decider: what the adapters share, from a client's message to a plan."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from ._amqp import Headers, Text
+from .delivery import Delivery
+from .history import History
+from .outcomes import Result, result_of
+from .plan import FRAME_MAX, RANDOM_BYTES, Plan
+from .topology import Topology
+
+
+class Decider:
+    """Reads deliveries and makes plans, for one work queue.
+
+    :param topology: and its policy
+    :param never: classes of exceptions that park a message at once
+    :param legacy_counter: as History's
+    :param wait_queues: as History's
+    :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
+    :param clock: gives seconds since the epoch
+    :param random: gives that many random bytes
+    """
+
+    __slots__ = ("clock", "frame_max", "legacy_counter", "never", "random", "topology", "wait_queues")
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        never: Iterable[type[BaseException]] = (),
+        legacy_counter: Text | None = None,
+        wait_queues: Iterable[Text] = (),
+        frame_max: int = FRAME_MAX,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.topology = topology
+        self.never = tuple(never)
+        self.legacy_counter = legacy_counter
+        self.wait_queues = tuple(wait_queues)
+        self.frame_max = frame_max
+        self.clock = clock
+        self.random = random
+
+    def read(self, exchange: Text, routing_key: Text, properties: object, headers: Headers | None) -> History:
+        """What a client's message tells; arguments as Delivery's."""
+        return History(
+            Delivery(exchange, routing_key, properties, headers),
+            self.topology,
+            legacy_counter=self.legacy_counter,
+            wait_queues=self.wait_queues,
+        )
+
+    def guard(self, history: History) -> Plan | None:
+        """The plan to park a message that crashes its consumers, before a handler sees it; None for any other."""
+        plan = Plan.guard(
+            history,
+            self.topology,
+            frame_max=self.frame_max,
+            now=self.clock(),
+            random=self.random(RANDOM_BYTES),
+        )
+        return None if plan.action == "none" else plan
+
+    def result(self, exception: BaseException) -> Result:
+        """What an exception of the handler means."""
+        return result_of(exception, self.never)
+
+    def plan(self, history: History, result: Result) -> Plan:
+        """What to do with the message."""
+        return Plan(
+            history,
+            self.topology,
+            result.outcome,
+            error=result.error,
+            retry_after=result.retry_after,
+            frame_max=self.frame_max,
+            now=self.clock(),
+            random=self.random(RANDOM_BYTES),
+        )
+
+    def replay(self, history: History) -> Plan:
+        """How to send a parked message back to its work queue."""
+        return Plan.replay(history, self.topology, frame_max=self.frame_max, random=self.random(RANDOM_BYTES))

@@ -1,0 +1,152 @@
+"""Delivery: what arrived."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from . import _backhop as c
+from ._amqp import TYPE_NAMES, Headers, Text, push_headers
+from ._core import made
+from ._errors import check
+from ._time import milliseconds
+
+PROPERTIES: dict[str, int] = {
+    "content_type": c.BH_PROPERTY_CONTENT_TYPE,
+    "content_encoding": c.BH_PROPERTY_CONTENT_ENCODING,
+    "delivery_mode": c.BH_PROPERTY_DELIVERY_MODE,
+    "priority": c.BH_PROPERTY_PRIORITY,
+    "correlation_id": c.BH_PROPERTY_CORRELATION_ID,
+    "reply_to": c.BH_PROPERTY_REPLY_TO,
+    "expiration": c.BH_PROPERTY_EXPIRATION,
+    "message_id": c.BH_PROPERTY_MESSAGE_ID,
+    "timestamp": c.BH_PROPERTY_TIMESTAMP,
+    "type": c.BH_PROPERTY_TYPE,
+    "user_id": c.BH_PROPERTY_USER_ID,
+    "app_id": c.BH_PROPERTY_APP_ID,
+    "cluster_id": c.BH_PROPERTY_CLUSTER_ID,
+}
+"""AMQP's basic properties as Python's clients spell them; headers are apart."""
+
+_NUMBERS = frozenset({"delivery_mode", "priority", "timestamp"})
+
+
+class Delivery:
+    """What arrived: exchange, routing key, properties, headers. It never changes.
+
+    :param exchange: where the message was published, as basic.deliver says
+    :param routing_key: likewise
+    :param properties: AMQP's basic properties by name, as ``{"message_id": "42"}``, or an object that has them as
+        attributes (pika.BasicProperties, aio_pika.Message); None is absent. A timestamp is a datetime, or seconds; an
+        expiration a string of milliseconds, or (as in aio-pika) seconds
+    :param headers: a mapping, or pairs of name and value; None where the message has none
+    :raises ArgumentError: for a name or a property of more than 255 bytes
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(
+        self,
+        exchange: Text = "",
+        routing_key: Text = "",
+        properties: object = None,
+        headers: Headers | None = None,
+    ) -> None:
+        handle = self._handle = made(c.bh_delivery_new())
+        check(c.Delivery_set_exchange(handle, exchange))
+        check(c.Delivery_set_routing_key(handle, routing_key))
+        if properties is not None:
+            _set_properties(handle, properties)
+        if headers is not None:
+            push_headers(handle, headers)
+
+    @property
+    def exchange(self) -> str:
+        """Where the message was published; of a retry, the exchange that brought it back."""
+        return c.Delivery_exchange(self._handle)
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key."""
+        return c.Delivery_routing_key(self._handle)
+
+    @property
+    def properties(self) -> dict[str, str | int]:
+        """The basic properties that the message has; timestamp in seconds since the epoch."""
+        handle = self._handle
+        return {
+            name: c.Delivery_number(handle, number) if name in _NUMBERS else c.Delivery_property(handle, number)
+            for name, number in PROPERTIES.items()
+            if c.Delivery_has_property(handle, number)
+        }
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the message has headers at all."""
+        return bool(c.Delivery_has_property(self._handle, c.BH_PROPERTY_HEADERS))
+
+    def header_type(self, name: Text) -> str | None:
+        """The AMQP type of a header, as ``"int32"``; None where there is none."""
+        return TYPE_NAMES.get(c.Delivery_header_type(self._handle, name))
+
+    def header(self, name: Text) -> str | bytes | int | None:
+        """The value of a header that is a string, bytes, a boolean, an integer or a timestamp; None of any other."""
+        handle = self._handle
+        kind = c.Delivery_header_type(handle, name)
+        if kind == c.BH_TYPE_STRING:
+            return c.Delivery_header_string(handle, name)
+        if kind == c.BH_TYPE_BYTES:
+            return c.Delivery_header_string(handle, name).encode("utf-8", "surrogateescape")
+        if kind == c.BH_TYPE_BOOLEAN:
+            return bool(c.Delivery_header_int(handle, name))
+        if kind == c.BH_TYPE_UINT64:
+            return c.Delivery_header_int(handle, name) % 2**64
+        return c.Delivery_header_int(handle, name) if kind in _INTEGERS else None
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether headers went beyond the core's limits (32 levels, 65,536 values, 1 MiB), so that some are missing."""
+        return bool(c.Delivery_is_truncated(self._handle))
+
+    @property
+    def header_bytes(self) -> int:
+        """Size of properties and headers on the wire."""
+        return c.Delivery_header_bytes(self._handle)
+
+    def __repr__(self) -> str:
+        return f"<Delivery from {self.exchange!r} by {self.routing_key!r}, {self.header_bytes} bytes of headers>"
+
+
+_INTEGERS = frozenset(
+    {
+        c.BH_TYPE_INT8,
+        c.BH_TYPE_UINT8,
+        c.BH_TYPE_INT16,
+        c.BH_TYPE_UINT16,
+        c.BH_TYPE_INT32,
+        c.BH_TYPE_UINT32,
+        c.BH_TYPE_INT64,
+        c.BH_TYPE_TIMESTAMP,
+    }
+)
+
+
+def _set_properties(handle: c.Delivery, properties: Any) -> None:
+    is_mapping = isinstance(properties, Mapping)
+    if is_mapping and not PROPERTIES.keys() >= properties.keys():
+        unknown = ", ".join(sorted(properties.keys() - PROPERTIES.keys()))
+        raise ValueError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
+    for name, number in PROPERTIES.items():
+        value = properties.get(name) if is_mapping else getattr(properties, name, None)
+        if value is None:
+            continue
+        if name in _NUMBERS:
+            if isinstance(value, datetime):
+                value = calendar.timegm(value.utctimetuple())
+            check(c.Delivery_set_number(handle, number, int(value)))
+        else:
+            if name == "expiration" and not isinstance(value, str | bytes):
+                value = str(milliseconds(value))
+            check(c.Delivery_set_property(handle, number, value))

@@ -1,0 +1,77 @@
+"""What a handler raises to say more than "it failed"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ._time import Seconds, milliseconds
+from .plan import Outcome
+
+
+class RetryAfter(Exception):  # noqa: N818  it is no error
+    """Try again, and not before ``delay``: a floor under the policy's delay, capped by its max_retry_after.
+
+    :param delay: seconds, as int, float or timedelta
+    :param error: why, for whoever reads the message's story
+    """
+
+    def __init__(self, delay: Seconds, error: str = "") -> None:
+        milliseconds(delay)  # what is no time is the handler's mistake, and raised there
+        super().__init__(delay, error)
+        self.delay = delay
+        self.error = error
+
+
+class Park(Exception):  # noqa: N818
+    """No attempt can succeed: park the message now, for a person to look at.
+
+    :param reason: why
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Drop(Exception):  # noqa: N818
+    """Nobody needs the message any more: acknowledge it and keep no copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a message."""
+
+    outcome: Outcome = "ok"
+    error: str = ""
+    retry_after: Seconds = 0
+
+
+OK = Result()
+
+
+def result_of(exception: BaseException, never: Iterable[type[BaseException]] = ()) -> Result:
+    """What an exception of a handler means; those of a class in ``never`` park."""
+    if isinstance(exception, RetryAfter):
+        return Result("failed", _writable(exception.error or _text(exception)), exception.delay)
+    if isinstance(exception, Park):
+        return Result("permanent", _writable(exception.reason or _text(exception)))
+    if isinstance(exception, Drop):
+        return Result("dropped")
+    return Result("permanent" if isinstance(exception, tuple(never)) else "failed", _writable(_text(exception)))
+
+
+def _text(exception: BaseException) -> str:
+    """The exception in words: of RetryAfter and Park, what they were raised from."""
+    if isinstance(exception, RetryAfter | Park):
+        return _text(exception.__cause__) if exception.__cause__ else ""
+    name = type(exception).__name__
+    try:
+        text = str(exception)
+    except Exception:  # an exception that cannot be printed is no reason to lose a message
+        return name
+    return f"{name}: {text}" if text else name
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

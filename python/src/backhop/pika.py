@@ -1,0 +1,366 @@
+"""Retries over pika.
+
+    retrier = backhop.pika.Retrier(channel, queue="cdn-purge", policy=policy)
+    retrier.declare()
+    channel.basic_consume("cdn-purge", retrier.wrap(handle))     # returns: ack; raises: later; raise Park: parked
+
+    def handle(message):
+        purge(message.body, message.attempt)
+
+It works with a BlockingConnection and with pika's asynchronous connections, and publishes on a confirm channel of its
+own, on the connection of your channel, which stays as it is. A message that failed is acknowledged when the broker
+confirmed its copy. These confirms are pipelined: nothing waits for them, and a burst of failures takes one round trip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pika.compat
+import pika.exceptions
+from pika.adapters.blocking_connection import BlockingChannel
+
+from ._declaring import Steps, check_broker, creating, verifying
+from ._errors import ConnectionFailedError, Error, WaitTimeoutError
+from ._pika_channels import Copy, Declarer, Original, Publisher
+from ._retrier import LOGGER, BaseRetrier, PoisonError, tell_refused
+from ._time import Seconds, milliseconds, seconds
+from .history import History
+from .message import Message as _Message
+from .plan import Plan
+
+__all__ = ["Message", "PoisonError", "Retrier"]
+
+
+class Message(_Message):
+    """What a handler gets: besides what every message has, pika's ``method`` and ``properties``."""
+
+    __slots__ = ("_original", "method", "properties")
+
+    def __init__(self, channel: Any, method: Any, properties: Any, body: bytes, history: History) -> None:
+        super().__init__(body, history, redelivered=bool(method.redelivered))
+        self.method = method
+        """pika's Basic.Deliver, or Basic.GetOk."""
+        self.properties = properties
+        """pika's BasicProperties."""
+        self._original = Original(_asynchronous(channel), method.delivery_tag)
+
+
+class Retrier(BaseRetrier[Any]):
+    """Acknowledges what a handler did, and lets what it could not do come back later.
+
+    With a BlockingConnection the copies go out on the asynchronous channel inside of a BlockingChannel, since
+    ``BlockingChannel.basic_publish`` waits for each confirm. Confirms are heard, and originals acknowledged, whenever
+    the connection does I/O: in ``start_consuming``, ``process_data_events``, ``consume``, any call that waits. Before
+    you close the connection yourself, call ``drain``; what is unconfirmed then is delivered again.
+
+    Make a new retrier for a new connection. Like pika's, its methods are for the thread of the connection.
+
+    :param channel: your channel, of a BlockingConnection or of an asynchronous connection
+    :param queue: the work queue; at most 247 bytes
+    :param policy: how long, how often, how random, when to give up
+    :param strategy: where a message waits: ``"ladder"``, ``"message-ttl"``, ``"reject"``, ``"delayed-exchange"`` or
+        ``"native"``
+    :param never: classes of exceptions that park a message at once
+    :param queue_type: as Topology's, as are namespace, series, work_queue, work_queue_arguments
+    :param legacy_counter: as History's, as are wait_queues
+    :param confirm_timeout: after so many seconds without a confirm a copy is published again
+    :param clock: gives seconds since the epoch
+    :param random: gives that many random bytes
+    """
+
+    def _begin(self) -> None:
+        channel = self._channel
+        self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
+        self._connection = _asynchronous(channel).connection
+        self._decider.frame_max = self._connection.params.frame_max
+        self._publisher = Publisher(self, self._connection, self._open_channel, self._confirm_timeout)
+
+    # Declaring
+
+    def declare(self, verify: bool = False, callback: Callable[[Error | None], None] | None = None) -> None:
+        """Declares exchanges, queues and bindings, on a channel of its own.
+
+        With a BlockingConnection it raises what is wrong. With an asynchronous one it returns at once, and calls back
+        with None or with the error; without a callback an error is logged.
+
+        :param verify: make nothing, and say what is missing or different; AMQP cannot look at bindings
+        :param callback: asynchronous connections only
+        :raises ClashError: an exchange or queue exists with other arguments
+        :raises MissingError: the work queue does not exist; with verify, anything
+        :raises AccessError: the user may not declare
+        :raises BrokerError: the broker cannot serve the strategy
+        """
+        steps = verifying(self.topology) if verify else creating(self.topology)
+        ends: list[Error | None] = []
+
+        def done(error: Error | None) -> None:
+            self._restores = self._restores or (error is None and not verify)
+            ends.append(error)
+            if self._blocking is not None:
+                return
+            if callback:
+                callback(error)
+            elif error:
+                LOGGER.error("declaring the topology of %r failed: %s", self.topology.queue, error)
+
+        Declarer(self._open_channel, self._checked(steps), done)
+        if self._blocking is not None:
+            try:
+                self._run_until(lambda: bool(ends))
+            except pika.exceptions.AMQPConnectionError as lost:
+                if ends and ends[0]:
+                    raise ends[0] from lost
+                raise
+            if ends[0]:
+                raise ends[0]
+
+    def _checked(self, steps: Steps) -> Steps:
+        check_broker(self.topology, self._connection.server_properties)
+        yield from steps
+
+    def _open_channel(self, opened: Callable[[Any], None]) -> Any:
+        channel = self._connection.channel(on_open_callback=opened)
+        if self._blocking is not None:  # as BlockingConnection.channel does, but for waiting
+            channel._set_cookie(BlockingChannel(channel, self._blocking))
+        return channel
+
+    # Handling
+
+    def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
+        """A callback for ``basic_consume`` (with ``auto_ack=False``) that hands each message to ``handle``.
+
+        Where it returns the message is acknowledged; where it raises the message comes back later, or is parked.
+        """
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            message = self._read(channel, method, properties, body)
+            if message is None:
+                return
+            if poison := self._guard(message):
+                self._carry_out(message, poison)
+                return
+            try:
+                handle(message)
+            except Exception as error:
+                self.settle(message, error)
+            else:
+                self.settle(message)
+
+        return on_message
+
+    @contextlib.contextmanager
+    def process(self, method: Any, properties: Any, body: bytes, channel: Any = None) -> Iterator[Message]:
+        """A context to handle a message in, where it comes from ``channel.consume`` or ``channel.basic_get``.
+
+            for method, properties, body in channel.consume("cdn-purge"):
+                with retrier.process(method, properties, body) as message:
+                    purge(message.body)
+
+        An exception ends the context, and not the loop.
+
+        :param channel: where the message came by, if not on the retrier's channel
+        :raises PoisonError: instead of entering: the message crashed its consumers, and is parked. ``wrap`` parks it in
+            silence
+        :raises Error: a message that cannot be read
+        """
+        message = self.read(method, properties, body, channel)
+        if poison := self._guard(message):
+            self._carry_out(message, poison)
+            raise PoisonError(f"{message!r} crashed its consumers, and is parked")
+        try:
+            yield message
+        except Exception as error:
+            self.settle(message, error)
+        else:
+            self.settle(message)
+
+    def read(self, method: Any, properties: Any, body: bytes, channel: Any = None) -> Message:
+        """The message as a handler gets it, for who calls the handler himself, in a thread as it may be.
+
+        The poison guard is not asked. Hand it to ``settle`` in the end, in the connection's thread.
+        """
+        history = self._decider.read(method.exchange, method.routing_key, properties, properties.headers)
+        return Message(channel or self._channel, method, properties, body, history)
+
+    def settle(self, message: Message, error: BaseException | None = None) -> None:
+        """Says what became of a message of ``read``: None, or the exception with which it failed.
+
+        From another thread: ``connection.add_callback_threadsafe(lambda: retrier.settle(message, error))``.
+        """
+        try:
+            plan = self._plan(message, error)
+        except Error as problem:
+            tell_refused(message.history, problem)
+            return
+        self._carry_out(message, plan)
+
+    def _read(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
+        try:
+            return self.read(method, properties, body, channel)
+        except Exception as error:
+            tell_refused(None, error)
+            return None
+
+    def _carry_out(self, message: Message, plan: Plan) -> None:
+        if plan.publishes:
+            self._publisher.publish(self._copy(plan, message))
+        else:
+            message._original.settle(plan.action)
+        if self._blocking is not None:
+            self._blocking._flush_output()
+
+    def _copy(self, plan: Plan, message: Message, replayed: Callable[[Error | None], None] | None = None) -> Copy:
+        original = message.properties
+        headers = plan.copy_headers(original.headers, integer=pika.compat.long)
+        properties = pika.BasicProperties(
+            headers=headers,
+            delivery_mode=2,
+            expiration=plan.expiration,
+            **{name: getattr(original, name) for name in plan.kept_properties},
+        )
+        return Copy(plan, message.history, headers, properties, message.body, message._original, replayed)
+
+    # Waiting
+
+    @property
+    def pending(self) -> int:
+        """How many copies are not confirmed yet; their originals are unacknowledged."""
+        return self._publisher.pending
+
+    def drain(self, timeout: Seconds | None = None) -> None:
+        """BlockingConnection: waits until every copy is confirmed and its original acknowledged.
+
+        :param timeout: seconds; default: as long as it takes
+        :raises WaitTimeoutError: some are not confirmed in that time
+        """
+        self._run_until(lambda: not self.pending, timeout)
+        if self.pending:
+            raise WaitTimeoutError(
+                f"{self.pending} copies are not confirmed; the broker delivers their originals again"
+            )
+
+    def _run_until(self, is_done: Callable[[], bool], timeout: Seconds | None = None) -> None:
+        """Does I/O, and hands no message to a handler meanwhile."""
+        connection = self._blocking
+        if connection is None:
+            raise TypeError("an asynchronous connection cannot wait: use the callback, or look at pending")
+        end = None if timeout is None else time.monotonic() + seconds(milliseconds(timeout))
+        is_over = False
+
+        def wake() -> None:
+            nonlocal is_over
+            is_over = True
+
+        timer = end and connection._impl._adapter_call_later(max(0.0, end - time.monotonic()), wake)
+        try:
+            connection._flush_output(lambda: is_done() or is_over)
+        finally:
+            if timer and not is_over and connection.is_open:
+                connection._impl._adapter_remove_timeout(timer)
+
+    # Replaying
+
+    def replay(self, limit: int | None = None, callback: Callable[[int, Error | None], None] | None = None) -> int:
+        """Sends parked messages back to their work queue, as if they had never failed.
+
+        It ends with the messages that were parked when it began. With an asynchronous connection it returns 0 at once,
+        and calls back with how many went, and None or the error.
+
+        :param limit: how many at most
+        :returns: how many went
+        :raises PublishError: a message could not be published; it is parked still
+        """
+        ends: list[tuple[int, Error | None]] = []
+
+        def done(count: int, error: Error | None) -> None:
+            ends.append((count, error))
+            if self._blocking is None and callback:
+                callback(count, error)
+            elif self._blocking is None and error:
+                LOGGER.error("replaying stopped after %d messages: %s", count, error)
+
+        _Replay(self, limit, done)
+        if self._blocking is None:
+            return 0
+        self._run_until(lambda: bool(ends))
+        count, error = ends[0]
+        if error:
+            raise error
+        return count
+
+
+class _Replay:
+    """Gets parked messages one by one, on a channel of its own, and publishes their copies."""
+
+    def __init__(self, retrier: Retrier, limit: int | None, done: Callable[[int, Error | None], None]) -> None:
+        self._retrier = retrier
+        self._limit = limit
+        self._done = done
+        self._left = 0
+        self._open = 0
+        self._count = 0
+        self._is_over = False
+        self._channel = retrier._open_channel(self._opened)
+        self._channel.add_on_close_callback(self._closed)
+
+    def _opened(self, channel: Any) -> None:
+        channel.add_callback(self._empty, [pika.spec.Basic.GetEmpty], one_shot=False)
+        channel.queue_declare(self._retrier.topology.parked_queue, passive=True, callback=self._counted)
+
+    def _counted(self, frame: Any) -> None:
+        parked = frame.method.message_count
+        self._left = parked if self._limit is None else min(parked, self._limit)
+        self._next()
+
+    def _next(self) -> None:
+        if self._left and not self._is_over:
+            self._channel.basic_get(self._retrier.topology.parked_queue, self._got)
+        elif not self._open:
+            self._end(None)
+
+    def _empty(self, _: Any) -> None:
+        self._left = 0
+        self._next()
+
+    def _got(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        retrier = self._retrier
+        self._left -= 1
+        try:
+            message = retrier.read(method, properties, body, channel)
+            copy = retrier._copy(retrier._decider.replay(message.history), message, self._replayed)
+        except Error as error:
+            self._end(error)
+            return
+        self._open += 1
+        retrier._publisher.publish(copy)
+        self._next()
+
+    def _replayed(self, error: Error | None) -> None:
+        self._open -= 1
+        if error:
+            self._end(error)
+            return
+        self._count += 1
+        if not self._left and not self._open:
+            self._end(None)
+
+    def _closed(self, _: Any, reason: Exception) -> None:
+        self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
+
+    def _end(self, error: Error | None) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._channel.is_open:
+            self._channel.close()
+        self._done(self._count, error)
+
+
+def _asynchronous(channel: Any) -> Any:
+    """The asynchronous channel of a BlockingChannel; others are themselves."""
+    return channel._impl if isinstance(channel, BlockingChannel) else channel

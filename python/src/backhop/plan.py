@@ -1,0 +1,264 @@
+"""Plan: the decision as data."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from . import _backhop as c
+from ._amqp import TYPE_NAMES, Text, Typed, wire_text, wire_value
+from ._core import made, number
+from ._errors import check
+from ._time import Seconds, milliseconds, seconds, since_epoch
+from .delivery import PROPERTIES
+from .history import History
+from .topology import Topology
+
+Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped"]
+Action: TypeAlias = Literal["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
+
+RANDOM_BYTES = 32
+FRAME_MAX = 131072
+
+OUTCOMES: dict[Outcome, int] = {
+    "ok": c.BH_OUTCOME_OK,
+    "failed": c.BH_OUTCOME_FAILED,
+    "permanent": c.BH_OUTCOME_PERMANENT,
+    "dropped": c.BH_OUTCOME_DROPPED,
+}
+_ACTIONS: dict[int, Action] = {
+    c.BH_ACTION_NONE: "none",
+    c.BH_ACTION_ACK: "ack",
+    c.BH_ACTION_RETRY: "retry",
+    c.BH_ACTION_REJECT: "reject",
+    c.BH_ACTION_RETURN: "return",
+    c.BH_ACTION_PARK: "park",
+    c.BH_ACTION_DROP: "drop",
+    c.BH_ACTION_REPLAY: "replay",
+}
+
+
+class Plan:
+    """What to do with a delivery. Whoever carries it out never acknowledges what was not confirmed.
+
+    ===================  ============================================================================================
+    action               to do, in this order
+    ===================  ============================================================================================
+    ack, drop            basic.ack
+    none                 nothing was decided: hand it to the handler (guard)
+    reject               basic.nack(requeue=False)
+    return               basic.reject(requeue=True)
+    retry, park, replay  basic.publish of a copy, wait for its confirm, then basic.ack of the original
+    ===================  ============================================================================================
+
+    :param history: read with this topology
+    :param topology: and its policy
+    :param outcome: what the handler did: ``"ok"``, ``"failed"``, ``"permanent"`` (park now), ``"dropped"``
+    :param error: why it failed; at most 1 KiB is kept
+    :param retry_after: the delay that the handler asks for at least
+    :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
+    :param now: seconds since the epoch, or a datetime; default: the clock
+    :param random: 32 random bytes; default: the system's
+    :raises FrameError: where not even the message's own headers fit frame_max
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(
+        self,
+        history: History,
+        topology: Topology,
+        outcome: Outcome = "failed",
+        *,
+        error: Text = "",
+        retry_after: Seconds = 0,
+        frame_max: int = FRAME_MAX,
+        now: float | datetime | None = None,
+        random: bytes | None = None,
+    ) -> None:
+        handle = self._handle = made(c.bh_plan_new())
+        check(c.Plan_set_frame_max(handle, frame_max))
+        check(
+            c.Plan_make(
+                handle,
+                history.delivery._handle,
+                history._handle,
+                topology.policy._handle,
+                topology._handle,
+                number(OUTCOMES, outcome, "outcome"),
+                error,
+                milliseconds(retry_after),
+                since_epoch(time.time() if now is None else now),
+                os.urandom(RANDOM_BYTES) if random is None else random,
+            )
+        )
+
+    @classmethod
+    def guard(
+        cls,
+        history: History,
+        topology: Topology,
+        *,
+        frame_max: int = FRAME_MAX,
+        now: float | datetime | None = None,
+        random: bytes | None = None,
+    ) -> Plan:
+        """The plan before a handler sees a message: ``"none"``, or ``"park"`` for one that crashed its consumers as
+        often as the policy's max_crashes allows."""
+        self = cls._empty(frame_max)
+        check(
+            c.Plan_guard(
+                self._handle,
+                history.delivery._handle,
+                history._handle,
+                topology.policy._handle,
+                topology._handle,
+                since_epoch(time.time() if now is None else now),
+                os.urandom(RANDOM_BYTES) if random is None else random,
+            )
+        )
+        return self
+
+    @classmethod
+    def replay(
+        cls, history: History, topology: Topology, *, frame_max: int = FRAME_MAX, random: bytes | None = None
+    ) -> Plan:
+        """The plan to send a parked message back to its work queue, and to no other, as if it had never failed."""
+        self = cls._empty(frame_max)
+        check(
+            c.Plan_replay(
+                self._handle,
+                history.delivery._handle,
+                history._handle,
+                topology._handle,
+                os.urandom(RANDOM_BYTES) if random is None else random,
+            )
+        )
+        return self
+
+    @classmethod
+    def _empty(cls, frame_max: int) -> Plan:
+        self = cls.__new__(cls)
+        self._handle = made(c.bh_plan_new())
+        check(c.Plan_set_frame_max(self._handle, frame_max))
+        return self
+
+    @property
+    def action(self) -> Action:
+        """What to do."""
+        return _ACTIONS[c.Plan_action(self._handle)]
+
+    @property
+    def publishes(self) -> bool:
+        """Whether a copy is published: retry, park, replay."""
+        return bool(c.Plan_publishes(self._handle))
+
+    @property
+    def attempts(self) -> int:
+        """Failed attempts, this one included where it failed."""
+        return c.Plan_attempts(self._handle)
+
+    @property
+    def delay(self) -> float:
+        """How long the message will wait, in seconds; 0 where it does not."""
+        return seconds(c.Plan_delay_ms(self._handle))
+
+    @property
+    def retry_after_met(self) -> bool:
+        """False where the delay is shorter than the handler asked for."""
+        return bool(c.Plan_retry_after_met(self._handle))
+
+    @property
+    def reason(self) -> str:
+        """Park: exhausted, permanent, too-old, oversized or poison; else ""."""
+        return c.Plan_reason(self._handle)
+
+    @property
+    def exchange(self) -> str:
+        """Where the copy goes."""
+        return c.Plan_exchange(self._handle)
+
+    @property
+    def routing_key(self) -> str:
+        """The copy's routing key."""
+        return c.Plan_routing_key(self._handle)
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether the publish is mandatory: always, but for the delayed exchange, which returns what it keeps."""
+        return bool(c.Plan_mandatory(self._handle))
+
+    @property
+    def on_demand(self) -> bool:
+        """Whether the topology's declarations with ``wait == plan.delay`` must be made before the publish."""
+        return bool(c.Plan_on_demand(self._handle))
+
+    @property
+    def kept_properties(self) -> tuple[str, ...]:
+        """Properties that the copy keeps as the original has them, if it has. Its delivery_mode is 2."""
+        handle = self._handle
+        return tuple(name for name, number in PROPERTIES.items() if c.Plan_keeps_property(handle, number))
+
+    @property
+    def expiration(self) -> str | None:
+        """The copy's expiration, as the digits of its milliseconds."""
+        return c.Plan_expiration(self._handle) or None
+
+    def keeps_header(self, name: Text) -> bool:
+        """Whether the copy keeps the original's header of this name."""
+        return bool(c.Plan_keeps_header(self._handle, name))
+
+    @property
+    def headers(self) -> tuple[tuple[str, Typed], ...]:
+        """Headers that the copy gets besides. A void stands for the value of the original's header that it names."""
+        handle = self._handle
+        return tuple(
+            (c.Plan_header_name(handle, i), self._typed(c.Plan_header_type(handle, i), i))
+            for i in range(c.Plan_header_count(handle))
+        )
+
+    def _typed(self, kind: int, index: int) -> Typed:
+        handle = self._handle
+        if kind == c.BH_TYPE_INT64:
+            return Typed("int64", c.Plan_header_int(handle, index))
+        if kind == c.BH_TYPE_ARRAY:
+            return Typed("array", [c.Plan_header_string(handle, index)])
+        if kind == c.BH_TYPE_VOID:
+            return Typed("void", c.Plan_header_source(handle, index))
+        return Typed(TYPE_NAMES[kind], c.Plan_header_string(handle, index))
+
+    def copy_headers(
+        self,
+        headers: Mapping[Any, Any] | None,
+        *,
+        integer: Callable[[int], Any] = int,
+        binary: Callable[[bytes], Any] = bytes,
+    ) -> dict[Any, Any]:
+        """All headers of the copy, for a client to publish.
+
+        :param headers: the original's, as the client gave them; those that are kept go out as they are
+        :param integer: what the client encodes as a 64-bit integer
+        :param binary: what the client takes for bytes
+        """
+        handle = self._handle
+        keeps = c.Plan_keeps_header
+        copy = {name: wire_value(value, binary) for name, value in (headers or {}).items() if keeps(handle, name)}
+        for i in range(c.Plan_header_count(handle)):
+            name = c.Plan_header_name(handle, i)
+            kind = c.Plan_header_type(handle, i)
+            if kind == c.BH_TYPE_INT64:
+                copy[name] = integer(c.Plan_header_int(handle, i))
+            elif kind == c.BH_TYPE_ARRAY:
+                copy[name] = [wire_text(c.Plan_header_string(handle, i), binary)]
+            elif kind == c.BH_TYPE_VOID:
+                copy[name] = wire_value((headers or {})[c.Plan_header_source(handle, i)], binary)
+            else:
+                copy[name] = wire_text(c.Plan_header_string(handle, i), binary)
+        return copy
+
+    def __repr__(self) -> str:
+        where = f" to {self.exchange!r}" if self.publishes else ""
+        return f"<Plan {self.action}{where}, delay {self.delay:g} s>"

@@ -1,0 +1,102 @@
+"""A broker for the live tests: the one that AMQP_URL names, as tests/broker/broker sets it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+import backhop
+
+URL = os.environ.get("AMQP_URL", "")
+PATIENCE = 30.0  # seconds that no test takes which passes
+
+needs_broker = pytest.mark.skipif(not URL, reason="AMQP_URL is not set: tests/broker/broker run 4.3 -- ...")
+needs_worker = pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")
+
+
+class Broker:
+    """Declares, publishes and looks, by pika."""
+
+    def __init__(self) -> None:
+        pika = pytest.importorskip("pika")
+        self._pika = pika
+        self._queues: list[str] = []
+        self._connect()
+
+    def reconnect(self) -> None:
+        """Connects again, after the broker closed the connection."""
+        with suppress(self._pika.exceptions.AMQPError):
+            self._connection.close()
+        self._connect()
+
+    def _connect(self) -> None:
+        self._connection = self._pika.BlockingConnection(self._pika.URLParameters(URL))
+        self.channel = self._connection.channel()
+
+    def queue(self, suffix: str = "") -> str:
+        """A new work queue."""
+        name = f"test-{uuid.uuid4().hex}{suffix}"
+        self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic"})
+        self._queues += [name, f"{name}.parked"]
+        return name
+
+    def publish(
+        self,
+        body: bytes,
+        routing_key: str,
+        *,
+        exchange: str = "",
+        headers: dict[str, Any] | None = None,
+        **properties: Any,
+    ) -> None:
+        """Publishes, and waits for nothing."""
+        self.channel.basic_publish(
+            exchange, routing_key, body, self._pika.BasicProperties(headers=headers, **properties)
+        )
+
+    def get(self, queue: str) -> tuple[bytes, Any]:
+        """The next message of a queue, once it is there: body and properties."""
+        for method, properties, body in self.channel.consume(queue, auto_ack=True, inactivity_timeout=PATIENCE):
+            assert method is not None, f"nothing came to {queue}"
+            self.channel.cancel()
+            return body, properties
+        raise AssertionError(f"{queue} is gone")
+
+    def count(self, queue: str) -> int:
+        """Messages that are ready in a queue."""
+        return int(self.channel.queue_declare(queue, passive=True).method.message_count)
+
+    def close(self) -> None:
+        """Deletes what was declared."""
+        for name in self._queues:
+            self.channel.queue_delete(name)
+        self._connection.close()
+
+
+@contextmanager
+def running(worker: backhop.Worker, handle: Callable[[backhop.Message], object]) -> Iterator[None]:
+    """Runs a worker in a thread, and stops it."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            worker.run(handle)
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    if failures:
+        raise failures[0]

@@ -1,0 +1,264 @@
+"""A consumer over each client that there is an adapter for, in a thread of its own, with one face for the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import aio_pika
+import pika
+from pika.adapters.asyncio_connection import AsyncioConnection
+
+import backhop
+import backhop.aio_pika
+import backhop.pika
+from backhop import Message
+
+PATIENCE = 30.0
+Handle = Callable[[Message], object]
+
+
+class Consumer:
+    """What the tests ask of each."""
+
+    def __init__(self, url: str, queue: str, handle: Handle, **options: Any) -> None:
+        self.url = url
+        self.queue = queue
+        self.handle = handle
+        self.options = options
+        self.ready: Future[None] = Future()
+        self.failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self.ready.result(PATIENCE)
+
+    def _run(self) -> None:
+        try:
+            self.run()
+        except BaseException as failure:
+            self.failure = failure
+            if not self.ready.done():
+                self.ready.set_exception(failure)
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def declare(self, verify: bool = False) -> None:
+        raise NotImplementedError
+
+    def replay(self, limit: int | None = None) -> int:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def join(self) -> None:
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+
+class Blocking(Consumer):
+    def run(self) -> None:
+        self.is_over = False
+        self.connection = pika.BlockingConnection(pika.URLParameters(self.url))
+        self.channel = self.connection.channel()
+        self.channel.basic_qos(prefetch_count=100)
+        self.retrier = backhop.pika.Retrier(self.channel, self.queue, **self.options)
+        self.consume = lambda: self.channel.basic_consume(self.queue, self.retrier.wrap(self.handle))
+        self.ready.set_result(None)
+        while not self.is_over:
+            self.connection.process_data_events(0.05)
+        self.retrier.drain()
+        self.connection.close()
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(function())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self.connection.add_callback_threadsafe(run)
+        return done.result(PATIENCE)
+
+    def begin(self) -> None:
+        self.call(self.consume)
+
+    def declare(self, verify: bool = False) -> None:
+        self.call(lambda: self.retrier.declare(verify))
+
+    def replay(self, limit: int | None = None) -> int:
+        return int(self.call(lambda: self.retrier.replay(limit)))
+
+    def stop(self) -> None:
+        self.is_over = True
+        self.join()
+
+
+class Select(Consumer):
+    def connect(self) -> Any:
+        return pika.SelectConnection(
+            pika.URLParameters(self.url), self._opened, on_close_callback=lambda connection, _: connection.ioloop.stop()
+        )
+
+    def run(self) -> None:
+        self.connection = self.connect()
+        self.connection.ioloop.start()
+        self.connection.ioloop.close()
+
+    def _opened(self, connection: Any) -> None:
+        connection.channel(on_open_callback=self._channel_opened)
+
+    def _channel_opened(self, channel: Any) -> None:
+        channel.basic_qos(prefetch_count=100)
+        self.channel = channel
+        self.retrier = backhop.pika.Retrier(channel, self.queue, **self.options)
+        self.ready.set_result(None)
+
+    def schedule(self, function: Callable[[], None]) -> None:
+        self.connection.ioloop.add_callback_threadsafe(function)
+
+    def begin(self) -> None:
+        done: Future[None] = Future()
+        self.schedule(
+            lambda: self.channel.basic_consume(
+                self.queue, self.retrier.wrap(self.handle), callback=lambda _: done.set_result(None)
+            )
+        )
+        done.result(PATIENCE)
+
+    def declare(self, verify: bool = False) -> None:
+        done: Future[backhop.Error | None] = Future()
+        self.schedule(lambda: self.retrier.declare(verify, done.set_result))
+        if error := done.result(PATIENCE):
+            raise error
+
+    def replay(self, limit: int | None = None) -> int:
+        done: Future[tuple[int, backhop.Error | None]] = Future()
+
+        def begin() -> None:
+            self.retrier.replay(limit, lambda count, error: done.set_result((count, error)))
+
+        self.schedule(begin)
+        count, error = done.result(PATIENCE)
+        if error:
+            raise error
+        return count
+
+    def stop(self) -> None:
+        def end() -> None:
+            if self.retrier.pending and self.connection.is_open:
+                self.connection._adapter_call_later(0.01, end)
+            elif self.connection.is_open:
+                self.connection.close()
+
+        with contextlib.suppress(Exception):  # its loop may be over by itself
+            self.schedule(end)
+        self.join()
+
+
+class Asyncio(Select):
+    def connect(self) -> Any:
+        self._loop = asyncio.new_event_loop()
+        return AsyncioConnection(
+            pika.URLParameters(self.url),
+            self._opened,
+            on_close_callback=lambda connection, _: connection.ioloop.stop(),
+            custom_ioloop=self._loop,
+        )
+
+    def run(self) -> None:
+        self.connection = self.connect()
+        self._loop.run_forever()
+        self._loop.close()
+
+    def schedule(self, function: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(function)
+
+
+class AioPika(Consumer):
+    async def connect(self) -> aio_pika.abc.AbstractConnection:
+        return await aio_pika.connect(self.url)
+
+    def run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.over = asyncio.Event()
+        self.connection = await self.connect()
+        self.channel = await self.connection.channel()
+        await self.channel.set_qos(prefetch_count=100)
+        self.retrier = backhop.aio_pika.Retrier(self.channel, self.queue, **self.options)
+        self.ready.set_result(None)
+        await self.over.wait()
+        await self.retrier.drain()
+        await self.connection.close()
+
+    def call(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
+
+    async def _handle(self, message: Message) -> None:
+        result = self.handle(message)
+        if asyncio.iscoroutine(result):
+            await result
+
+    def begin(self) -> None:
+        async def consume() -> None:
+            queue = await self.channel.get_queue(self.queue)
+            await queue.consume(self.retrier.wrap(self._handle))
+
+        self.call(consume())
+
+    def declare(self, verify: bool = False) -> None:
+        self.call(self.retrier.declare(verify))
+
+    def replay(self, limit: int | None = None) -> int:
+        return int(self.call(self.retrier.replay(limit)))
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self.loop.call_soon_threadsafe(self.over.set)
+        self.join()
+
+
+class Robust(AioPika):
+    async def connect(self) -> aio_pika.abc.AbstractConnection:
+        return await aio_pika.connect_robust(self.url, reconnect_interval=0.1)
+
+
+CLIENTS: dict[str, type[Any]] = {
+    "blocking": Blocking,
+    "select": Select,
+    "asyncio": Asyncio,
+    "aio-pika": AioPika,
+    "aio-pika robust": Robust,
+}
+
+
+@contextlib.contextmanager
+def connected(kind: str, url: str, queue: str, handle: Handle, **options: Any) -> Iterator[Any]:
+    """A consumer that does not consume yet."""
+    consumer = CLIENTS[kind](url, queue, handle, **options)
+    consumer.start()
+    try:
+        yield consumer
+    finally:
+        consumer.stop()
+
+
+@contextlib.contextmanager
+def consuming(kind: str, url: str, queue: str, handle: Handle, **options: Any) -> Iterator[Any]:
+    """A consumer that has declared, and consumes."""
+    with connected(kind, url, queue, handle, **options) as consumer:
+        consumer.declare()
+        consumer.begin()
+        yield consumer

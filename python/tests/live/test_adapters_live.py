@@ -1,0 +1,657 @@
+"""What the adapters could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+from live import PATIENCE, URL, Broker, needs_broker
+
+import backhop
+import backhop.aio_pika
+import backhop.pika
+from backhop import Message
+
+pika = pytest.importorskip("pika")
+aio_pika = pytest.importorskip("aio_pika")
+
+from clients import CLIENTS, connected, consuming  # noqa: E402
+from proxy import Proxy  # noqa: E402
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
+VERSION = tuple(int(part) for part in os.environ.get("BACKHOP_BROKER_VERSION", "4.3").split("."))
+QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
+
+each_client = pytest.mark.parametrize("client", list(CLIENTS))
+
+
+@pytest.fixture
+def namespace(broker: Broker) -> Iterator[str]:
+    """A namespace of the test's own; what it declared is deleted."""
+    name = f"test-{uuid.uuid4().hex}"
+    yield name
+    for topology in (backhop.Topology("any", policy, namespace=name) for policy in (QUICK, backhop.Policy())):
+        for each in topology.declarations:
+            if each.name.startswith(name):
+                delete(broker, each)
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(URL)
+    yield made
+    made.close()
+
+
+def delete(broker: Broker, declaration: backhop.Declaration) -> None:
+    if declaration.what == "queue":
+        broker.channel.queue_delete(declaration.name)
+    elif declaration.what == "exchange":
+        broker.channel.exchange_delete(declaration.name)
+
+
+def until(is_so: Callable[[], Any]) -> None:
+    """Waits for a condition."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)
+
+
+def there(broker: Broker, queue: str) -> int:
+    """Messages that are ready; none where the queue is missing."""
+    try:
+        return broker.count(queue)
+    except pika.exceptions.ChannelClosedByBroker:
+        broker.reconnect()
+        return 0
+
+
+def bodies(broker: Broker, queue: str, count: int) -> list[bytes]:
+    """Takes so many messages out of a queue."""
+    taken = []
+    for _ in range(count):
+        until(lambda: there(broker, queue) > 0)
+        taken.append(broker.channel.basic_get(queue, auto_ack=True)[2])
+    return taken
+
+
+class Handler:
+    """Raises what it is told, and keeps what it got."""
+
+    def __init__(self, *errors: BaseException | None) -> None:
+        self.errors = list(errors)
+        self.messages: list[Message] = []
+        self.times: list[float] = []
+
+    def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+        self.times.append(time.monotonic())
+        error = self.errors.pop(0) if self.errors else None
+        if error:
+            raise error
+
+    def saw(self, count: int) -> None:
+        until(lambda: len(self.messages) >= count)
+
+
+# --- What comes back -------------------------------------------------------------------------------------------------
+
+
+@each_client
+def test_a_message_comes_back_to_its_queue_alone_and_is_acknowledged(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue, sibling, exchange = broker.queue(), broker.queue(), f"{namespace}.events"
+    broker.channel.exchange_declare(exchange, "topic")
+    for each in (queue, sibling):
+        broker.channel.queue_bind(each, exchange, "order.*")
+    broker.publish(b"\x00body\xff", "order.created", exchange=exchange)
+    handler = Handler(ValueError("first"), ValueError("second"))
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+        handler.saw(3)
+    assert [message.attempt for message in handler.messages] == [1, 2, 3]
+    assert {message.body for message in handler.messages} == {b"\x00body\xff"}
+    assert {(message.exchange, message.routing_key) for message in handler.messages} == {(exchange, "order.created")}
+    assert [message.last_error for message in handler.messages] == ["", "ValueError: first", "ValueError: second"]
+    assert [message.last_delay for message in handler.messages] == [None, 0.1, 0.2]
+    assert handler.messages[1].first_failure == handler.messages[2].first_failure is not None
+    assert handler.messages[2].delivery.routing_key == "order.created"
+    assert handler.times[2] - handler.times[1] >= 0.2
+    assert (broker.count(queue), broker.count(sibling), broker.count(f"{queue}.parked")) == (0, 1, 0)
+    broker.channel.exchange_delete(exchange)
+
+
+HEADERS: dict[str, Any] = {
+    "text": "grün",
+    "binary": b"\xff\x00",
+    "small": 7,
+    "minus": -4711,
+    "large": 2**40,
+    "true": True,
+    "nothing": None,
+    "moment": datetime(2026, 1, 2, 3, 4, 5),
+    "decimal": Decimal("1.25"),
+    "table": {"deep": {"list": [1, "two", {"three": b"\xfe"}, None]}, "empty": {}},
+    "list": [],
+}
+PROPERTIES: dict[str, Any] = {
+    "content_type": "text/plain",
+    "content_encoding": "utf-8",
+    "priority": 3,
+    "correlation_id": "correlation",
+    "reply_to": "answers",
+    "message_id": "message 1",
+    "timestamp": 1_767_323_045,
+    "type": "kind",
+    "app_id": "shop",
+    "cluster_id": "c",
+}
+
+
+@each_client
+def test_properties_and_headers_are_kept_with_their_types(client: str, broker: Broker, namespace: str) -> None:
+    queue, original = broker.queue(), broker.queue()
+    for each in (queue, original):
+        broker.publish(b"", each, headers=HEADERS, user_id="guest", expiration="600000", delivery_mode=1, **PROPERTIES)
+    with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=namespace):
+        _, parked = broker.get(f"{queue}.parked")
+    _, before = broker.get(original)
+    is_pika = "aio" not in client
+    kept = {name: value for name, value in parked.headers.items() if name in HEADERS}
+    assert kept == before.headers
+    assert {name: type(value) for name, value in kept.items()} == {
+        name: type(value) for name, value in before.headers.items()
+    }
+    assert {name: getattr(parked, name) for name in PROPERTIES} == PROPERTIES | (
+        {} if is_pika else {"cluster_id": None}
+    )
+    assert (parked.delivery_mode, parked.user_id, parked.expiration) == (2, None, None)
+    own = {name: value for name, value in parked.headers.items() if name.startswith("backhop-")}
+    assert own.pop("backhop-first-failure") > 1_700_000_000_000
+    assert own == {
+        "backhop-queue": queue,
+        "backhop-attempts": 1,
+        "backhop-id": "message 1",
+        "backhop-exchange": "",
+        "backhop-routing-key": queue,
+        "backhop-error": "why",
+        "backhop-expiration": "600000",
+        "backhop-user-id": "guest",
+        "backhop-parked": "permanent",
+    }
+
+
+@each_client
+def test_a_message_without_properties_comes_back(client: str, broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    broker.publish(b"", queue)
+    handler = Handler(ValueError())
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+        handler.saw(2)
+    properties = handler.messages[1].delivery.properties
+    allowed = {"delivery_mode": 2, "message_id": handler.messages[1].id} if "aio" in client else {"delivery_mode": 2}
+    assert {name: value for name, value in properties.items() if value} == allowed
+
+
+# --- Outcomes --------------------------------------------------------------------------------------------------------
+
+
+@each_client
+def test_the_last_attempt_parks(client: str, broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    broker.publish(b"body", queue)
+    handler = Handler(*[ValueError("no")] * 3)
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+        body, properties = broker.get(f"{queue}.parked")
+    assert (body, len(handler.messages)) == (b"body", 3)
+    assert (properties.headers["backhop-parked"], properties.headers["backhop-attempts"]) == ("exhausted", 3)
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_never_parks_and_drop_keeps_no_copy(client: str, broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    handler = Handler(KeyError("x"), backhop.Drop())
+    broker.publish(b"never", queue)
+    broker.publish(b"drop", queue)
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace, never=(LookupError,)):
+        handler.saw(2)
+    body, properties = broker.get(f"{queue}.parked")
+    assert (body, properties.headers["backhop-parked"]) == (b"never", "permanent")
+    assert properties.headers["backhop-error"] == "KeyError: 'x'"
+    assert (broker.count(queue), broker.count(f"{queue}.parked")) == (0, 0)
+
+
+@each_client
+def test_retry_after_is_a_floor_on_a_rung_that_is_declared_on_demand(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue = broker.queue()
+    policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=10)
+    broker.publish(b"", queue)
+    handler = Handler(backhop.RetryAfter(0.6, "busy"))
+    with consuming(client, URL, queue, handler, policy=policy, namespace=namespace):
+        handler.saw(2)
+    assert handler.messages[1].last_delay == 0.63
+    assert handler.times[1] - handler.times[0] >= 0.6
+    assert broker.count(f"{namespace}.wait.630") == 0
+    assert there(broker, f"{namespace}.wait.800") == 0
+
+
+@each_client
+def test_a_message_that_crashes_its_consumers_is_parked_before_the_handler(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue, handler = broker.queue(), Handler()
+    broker.publish(b"", queue, headers={"x-delivery-count": 5})
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+        _, properties = broker.get(f"{queue}.parked")
+    assert properties.headers["backhop-parked"] == "poison"
+    assert not handler.messages
+
+
+# --- Confirm, then acknowledge ---------------------------------------------------------------------------------------
+
+
+@each_client
+def test_nothing_is_acknowledged_before_its_copy_is_confirmed(
+    client: str, broker: Broker, namespace: str, proxy: Proxy
+) -> None:
+    queue, count = broker.queue(), 20
+    broker.publish(b"opens the channel that publishes", queue)
+    is_held = threading.Event()
+
+    def handle(message: Message) -> None:
+        if message.body == str(count - 1).encode() and not is_held.is_set():
+            proxy.hold()
+            is_held.set()
+        raise backhop.Park("why")
+
+    with consuming(client, proxy.url, queue, handle, policy=QUICK, namespace=namespace):
+        bodies(broker, f"{queue}.parked", 1)
+        for i in range(count):
+            broker.publish(str(i).encode(), queue)
+        until(lambda: there(broker, f"{queue}.parked") == count)  # the last one's confirm is held
+        assert is_held.is_set()
+        proxy.cut()
+        proxy.release()
+        if client == "aio-pika robust":
+            until(lambda: there(broker, f"{queue}.parked") > count)
+        else:
+            until(lambda: there(broker, queue) > 0)
+    assert set(bodies(broker, f"{queue}.parked", count)) == {str(i).encode() for i in range(count)}
+
+
+@each_client
+def test_a_burst_of_failures_waits_for_no_confirm(client: str, broker: Broker, namespace: str) -> None:
+    queue, pending = broker.queue(), []
+    for _ in range(80):
+        broker.publish(b"", queue)
+
+    def handle(_: Message) -> None:
+        pending.append(consumer.retrier.pending)
+        raise backhop.Park("why")
+
+    with connected(client, URL, queue, handle, policy=QUICK, namespace=namespace) as consumer:
+        consumer.declare()
+        consumer.begin()
+        until(lambda: there(broker, f"{queue}.parked") == 80)
+    assert max(pending) > 4
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_a_returned_copy_is_published_again_once_its_queue_is_there(
+    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.queue()
+    with consuming(
+        client, URL, queue, Handler(backhop.Park("a"), backhop.Park("b")), policy=QUICK, namespace=namespace
+    ):
+        broker.channel.queue_delete(f"{queue}.parked")
+        broker.publish(b"one", queue)
+        broker.publish(b"two", queue)
+        until(lambda: there(broker, f"{queue}.parked") == 2)
+    assert "was returned by the broker" in caplog.text
+    assert set(bodies(broker, f"{queue}.parked", 2)) == {b"one", b"two"}
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_a_nacked_copy_is_published_again_once_there_is_room(
+    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.queue()
+    arguments = {"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}
+    broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments=arguments)
+    broker.publish(b"full", f"{queue}.parked")
+    broker.publish(b"body", queue)
+    until(lambda: there(broker, f"{queue}.parked") == 1)
+    with connected(client, URL, queue, Handler(backhop.Park()), policy=QUICK, namespace=namespace) as consumer:
+        consumer.begin()
+        until(lambda: "was nacked by the broker" in caplog.text)
+        assert bodies(broker, f"{queue}.parked", 2) == [b"full", b"body"]
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_a_copy_that_closes_the_channel_stops_no_other(
+    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, handler = broker.queue(), Handler()
+    handler.errors = [ValueError(), *[backhop.Park()] * 5]
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+        broker.channel.exchange_delete(f"{namespace}.wait.100")
+        for i in range(6):
+            broker.publish(str(i).encode(), queue)
+        handler.saw(7)
+        until(lambda: there(broker, f"{queue}.parked") == 5)
+    assert "channel" in caplog.text
+    assert handler.messages[-1].body == b"0"
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_a_copy_that_is_not_confirmed_in_time_is_published_again(
+    client: str, broker: Broker, namespace: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.queue()
+    broker.publish(b"opens the channel that publishes", queue)
+
+    def handle(message: Message) -> None:
+        if message.body == b"body":
+            proxy.hold()
+        raise backhop.Park("why")
+
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.3}
+    with consuming(client, proxy.url, queue, handle, **options) as consumer:
+        bodies(broker, f"{queue}.parked", 1)
+        broker.publish(b"body", queue)
+        until(lambda: "was not confirmed within 0.3 s" in caplog.text)
+        proxy.release()
+        until(lambda: consumer.retrier.pending == 0)
+    until(lambda: there(broker, f"{queue}.parked") > 0)
+    assert broker.count(queue) == 0
+
+
+@each_client
+def test_a_copy_that_cannot_be_encoded_leaves_its_original_and_confuses_no_other(
+    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = broker.queue()
+
+    def handle(message: Message) -> None:
+        if message.body == b"bad":
+            client_message: Any = getattr(message, "incoming", None) or message.properties  # type: ignore[attr-defined]
+            client_message.headers["unknown to AMQP"] = object()
+        raise backhop.Park("why")
+
+    with consuming(client, URL, queue, handle, policy=QUICK, namespace=namespace):
+        for body in (b"one", b"bad", b"two", b"bad", b"three"):
+            broker.publish(body, queue, headers={"number": 1})
+        assert set(bodies(broker, f"{queue}.parked", 3)) == {b"one", b"two", b"three"}
+        until(lambda: caplog.text.count("it stays unacknowledged") == 2)
+    assert bodies(broker, queue, 2) == [b"bad", b"bad"]
+    assert there(broker, f"{queue}.parked") == 0
+
+
+def test_pikas_generator_goes_on_after_a_failure(broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    seen = []
+    connection = pika.BlockingConnection(pika.URLParameters(URL))
+    channel = connection.channel()
+    retrier = backhop.pika.Retrier(channel, queue, QUICK, namespace=namespace)
+    retrier.declare()
+    broker.publish(b"one", queue)
+    broker.publish(b"poison", queue, headers={"x-delivery-count": 5})
+    poisoned = 0
+    for method, properties, body in channel.consume(queue, inactivity_timeout=10):
+        try:
+            with retrier.process(method, properties, body) as message:
+                seen.append(message.attempt)
+                if message.attempt < 3:
+                    raise ValueError
+        except backhop.pika.PoisonError:
+            poisoned += 1
+        if seen == [1, 2, 3]:
+            break
+    retrier.drain()
+    assert channel.consumer_tags
+    assert not channel._delivery_confirmation
+    connection.close()
+    assert poisoned == 1
+    assert bodies(broker, f"{queue}.parked", 1) == [b"poison"]
+    assert broker.count(queue) == 0
+
+
+def test_a_handler_of_pika_may_run_in_a_thread(broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    connection = pika.BlockingConnection(pika.URLParameters(URL))
+    channel = connection.channel()
+    retrier = backhop.pika.Retrier(channel, queue, QUICK, namespace=namespace)
+    retrier.declare()
+    for _ in range(10):
+        broker.publish(b"", queue)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        message = retrier.read(method, properties, body, channel)
+        settle = partial(retrier.settle, message, backhop.Park("in a thread"))
+        threading.Thread(target=connection.add_callback_threadsafe, args=(settle,)).start()
+
+    channel.basic_consume(queue, on_message)
+    end = time.monotonic() + PATIENCE
+    while there(broker, f"{queue}.parked") < 10:
+        connection.process_data_events(0.05)
+        assert time.monotonic() < end
+    retrier.drain(5)
+    connection.close()
+    assert broker.count(queue) == 0
+
+
+def test_aio_pikas_iterator_goes_on_after_a_failure(broker: Broker, namespace: str) -> None:
+    queue_name = broker.queue()
+    broker.publish(b"one", queue_name)
+    broker.publish(b"poison", queue_name, headers={"x-delivery-count": 5})
+
+    async def run() -> tuple[list[int], int]:
+        seen, poisoned = [], 0
+        connection = await aio_pika.connect(URL)
+        channel = await connection.channel()
+        retrier = backhop.aio_pika.Retrier(channel, queue_name, QUICK, namespace=namespace)
+        await retrier.declare()
+        queue = await channel.get_queue(queue_name)
+        async with queue.iterator(timeout=10) as messages:
+            async for incoming in messages:
+                try:
+                    async with retrier.process(incoming) as message:
+                        seen.append(message.attempt)
+                        if message.attempt < 3:
+                            raise ValueError
+                except backhop.aio_pika.PoisonError:
+                    poisoned += 1
+                if len(seen) == 3:
+                    break
+        await retrier.drain()
+        await connection.close()
+        return seen, poisoned
+
+    assert asyncio.run(run()) == ([1, 2, 3], 1)
+    assert bodies(broker, f"{queue_name}.parked", 1) == [b"poison"]
+    assert broker.count(queue_name) == 0
+
+
+def test_a_cancelled_handler_gives_its_message_back(broker: Broker, namespace: str) -> None:
+    queue_name = broker.queue()
+    broker.publish(b"body", queue_name)
+
+    async def run() -> None:
+        connection = await aio_pika.connect(URL)
+        channel = await connection.channel()
+        retrier = backhop.aio_pika.Retrier(channel, queue_name, QUICK, namespace=namespace)
+        queue = await channel.get_queue(queue_name)
+        incoming = await queue.get()
+
+        async def handle() -> None:
+            async with retrier.process(incoming):
+                await asyncio.sleep(PATIENCE)
+
+        task = asyncio.create_task(handle())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        again = await queue.get(timeout=10)
+        assert again.redelivered
+        await again.ack()
+        await connection.close()
+
+    asyncio.run(run())
+
+
+def test_after_a_reconnect_no_stale_message_is_acknowledged(broker: Broker, namespace: str, proxy: Proxy) -> None:
+    queue = broker.queue()
+    seen: list[Message] = []
+    broker.publish(b"body", queue)
+
+    async def wait(message: Message) -> None:
+        if len(seen) == 1:
+            while len(seen) < 2:
+                await asyncio.sleep(0.01)
+        if len(seen) == 2 and message is seen[0]:
+            raise ValueError("stale")
+
+    def handle(message: Message) -> object:
+        seen.append(message)
+        return wait(message)
+
+    with consuming("aio-pika robust", proxy.url, queue, handle, policy=QUICK, namespace=namespace) as consumer:
+        until(lambda: len(seen) == 1)
+        proxy.cut()
+        until(lambda: len(seen) == 2)
+        broker.publish(b"another", queue)
+        until(lambda: len(seen) == 3)
+        assert not consumer.channel.is_closed
+    assert [message.body for message in seen] == [b"body", b"body", b"another"]
+    assert not seen[0].redelivered
+    assert seen[1].redelivered
+    assert broker.count(queue) == 0
+
+
+# --- Strategies ------------------------------------------------------------------------------------------------------
+
+
+@each_client
+@pytest.mark.parametrize("strategy", ["message-ttl", "reject", "native"])
+def test_a_strategy_brings_a_message_back_until_it_is_parked(
+    client: str, strategy: str, broker: Broker, namespace: str
+) -> None:
+    if strategy == "native" and VERSION < (4, 3):
+        pytest.skip("needs RabbitMQ 4.3")
+    queue = f"{namespace}.work"
+    policy = backhop.Policy(initial=0.2, kind="fixed", jitter="none", max_attempts=3)
+    handler = Handler(*[ValueError("no")] * 3)
+    options = {"policy": policy, "namespace": namespace, "strategy": strategy, "work_queue": "quorum"}
+    with consuming(client, URL, queue, handler, **options) as consumer:
+        topology = consumer.retrier.topology
+        broker.publish(b"body", queue)
+        _, properties = broker.get(f"{queue}.parked")
+    assert [message.attempt for message in handler.messages] == [1, 2, 3]
+    assert all(after - before >= 0.19 for before, after in zip(handler.times, handler.times[1:], strict=False))
+    assert properties.headers["backhop-parked"] == "exhausted"
+    assert broker.count(queue) == 0
+    for declaration in topology.declarations:
+        delete(broker, declaration)
+
+
+@each_client
+def test_a_strategy_that_the_broker_lacks_is_refused(client: str, broker: Broker, namespace: str) -> None:
+    options = {"policy": backhop.Policy(jitter="none", kind="fixed"), "namespace": namespace}
+    for strategy in ["delayed-exchange"] + (["native"] if VERSION < (4, 3) else []):
+        with (
+            connected(client, URL, broker.queue(), Handler(), strategy=strategy, **options) as consumer,
+            pytest.raises(backhop.BrokerError, match="ladder"),
+        ):
+            consumer.declare()
+
+
+# --- Declaring and replaying -----------------------------------------------------------------------------------------
+
+
+@each_client
+def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+        with pytest.raises(backhop.MissingError) as missing:
+            consumer.declare(verify=True)
+        assert f'exchange "{namespace}.return"' in str(missing.value)
+        assert f'queue "{queue}.parked"' in str(missing.value)
+        assert there(broker, f"{queue}.parked") == 0
+        consumer.declare()
+        consumer.declare(verify=True)
+        broker.channel.queue_delete(f"{queue}.parked")
+        broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
+        for verify in (True, False):
+            with pytest.raises(backhop.ClashError) as clash:
+                consumer.declare(verify)
+            assert f'queue "{queue}.parked" exists with x-queue-type = classic, and quorum is needed' in str(
+                clash.value
+            )
+
+
+@each_client
+def test_a_missing_work_queue_is_named(client: str, broker: Broker, namespace: str) -> None:
+    with (
+        connected(client, URL, f"{namespace}.none", Handler(), policy=QUICK, namespace=namespace) as consumer,
+        pytest.raises(backhop.MissingError, match="the work queue"),
+    ):
+        consumer.declare()
+    broker.channel.queue_delete(f"{namespace}.none.parked")
+
+
+@each_client
+def test_parked_messages_are_replayed_to_their_queue_alone(client: str, broker: Broker, namespace: str) -> None:
+    queue, sibling, exchange = broker.queue(), broker.queue(), f"{namespace}.events"
+    broker.channel.exchange_declare(exchange, "fanout")
+    for each in (queue, sibling):
+        broker.channel.queue_bind(each, exchange)
+    handler = Handler(*[backhop.Park("why")] * 3)
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
+        for i in range(3):
+            broker.publish(str(i).encode(), "key", exchange=exchange)
+        until(lambda: there(broker, f"{queue}.parked") == 3)
+        assert consumer.replay(2) == 2
+        handler.saw(5)
+        assert consumer.replay() == 1
+        handler.saw(6)
+        assert consumer.replay() == 0
+    assert [message.attempt for message in handler.messages] == [1] * 6
+    assert {(message.exchange, message.routing_key, message.last_error) for message in handler.messages[3:]} == {
+        (exchange, "key", "")
+    }
+    assert [message.body for message in handler.messages[3:]] == [b"0", b"1", b"2"]
+    assert (broker.count(queue), broker.count(f"{queue}.parked"), broker.count(sibling)) == (0, 0, 3)
+    broker.channel.exchange_delete(exchange)
+
+
+@each_client
+def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
+    broker.publish(b"body", f"{queue}.parked")
+    until(lambda: there(broker, f"{queue}.parked") == 1)
+    with (
+        connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer,
+        pytest.raises(backhop.PublishError),
+    ):
+        consumer.replay()
+    until(lambda: there(broker, f"{queue}.parked") == 1)

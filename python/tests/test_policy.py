@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import vectors
+from vectors import Case, is_
+
+import backhop
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _compare_delays(policy: backhop.Policy, rows: list[Any]) -> None:
+    for attempt, previous_ms, u, ms in rows:
+        delay = policy.delay(
+            vectors.integer(attempt), previous=vectors.integer(previous_ms) / 1000, random=vectors.fraction(u)
+        )
+        assert delay == vectors.integer(ms) / 1000, f"attempt {attempt}, u {u}"
+
+
+def _compare_preview(policy: backhop.Policy, rows: list[Any]) -> None:
+    for attempt, *expected in rows:
+        assert [*policy.row(vectors.integer(attempt))[1:]] == [ms / 1000 for ms in expected], f"attempt {attempt}"
+
+
+@vectors.cases("policy")
+def test_a_vector(case: Case) -> None:
+    vectors.only(case, "name policy expect")
+    expect = case["expect"]
+    if vectors.status(case) != "BH_OK":
+        vectors.only(expect, "status refused_by error")
+        assert expect["refused_by"]
+        error = vectors.refused(case, lambda: vectors.policy(case))
+        texts = expect.get("error", [])
+        assert all(part in str(error) for part in ([texts] if isinstance(texts, str) else texts)), str(error)
+        return
+    vectors.policy(case)
+    policy = vectors.policy(case)
+    vectors.compare(
+        expect,
+        {
+            "kind": is_(lambda: policy.kind),
+            "jitter": is_(lambda: policy.jitter),
+            "max_attempts": is_(lambda: policy.max_attempts, vectors.integer),
+            "max_crashes": is_(lambda: policy.max_crashes, vectors.integer),
+            "max_ms": is_(lambda: _ms(policy.max), vectors.integer),
+            "max_age_ms": is_(lambda: _ms(policy.max_age), vectors.integer),
+            "max_retry_after_ms": is_(lambda: _ms(policy.max_retry_after), vectors.integer),
+            "delays": lambda expected: _compare_delays(policy, expected),
+            "preview": lambda expected: _compare_preview(policy, expected),
+        },
+    )
+
+
+def test_times_are_seconds_as_int_float_or_timedelta() -> None:
+    assert (
+        backhop.Policy(initial=2, jitter="none").delay(1)
+        == backhop.Policy(initial=2.0, jitter="none").delay(1)
+        == backhop.Policy(initial=timedelta(seconds=2), jitter="none").delay(1)
+        == 2
+    )
+
+
+@pytest.mark.parametrize("time", ["10", None, True, [1]])
+def test_what_is_no_time_is_refused_with_what_to_give(time: Any) -> None:
+    with pytest.raises(TypeError, match="give seconds"):
+        backhop.Policy(initial=time)
+
+
+def test_not_a_number_is_no_time() -> None:
+    with pytest.raises(ValueError, match="give seconds"):
+        backhop.Policy(initial=float("nan"))
+
+
+def test_a_name_that_is_none_is_refused_with_those_there_are() -> None:
+    kind: Any = "cubic"
+    with pytest.raises(ValueError, match="kind is 'cubic': give one of exponential, linear, fixed, steps"):
+        backhop.Policy(kind=kind)
+
+
+def test_steps_need_no_kind() -> None:
+    policy = backhop.Policy(steps=[1, timedelta(minutes=1)], jitter="none")
+    assert policy.kind == "steps"
+    assert [row.mean for row in policy.preview()] == [1, 60]
+
+
+def test_a_policy_cannot_be_changed() -> None:
+    policy: Any = backhop.Policy()
+    with pytest.raises(AttributeError):
+        policy.max_attempts = 3
+    with pytest.raises(AttributeError):
+        policy.color = "red"
+
+
+def test_the_preview_prints_as_a_table_and_is_data() -> None:
+    preview = backhop.Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=4).preview()
+    assert preview[1] == backhop.PreviewRow(attempt=2, lowest=24, mean=30, highest=36, total=40)
+    assert str(preview) == repr(preview)
+    assert str(preview).splitlines() == [
+        "failure      lowest        mean     highest       total",
+        "      1         8 s        10 s        12 s        10 s",
+        "      2        24 s        30 s        36 s        40 s",
+        "      3  1 min 12 s  1 min 30 s  1 min 48 s  2 min 10 s",
+    ]
+
+
+def test_the_preview_of_a_policy_without_a_limit_ends() -> None:
+    assert len(backhop.Policy(max_attempts=0).preview()) == 20
+    assert len(backhop.Policy(max_attempts=0).preview(3)) == 3
+
+
+def test_a_repr_makes_the_same_policy_again() -> None:
+    policy = backhop.Policy(initial=timedelta(seconds=2), steps=(), max_attempts=3)
+    again = eval(repr(policy), {"Policy": backhop.Policy, "datetime": __import__("datetime")})
+    assert again == policy
+    assert hash(again) == hash(policy)
+    assert policy != backhop.Policy()
+
+
+def test_a_policy_can_be_pickled() -> None:
+    policy = backhop.Policy(steps=[1, 2], jitter="full")
+    assert pickle.loads(pickle.dumps(policy)) == policy

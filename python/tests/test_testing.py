@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+import backhop
+from backhop.testing import Clock, Rehearsal, SeededRandom, rehearse, rehearse_async
+
+Rehearse = Callable[..., Rehearsal]
+POLICY = backhop.Policy(initial=1, factor=2, max=60, jitter="none", max_attempts=4)
+
+
+def fail(_: backhop.Message) -> None:
+    raise OSError("507 queue is full")
+
+
+def test_a_handler_that_always_fails_sees_its_message_until_it_is_parked() -> None:
+    rehearsal = rehearse(fail, policy=POLICY)
+    assert [attempt.number for attempt in rehearsal] == [1, 2, 3, 4]
+    assert rehearsal.delays == [1, 2, 4]
+    assert [attempt.at for attempt in rehearsal] == [0, 1, 3, 7]
+    assert (rehearsal.outcome, rehearsal.reason) == ("parked", "exhausted")
+    assert "attempt  3 after          3 s: OSError('507 queue is full'), again in 4 s" in str(rehearsal)
+    assert str(rehearsal).endswith("parked (exhausted)")
+
+
+def test_a_handler_sees_what_became_of_its_message_before() -> None:
+    seen = []
+
+    def handle(message: backhop.Message) -> None:
+        seen.append((message.attempt, message.last_error, message.exchange, message.routing_key, message.last_delay))
+        if message.attempt == 1:
+            raise backhop.RetryAfter(30, "busy")
+
+    rehearsal = rehearse(handle, policy=POLICY, queue="orders", exchange="events", routing_key="order.created")
+    assert rehearsal.outcome == "acked"
+    assert seen == [(1, "", "events", "order.created", None), (2, "busy", "events", "order.created", 31.5)]
+
+
+def test_park_drop_and_never_end_it_at_once() -> None:
+    def park(_: backhop.Message) -> None:
+        raise backhop.Park("no such page")
+
+    def drop(_: backhop.Message) -> None:
+        raise backhop.Drop
+
+    assert (rehearse(park).outcome, rehearse(park).reason) == ("parked", "permanent")
+    assert rehearse(drop).outcome == "dropped"
+    assert rehearse(fail, never=(OSError,)).reason == "permanent"
+    assert len(rehearse(fail, never=(OSError,))) == 1
+
+
+@pytest.mark.parametrize("strategy", ["reject", "native"])
+def test_strategies_of_the_broker_alone_count_too(strategy: str) -> None:
+    policy = backhop.Policy(initial=5, kind="fixed", jitter="none", max_attempts=3)
+    rehearsal = rehearse(fail, policy=policy, strategy=strategy)
+    assert rehearsal.delays == [5, 5]
+    assert rehearsal.reason == "exhausted"
+
+
+def test_what_would_go_on_for_ever_ends() -> None:
+    rehearsal = rehearse(fail, policy=backhop.Policy(max_attempts=0), most_attempts=7)
+    assert (len(rehearsal), rehearsal.outcome) == (7, "waiting")
+
+
+def test_a_message_that_crashes_its_consumers_is_not_handed_to_the_handler() -> None:
+    rehearsal = rehearse(fail, headers={"x-delivery-count": 5})
+    assert (rehearsal.reason, rehearsal.errors) == ("poison", [])
+
+
+def test_jitter_is_the_same_in_every_run(backhop_rehearse: Rehearse) -> None:
+    policy = backhop.Policy(initial=10, max_attempts=6)
+    rehearsal = backhop_rehearse(fail, policy=policy)
+    assert rehearsal.delays == rehearse(fail, policy=policy).delays
+    assert rehearsal.delays != rehearse(fail, policy=policy, random=SeededRandom(1)).delays
+    for delay, row in zip(rehearsal.delays, policy.preview(), strict=False):
+        assert row.lowest * 0.79 <= delay <= row.highest * 1.26  # a rung below or above
+
+
+def test_time_passes_as_the_clock_says(backhop_rehearse: Rehearse, backhop_clock: Clock) -> None:
+    def handle(_: backhop.Message) -> None:
+        backhop_clock.advance(timedelta(minutes=1))
+        raise OSError
+
+    rehearsal = backhop_rehearse(handle, policy=backhop.Policy(initial=1, jitter="none", max_age=150))
+    assert [attempt.at for attempt in rehearsal] == [0, 61, 123, 187]
+    assert rehearsal.reason == "too-old"
+
+
+async def fail_async(_: backhop.Message) -> None:
+    raise OSError
+
+
+def test_coroutines_are_awaited() -> None:
+    assert rehearse(fail_async, policy=POLICY).delays == [1, 2, 4]
+
+
+def test_coroutines_are_awaited_in_the_loop_that_runs() -> None:
+    assert asyncio.run(rehearse_async(fail_async, policy=POLICY)).delays == [1, 2, 4]

@@ -1,0 +1,462 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
+
+import backhop
+
+FAST = backhop.Policy(kind="fixed", initial=0.1, jitter="none", max_attempts=3)
+
+
+def _worker(name: str, **options: Any) -> backhop.Worker:
+    options.setdefault("policy", FAST)
+    return backhop.Worker(URL, queue=name, **options)
+
+
+class Inbox:
+    """A handler that keeps what it gets, and raises what it is told to."""
+
+    def __init__(self, *failures: BaseException) -> None:
+        self._failures = list(failures)
+        self._messages: queue.Queue[backhop.Message] = queue.Queue()
+
+    def __call__(self, message: backhop.Message) -> None:
+        message.history, message.body, message.redelivered  # noqa: B018  read here, while the worker runs
+        self._messages.put(message)
+        if self._failures:
+            raise self._failures.pop(0)
+
+    async def serve(self, message: backhop.Message) -> None:
+        self(message)
+
+    def get(self) -> backhop.Message:
+        return self._messages.get(timeout=PATIENCE)
+
+    def empty(self) -> bool:
+        return self._messages.empty()
+
+
+class Events:
+    """What a worker met."""
+
+    def __init__(self) -> None:
+        self._events: queue.Queue[backhop.Event] = queue.Queue()
+
+    def __call__(self, event: backhop.Event) -> None:
+        self._events.put(event)
+
+    def get(self, name: str) -> backhop.Event:
+        """The next one of this name."""
+        while (event := self._events.get(timeout=PATIENCE)).name != name:
+            pass
+        return event
+
+
+# --- Without a broker ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(backhop.build_info().worker, reason="built with librabbitmq")
+def test_without_librabbitmq_a_worker_says_what_to_install() -> None:
+    with pytest.raises(backhop.NoLibrabbitmqError, match=r"librabbitmq-dev pkg-config.*pip install"):
+        backhop.Worker("amqp://localhost", queue="orders")
+
+
+@needs_worker
+@pytest.mark.parametrize("uri", ["", "http://localhost", "amqp://localhost:99999"])
+def test_a_uri_that_cannot_be_read_is_refused(uri: str) -> None:
+    with pytest.raises(backhop.URIError):
+        backhop.Worker(uri, queue="orders")
+
+
+@needs_worker
+def test_no_uri_is_refused_when_it_runs() -> None:
+    with pytest.raises(backhop.StateError):
+        backhop.Worker([], queue="orders").run(print)
+
+
+@needs_worker
+def test_an_error_holds_no_password() -> None:
+    with pytest.raises(backhop.URIError) as raised:
+        backhop.Worker("amqp://guest:secret@localhost:x", queue="orders")
+    assert "secret" not in str(raised.value)
+
+
+@needs_worker
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"queue": "orders", "topology": backhop.Topology("orders")},
+        {"topology": backhop.Topology("o"), "policy": FAST},
+    ],
+)
+def test_a_worker_has_one_queue_and_one_policy(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="give"):
+        backhop.Worker("amqp://localhost", **options)
+
+
+@needs_worker
+def test_a_coroutine_function_is_for_serve() -> None:
+    async def handle(_: backhop.Message) -> None: ...
+
+    with pytest.raises(TypeError, match="serve"):
+        backhop.Worker("amqp://localhost", queue="orders").run(handle)
+
+
+@needs_worker
+def test_a_broker_that_is_not_there_is_an_event_and_stopping_works() -> None:
+    events = Events()
+    worker = backhop.Worker("amqp://guest:secret@127.0.0.1:1", queue="orders", on_event=events)
+    with running(worker, print):
+        event = events.get("failed")
+    assert isinstance(event.error, backhop.ConnectionFailedError)
+    assert event.delay > 0
+    assert "secret" not in str(event)
+
+
+@needs_worker
+def test_a_worker_can_run_again() -> None:
+    events = Events()
+    worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=events)
+    for _ in range(3):
+        with running(worker, print):
+            events.get("failed")
+        events.get("drained")
+
+
+@needs_worker
+def test_serving_can_be_cancelled_and_begun_again() -> None:
+    async def serve(events: Events) -> None:
+        for _ in range(3):
+            serving = asyncio.create_task(worker.serve(_nothing))
+            await asyncio.to_thread(events.get, "failed")
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            events.get("drained")
+
+    events = Events()
+    worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=events)
+    asyncio.run(serve(events))
+
+
+async def _nothing(_: backhop.Message) -> None: ...
+
+
+@needs_worker
+def test_in_a_forked_child_a_worker_of_the_parent_says_what_to_do() -> None:
+    code = """if True:
+        import os, threading, backhop
+        connecting = threading.Event()
+        worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=lambda _: connecting.set())
+        thread = threading.Thread(target=worker.run, args=(print,))
+        thread.start()
+        connecting.wait()
+        child = os.fork()
+        if not child:
+            for call in (lambda: worker.run(print), worker.stop, lambda: worker.replay(1)):
+                try:
+                    call()
+                    os._exit(1)
+                except backhop.ForkedError as error:
+                    assert "make a new" in str(error), error
+            assert backhop.Policy(jitter="none").delay(1) == 1, "what has no worker works on"
+            backhop.Worker("amqp://127.0.0.1:1", queue="orders")
+            del worker
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        worker.stop()
+        thread.join()
+        assert status == 0
+        """
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=PATIENCE)
+
+
+# --- Live ------------------------------------------------------------------------------------------------------------
+
+
+def _serve(worker: backhop.Worker, inbox: Inbox, until: Callable[[], object]) -> None:
+    async def both() -> None:
+        serving = asyncio.create_task(worker.serve(inbox.serve))
+        await asyncio.to_thread(until)
+        worker.stop()
+        await serving
+
+    asyncio.run(both())
+
+
+def _run(worker: backhop.Worker, inbox: Inbox, until: Callable[[], object]) -> None:
+    with running(worker, inbox):
+        until()
+
+
+either_way = pytest.mark.parametrize("go", [_run, _serve])
+
+
+@needs_worker
+@needs_broker
+class TestLive:
+    @either_way
+    def test_a_handler_that_returns_acknowledges(self, broker: Broker, go: Any) -> None:
+        name, inbox = broker.queue(), Inbox()
+        broker.publish(b"\0body\xff", name, headers={"tenant": "acme"}, message_id="42")
+        seen: list[backhop.Message] = []
+        go(_worker(name), inbox, lambda: seen.append(inbox.get()))
+        (message,) = seen
+        assert message.body == b"\0body\xff"
+        assert (message.id, message.attempt, message.redelivered) == ("42", 1, False)
+        assert message.delivery.header("tenant") == "acme"
+        assert message.first_failure is None
+        assert broker.count(name) == 0
+
+    @either_way
+    def test_a_handler_that_raises_sees_the_message_again_and_no_other_queue_does(
+        self, broker: Broker, go: Any
+    ) -> None:
+        name, sibling, inbox = broker.queue(), broker.queue("-sibling"), Inbox(OSError("507 queue is full"))
+        for one in (name, sibling):
+            broker.channel.queue_bind(one, "amq.topic", f"{name}.#")
+        broker.publish(
+            b"body", f"{name}.image", exchange="amq.topic", headers={"tenant": "acme"}, content_type="text/x"
+        )
+        seen: list[backhop.Message] = []
+        go(_worker(name), inbox, lambda: seen.extend((inbox.get(), inbox.get())))
+        first, second = seen
+        assert (first.attempt, second.attempt) == (1, 2)
+        assert second.last_error == "OSError: 507 queue is full"
+        assert second.last_delay == 0.1
+        assert second.first_failure is not None
+        assert (second.exchange, second.routing_key) == ("amq.topic", f"{name}.image")
+        assert second.delivery.routing_key == f"{name}.image"
+        assert second.delivery.header("tenant") == "acme"
+        assert second.delivery.properties["content_type"] == "text/x"
+        assert broker.count(sibling) == 1
+
+    @either_way
+    def test_the_last_attempt_parks_with_its_story(self, broker: Broker, go: Any) -> None:
+        name, inbox, events = broker.queue(), Inbox(*[OSError("507")] * 3), Events()
+        broker.publish(b"body", name)
+        go(_worker(name, on_event=events), inbox, lambda: events.get("parked"))
+        body, properties = broker.get(f"{name}.parked")
+        assert body == b"body"
+        story = backhop.explain(properties.headers)
+        assert "It failed 3 times" in story
+        assert "The last error was: OSError: 507" in story
+        assert "its attempts were used up" in story
+
+    def test_the_event_of_a_parked_message_tells_its_id_and_why(self, broker: Broker) -> None:
+        name, events = broker.queue(), Events()
+        broker.publish(b"body", name, message_id="42")
+        with running(_worker(name, on_event=events), Inbox(backhop.Park("no such file"))):
+            event = events.get("parked")
+        assert (event.id, event.attempts, event.level) == ("42", 1, logging.WARNING)
+        assert broker.get(f"{name}.parked")[1].headers["backhop-error"] == "no such file"
+
+    def test_a_class_in_never_parks_and_drop_drops(self, broker: Broker) -> None:
+        name, events = broker.queue(), Events()
+        inbox = Inbox(ValueError("no number"), backhop.Drop())
+        with running(_worker(name, on_event=events, never=[ValueError], threads=1), inbox):
+            broker.publish(b"never", name)
+            events.get("parked")
+            broker.publish(b"drop", name)
+            inbox.get(), inbox.get()
+        assert broker.get(f"{name}.parked")[0] == b"never"
+        assert broker.count(name) == broker.count(f"{name}.parked") == 0
+
+    def test_retry_after_is_a_floor(self, broker: Broker) -> None:
+        name, inbox, events = broker.queue(), Inbox(backhop.RetryAfter(0.3)), Events()
+        broker.publish(b"body", name)
+        with running(_worker(name, on_event=events, retry_events=True), inbox):
+            assert events.get("retried").delay >= 0.3
+            inbox.get()
+            assert inbox.get().last_delay == 0.315
+
+    @either_way
+    def test_a_parked_message_can_be_sent_back(self, broker: Broker, go: Any) -> None:
+        name, inbox, events = broker.queue(), Inbox(backhop.Park()), Events()
+        broker.publish(b"body", name)
+        worker = _worker(name, on_event=events)
+
+        def replay() -> None:
+            events.get("parked")
+            worker.replay(10)
+            assert events.get("replayed").count == 1
+            inbox.get()
+            assert inbox.get().attempt == 1
+
+        go(worker, inbox, replay)
+
+    def test_as_many_handlers_as_threads_run_at_once(self, broker: Broker) -> None:
+        name, together = broker.queue(), threading.Barrier(5)
+        for _ in range(8):
+            broker.publish(b"body", name)
+        met = queue.Queue[int]()
+
+        def handle(_: backhop.Message) -> None:
+            met.put(together.wait(PATIENCE))
+
+        with running(_worker(name, threads=4), handle):
+            for _ in range(2):
+                together.wait(PATIENCE)
+            for _ in range(8):
+                met.get(timeout=PATIENCE)
+
+    def test_coroutines_run_at_once_up_to_prefetch(self, broker: Broker) -> None:
+        name = broker.queue()
+        for _ in range(6):
+            broker.publish(b"body", name)
+        running_now = most = done = 0
+        ready = asyncio.Event()
+
+        async def handle(_: backhop.Message) -> None:
+            nonlocal running_now, most, done
+            running_now += 1
+            most = max(most, running_now)
+            if running_now == 3:
+                ready.set()
+            await ready.wait()
+            running_now -= 1
+            done += 1
+            if done == 6:
+                worker.stop()
+
+        worker = _worker(name, prefetch=3)
+        asyncio.run(asyncio.wait_for(worker.serve(handle), PATIENCE))
+        assert (done, most) == (6, 3)
+
+    def test_a_worker_connects_again_and_what_was_not_settled_comes_again(self, broker: Broker) -> None:
+        control = os.environ.get("BACKHOP_BROKER_CTL")
+        if not control:
+            pytest.skip("BACKHOP_BROKER_CTL is not set")
+        name, events, release, seen = broker.queue(), Events(), threading.Event(), queue.Queue[bool]()
+        broker.publish(b"body", name)
+
+        def handle(message: backhop.Message) -> None:
+            seen.put(message.redelivered)
+            release.wait(PATIENCE)
+
+        with running(_worker(name, on_event=events, threads=1), handle):
+            assert seen.get(timeout=PATIENCE) is False
+            subprocess.run([control, "rabbitmqctl", "close_all_connections", "a test"], check=True, capture_output=True)
+            assert isinstance(events.get("disconnected").error, backhop.Error)
+            release.set()
+            events.get("connected")
+            assert seen.get(timeout=PATIENCE) is True
+        broker.reconnect()
+
+    def test_a_queue_that_is_missing_is_an_event_that_names_it(self) -> None:
+        events = Events()
+        with running(_worker("test-no-such-queue", on_event=events), print):
+            event = events.get("failed")
+        assert isinstance(event.error, backhop.MissingError)
+        assert "test-no-such-queue" in event.text
+
+    def test_a_message_that_is_not_settled_in_time_goes_back(self, broker: Broker) -> None:
+        name, taken, release = broker.queue(), threading.Event(), threading.Event()
+        broker.publish(b"body", name)
+
+        def handle(_: backhop.Message) -> None:
+            taken.set()
+            release.wait(PATIENCE)
+
+        worker = _worker(name, drain=0)
+        with running(worker, handle):
+            assert taken.wait(PATIENCE)
+        assert broker.get(name)[0] == b"body"
+        release.set()
+
+    def test_a_failure_that_is_no_handlers_own_ends_the_run_and_loses_nothing(self, broker: Broker) -> None:
+        name = broker.queue()
+        broker.publish(b"body", name)
+        worker = _worker(name, drain=0)
+        with pytest.raises(SystemExit):
+            worker.run(Inbox(SystemExit()))
+        assert broker.get(name)[0] == b"body"
+
+    def test_a_message_outlives_its_worker(self, broker: Broker) -> None:
+        name, inbox = broker.queue(), queue.Queue[backhop.Message]()
+        broker.publish(b"body", name)
+        worker = _worker(name)
+        with running(worker, inbox.put):
+            message = inbox.get(timeout=PATIENCE)
+        del worker
+        gc.collect()
+        assert message.body == b"body"
+        assert message.attempt == 1
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("go", ["worker.run(handle)", "asyncio.run(worker.serve(serve))"])
+    def test_a_signal_drains(self, broker: Broker, number: signal.Signals, go: str) -> None:
+        name = broker.queue()
+        broker.publish(b"body", name)
+        code = f"""if True:
+            import asyncio, os, sys, backhop
+            def say(word):
+                os.write(1, (word + "\\n").encode())  # in one piece: two threads speak
+            def handle(message):
+                say("begun")
+                sys.stdin.readline()
+                say("ended")
+            async def serve(message):
+                await asyncio.to_thread(handle, message)
+            worker = backhop.Worker({URL!r}, queue={name!r}, on_event=lambda event: say(event.name))
+            {go}
+            say("returned")
+            """
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        with process:
+            assert process.stdin
+            assert process.stdout
+            try:
+                lines = iter(process.stdout.readline, "")
+                assert next(line for line in lines if line == "begun\n")
+                process.send_signal(number)
+                process.stdin.write("go on\n")
+                process.stdin.flush()
+                assert [line for line in lines if line != "connected\n"] == ["ended\n", "drained\n", "returned\n"]
+                assert process.wait(PATIENCE) == 0
+            finally:
+                process.kill()
+        assert broker.count(name) == 0
+
+    @pytest.mark.skipif("BACKHOP_CA_FILE" not in os.environ, reason="there is no broker with TLS")
+    def test_tls_verifies_the_broker(self, broker: Broker) -> None:
+        uri, name, events = os.environ["AMQPS_URL"], broker.queue(), Events()
+        with running(backhop.Worker(uri, queue=name, on_event=events), print):
+            assert isinstance(events.get("failed").error, backhop.TLSError)
+        with running(
+            backhop.Worker(uri, queue=name, on_event=events, ca_file=os.environ["BACKHOP_CA_FILE"], mode="verify"),
+            print,
+        ):
+            assert isinstance(events.get("failed").error, backhop.MissingError), "TLS is there, the topology is not"
+
+    def test_events_are_logged(self, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+        name, events = broker.queue(), Events()
+        with caplog.at_level(logging.INFO, "backhop"), running(_worker(name, on_event=events), print):
+            events.get("connected")
+        levels = {record.getMessage().split(":")[0]: record.levelno for record in caplog.records}
+        assert levels == {"connected": logging.INFO, "drained": logging.INFO}
+
+    def test_a_callback_that_fails_stops_nothing(self, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+        def fail(_: backhop.Event) -> None:
+            raise LookupError
+
+        name, inbox = broker.queue(), Inbox()
+        broker.publish(b"body", name)
+        with running(_worker(name, on_event=fail), inbox):
+            assert inbox.get().body == b"body"
+        assert "on_event failed at connected" in caplog.text
