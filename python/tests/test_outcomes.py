@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import backhop
-from backhop.outcomes import Result, result_of
+from backhop.outcomes import Result, called, result_of
 
 
 def test_an_exception_is_a_failure_with_its_name_and_text() -> None:
@@ -52,3 +52,15 @@ def test_an_exception_that_cannot_be_printed_is_named() -> None:
 
 def test_a_text_that_is_no_unicode_can_be_written() -> None:
     assert result_of(OSError("lone \ud800")).error == "OSError: lone \\ud800"
+
+
+def test_an_exception_can_be_given_as_the_reason() -> None:
+    assert result_of(backhop.Park(LookupError("gone"))) == Result("permanent", "LookupError: gone")
+    assert result_of(backhop.RetryAfter(5, OSError("busy"))) == Result("failed", "OSError: busy", 5)
+
+
+def test_what_nobody_awaits_was_not_done() -> None:
+    async def handle(_: str) -> None: ...
+
+    with pytest.raises(TypeError, match="plain function"):
+        called(handle, "message")

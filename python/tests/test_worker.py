@@ -155,6 +155,11 @@ def test_serving_can_be_cancelled_and_begun_again() -> None:
 async def _nothing(_: backhop.Message) -> None: ...
 
 
+def test_a_drain_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ValueError, match="an hour at most"):
+        backhop.Worker("amqp://localhost", queue="orders", drain=7200)
+
+
 @needs_worker
 def test_in_a_forked_child_a_worker_of_the_parent_says_what_to_do() -> None:
     code = """if True:

@@ -136,6 +136,8 @@ def _entries(headers: Headers) -> Iterator[tuple[Text, Any]]:
 def _push_int(handle: c.Delivery, name: Text, value: int) -> int:
     if -(2**63) <= value < 2**63:
         return c.Delivery_push_int(handle, name, _INT64, value)
+    if not -(2**63) <= value < 2**64:  # pika reads a float as an integer
+        return c.Delivery_push_float(handle, name, _DOUBLE, float(value))
     return c.Delivery_push_int(handle, name, c.BH_TYPE_UINT64, _signed(value))
 
 

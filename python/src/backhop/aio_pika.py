@@ -254,7 +254,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                 raise WaitTimeoutError(
                     f"{len(late)} copies are not confirmed; the broker delivers their originals again"
                 )
-        for connection in self._publishers:
+        for connection in list(self._publishers):
             await _flush(connection)
 
     # Replaying
@@ -304,6 +304,8 @@ class _Publisher:
     async def publish(self, plan: Plan, message: Message) -> None:
         """Raises PublishError where the broker did not confirm it, and as it comes what cannot be encoded."""
         properties = _EncodedProperties(_properties(plan, message.incoming))
+        if not properties.message_id:
+            raise ValueError("there is no room for a message_id, by which aiormq tells what is returned")
         plan.routing_key.encode()
         # aiormq knows by the message_id which publish a return is about: one at a time for each
         key = str(properties.message_id)
@@ -472,7 +474,7 @@ async def _flush(connection: WireConnection) -> None:
 async def _close(channel: WireChannel) -> None:
     with contextlib.suppress(*_AMQP_ERRORS):
         if not channel.is_closed:
-            await channel.close()
+            await channel.close(aiormq.exceptions.ChannelClosed(None, None))  # else it cancels who awaits a confirm
 
 
 async def _take(channel: WireChannel, step: Step) -> Refusal | None:

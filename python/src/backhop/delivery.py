@@ -145,7 +145,7 @@ def _set_properties(handle: c.Delivery, properties: Any) -> None:
         if name in _NUMBERS:
             if isinstance(value, datetime):
                 value = calendar.timegm(value.utctimetuple())
-            check(c.Delivery_set_number(handle, number, int(value)))
+            check(c.Delivery_set_number(handle, number, min(int(value), 2**63 - 1)))
         else:
             if name == "expiration" and not isinstance(value, str | bytes):
                 value = str(milliseconds(value))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ._time import Seconds, milliseconds
 from .plan import Outcome
+
+MessageT = TypeVar("MessageT")
 
 
 class RetryAfter(Exception):  # noqa: N818  it is no error
     """Try again, and not before ``delay``: a floor under the policy's delay, capped by its max_retry_after.
 
     :param delay: seconds, as int, float or timedelta
-    :param error: why, for whoever reads the message's story
+    :param error: why, for whoever reads the message's story: a text, or the exception that was met
     """
 
-    def __init__(self, delay: Seconds, error: str = "") -> None:
+    def __init__(self, delay: Seconds, error: str | BaseException = "") -> None:
         milliseconds(delay)  # what is no time is the handler's mistake, and raised there
         super().__init__(delay, error)
         self.delay = delay
@@ -26,10 +30,10 @@ class RetryAfter(Exception):  # noqa: N818  it is no error
 class Park(Exception):  # noqa: N818
     """No attempt can succeed: park the message now, for a person to look at.
 
-    :param reason: why
+    :param reason: why: a text, or the exception that was met
     """
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str | BaseException = "") -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -53,12 +57,26 @@ OK = Result()
 def result_of(exception: BaseException, never: Iterable[type[BaseException]] = ()) -> Result:
     """What an exception of a handler means; those of a class in ``never`` park."""
     if isinstance(exception, RetryAfter):
-        return Result("failed", _writable(exception.error or _text(exception)), exception.delay)
+        return Result("failed", _writable(_words(exception.error) or _text(exception)), exception.delay)
     if isinstance(exception, Park):
-        return Result("permanent", _writable(exception.reason or _text(exception)))
+        return Result("permanent", _writable(_words(exception.reason) or _text(exception)))
     if isinstance(exception, Drop):
         return Result("dropped")
     return Result("permanent" if isinstance(exception, tuple(never)) else "failed", _writable(_text(exception)))
+
+
+def called(handle: Callable[[MessageT], object], message: MessageT) -> None:
+    """Calls a handler that is a function: what would have to be awaited was not done."""
+    result = handle(message)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError("the handler gave an awaitable, which nobody awaits here: give a plain function")
+
+
+def _words(given: object) -> str:
+    """What was given to RetryAfter or Park: a text, or the exception that was met."""
+    return _text(given) if isinstance(given, BaseException) else str(given)
 
 
 def _text(exception: BaseException) -> str:

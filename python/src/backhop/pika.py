@@ -31,6 +31,7 @@ from ._retrier import LOGGER, BaseRetrier, PoisonError, tell_refused
 from ._time import Seconds, milliseconds, seconds
 from .history import History
 from .message import Message as _Message
+from .outcomes import called
 from .plan import Plan
 
 __all__ = ["Message", "PoisonError", "Retrier"]
@@ -145,7 +146,7 @@ class Retrier(BaseRetrier[Any]):
                 self._carry_out(message, poison)
                 return
             try:
-                handle(message)
+                called(handle, message)
             except Exception as error:
                 self.settle(message, error)
             else:
@@ -333,8 +334,8 @@ class _Replay:
         try:
             message = retrier.read(method, properties, body, channel)
             copy = retrier._copy(retrier._decider.replay(message.history), message, self._replayed)
-        except Error as error:
-            self._end(error)
+        except Exception as error:
+            self._end(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
             return
         self._open += 1
         retrier._publisher.publish(copy)

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 from ._time import Seconds, duration, milliseconds, seconds
 from .decider import Decider
 from .message import Message
-from .outcomes import OK
+from .outcomes import OK, called
 from .plan import Plan
 from .policy import Policy
 from .topology import Strategy, Topology
@@ -148,7 +148,7 @@ def rehearse(handle: Callable[[Message], object], body: bytes = b"", **options: 
     steps = _Steps(body, **options)
     for message in steps:
         try:
-            handle(message)
+            called(handle, message)
         except Exception as error:
             steps.error = error
     return Rehearsal(steps.attempts)

@@ -23,7 +23,7 @@ from .delivery import Delivery
 from .event import Event, event_of
 from .history import History
 from .message import Message
-from .outcomes import OK, Result, result_of
+from .outcomes import OK, Result, called, result_of
 from .plan import OUTCOMES
 from .policy import Policy
 from .topology import Topology
@@ -33,6 +33,7 @@ Handler: TypeAlias = Callable[[Message], object]
 AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
 
 _MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
+_LONGEST_DRAIN_MS = 3_600_000
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
 _NO_LIBRABBITMQ = (
     "this Backhop was built without librabbitmq, which its Worker needs (backhop.pika and backhop.aio_pika do not): "
@@ -78,7 +79,7 @@ class Worker:
     :param confirm_timeout: for the broker's confirm of a copy
     :param back_off: delays between attempts to connect and to publish; its limits are ignored; default: 100 ms, doubled
         up to 10 s
-    :param drain: how long handlers may take to finish once the worker is told to stop
+    :param drain: how long handlers may take to finish once the worker is told to stop; an hour at most
     :param on_event: called with each Event, from whichever thread meets it; under ``serve`` in the event loop
     :param retry_events: whether each retry is an event too
     :param legacy_counter: as History's
@@ -114,6 +115,8 @@ class Worker:
             raise TypeError("a topology has its policy: give no other")
         if threads < 1:
             raise ValueError(f"threads is {threads}: give 1 or more")
+        if milliseconds(drain) > _LONGEST_DRAIN_MS:
+            raise ValueError(f"drain is {drain}: give an hour at most")
         self.topology = topology or Topology(queue or "", policy)
         self.threads = threads
         self.never = tuple(never)
@@ -161,8 +164,12 @@ class Worker:
             for i in range(self.threads):
                 name = f"backhop-{self.topology.queue}-{i + 1}"
                 threading.Thread(target=self._work, args=(handle, failures), name=name, daemon=True).start()
-            while not self._drained.wait(_LOOK_AFTER):
-                self._take_events()
+            try:
+                while not self._drained.wait(_LOOK_AFTER):
+                    self._take_events()
+            except BaseException:
+                self.stop(drain=0)
+                raise
         if failures:
             raise failures[0]
 
@@ -175,13 +182,14 @@ class Worker:
         """
         loop = asyncio.get_running_loop()
         ended, drained = asyncio.Event(), asyncio.Event()
+        is_leaving = False
         tasks: set[asyncio.Task[None]] = set()
         failures: list[BaseException] = []
 
         def look() -> None:
             self._take_events()
             while (message := self._take()) is not None:
-                task = loop.create_task(self._handle_async(handle, message))
+                task = loop.create_task(self._handle_async(handle, message, lambda: is_leaving))
                 tasks.add(task)
                 task.add_done_callback(finish)
             if self._drained.is_set():
@@ -202,13 +210,16 @@ class Worker:
             with self._loop_signals(loop):
                 await ended.wait()
         finally:
+            is_leaving = True
+            if not drained.is_set():
+                self.stop(drain=0)  # first: nothing more is taken
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            if not drained.is_set():
-                self.stop(drain=0)
+            try:
+                await asyncio.gather(*tasks, return_exceptions=True)
                 await drained.wait()
-            loop.remove_reader(descriptor)
+            finally:
+                loop.remove_reader(descriptor)
         if failures:
             raise failures[0]
 
@@ -249,7 +260,7 @@ class Worker:
                     return message
                 self._take_events()
                 if not self._drained.is_set():
-                    readable.poll()
+                    readable.poll(1000 * _LOOK_AFTER)  # another thread may have taken the last event
         return None
 
     def _work(self, handle: Handler, failures: list[BaseException]) -> None:
@@ -282,21 +293,25 @@ class Worker:
 
     def _handle_sync(self, handle: Handler, message: Message) -> None:
         try:
-            handle(message)
+            called(handle, message)
         except Exception as exception:
             self._fail(message, exception)
         else:
             self._settle(message, OK)
 
-    async def _handle_async(self, handle: AsyncHandler, message: Message) -> None:
+    async def _handle_async(self, handle: AsyncHandler, message: Message, is_leaving: Callable[[], bool]) -> None:
         try:
             await handle(message)
+        except asyncio.CancelledError as exception:
+            if is_leaving():
+                raise
+            self._fail(message, exception)  # what it awaited was cancelled, not the handler
         except Exception as exception:
             self._fail(message, exception)
         else:
             self._settle(message, OK)
 
-    def _fail(self, message: Message, exception: Exception) -> None:
+    def _fail(self, message: Message, exception: BaseException) -> None:
         result = result_of(exception, self.never)
         if log.isEnabledFor(logging.INFO):
             log.info("%s: attempt %d %s: %s", message.id, message.attempt, result.outcome, result.error)
@@ -337,13 +352,15 @@ class Worker:
             yield
             return
         stop = self._drain_or_stop()
+        before = {one: signal.getsignal(one) for one in _SIGNALS}
         for one in _SIGNALS:
             loop.add_signal_handler(one, stop)
         try:
             yield
         finally:
-            for one in _SIGNALS:
+            for one, handler in before.items():
                 loop.remove_signal_handler(one)
+                signal.signal(one, signal.SIG_DFL if handler is None else handler)
 
     def _drain_or_stop(self) -> Callable[..., None]:
         asked = False
