@@ -18,8 +18,8 @@ enum {
     HOP = 32, /* that a quorum queue dead-letters at a time: dead_letter_worker_consumer_prefetch */
     MOST_IN_FLIGHT = KILLS * (AHEAD + RUNGS * HOP), /* not acknowledged, or on the way from a rung to the work queue */
     LIMIT_S = 900,
-    PATIENCE_MS = 60000, /* without a message */
-    SILENCE_MS = 2000,   /* after which no more is under way */
+    PATIENCE_MS = 240000, /* without a message: a wait queue sends again after 180 s what was not confirmed to it */
+    SILENCE_MS = 2000,    /* after which no more is under way */
 };
 
 static struct {
