@@ -61,6 +61,13 @@ def test_strategies_of_the_broker_alone_count_too(strategy: str) -> None:
     assert rehearsal.reason == "exhausted"
 
 
+@pytest.mark.parametrize("strategy", ["reject", "native"])
+def test_an_earlier_count_is_counted_once(strategy: str) -> None:
+    policy = backhop.Policy(initial=5, kind="fixed", jitter="none", max_attempts=6)
+    rehearsal = rehearse(fail, policy=policy, strategy=strategy, headers={"backhop-attempts": 3})
+    assert [attempt.number for attempt in rehearsal] == [4, 5, 6]
+
+
 def test_what_would_go_on_for_ever_ends() -> None:
     rehearsal = rehearse(fail, policy=backhop.Policy(max_attempts=0), most_attempts=7)
     assert (len(rehearsal), rehearsal.outcome) == (7, "waiting")

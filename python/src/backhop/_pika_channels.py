@@ -157,7 +157,12 @@ class Publisher:
         try:
             self._channel = self._open_channel(self._opened)
         except pika.exceptions.AMQPError as error:
-            self._lost(error)
+            if not self._connection.is_open:
+                self._lost(error)
+                return
+            due, self._due = list(self._due), type(self._due)()  # no channel number is free, for now
+            for copy in due:
+                self._postpone(copy, f"cannot be published: {error!r}")
             return
         self._channel.add_on_close_callback(self._closed)
 

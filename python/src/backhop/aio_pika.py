@@ -111,10 +111,11 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
             try:
                 message = self.read(incoming)
+                poison = self._guard(message)
             except Exception as error:
                 tell_refused(None, error)
                 return
-            if poison := self._guard(message):
+            if poison:
                 await self._carry_out(message, poison)
                 return
             async with self._handling(message):
@@ -133,7 +134,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         message = self.read(incoming)
         if poison := self._guard(message):
             await self._carry_out(message, poison)
-            await self.drain()
             raise PoisonError(f"{message!r} crashed its consumers, and is parked")
         async with self._handling(message):
             yield message

@@ -139,10 +139,13 @@ class Retrier(BaseRetrier[Any]):
         """
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            message = self._read(channel, method, properties, body)
-            if message is None:
+            try:
+                message = self.read(method, properties, body, channel)
+                poison = self._guard(message)
+            except Exception as error:
+                tell_refused(None, error)
                 return
-            if poison := self._guard(message):
+            if poison:
                 self._carry_out(message, poison)
                 return
             try:
@@ -199,13 +202,6 @@ class Retrier(BaseRetrier[Any]):
             tell_refused(message.history, problem)
             return
         self._carry_out(message, plan)
-
-    def _read(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
-        try:
-            return self.read(method, properties, body, channel)
-        except Exception as error:
-            tell_refused(None, error)
-            return None
 
     def _carry_out(self, message: Message, plan: Plan) -> None:
         if plan.publishes:
@@ -305,6 +301,7 @@ class _Replay:
         self._left = 0
         self._open = 0
         self._count = 0
+        self._error: Error | None = None  # the first; what is in flight then goes on
         self._is_over = False
         self._channel = retrier._open_channel(self._opened)
         self._channel.add_on_close_callback(self._closed)
@@ -315,14 +312,18 @@ class _Replay:
 
     def _counted(self, frame: Any) -> None:
         parked = frame.method.message_count
-        self._left = parked if self._limit is None else min(parked, self._limit)
+        self._left = parked if self._limit is None else max(0, min(parked, self._limit))
         self._next()
 
     def _next(self) -> None:
         if self._left and not self._is_over:
             self._channel.basic_get(self._retrier.topology.parked_queue, self._got)
         elif not self._open:
-            self._end(None)
+            self._end(self._error)
+
+    def _fail(self, error: Error) -> None:
+        self._error = self._error or error
+        self._left = 0
 
     def _empty(self, _: Any) -> None:
         self._left = 0
@@ -335,20 +336,20 @@ class _Replay:
             message = retrier.read(method, properties, body, channel)
             copy = retrier._copy(retrier._decider.replay(message.history), message, self._replayed)
         except Exception as error:
-            self._end(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
-            return
-        self._open += 1
-        retrier._publisher.publish(copy)
+            self._fail(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
+        else:
+            self._open += 1
+            retrier._publisher.publish(copy)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:
         self._open -= 1
         if error:
-            self._end(error)
-            return
-        self._count += 1
+            self._fail(error)
+        else:
+            self._count += 1
         if not self._left and not self._open:
-            self._end(None)
+            self._end(self._error)
 
     def _closed(self, _: Any, reason: Exception) -> None:
         self._end(ConnectionFailedError(f"the channel was closed: {reason}"))

@@ -195,6 +195,7 @@ class _Steps:
         self._exchange = exchange
         self._routing_key = queue if routing_key is None else routing_key
         self._headers = dict(headers or {})
+        self._returns = 0  # by the broker alone, for strategies reject and native
         self._properties = dict(properties or {})
         self._decider = Decider(
             Topology(queue, policy, strategy=strategy),
@@ -225,11 +226,12 @@ class _Steps:
     def _wait(self, plan: Plan) -> None:
         """What the broker does with it."""
         self._clock.advance(plan.delay)
+        self._returns += 1
         if plan.action == "return":
-            self._headers["x-delivery-count"] = plan.attempts
+            self._headers["x-delivery-count"] = self._returns
             return
         if plan.action == "reject":
-            death = {"queue": self._queue, "reason": "rejected", "count": plan.attempts, "exchange": self._exchange}
+            death = {"queue": self._queue, "reason": "rejected", "count": self._returns, "exchange": self._exchange}
             self._headers["x-death"] = [death | {"routing-keys": [self._routing_key]}]
             return
         self._headers = plan.copy_headers(self._headers)
