@@ -167,6 +167,7 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
     int ready[2];
     int alive = count_alive(self);
     int64_t wanted_ms = self->publisher.wanted_rung_ms;
+    int is_consuming = self->consumer.is_consuming;
     settle_in_time(self, now_ms);
     bh__worker_advance_publisher(self, now_ms);
     bh__worker_flush_acks(self);
@@ -174,8 +175,9 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);
     }
-    /* Who waits for a link that broke, or can declare a rung, has to see it. */
-    int is_news = count_alive(self) != alive || self->publisher.wanted_rung_ms != wanted_ms;
+    /* Who waits for a link that broke, or can declare a rung or consume again, has to see it. */
+    int is_news = count_alive(self) != alive || self->publisher.wanted_rung_ms != wanted_ms ||
+                  self->consumer.is_consuming != is_consuming;
     wait(self, is_news ? now_ms : until_ms, ready);
     now_ms = bh__monotonic_ms();
     for (int i = 0; i < 2; i++) {
