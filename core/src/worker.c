@@ -114,7 +114,6 @@ void bh_worker_free(bh_worker *self)
     }
     bh__consumer_free(&self->consumer);
     bh__publisher_free(&self->publisher);
-    bh__assembler_clear(&self->replayed);
     bh__link_free(&self->consume.link);
     bh__link_free(&self->publish.link);
     bh__shared_free(&self->shared);

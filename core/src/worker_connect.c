@@ -88,6 +88,20 @@ bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channe
     return bh__worker_channel_closed(link, channel, close, what, &self->problem);
 }
 
+bh_status bh__worker_open_channel(bh_worker *self, bh__link *link, amqp_channel_t channel, bh__answer *out)
+{
+    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+    return bh__worker_call(self, link, channel, AMQP_CHANNEL_OPEN_METHOD, &open, AMQP_CHANNEL_OPEN_OK_METHOD, 0,
+                           "opening a channel", out);
+}
+
+bh_status bh__worker_close_channel(bh_worker *self, bh__link *link, amqp_channel_t channel, bh__answer *out)
+{
+    amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
+    return bh__worker_call(self, link, channel, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD, 0,
+                           "closing a channel", out);
+}
+
 /* ----------------------------------------------------------------------------------------------------------- socket */
 
 /* Pumps until the socket may have gone on. False: the time is over. */

@@ -40,9 +40,6 @@ static void forget(bh__consumer *self, bh_message *message)
 
 void bh__consumer_free(bh__consumer *self)
 {
-    bh__assembler_clear(&self->assembler);
-    while (self->oldest)
-        forget(self, self->oldest);
     free(self->done);
 }
 
@@ -61,20 +58,14 @@ int64_t bh__worker_count_unacknowledged(const bh_worker *self)
 
 /* ------------------------------------------------------------------------------------------------------- the channel */
 
-static void drop_queue(bh__queue *queue)
-{
-    for (bh_message *message; (message = bh__queue_pop(queue));)
-        bh_message_free(message);
-}
-
 int64_t bh__worker_end_consumer(bh_worker *self)
 {
     bh__consumer *consumer = &self->consumer;
     bh__queue untaken = {.first = NULL};
     int64_t count = 0;
     bh__shared_withdraw(&self->shared, &untaken);
-    drop_queue(&untaken);
-    drop_queue(&consumer->arrived);
+    bh__queue_clear(&untaken);
+    bh__queue_clear(&consumer->arrived);
     bh__assembler_clear(&consumer->assembler);
     for (; consumer->oldest; count++)
         forget(consumer, consumer->oldest);
@@ -89,14 +80,12 @@ static bh_status open_channel(bh_worker *self)
 {
     bh__consumer *consumer = &self->consumer;
     bh__answer answer;
-    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
     /* A new number each time: RabbitMQ up to 4.2 closes the channel of a message held too long once a minute until it
      * is answered, and the second channel.close must not hit the next channel. */
     int next = consumer->channel + 1;
     consumer->channel =
         (amqp_channel_t)(next > self->consume.link.channel_max || next < FIRST_CHANNEL ? FIRST_CHANNEL : next);
-    bh_status status = bh__worker_call(self, &self->consume.link, consumer->channel, AMQP_CHANNEL_OPEN_METHOD, &open,
-                                       AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", &answer);
+    bh_status status = bh__worker_open_channel(self, &self->consume.link, consumer->channel, &answer);
     if (status == BH_OK) {
         consumer->is_open = 1;
         consumer->generation++;
@@ -171,7 +160,7 @@ static void tell_cancelled(bh_worker *self, bh_status status, const char *reason
     snprintf(text, sizeof text, "the consumer of \"%s\" has ended: %s", bh_topology_queue(self->topology).data, reason);
     self->is_ready = 0;
     self->is_declared = 0; /* the queue may be gone, and what was bound to it */
-    bh__worker_delay_set_up(self);
+    bh__worker_back_off(self, &self->setup);
     bh__worker_tell(self, BH_EVENT_CANCELLED, status, bh_str(text), bh_str(""), 0, 0, count);
 }
 
@@ -184,7 +173,7 @@ static void cancelled(bh_worker *self, const amqp_basic_cancel_t *cancel)
     consumer->is_consuming = 0;
     consumer->is_doubtful = bh__broker_version(bh_str(self->consume.link.version)) >= VERSION_4_3;
     if (consumer->is_doubtful)
-        bh__worker_delay_set_up(self);
+        bh__worker_back_off(self, &self->setup);
     else
         tell_cancelled(self, BH_ERR_CANCELLED, "the queue was deleted, or is not available", 0);
 }
@@ -258,7 +247,7 @@ static void arrive(bh_worker *self, bh_message *message)
     }
     message->worker = self;
     message->generation = consumer->generation;
-    self->setup_failures = 0; /* it works */
+    self->setup.failures = 0; /* it works */
     hold(consumer, message);
     if (message->redelivered && bh__worker_guard(self, message))
         return;

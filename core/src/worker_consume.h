@@ -25,6 +25,7 @@ typedef struct bh__consumer {
     size_t left_count; /* messages that stay unacknowledged: they take up the consumer's prefetch */
 } bh__consumer;
 
+/* Frees one that has ended. */
 void bh__consumer_free(bh__consumer *self);
 
 /* Begins to consume, on a new channel where there is none. As bh__worker_call. */

@@ -22,11 +22,8 @@ static bh_status call(session *self, amqp_method_number_t method, void *argument
 {
     bh__link *link = &self->worker->consume.link;
     bh_status status = BH_OK;
-    if (!self->is_open) {
-        amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
-        status = bh__worker_call(self->worker, link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_OPEN_METHOD, &open,
-                                 AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", out);
-    }
+    if (!self->is_open)
+        status = bh__worker_open_channel(self->worker, link, BH__CHANNEL_DECLARE, out);
     if (status == BH_OK)
         status = bh__worker_call(self->worker, link, BH__CHANNEL_DECLARE, method, arguments, reply, 0, what, out);
     self->is_open = status == BH_OK;
@@ -38,8 +35,7 @@ static bh_status close_channel(session *self, bh_status status)
     bh__answer answer;
     amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
     if (self->is_open && status == BH_OK)
-        return call(self, AMQP_CHANNEL_CLOSE_METHOD, &close, AMQP_CHANNEL_CLOSE_OK_METHOD, "closing a channel",
-                    &answer);
+        return bh__worker_close_channel(self->worker, &self->worker->consume.link, BH__CHANNEL_DECLARE, &answer);
     if (self->is_open)
         bh__link_send(&self->worker->consume.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD, &close);
     return status;

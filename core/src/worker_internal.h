@@ -35,12 +35,10 @@ typedef enum bh__stage { BH__WORKING, BH__DRAINING, BH__LEAVING } bh__stage;
 /* One of the worker's connections, and when to try it again. */
 typedef struct bh__connection {
     bh__link link;
-    const char *role;     /* for those who look at the broker's connections */
-    size_t next_uri;      /* to try */
-    const bh__uri *uri;   /* that it is connected to */
-    int64_t failures;     /* one after the other */
-    int64_t due_ms;       /* no attempt before */
-    int64_t last_wait_ms; /* of the back-off */
+    const char *role;   /* for those who look at the broker's connections */
+    size_t next_uri;    /* to try */
+    const bh__uri *uri; /* that it is connected to */
+    bh__back_off back_off;
 } bh__connection;
 
 struct bh_worker {
@@ -71,11 +69,9 @@ struct bh_worker {
     bh_message *replay_message; /* that basic.get brought */
     int awaits_replay;
     int has_replay_channel;
-    int is_declared;        /* the topology, as the mode says */
-    int is_ready;           /* connected, declared, consuming: told */
-    int64_t setup_failures; /* of declaring and consuming */
-    int64_t setup_due_ms;
-    int64_t setup_wait_ms;
+    int is_declared;    /* the topology, as the mode says */
+    int is_ready;       /* connected, declared, consuming: told */
+    bh__back_off setup; /* of declaring and consuming */
     bh__stage stage;
     int has_settled;       /* callers, just now: more is likely to follow at once */
     int is_woken;          /* from its last poll, not by a socket */
@@ -96,10 +92,8 @@ void *bh__worker_thread(void *worker);
 void bh__worker_keep_going(bh_worker *self, int64_t until_ms);
 /* Whether procedures have to end, because the worker is to stop. */
 int bh__worker_is_interrupted(const bh_worker *self);
-/* Declaring and consuming wait for the back-off. In ms, how long. */
-int64_t bh__worker_delay_set_up(bh_worker *self);
-/* The wait after the `failures`-th failure, by the worker's back-off; *last_ms is the wait before. */
-int64_t bh__worker_back_off_ms(bh_worker *self, int64_t failures, int64_t *last_ms);
+/* Notes a failure, and how long to wait for the next attempt: the ms are returned. */
+int64_t bh__worker_back_off(bh_worker *self, bh__back_off *state);
 /* `size` random bytes; NULL: the system has none. */
 const char *bh__worker_draw(bh_worker *self, size_t size);
 /* Tells an event; where there is no memory for it, it counts as missed. */
@@ -134,6 +128,9 @@ typedef struct bh__answer {
 bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channel, amqp_method_number_t method,
                           void *arguments, amqp_method_number_t reply, amqp_method_number_t other, const char *what,
                           bh__answer *out);
+/* Opens and closes a channel, as calls. */
+bh_status bh__worker_open_channel(bh_worker *self, bh__link *link, amqp_channel_t channel, bh__answer *out);
+bh_status bh__worker_close_channel(bh_worker *self, bh__link *link, amqp_channel_t channel, bh__answer *out);
 /* The status for a channel.close, which is answered; its words into the report. */
 bh_status bh__worker_channel_closed(bh__link *link, amqp_channel_t channel, const amqp_channel_close_t *close,
                                     const char *what, bh__report *report);
@@ -152,8 +149,9 @@ bh_status bh__worker_declare_rung(bh_worker *self, int64_t wait_ms);
 
 /* Reads delivery and history of a message. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
 bh_status bh__worker_read(const bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
-/* The same into self->delivery and self->history, for a plan on this connection. */
-bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message);
+/* The same into self->delivery and self->history, for a plan on this connection, and its random bytes. BH_ERR_STATE: the
+ * system has none. */
+bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message, bh_bytes *random);
 /* As bh_worker_settle, with what bh_worker_fail noted. */
 bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome);
 /* Carries out what callers have settled. */

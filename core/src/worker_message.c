@@ -65,6 +65,12 @@ bh_message *bh__queue_pop(bh__queue *self)
     return first;
 }
 
+void bh__queue_clear(bh__queue *self)
+{
+    for (bh_message *message; (message = bh__queue_pop(self));)
+        bh_message_free(message);
+}
+
 void bh__queue_append(bh__queue *self, bh__queue *from)
 {
     if (!from->first)

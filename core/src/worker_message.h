@@ -49,6 +49,8 @@ typedef struct bh__queue {
 
 void bh__queue_push(bh__queue *self, bh_message *message);
 bh_message *bh__queue_pop(bh__queue *self);
+/* Frees the references that the list holds. */
+void bh__queue_clear(bh__queue *self);
 /* Moves all of `from` behind what is there. */
 void bh__queue_append(bh__queue *self, bh__queue *from);
 

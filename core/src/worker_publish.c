@@ -5,7 +5,7 @@
 
 enum {
     FEWEST_SENT = 64,
-    KEPT = 5,                   /* a publication's bytes, a zero byte behind each */
+    KEPT = 4,                   /* a publication's bytes, a zero byte behind each */
     MOST_WAITING_BYTES = 262144 /* written to the link and not taken by its socket: the rest of the copies wait */
 };
 
@@ -73,14 +73,6 @@ static int reserve_sent(bh__publisher *self)
 
 void bh__publisher_free(bh__publisher *self)
 {
-    for (uint64_t tag = self->first; tag < self->next; tag++)
-        if (*sent_at(self, tag))
-            release(*sent_at(self, tag));
-    for (bh__publication *publication; (publication = pop(&self->due));)
-        release(publication);
-    for (bh__publication *publication; (publication = pop(&self->waiting));)
-        release(publication);
-    bh__assembler_clear(&self->returned);
     bh__buffer_free(&self->scratch);
     free(self->sent);
     free(self->rungs);
@@ -97,10 +89,8 @@ bh_status bh__worker_open_publisher(bh_worker *self)
 {
     bh__publisher *publisher = &self->publisher;
     bh__answer answer;
-    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
     amqp_confirm_select_t confirm = {.nowait = 0};
-    bh_status status = bh__worker_call(self, &self->publish.link, BH__CHANNEL_PUBLISH, AMQP_CHANNEL_OPEN_METHOD, &open,
-                                       AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", &answer);
+    bh_status status = bh__worker_open_channel(self, &self->publish.link, BH__CHANNEL_PUBLISH, &answer);
     if (status == BH_OK)
         status = bh__worker_call(self, &self->publish.link, BH__CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &confirm,
                                  AMQP_CONFIRM_SELECT_OK_METHOD, 0, "switching confirms on", &answer);
@@ -136,10 +126,15 @@ void bh__worker_drop_copies(bh_worker *self)
 
 /* ------------------------------------------------------------------------------------------------------- the copies */
 
+static int is_replay(const bh__publication *self)
+{
+    return self->action == BH_ACTION_REPLAY;
+}
+
 /* Whether the copy still has an original here to acknowledge. */
 static int is_wanted(const bh_worker *self, const bh__publication *publication)
 {
-    return publication->is_replay ? publication->message == self->replay_message
+    return is_replay(publication) ? publication->message == self->replay_message
                                   : bh__worker_holds(self, publication->message);
 }
 
@@ -173,9 +168,9 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
     if (properties.size > bh__link_header_room(&self->publish.link))
         return BH_ERR_FRAME;
     bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
-    bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_bytes reason = bh_plan_reason(plan);
     bh__publication *publication =
-        malloc(sizeof *publication + exchange.size + routing_key.size + properties.size + reason.size + id.size + KEPT);
+        malloc(sizeof *publication + exchange.size + routing_key.size + properties.size + reason.size + KEPT);
     if (!publication)
         return BH_ERR_NO_MEMORY;
     memset(publication, 0, sizeof *publication);
@@ -184,9 +179,8 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
     publication->routing_key = bh__keep(&at, routing_key);
     publication->properties = bh__keep(&at, properties);
     publication->reason = bh__keep(&at, reason);
-    publication->id = bh__keep(&at, id);
+    publication->id = bh__content_string(publication->properties, "backhop-id");
     publication->action = bh_plan_action(plan);
-    publication->is_replay = publication->action == BH_ACTION_REPLAY;
     publication->mandatory = bh_plan_mandatory(plan);
     publication->attempts = bh_plan_attempts(plan);
     publication->delay_ms = bh_plan_delay_ms(plan);
@@ -202,7 +196,7 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
 /* It is with the broker, in a queue. */
 static void published(bh_worker *self, bh__publication *publication)
 {
-    if (publication->is_replay) {
+    if (is_replay(publication)) {
         if (is_wanted(self, publication)) /* it may have been given up meanwhile */
             self->publisher.replay = BH__REPLAY_WENT;
     } else if (bh__worker_holds(self, publication->message)) {
@@ -220,17 +214,15 @@ static void published(bh_worker *self, bh__publication *publication)
 /* It is not, and waits to be sent again. */
 static void postpone(bh_worker *self, bh__publication *publication)
 {
-    publication->failures++;
     publication->is_returned = publication->is_suspect = 0;
-    publication->due_ms =
-        bh__monotonic_ms() + bh__worker_back_off_ms(self, publication->failures, &publication->wait_ms);
+    bh__worker_back_off(self, &publication->back_off);
     push(&self->publisher.waiting, publication);
 }
 
 /* No broker would take it as it is. */
 static void refused(bh_worker *self, bh__publication *publication, bh_status status, bh_bytes text)
 {
-    if (publication->is_replay) {
+    if (is_replay(publication)) {
         if (is_wanted(self, publication)) {
             self->publisher.replay = BH__REPLAY_REFUSED;
             self->publisher.replay_status = status;
@@ -245,7 +237,7 @@ static void refused(bh_worker *self, bh__publication *publication, bh_status sta
 
 static void failed(bh_worker *self, bh__publication *publication, bh_event_kind kind, bh_status status, bh_bytes text)
 {
-    if (publication->is_replay) {
+    if (is_replay(publication)) {
         refused(self, publication, status, text);
         return;
     }
@@ -254,7 +246,7 @@ static void failed(bh_worker *self, bh__publication *publication, bh_event_kind 
         return;
     }
     postpone(self, publication);
-    bh__worker_tell(self, kind, status, text, publication->id, publication->attempts, publication->wait_ms, 1);
+    bh__worker_tell(self, kind, status, text, publication->id, publication->attempts, publication->back_off.wait_ms, 1);
 }
 
 static void nacked(bh_worker *self, bh__publication *publication)
@@ -487,7 +479,7 @@ static void wake_waiting(bh_worker *self, int64_t now_ms)
     bh__publications waiting = self->publisher.waiting;
     self->publisher.waiting = (bh__publications){.first = NULL};
     for (bh__publication *publication; (publication = pop(&waiting));)
-        push(publication->due_ms <= now_ms ? &self->publisher.due : &self->publisher.waiting, publication);
+        push(publication->back_off.due_ms <= now_ms ? &self->publisher.due : &self->publisher.waiting, publication);
 }
 
 /* When the oldest copy in flight has waited too long for its confirm. */
@@ -525,7 +517,7 @@ int64_t bh__worker_publisher_due_ms(const bh_worker *self)
     int64_t due_ms = confirm_deadline_ms(self);
     for (const bh__publication *publication = self->publisher.waiting.first; publication;
          publication = publication->next)
-        if (publication->due_ms < due_ms)
-            due_ms = publication->due_ms;
+        if (publication->back_off.due_ms < due_ms)
+            due_ms = publication->back_off.due_ms;
     return due_ms;
 }

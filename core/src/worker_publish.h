@@ -4,27 +4,31 @@
 
 #include "worker_message.h"
 
+/* When something that failed is to be tried again. Zero bytes: now. */
+typedef struct bh__back_off {
+    int64_t failures; /* one after the other */
+    int64_t wait_ms;  /* the last one */
+    int64_t due_ms;   /* monotonic */
+} bh__back_off;
+
 /* A copy that has to be published, and its original. */
 typedef struct bh__publication {
     struct bh__publication *next;
     bh_message *message; /* the original; a reference */
-    int is_replay;       /* the original is a parked message, which bh__worker_replay acknowledges */
-    bh_action action;
+    bh_action action;    /* BH_ACTION_REPLAY: the original is a parked message, which bh__worker_replay acknowledges */
     int mandatory;
     int64_t attempts;
     int64_t delay_ms;
     int64_t rung_ms; /* that has to be declared first; 0: none */
     int is_returned; /* by the broker, which will confirm it still */
     int is_suspect;  /* the broker closed the channel with this one in flight: goes alone */
-    int64_t failures;
-    int64_t wait_ms;
-    int64_t due_ms;
+    bh__back_off back_off;
     int64_t sent_ms;
     bh_bytes exchange;
     bh_bytes routing_key;
     bh_bytes properties; /* as on the wire */
-    bh_bytes id;
-    bh_bytes reason; /* of parking */
+    bh_bytes id;         /* a part of those */
+    bh_bytes reason;     /* of parking */
     char data[];
 } bh__publication;
 
@@ -57,6 +61,7 @@ typedef struct bh__publisher {
     bh_status replay_status;
 } bh__publisher;
 
+/* Frees one without copies. */
 void bh__publisher_free(bh__publisher *self);
 
 /* Opens the channel with confirms. As bh__worker_call. */

@@ -3,9 +3,7 @@
 static bh_status open_channel(bh_worker *self)
 {
     bh__answer answer;
-    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
-    bh_status status = bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_CHANNEL_OPEN_METHOD, &open,
-                                       AMQP_CHANNEL_OPEN_OK_METHOD, 0, "opening a channel", &answer);
+    bh_status status = bh__worker_open_channel(self, &self->consume.link, BH__CHANNEL_REPLAY, &answer);
     self->has_replay_channel = status == BH_OK;
     return status;
 }
@@ -14,10 +12,8 @@ static bh_status open_channel(bh_worker *self)
 static void close_channel(bh_worker *self)
 {
     bh__answer answer;
-    amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
     if (self->has_replay_channel && !bh__link_is_broken(&self->consume.link))
-        bh__worker_call(self, &self->consume.link, BH__CHANNEL_REPLAY, AMQP_CHANNEL_CLOSE_METHOD, &close,
-                        AMQP_CHANNEL_CLOSE_OK_METHOD, 0, "closing a channel", &answer);
+        bh__worker_close_channel(self, &self->consume.link, BH__CHANNEL_REPLAY, &answer);
     self->has_replay_channel = 0;
 }
 
@@ -86,9 +82,8 @@ static void acknowledge(bh_worker *self, uint64_t delivery_tag)
 
 static bh_status publish(bh_worker *self, bh_message *message)
 {
-    const char *drawn = bh__worker_draw(self, BH_PLAN_RANDOM_BYTES);
-    bh_bytes random = {drawn, BH_PLAN_RANDOM_BYTES};
-    bh_status status = drawn ? bh__worker_read_in_hand(self, message) : BH_ERR_STATE;
+    bh_bytes random;
+    bh_status status = bh__worker_read_in_hand(self, message, &random);
     if (status == BH_OK)
         status = bh_plan_replay(self->plan, self->delivery, self->history, self->topology, random);
     if (status == BH_OK)

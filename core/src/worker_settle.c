@@ -8,18 +8,15 @@ bh_status bh__worker_read(const bh_worker *self, const bh_message *message, bh_d
     return status;
 }
 
-bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message)
+bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message, bh_bytes *random)
 {
     size_t frame_max = self->consume.link.frame_max < self->publish.link.frame_max ? self->consume.link.frame_max
                                                                                    : self->publish.link.frame_max;
-    bh_status status = bh__worker_read(self, message, self->delivery, self->history);
-    return status == BH_OK ? bh_plan_set_frame_max(self->plan, (int64_t)frame_max) : status;
-}
-
-static bh_status draw(bh_worker *self, bh_bytes *random)
-{
     *random = (bh_bytes){bh__worker_draw(self, BH_PLAN_RANDOM_BYTES), BH_PLAN_RANDOM_BYTES};
-    return random->data ? BH_OK : BH_ERR_STATE;
+    bh_status status = bh__worker_read(self, message, self->delivery, self->history);
+    if (status == BH_OK)
+        status = bh_plan_set_frame_max(self->plan, (int64_t)frame_max);
+    return status == BH_OK && !random->data ? BH_ERR_STATE : status;
 }
 
 static bh_bytes id_of(bh_worker *self, const bh_message *message)
@@ -78,9 +75,7 @@ static bh_status decide(bh_worker *self, bh_message *message)
 {
     bh_bytes error = {message->error ? message->error : "", message->error_size};
     bh_bytes random;
-    bh_status status = bh__worker_read_in_hand(self, message);
-    if (status == BH_OK)
-        status = draw(self, &random);
+    bh_status status = bh__worker_read_in_hand(self, message, &random);
     if (status == BH_OK)
         status = bh_plan_make(self->plan, self->delivery, self->history, self->policy, self->topology, message->outcome,
                               error, message->retry_after_ms, bh__epoch_ms(), random);
@@ -118,9 +113,7 @@ void bh__worker_settle_all(bh_worker *self)
 int bh__worker_guard(bh_worker *self, bh_message *message)
 {
     bh_bytes random;
-    bh_status status = bh__worker_read_in_hand(self, message);
-    if (status == BH_OK)
-        status = draw(self, &random);
+    bh_status status = bh__worker_read_in_hand(self, message, &random);
     if (status == BH_OK)
         status = bh_plan_guard(self->plan, self->delivery, self->history, self->policy, self->topology, bh__epoch_ms(),
                                random);

@@ -106,8 +106,7 @@ void bh__shared_free(bh__shared *self)
 {
     bh__shared_collect(self, &self->ready);
     bh__queue_append(&self->ready, &self->at_hand);
-    for (bh_message *message; (message = bh__queue_pop(&self->ready));)
-        bh_message_free(message);
+    bh__queue_clear(&self->ready);
     free_events(self);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
@@ -135,7 +134,7 @@ static int has_message(const bh__shared *self)
 
 static int has_event(const bh__shared *self)
 {
-    return self->first_event || self->missed_count;
+    return atomic_load(&self->event_count) > 0;
 }
 
 /* Makes the descriptor readable exactly while there is something to take. */
@@ -244,7 +243,7 @@ static bh_event *pop_event(bh__shared *self)
 
 bh_event *bh__shared_take_event(bh__shared *self)
 {
-    if (atomic_load(&self->event_count) == 0)
+    if (!has_event(self))
         return NULL;
     pthread_mutex_lock(&self->mutex);
     bh_event *event = pop_event(self);

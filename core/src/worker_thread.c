@@ -32,18 +32,14 @@ const char *bh__worker_draw(bh_worker *self, size_t size)
     return drawn;
 }
 
-int64_t bh__worker_back_off_ms(bh_worker *self, int64_t failures, int64_t *last_ms)
+int64_t bh__worker_back_off(bh_worker *self, bh__back_off *state)
 {
     const char *drawn = bh__worker_draw(self, 8);
-    *last_ms = bh_policy_delay_ms(self->back_off, failures, *last_ms, drawn ? bh__random_number(drawn) : 0.5);
-    return *last_ms;
-}
-
-int64_t bh__worker_delay_set_up(bh_worker *self)
-{
-    int64_t wait_ms = bh__worker_back_off_ms(self, ++self->setup_failures, &self->setup_wait_ms);
-    self->setup_due_ms = bh__monotonic_ms() + wait_ms;
-    return wait_ms;
+    state->failures++;
+    state->wait_ms =
+        bh_policy_delay_ms(self->back_off, state->failures, state->wait_ms, drawn ? bh__random_number(drawn) : 0.5);
+    state->due_ms = bh__monotonic_ms() + state->wait_ms;
+    return state->wait_ms;
 }
 
 static bh_event *make_event(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, int64_t delay_ms,
@@ -68,13 +64,6 @@ void bh__worker_tell(bh_worker *self, bh_event_kind kind, bh_status status, bh_b
 
 /* ------------------------------------------------------------------------------------------------------ connections */
 
-static int64_t wait_for_attempt(bh_worker *self, bh__connection *connection)
-{
-    int64_t wait_ms = bh__worker_back_off_ms(self, ++connection->failures, &connection->last_wait_ms);
-    connection->due_ms = bh__monotonic_ms() + wait_ms;
-    return wait_ms;
-}
-
 /* Cleans up after a connection that was lost, and says so. */
 static void bury(bh_worker *self, bh__connection *connection)
 {
@@ -91,7 +80,7 @@ static void bury(bh_worker *self, bh__connection *connection)
     self->is_declared = 0;
     connection->next_uri++; /* this one failed */
     bh__worker_tell(self, BH_EVENT_DISCONNECTED, link->problem.status, bh__report_text(&link->problem), bh_str(""), 0,
-                    wait_for_attempt(self, connection), count);
+                    bh__worker_back_off(self, &connection->back_off), count);
     bh__link_close(link);
 }
 
@@ -103,11 +92,11 @@ static void fail(bh_worker *self, bh_status status, int64_t wait_ms)
 
 static void connect_if_due(bh_worker *self, bh__connection *connection)
 {
-    if (connection->link.phase != BH__CLOSED || bh__monotonic_ms() < connection->due_ms)
+    if (connection->link.phase != BH__CLOSED || bh__monotonic_ms() < connection->back_off.due_ms)
         return;
     bh_status status = bh__worker_connect(self, connection);
     if (status != BH_OK)
-        fail(self, status, wait_for_attempt(self, connection));
+        fail(self, status, bh__worker_back_off(self, &connection->back_off));
 }
 
 static int are_open(const bh_worker *self)
@@ -157,20 +146,20 @@ static void tell_connected(bh_worker *self)
     bh__report_set(&words, BH_OK, "%s %s at %s:%d, vhost %s, as %s", link->product, link->version, uri->host, uri->port,
                    uri->vhost, uri->user);
     self->is_ready = 1;
-    self->consume.failures = self->publish.failures = 0;
+    self->consume.back_off.failures = self->publish.back_off.failures = 0;
     bh__worker_tell(self, BH_EVENT_CONNECTED, BH_OK, bh__report_text(&words), bh_str(""), 0, 0, 0);
     bh__report_free(&words);
 }
 
 static void set_up_if_due(bh_worker *self)
 {
-    while (may_set_up(self) && !is_set_up(self) && bh__monotonic_ms() >= self->setup_due_ms &&
+    while (may_set_up(self) && !is_set_up(self) && bh__monotonic_ms() >= self->setup.due_ms &&
            !bh__worker_is_interrupted(self)) {
         bh_status status = set_up(self);
         if (status == BH_OK ||
             (status == BH_ERR_CONNECTION && !may_set_up(self))) /* a lost connection is told as such */
             continue;
-        fail(self, status, bh__worker_delay_set_up(self));
+        fail(self, status, bh__worker_back_off(self, &self->setup));
     }
     if (are_open(self) && is_set_up(self) && !self->is_ready && self->stage == BH__WORKING)
         tell_connected(self);
@@ -203,11 +192,11 @@ static int64_t next_due_ms(const bh_worker *self)
     if (bh__link_is_broken(&self->consume.link) || bh__link_is_broken(&self->publish.link))
         return 0; /* to be buried */
     if (self->consume.link.phase == BH__CLOSED)
-        due_ms = self->consume.due_ms;
-    if (self->publish.link.phase == BH__CLOSED && self->publish.due_ms < due_ms)
-        due_ms = self->publish.due_ms;
-    if (may_set_up(self) && !is_set_up(self) && self->setup_due_ms < due_ms)
-        due_ms = self->setup_due_ms;
+        due_ms = self->consume.back_off.due_ms;
+    if (self->publish.link.phase == BH__CLOSED && self->publish.back_off.due_ms < due_ms)
+        due_ms = self->publish.back_off.due_ms;
+    if (may_set_up(self) && !is_set_up(self) && self->setup.due_ms < due_ms)
+        due_ms = self->setup.due_ms;
     return due_ms;
 }
 
@@ -282,8 +271,7 @@ static void leave(bh_worker *self)
     }
     bh__worker_settle_all(self); /* what was settled too late */
     self->has_replay_channel = self->is_declared = 0;
-    self->consume.due_ms = self->publish.due_ms = self->setup_due_ms = 0;
-    self->consume.failures = self->publish.failures = self->setup_failures = 0;
+    self->consume.back_off = self->publish.back_off = self->setup = (bh__back_off){.failures = 0};
 }
 
 void *bh__worker_thread(void *worker)
