@@ -157,10 +157,11 @@ static size_t value_bytes(bh_type type)
 
 /* Appends a value under the table or array begun last, or leaves it out where that one was left out or a limit is
  * reached. What is left out is measured all the same. */
-static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t number, bh_bytes string)
+static bh_status push(bh_delivery *self, bh_bytes name, bh__node node, bh_bytes string)
 {
     if (!self || !name.data || !string.data)
         return BH_ERR_ARGUMENT;
+    bh_type type = node.type;
     int in_array = self->open_count > 0 && self->open[self->open_count - 1] == BH_TYPE_ARRAY;
     if (in_array)
         name.size = 0;
@@ -181,7 +182,7 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh_type type, int64_t nu
         if (!bh__reserve(&nodes, &self->node_capacity, sizeof *self->nodes, self->node_count + 1))
             return BH_ERR_NO_MEMORY;
         self->nodes = nodes;
-        bh__node node = {.type = type, .end = self->node_count + 1, .number = number};
+        node.end = self->node_count + 1;
         if (!bh__store_add(&self->store, &node.name, name) || !bh__store_add(&self->store, &node.string, string))
             return BH_ERR_NO_MEMORY;
         self->nodes[self->node_count++] = node;
@@ -210,40 +211,43 @@ bh_status bh_delivery_push_int(bh_delivery *self, bh_bytes name, bh_type type, i
 {
     if (!bh__is_integer(type) && type != BH_TYPE_BOOLEAN && type != BH_TYPE_TIMESTAMP)
         return BH_ERR_ARGUMENT;
-    return push(self, name, type, value, bh_str(""));
+    return push(self, name, (bh__node){.type = type, .number = value}, bh_str(""));
 }
 
-/* Nothing reads a number with a fraction, so it is measured and its value let go. */
 bh_status bh_delivery_push_float(bh_delivery *self, bh_bytes name, bh_type type, double value)
 {
-    (void)value;
-    return type == BH_TYPE_FLOAT || type == BH_TYPE_DOUBLE ? push(self, name, type, 0, bh_str("")) : BH_ERR_ARGUMENT;
+    if (type != BH_TYPE_FLOAT && type != BH_TYPE_DOUBLE)
+        return BH_ERR_ARGUMENT;
+    return push(self, name, (bh__node){.type = type, .real = value}, bh_str(""));
 }
 
 bh_status bh_delivery_push_decimal(bh_delivery *self, bh_bytes name, int places, int64_t value)
 {
-    (void)value;
-    return places >= 0 && places <= 255 ? push(self, name, BH_TYPE_DECIMAL, 0, bh_str("")) : BH_ERR_ARGUMENT;
+    if (places < 0 || places > 255)
+        return BH_ERR_ARGUMENT;
+    return push(self, name, (bh__node){.type = BH_TYPE_DECIMAL, .places = places, .number = value}, bh_str(""));
 }
 
 bh_status bh_delivery_push_string(bh_delivery *self, bh_bytes name, bh_type type, bh_bytes value)
 {
-    return type == BH_TYPE_STRING || type == BH_TYPE_BYTES ? push(self, name, type, 0, value) : BH_ERR_ARGUMENT;
+    if (type != BH_TYPE_STRING && type != BH_TYPE_BYTES)
+        return BH_ERR_ARGUMENT;
+    return push(self, name, (bh__node){.type = type}, value);
 }
 
 bh_status bh_delivery_push_void(bh_delivery *self, bh_bytes name)
 {
-    return push(self, name, BH_TYPE_VOID, 0, bh_str(""));
+    return push(self, name, (bh__node){.type = BH_TYPE_VOID}, bh_str(""));
 }
 
 bh_status bh_delivery_begin_table(bh_delivery *self, bh_bytes name)
 {
-    return push(self, name, BH_TYPE_TABLE, 0, bh_str(""));
+    return push(self, name, (bh__node){.type = BH_TYPE_TABLE}, bh_str(""));
 }
 
 bh_status bh_delivery_begin_array(bh_delivery *self, bh_bytes name)
 {
-    return push(self, name, BH_TYPE_ARRAY, 0, bh_str(""));
+    return push(self, name, (bh__node){.type = BH_TYPE_ARRAY}, bh_str(""));
 }
 
 bh_status bh_delivery_end(bh_delivery *self)
@@ -338,7 +342,53 @@ bh_bytes bh_delivery_header_string(const bh_delivery *self, bh_bytes name)
 int64_t bh_delivery_header_int(const bh_delivery *self, bh_bytes name)
 {
     const bh__node *node = self ? bh__delivery_header(self, name) : NULL;
-    return node ? node->number : 0;
+    return node && node->type != BH_TYPE_DECIMAL ? node->number : 0;
+}
+
+size_t bh_delivery_value_count(const bh_delivery *self)
+{
+    return self ? self->node_count : 0;
+}
+
+static const bh__node *value_at(const bh_delivery *self, size_t index)
+{
+    static const bh__node none;
+    return self && index < self->node_count ? &self->nodes[index] : &none;
+}
+
+int bh_delivery_value_type(const bh_delivery *self, size_t index)
+{
+    return (int)value_at(self, index)->type;
+}
+
+bh_bytes bh_delivery_value_name(const bh_delivery *self, size_t index)
+{
+    return self ? bh__store_get(&self->store, value_at(self, index)->name) : bh_str("");
+}
+
+size_t bh_delivery_value_end(const bh_delivery *self, size_t index)
+{
+    return value_at(self, index)->end;
+}
+
+bh_bytes bh_delivery_value_string(const bh_delivery *self, size_t index)
+{
+    return self ? bh__store_get(&self->store, value_at(self, index)->string) : bh_str("");
+}
+
+int64_t bh_delivery_value_int(const bh_delivery *self, size_t index)
+{
+    return value_at(self, index)->number;
+}
+
+double bh_delivery_value_float(const bh_delivery *self, size_t index)
+{
+    return value_at(self, index)->real;
+}
+
+int bh_delivery_value_places(const bh_delivery *self, size_t index)
+{
+    return value_at(self, index)->places;
 }
 
 int bh_delivery_is_truncated(const bh_delivery *self)

@@ -9,10 +9,12 @@
 /* A value. The tree lies flat, each value before what is in it; `end` is the index after the last value within. */
 typedef struct bh__node {
     bh_type type;
+    int places; /* of a decimal, whose digits are the number */
     bh__text name;
     size_t end;
     size_t bytes; /* on the wire, name and type included; of a header only */
     int64_t number;
+    double real; /* a float's or double's */
     bh__text string;
 } bh__node;
 

@@ -1,4 +1,5 @@
 #include "worker_internal.h"
+#include "worker_lookup.h"
 
 #include <backhop/version.h>
 
@@ -113,6 +114,30 @@ static int go_on(bh_worker *self, int64_t deadline_ms)
     return 1;
 }
 
+/* The addresses of the host, to be freed with freeaddrinfo. */
+static bh_status resolve(bh_worker *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms,
+                         struct addrinfo **out)
+{
+    bh__lookup *lookup = bh__lookup_begin(&link->socket.fd, uri);
+    if (!lookup)
+        return bh__report_set(&self->problem, BH_ERR_NO_MEMORY, "no memory, descriptor or thread to look up a host");
+    link->phase = BH__RESOLVING;
+    int is_in_time = 1;
+    while (is_in_time && !bh__lookup_is_done(lookup))
+        is_in_time = go_on(self, deadline_ms);
+    int error = bh__lookup_end(lookup, out);
+    bh__link_close(link);
+    if (error == 0)
+        return BH_OK;
+    if (!is_in_time)
+        return bh__report_set(&self->problem, BH_ERR_CONNECTION,
+                              "the name service did not tell the address of %s within %lld ms; check that it works",
+                              uri->host, (long long)self->connect_timeout_ms);
+    return bh__report_set(&self->problem, BH_ERR_CONNECTION,
+                          "the host %s is not known to the name service (%s); check its name", uri->host,
+                          gai_strerror(error));
+}
+
 static int connect_to(bh_worker *self, bh__link *link, const struct addrinfo *address, int64_t deadline_ms)
 {
     if (!bh__socket_begin(&link->socket, address))
@@ -135,8 +160,8 @@ static int connect_to(bh_worker *self, bh__link *link, const struct addrinfo *ad
 /* Tries the host's addresses, each with its share of the time. */
 static bh_status open_socket(bh_worker *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms)
 {
-    struct addrinfo *addresses;
-    bh_status status = bh__socket_resolve(&addresses, uri, &self->problem);
+    struct addrinfo *addresses = NULL;
+    bh_status status = resolve(self, link, uri, deadline_ms, &addresses);
     if (status != BH_OK)
         return status;
     int count = 0, is_open = 0;

@@ -7,6 +7,10 @@
 
 enum { FIRST_CHANNEL = 3, VERSION_4_3 = 40003 };
 
+/* An acknowledgement costs the broker the same for one message and for a hundred. So what is done behind a message whose
+ * confirm is about to come waits for that: so long, or until it is this part of the prefetch. */
+enum { GAP_MS = 50, GAP_SHARE = 2 };
+
 /* -------------------------------------------------------------------------------------------------- what is unsettled */
 
 static void hold(bh__consumer *self, bh_message *message)
@@ -331,21 +335,60 @@ static void send_ack(bh_worker *self, uint64_t tag, int multiple)
     bh__link_send(&self->consume.link, self->consumer.channel, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/* All up to the first that is not done go with one acknowledgement; those behind it with one each. */
-void bh__worker_flush_acks(bh_worker *self)
+/* All up to the first that is not done go with one acknowledgement; what is behind it stays in `done`. */
+static void acknowledge_first(bh_worker *self)
 {
     bh__consumer *consumer = &self->consumer;
-    if (consumer->done_count == 0)
-        return;
     uint64_t last = 0;
     for (const bh_message *message = consumer->oldest; message && message->is_done; message = message->newer)
         last = message->delivery_tag;
-    if (last)
-        send_ack(self, last, 1);
+    if (last == 0)
+        return;
+    send_ack(self, last, 1);
+    size_t kept = 0;
     for (size_t i = 0; i < consumer->done_count; i++) {
-        if (consumer->done[i]->delivery_tag > last)
-            send_ack(self, consumer->done[i]->delivery_tag, 0);
+        if (consumer->done[i]->delivery_tag <= last)
+            forget(consumer, consumer->done[i]);
+        else
+            consumer->done[kept++] = consumer->done[i];
+    }
+    consumer->done_count = kept;
+}
+
+/* Those behind it go with one each. */
+static void acknowledge_others(bh_worker *self)
+{
+    bh__consumer *consumer = &self->consumer;
+    for (size_t i = 0; i < consumer->done_count; i++) {
+        send_ack(self, consumer->done[i]->delivery_tag, 0);
         forget(consumer, consumer->done[i]);
     }
     consumer->done_count = 0;
+    consumer->flush_ms = 0;
+}
+
+void bh__worker_flush_acks(bh_worker *self)
+{
+    acknowledge_first(self);
+    acknowledge_others(self);
+}
+
+void bh__worker_flush_acks_in_time(bh_worker *self, int64_t now_ms)
+{
+    bh__consumer *consumer = &self->consumer;
+    acknowledge_first(self);
+    if (consumer->done_count == 0) {
+        consumer->flush_ms = 0;
+        return;
+    }
+    if (consumer->flush_ms == 0)
+        consumer->flush_ms = now_ms + GAP_MS;
+    if (!consumer->oldest->is_sent || now_ms >= consumer->flush_ms ||
+        consumer->done_count >= (size_t)self->prefetch / GAP_SHARE)
+        acknowledge_others(self);
+}
+
+int64_t bh__worker_acks_due_ms(const bh_worker *self)
+{
+    return self->consumer.done_count ? self->consumer.flush_ms : INT64_MAX;
 }

@@ -22,6 +22,7 @@ typedef struct bh__consumer {
     bh_message **done; /* to be acknowledged; they are among those */
     size_t done_count;
     size_t done_capacity;
+    int64_t flush_ms;  /* monotonic: when those behind one that is not done have to go; 0: there are none */
     size_t left_count; /* messages that stay unacknowledged: they take up the consumer's prefetch */
 } bh__consumer;
 
@@ -51,8 +52,12 @@ void bh__worker_nack(bh_worker *self, bh_message *message, int requeue);
 void bh__worker_reject(bh_worker *self, bh_message *message, int requeue);
 /* The message stays unacknowledged for good. */
 void bh__worker_leave_behind(bh_worker *self, bh_message *message);
-/* Writes the acknowledgements. */
+/* Writes the acknowledgements; or only the one for all up to the first message that is not done, where others need not go
+ * yet. */
 void bh__worker_flush_acks(bh_worker *self);
+void bh__worker_flush_acks_in_time(bh_worker *self, int64_t now_ms);
+/* When they have to go; INT64_MAX: there are none. */
+int64_t bh__worker_acks_due_ms(const bh_worker *self);
 /* Messages that wait to be settled, or for their copies. */
 int64_t bh__worker_count_unacknowledged(const bh_worker *self);
 

@@ -7,7 +7,7 @@
  *                  worker_pump                      one round of polling, reading, settling, publishing, writing
  *                  worker_connect, _declare, _replay   procedures: they pump until what they wait for is there
  *                  worker_consume, _settle, _publish   what came, what becomes of it, the copies on their way
- *     the wire     worker_link, _socket, _message, _content
+ *     the wire     worker_link, _socket, _lookup, _message, _content
  */
 #ifndef BACKHOP_WORKER_INTERNAL_H
 #define BACKHOP_WORKER_INTERNAL_H
@@ -23,7 +23,7 @@
 #include <backhop/worker.h>
 
 enum {
-    BH__CHANNEL_PUBLISH = 1, /* of the publish link */
+    BH__CHANNEL_PUBLISH = 1, /* the first of the publish link's */
     BH__CHANNEL_REPLAY = 1,  /* of the consume link; the consumer's are all above these */
     BH__CHANNEL_DECLARE = 2,
     BH__CHANNEL_MAX = 16

@@ -84,6 +84,8 @@ short bh__link_events(const bh__link *self)
     switch (self->phase) {
     case BH__CLOSED:
         return 0;
+    case BH__RESOLVING:
+        return POLLIN;
     case BH__CONNECTING:
         return POLLOUT;
     case BH__SECURING:

@@ -11,6 +11,7 @@ enum { BH__FRAME_MAX = 131072, BH__LEAST_FRAME_MAX = 4096 }; /* what we ask for;
 
 typedef enum bh__phase {
     BH__CLOSED,
+    BH__RESOLVING,  /* the host: the socket is the descriptor of a lookup */
     BH__CONNECTING, /* the socket */
     BH__SECURING,   /* TLS */
     BH__TALKING     /* AMQP */

@@ -30,6 +30,7 @@ struct bh_message {
     bh_message *older; /* among those that are unsettled on the consumer's channel */
     bh_message *newer;
     int is_held; /* it is among them */
+    int is_sent; /* its copy is with the broker, and not confirmed yet */
     int is_done; /* to be acknowledged */
     int is_left; /* unacknowledged for good */
     size_t body_filled;

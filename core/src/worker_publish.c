@@ -49,12 +49,12 @@ static void release(bh__publication *self)
     free(self);
 }
 
-static bh__publication **sent_at(const bh__publisher *self, uint64_t tag)
+static bh__publication **sent_at(const bh__confirms *self, uint64_t tag)
 {
     return &self->sent[tag & (self->capacity - 1)];
 }
 
-static int reserve_sent(bh__publisher *self)
+static int reserve_sent(bh__confirms *self)
 {
     size_t used = (size_t)(self->next - self->first);
     if (used < self->capacity)
@@ -74,45 +74,77 @@ static int reserve_sent(bh__publisher *self)
 void bh__publisher_free(bh__publisher *self)
 {
     bh__buffer_free(&self->scratch);
-    free(self->sent);
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        free(self->channels[i].sent);
     free(self->rungs);
+}
+
+static size_t count_sent(const bh__publisher *self)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        count += self->channels[i].sent_count;
+    return count;
 }
 
 size_t bh__worker_count_copies(const bh_worker *self)
 {
-    return self->publisher.due.count + self->publisher.waiting.count + self->publisher.sent_count;
+    return self->publisher.due.count + self->publisher.waiting.count + count_sent(&self->publisher);
 }
 
-/* ------------------------------------------------------------------------------------------------------- the channel */
+/* ------------------------------------------------------------------------------------------------------ the channels */
+
+int bh__publisher_is_open(const bh__publisher *self)
+{
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        if (!self->channels[i].is_open)
+            return 0;
+    return 1;
+}
+
+static bh_status open_confirms(bh_worker *self, bh__confirms *confirms, amqp_channel_t channel)
+{
+    bh__answer answer;
+    amqp_confirm_select_t confirm = {.nowait = 0};
+    bh_status status = bh__worker_open_channel(self, &self->publish.link, channel, &answer);
+    if (status == BH_OK)
+        status = bh__worker_call(self, &self->publish.link, channel, AMQP_CONFIRM_SELECT_METHOD, &confirm,
+                                 AMQP_CONFIRM_SELECT_OK_METHOD, 0, "switching confirms on", &answer);
+    confirms->channel = channel;
+    confirms->is_open = status == BH_OK;
+    confirms->first = confirms->next = 1;
+    return status;
+}
 
 bh_status bh__worker_open_publisher(bh_worker *self)
 {
-    bh__publisher *publisher = &self->publisher;
-    bh__answer answer;
-    amqp_confirm_select_t confirm = {.nowait = 0};
-    bh_status status = bh__worker_open_channel(self, &self->publish.link, BH__CHANNEL_PUBLISH, &answer);
-    if (status == BH_OK)
-        status = bh__worker_call(self, &self->publish.link, BH__CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &confirm,
-                                 AMQP_CONFIRM_SELECT_OK_METHOD, 0, "switching confirms on", &answer);
-    publisher->is_open = status == BH_OK;
-    publisher->first = publisher->next = 1;
+    bh_status status = BH_OK;
+    for (size_t i = 0; status == BH_OK && i < BH__PUBLISH_CHANNELS; i++)
+        if (!self->publisher.channels[i].is_open)
+            status = open_confirms(self, &self->publisher.channels[i], (amqp_channel_t)(BH__CHANNEL_PUBLISH + i));
     return status;
+}
+
+/* What was not confirmed on it is the first that is due. */
+static void end_confirms(bh__publisher *self, bh__confirms *confirms)
+{
+    confirms->is_open = 0;
+    bh__assembler_clear(&confirms->returned);
+    for (uint64_t tag = confirms->next; tag-- > confirms->first;) {
+        bh__publication *publication = *sent_at(confirms, tag);
+        if (!publication)
+            continue;
+        publication->is_returned = publication->message->is_sent = 0;
+        push_front(&self->due, publication);
+    }
+    confirms->first = confirms->next = 1;
+    confirms->sent_count = 0;
 }
 
 void bh__worker_end_publisher(bh_worker *self)
 {
-    bh__publisher *publisher = &self->publisher;
-    publisher->is_open = 0;
-    bh__assembler_clear(&publisher->returned);
-    for (uint64_t tag = publisher->next; tag-- > publisher->first;) {
-        bh__publication *publication = *sent_at(publisher, tag);
-        if (!publication)
-            continue;
-        publication->is_returned = 0;
-        push_front(&publisher->due, publication);
-    }
-    publisher->first = publisher->next = 1;
-    publisher->sent_count = 0;
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        end_confirms(&self->publisher, &self->publisher.channels[i]);
 }
 
 void bh__worker_drop_copies(bh_worker *self)
@@ -261,63 +293,60 @@ static void nacked(bh_worker *self, bh__publication *publication)
 }
 
 /* It was returned before this. */
-static void unrouted(bh_worker *self, bh__publication *publication)
+static void unrouted(bh_worker *self, const bh__confirms *confirms, bh__publication *publication)
 {
     char text[900];
     snprintf(text, sizeof text,
              "the broker returned the copy (%s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
-             self->publisher.return_text, (int)publication->routing_key.size, publication->routing_key.data,
+             confirms->return_text, (int)publication->routing_key.size, publication->routing_key.data,
              (int)publication->exchange.size, publication->exchange.data);
     failed(self, publication, BH_EVENT_RETURNED, BH_ERR_PUBLISH, bh_str(text));
 }
 
-static void answered_one(bh_worker *self, uint64_t tag, int is_ack)
+static void answered_one(bh_worker *self, bh__confirms *confirms, uint64_t tag, int is_ack)
 {
-    bh__publisher *publisher = &self->publisher;
-    bh__publication *publication = *sent_at(publisher, tag);
+    bh__publication *publication = *sent_at(confirms, tag);
     if (!publication)
         return;
-    *sent_at(publisher, tag) = NULL;
-    publisher->sent_count--;
+    *sent_at(confirms, tag) = NULL;
+    confirms->sent_count--;
+    publication->message->is_sent = 0;
     if (publication->is_returned)
-        unrouted(self, publication);
+        unrouted(self, confirms, publication);
     else if (is_ack)
         published(self, publication);
     else
         nacked(self, publication);
 }
 
-static void answered(bh_worker *self, uint64_t tag, int multiple, int is_ack)
+static void answered(bh_worker *self, bh__confirms *confirms, uint64_t tag, int multiple, int is_ack)
 {
-    bh__publisher *publisher = &self->publisher;
     if (multiple) {
-        uint64_t last = tag == 0 || tag >= publisher->next ? publisher->next - 1 : tag;
-        for (uint64_t each = publisher->first; each <= last; each++)
-            answered_one(self, each, is_ack);
-    } else if (tag >= publisher->first && tag < publisher->next) {
-        answered_one(self, tag, is_ack);
+        uint64_t last = tag == 0 || tag >= confirms->next ? confirms->next - 1 : tag;
+        for (uint64_t each = confirms->first; each <= last; each++)
+            answered_one(self, confirms, each, is_ack);
+    } else if (tag >= confirms->first && tag < confirms->next) {
+        answered_one(self, confirms, tag, is_ack);
     }
-    while (publisher->first < publisher->next && !*sent_at(publisher, publisher->first))
-        publisher->first++;
+    while (confirms->first < confirms->next && !*sent_at(confirms, confirms->first))
+        confirms->first++;
 }
 
-static void returned_begins(bh_worker *self, const amqp_basic_return_t *method)
+static void returned_begins(bh__confirms *confirms, const amqp_basic_return_t *method)
 {
-    bh__publisher *publisher = &self->publisher;
     bh_bytes text = bh__from_amqp(method->reply_text);
-    snprintf(publisher->return_text, sizeof publisher->return_text, "%d %.*s", method->reply_code, (int)text.size,
+    snprintf(confirms->return_text, sizeof confirms->return_text, "%d %.*s", method->reply_code, (int)text.size,
              text.data);
-    bh__assembler_begin(&publisher->returned, 0, 0, method->exchange, method->routing_key);
+    bh__assembler_begin(&confirms->returned, 0, 0, method->exchange, method->routing_key);
 }
 
 /* A return names no delivery tag. Every copy in flight that it could be is sent again: a duplicate at worst. */
-static void returned(bh_worker *self, const bh_message *content)
+static void returned(bh_worker *self, const bh__confirms *confirms, const bh_message *content)
 {
-    bh__publisher *publisher = &self->publisher;
     bh_bytes id = bh__content_string(content->properties, "backhop-id");
     self->is_declared &= self->mode != BH_MODE_CREATE;
-    for (uint64_t tag = publisher->first; tag < publisher->next; tag++) {
-        bh__publication *publication = *sent_at(publisher, tag);
+    for (uint64_t tag = confirms->first; tag < confirms->next; tag++) {
+        bh__publication *publication = *sent_at(confirms, tag);
         if (!publication || publication->is_returned || !bh__same(publication->id, id) ||
             !bh__same(publication->exchange, content->exchange) ||
             !bh__same(publication->routing_key, content->routing_key))
@@ -327,13 +356,13 @@ static void returned(bh_worker *self, const bh_message *content)
 }
 
 /* The channel was closed for one copy. Which one it was shows where each goes alone. */
-static void closed(bh_worker *self, const amqp_channel_close_t *close)
+static void closed(bh_worker *self, bh__confirms *confirms, const amqp_channel_close_t *close)
 {
     bh__publisher *publisher = &self->publisher;
     bh__report words = {.size = 0};
-    bh_status status = bh__worker_channel_closed(&self->publish.link, BH__CHANNEL_PUBLISH, close, "publishing", &words);
-    size_t count = publisher->sent_count;
-    bh__worker_end_publisher(self); /* puts them first among those due */
+    bh_status status = bh__worker_channel_closed(&self->publish.link, confirms->channel, close, "publishing", &words);
+    size_t count = confirms->sent_count;
+    end_confirms(publisher, confirms);
     if (count == 1) {
         bh__publication *culprit = pop(&publisher->due);
         if (status == BH_ERR_MISSING || status == BH_ERR_ACCESS)
@@ -349,44 +378,53 @@ static void closed(bh_worker *self, const amqp_channel_close_t *close)
     bh__report_free(&words);
 }
 
-static void understand(bh_worker *self, const amqp_method_t *method)
+static void understand(bh_worker *self, bh__confirms *confirms, const amqp_method_t *method)
 {
     switch (method->id) {
     case AMQP_BASIC_ACK_METHOD: {
         const amqp_basic_ack_t *ack = method->decoded;
-        answered(self, ack->delivery_tag, ack->multiple, 1);
+        answered(self, confirms, ack->delivery_tag, ack->multiple, 1);
         break;
     }
     case AMQP_BASIC_NACK_METHOD: {
         const amqp_basic_nack_t *nack = method->decoded;
-        answered(self, nack->delivery_tag, nack->multiple, 0);
+        answered(self, confirms, nack->delivery_tag, nack->multiple, 0);
         break;
     }
     case AMQP_BASIC_RETURN_METHOD:
-        returned_begins(self, method->decoded);
+        returned_begins(confirms, method->decoded);
         break;
     case AMQP_CHANNEL_CLOSE_METHOD:
-        closed(self, method->decoded);
+        closed(self, confirms, method->decoded);
         break;
     default:
         break;
     }
 }
 
+static bh__confirms *find_channel(bh__publisher *self, amqp_channel_t channel)
+{
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        if (self->channels[i].is_open && self->channels[i].channel == channel)
+            return &self->channels[i];
+    return NULL;
+}
+
 void bh__worker_publish_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method)
 {
-    if (!self->publisher.is_open || frame->channel != BH__CHANNEL_PUBLISH)
+    bh__confirms *confirms = find_channel(&self->publisher, frame->channel);
+    if (!confirms)
         return;
     if (method) {
-        understand(self, method);
+        understand(self, confirms, method);
         return;
     }
     bh_message *message;
-    bh_status status = bh__assembler_add(&self->publisher.returned, frame, &message);
+    bh_status status = bh__assembler_add(&confirms->returned, frame, &message);
     if (status != BH_OK)
         bh__link_fail(&self->publish.link, status, "a returned copy could not be received");
     else if (message)
-        returned(self, message);
+        returned(self, confirms, message);
     bh_message_free(message);
 }
 
@@ -424,33 +462,46 @@ void bh__worker_miss_rung(bh_worker *self, int64_t rung_ms, bh_status status, bh
     }
 }
 
-static void send_copy(bh_worker *self, bh__publication *publication, int64_t now_ms)
+static void send_copy(bh_worker *self, bh__confirms *confirms, bh__publication *publication, int64_t now_ms)
 {
-    bh__publisher *publisher = &self->publisher;
     amqp_basic_publish_t publish = {.exchange = bh__to_amqp(publication->exchange),
                                     .routing_key = bh__to_amqp(publication->routing_key),
                                     .mandatory = publication->mandatory};
-    bh__link_publish(&self->publish.link, BH__CHANNEL_PUBLISH, &publish, publication->properties,
+    bh__link_publish(&self->publish.link, confirms->channel, &publish, publication->properties,
                      publication->message->body);
     publication->sent_ms = now_ms;
-    *sent_at(publisher, publisher->next++) = publication;
-    publisher->sent_count++;
+    publication->message->is_sent = 1;
+    *sent_at(confirms, confirms->next++) = publication;
+    confirms->sent_count++;
 }
 
-/* Whether the first one due can go now. */
-static int may_send(bh_worker *self)
+/* Whether all is there that the first one due needs; notes a rung that is not. */
+static int has_place(bh_worker *self)
 {
     bh__publisher *publisher = &self->publisher;
-    const bh__publication *first = publisher->due.first;
-    if (first->rung_ms && !has_rung(publisher, first->rung_ms)) {
-        publisher->wanted_rung_ms = self->mode == BH_MODE_CREATE ? first->rung_ms : 0;
-        if (publisher->wanted_rung_ms)
-            return 0;
-    }
-    if (publisher->sent_count == 0)
+    int64_t rung_ms = publisher->due.first->rung_ms;
+    if (rung_ms && !has_rung(publisher, rung_ms))
+        publisher->wanted_rung_ms = self->mode == BH_MODE_CREATE ? rung_ms : 0;
+    return publisher->wanted_rung_ms == 0;
+}
+
+static int may_send(const bh__confirms *confirms, const bh__publication *publication)
+{
+    if (confirms->sent_count == 0)
         return 1;
-    const bh__publication *last = *sent_at(publisher, publisher->next - 1);
-    return !first->is_suspect && !(last && last->is_suspect);
+    const bh__publication *last = *sent_at(confirms, confirms->next - 1);
+    return !publication->is_suspect && !(last && last->is_suspect);
+}
+
+/* The channel that the publication can go on now; NULL: none. */
+static bh__confirms *next_channel(bh__publisher *self, const bh__publication *publication)
+{
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++) {
+        bh__confirms *confirms = &self->channels[self->turn++ % BH__PUBLISH_CHANNELS];
+        if (may_send(confirms, publication))
+            return confirms;
+    }
+    return NULL;
 }
 
 static void send_due(bh_worker *self, int64_t now_ms)
@@ -458,7 +509,7 @@ static void send_due(bh_worker *self, int64_t now_ms)
     bh__publisher *publisher = &self->publisher;
     const bh__link *link = &self->publish.link;
     publisher->wanted_rung_ms = 0;
-    while (publisher->due.first && publisher->is_open && self->is_declared && !link->is_blocked &&
+    while (publisher->due.first && bh__publisher_is_open(publisher) && self->is_declared && !link->is_blocked &&
            !bh__link_is_broken(link) && bh__buffer_size(&link->out) < MOST_WAITING_BYTES) {
         if (!is_wanted(self, publisher->due.first)) {
             release(pop(&publisher->due));
@@ -468,9 +519,10 @@ static void send_due(bh_worker *self, int64_t now_ms)
             refused(self, pop(&publisher->due), BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
             continue;
         }
-        if (!may_send(self) || !reserve_sent(publisher))
+        bh__confirms *confirms = has_place(self) ? next_channel(publisher, publisher->due.first) : NULL;
+        if (!confirms || !reserve_sent(confirms))
             return;
-        send_copy(self, pop(&publisher->due), now_ms);
+        send_copy(self, confirms, pop(&publisher->due), now_ms);
     }
 }
 
@@ -486,10 +538,19 @@ static void wake_waiting(bh_worker *self, int64_t now_ms)
 static int64_t confirm_deadline_ms(const bh_worker *self)
 {
     const bh__publisher *publisher = &self->publisher;
-    if (publisher->sent_count == 0 || !self->publish.link.is_open || self->publish.link.is_blocked)
-        return INT64_MAX;
-    int64_t sent_ms = (*sent_at(publisher, publisher->first))->sent_ms;
-    return (sent_ms > publisher->unblocked_ms ? sent_ms : publisher->unblocked_ms) + self->confirm_timeout_ms;
+    int64_t deadline_ms = INT64_MAX;
+    if (!self->publish.link.is_open || self->publish.link.is_blocked)
+        return deadline_ms;
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++) {
+        const bh__confirms *confirms = &publisher->channels[i];
+        if (confirms->sent_count == 0)
+            continue;
+        int64_t sent_ms = (*sent_at(confirms, confirms->first))->sent_ms;
+        int64_t since_ms = sent_ms > publisher->unblocked_ms ? sent_ms : publisher->unblocked_ms;
+        if (since_ms + self->confirm_timeout_ms < deadline_ms)
+            deadline_ms = since_ms + self->confirm_timeout_ms;
+    }
+    return deadline_ms;
 }
 
 static void check_confirms(bh_worker *self, int64_t now_ms)
@@ -500,7 +561,7 @@ static void check_confirms(bh_worker *self, int64_t now_ms)
     snprintf(text, sizeof text, "the broker did not confirm within %lld ms; its connection is made again",
              (long long)self->confirm_timeout_ms);
     bh__worker_tell(self, BH_EVENT_UNCONFIRMED, BH_ERR_PUBLISH, bh_str(text), bh_str(""), 0, 0,
-                    (int64_t)self->publisher.sent_count);
+                    (int64_t)count_sent(&self->publisher));
     bh__link_fail(&self->publish.link, BH_ERR_CONNECTION, "%s", text);
 }
 

@@ -21,7 +21,7 @@ typedef struct bh__publication {
     int64_t delay_ms;
     int64_t rung_ms; /* that has to be declared first; 0: none */
     int is_returned; /* by the broker, which will confirm it still */
-    int is_suspect;  /* the broker closed the channel with this one in flight: goes alone */
+    int is_suspect;  /* the broker closed the channel with this one in flight: goes alone on a channel */
     bh__back_off back_off;
     int64_t sent_ms;
     bh_bytes exchange;
@@ -40,19 +40,29 @@ typedef struct bh__publications {
 
 typedef enum bh__replay_result { BH__REPLAY_PENDING, BH__REPLAY_WENT, BH__REPLAY_REFUSED } bh__replay_result;
 
-typedef struct bh__publisher {
-    int is_open;              /* its channel, with confirms on */
-    bh__publications due;     /* to be sent */
-    bh__publications waiting; /* not before their due_ms */
-    bh__publication **sent;   /* a ring by delivery tag, from first to next - 1; NULL: confirmed */
-    size_t capacity;          /* a power of two */
+/* A channel with confirms, and the copies that are not confirmed on it. */
+typedef struct bh__confirms {
+    amqp_channel_t channel;
+    int is_open;
+    bh__publication **sent; /* a ring by delivery tag, from first to next - 1; NULL: confirmed */
+    size_t capacity;        /* a power of two */
     uint64_t first;
     uint64_t next;
-    size_t sent_count;    /* that are not confirmed */
-    int64_t unblocked_ms; /* monotonic; no confirm was possible before */
+    size_t sent_count; /* that are not confirmed */
     bh__assembler returned;
     char return_text[264]; /* of the last basic.return: code and text */
-    int64_t *rungs;        /* on demand, that were declared, in ms */
+} bh__confirms;
+
+/* A broker works on what a channel publishes in one process: with one channel alone that would be the bound. */
+enum { BH__PUBLISH_CHANNELS = 2 };
+
+typedef struct bh__publisher {
+    bh__confirms channels[BH__PUBLISH_CHANNELS]; /* copies take turns */
+    size_t turn;                                 /* whose it is */
+    bh__publications due;                        /* to be sent */
+    bh__publications waiting;                    /* not before their due_ms */
+    int64_t unblocked_ms;                        /* monotonic; no confirm was possible before */
+    int64_t *rungs;                              /* on demand, that were declared, in ms */
     size_t rung_count;
     size_t rung_capacity;
     int64_t wanted_rung_ms; /* that the first one due needs; 0: none */
@@ -64,11 +74,12 @@ typedef struct bh__publisher {
 /* Frees one without copies. */
 void bh__publisher_free(bh__publisher *self);
 
-/* Opens the channel with confirms. As bh__worker_call. */
+/* Whether all its channels are open; opens those that are not. As bh__worker_call. */
+int bh__publisher_is_open(const bh__publisher *self);
 bh_status bh__worker_open_publisher(bh_worker *self);
 /* A frame of the publish link, for a channel other than 0. */
 void bh__worker_publish_frame(bh_worker *self, const bh__frame *frame, const amqp_method_t *method);
-/* The channel or its connection is gone: what was not confirmed is to be sent again. */
+/* The connection is gone: what was not confirmed is to be sent again. */
 void bh__worker_end_publisher(bh_worker *self);
 /* Queues the plan's copy of the message. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (the original is malformed), BH_ERR_FRAME. */
 bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message);

@@ -109,6 +109,7 @@ static int64_t next_ms(const bh_worker *self, int64_t until_ms, int64_t now_ms)
 {
     int64_t next = self->stage == BH__LEAVING ? until_ms : earlier(until_ms, atomic_load(&self->shared.stop_ms));
     next = earlier(next, bh__worker_publisher_due_ms(self));
+    next = earlier(next, bh__worker_acks_due_ms(self));
     next = earlier(next, bh__link_next_beat_ms(&self->consume.link));
     next = earlier(next, bh__link_next_beat_ms(&self->publish.link));
     return self->consume.link.has_more || self->publish.link.has_more ? now_ms : next;
@@ -170,7 +171,7 @@ void bh__worker_pump(bh_worker *self, int64_t until_ms)
     int is_consuming = self->consumer.is_consuming;
     settle_in_time(self, now_ms);
     bh__worker_advance_publisher(self, now_ms);
-    bh__worker_flush_acks(self);
+    bh__worker_flush_acks_in_time(self, now_ms);
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);

@@ -15,19 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-bh_status bh__socket_resolve(struct addrinfo **out, const bh__uri *uri, bh__report *report)
-{
-    char port[8];
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    snprintf(port, sizeof port, "%d", uri->port);
-    *out = NULL;
-    int error = getaddrinfo(uri->host, port, &hints, out);
-    return error == 0 ? BH_OK
-                      : bh__report_set(report, BH_ERR_CONNECTION,
-                                       "the host %s is not known to the name service (%s); check its name", uri->host,
-                                       gai_strerror(error));
-}
-
 int bh__socket_begin(bh__socket *self, const struct addrinfo *address)
 {
     int on = 1;

@@ -19,8 +19,6 @@ typedef struct bh__socket {
 /* What a step came to. */
 typedef enum bh__step { BH__DONE, BH__AGAIN, BH__BROKEN } bh__step;
 
-/* The addresses of the host, to be freed with freeaddrinfo; blocks while the name service answers. BH_ERR_CONNECTION. */
-bh_status bh__socket_resolve(struct addrinfo **out, const bh__uri *uri, bh__report *report);
 /* Begins to connect to an address. False: it cannot, errno tells why. */
 int bh__socket_begin(bh__socket *self, const struct addrinfo *address);
 /* Whether it is connected; where it broke, errno tells why. */

@@ -125,7 +125,7 @@ static bh_status set_up(bh_worker *self)
 {
     if (self->consumer.is_doubtful)
         return bh__worker_resolve_cancel(self);
-    if (!self->publisher.is_open)
+    if (!bh__publisher_is_open(&self->publisher))
         return bh__worker_open_publisher(self);
     if (!self->is_declared)
         return declare(self);
@@ -135,7 +135,7 @@ static bh_status set_up(bh_worker *self)
 static int is_set_up(const bh_worker *self)
 {
     int is_consuming = self->consumer.is_consuming || self->prefetch == 0 || self->stage != BH__WORKING;
-    return self->publisher.is_open && self->is_declared && !self->consumer.is_doubtful && is_consuming;
+    return bh__publisher_is_open(&self->publisher) && self->is_declared && !self->consumer.is_doubtful && is_consuming;
 }
 
 static void tell_connected(bh_worker *self)

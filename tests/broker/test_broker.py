@@ -223,6 +223,7 @@ class Tests:
     def test_restart_keeps_the_data(self: Any) -> None:
         with self.started() as (_, broker):
             self.assertEqual(ctl(broker, "rabbitmqctl", "add_vhost", "x").returncode, 0)
+            self.assertEqual(ctl(broker, "save").returncode, 0)
             for way in ("kill", "stop"):
                 self.assertEqual(ctl(broker, way).returncode, 0)
                 self.assert_gone(broker, files_too=False)

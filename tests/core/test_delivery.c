@@ -1,6 +1,8 @@
 #include "suites.h"
 #include "vectors.h"
 
+#include <math.h>
+
 static vectors all;
 
 static void compare_properties(vector *v, const bh_delivery *d)
@@ -54,10 +56,68 @@ static void compare_headers(vector *v, const bh_delivery *d)
     }
 }
 
+static size_t compare_values(vector *v, const bh_delivery *d, const json_t *entries, bh_type in, size_t index);
+
+/* The value at the index, with all that is in it; returns the index after it. */
+static size_t compare_value(vector *v, const bh_delivery *d, bh_bytes name, const json_t *value, size_t index)
+{
+    const json_t *content;
+    bh_type type = vector_value(v, "values", value, &content);
+    const char *field = vector_show(name);
+    same_int(v, field, type, bh_delivery_value_type(d, index));
+    same_bytes(v, field, name, bh_delivery_value_name(d, index));
+    size_t end = index + 1;
+    int64_t number = 0, places = 0;
+    double real = 0;
+    bh_bytes text = bh_str("");
+    if (type == BH_TYPE_ARRAY || type == BH_TYPE_TABLE)
+        end = compare_values(v, d, content, type, end);
+    else if (type == BH_TYPE_STRING || type == BH_TYPE_BYTES)
+        text = vector_bytes(v, field, content);
+    else if (type == BH_TYPE_FLOAT || type == BH_TYPE_DOUBLE)
+        real = vector_double(v, field, content);
+    else if (type == BH_TYPE_BOOLEAN)
+        number = json_is_true(content);
+    else if (type == BH_TYPE_DECIMAL) {
+        number = vector_int(v, field, json_object_get(content, "value"));
+        places = vector_int(v, field, json_object_get(content, "places"));
+    } else if (type != BH_TYPE_VOID)
+        number = vector_int(v, field, content);
+    same_int(v, field, (int64_t)end, (int64_t)bh_delivery_value_end(d, index));
+    same_int(v, field, number, bh_delivery_value_int(d, index));
+    same_int(v, field, places, bh_delivery_value_places(d, index));
+    same_bytes(v, field, text, bh_delivery_value_string(d, index));
+    double got = bh_delivery_value_float(d, index);
+    same_int(v, field, 1, isnan(real) ? isnan(got) : real >= got && real <= got);
+    return end;
+}
+
+static size_t compare_values(vector *v, const bh_delivery *d, const json_t *entries, bh_type in, size_t index)
+{
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        const json_t *entry = json_array_get(entries, i);
+        if (in == BH_TYPE_ARRAY)
+            index = compare_value(v, d, bh_str(""), entry, index);
+        else
+            index = compare_value(v, d, vector_bytes(v, "values", json_array_get(entry, 0)), json_array_get(entry, 1),
+                                  index);
+    }
+    return index;
+}
+
+static void compare_all_values(vector *v, const bh_delivery *d)
+{
+    const json_t *expected = json_object_get(v->expect, "values");
+    if (!expected)
+        return;
+    size_t count = compare_values(v, d, expected, BH_TYPE_TABLE, 0);
+    same_int(v, "value_count", (int64_t)count, (int64_t)bh_delivery_value_count(d));
+}
+
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "delivery", "status exchange routing_key properties headers absent truncated header_bytes");
+    vector_begin(v, "delivery", "status exchange routing_key properties headers values absent truncated header_bytes");
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     /* Twice: an object that is cleared is as good as a new one. */
@@ -69,6 +129,7 @@ START_TEST(a_vector)
         expect_bytes(v, v->expect, "routing_key", bh_delivery_routing_key(d));
         compare_properties(v, d);
         compare_headers(v, d);
+        compare_all_values(v, d);
         expect_flag(v, v->expect, "truncated", bh_delivery_is_truncated(d));
         expect_int(v, v->expect, "header_bytes", bh_delivery_header_bytes(d));
     }
@@ -156,6 +217,28 @@ START_TEST(clear_forgets_everything_and_an_open_table_too)
 }
 END_TEST
 
+START_TEST(beyond_the_last_value_there_is_nothing)
+{
+    bh_delivery *d = NULL;
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("a"), BH_TYPE_STRING, bh_str("b")), BH_OK);
+    const bh_delivery *deliveries[] = {d, NULL};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_uint_eq(bh_delivery_value_count(deliveries[i]), 1 - i);
+        for (size_t index = 1 - i; index < 3; index++) {
+            ck_assert_int_eq(bh_delivery_value_type(deliveries[i], index), 0);
+            ck_assert_uint_eq(bh_delivery_value_name(deliveries[i], index).size, 0);
+            ck_assert_uint_eq(bh_delivery_value_end(deliveries[i], index), 0);
+            ck_assert_uint_eq(bh_delivery_value_string(deliveries[i], index).size, 0);
+            ck_assert_int_eq(bh_delivery_value_int(deliveries[i], index), 0);
+            ck_assert(bh_delivery_value_float(deliveries[i], index) == 0);
+            ck_assert_int_eq(bh_delivery_value_places(deliveries[i], index), 0);
+        }
+    }
+    bh_delivery_free(d);
+}
+END_TEST
+
 START_TEST(what_was_pushed_is_copied)
 {
     bh_delivery *d = NULL;
@@ -182,6 +265,7 @@ Suite *suite_delivery(void)
     tcase_add_test(calls, a_value_of_the_wrong_kind_is_refused_and_nothing_is_pushed);
     tcase_add_test(calls, an_end_without_a_begin_is_refused);
     tcase_add_test(calls, clear_forgets_everything_and_an_open_table_too);
+    tcase_add_test(calls, beyond_the_last_value_there_is_nothing);
     tcase_add_test(calls, what_was_pushed_is_copied);
     suite_add_tcase(suite, calls);
     return suite;

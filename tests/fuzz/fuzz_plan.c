@@ -266,6 +266,25 @@ static int is_number(bh_property property)
            property == BH_PROPERTY_TIMESTAMP;
 }
 
+/* Every table and array ends within what holds it, and its end is where a reader that skips it goes on. */
+static void check_values(const bh_delivery *d)
+{
+    size_t count = bh_delivery_value_count(d), ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
+    for (size_t i = 0; i < count; i++) {
+        while (i == ends[depth])
+            depth--;
+        size_t end = bh_delivery_value_end(d, i);
+        int type = bh_delivery_value_type(d, i);
+        CHECK(end > i && end <= ends[depth]);
+        if (type == BH_TYPE_TABLE || type == BH_TYPE_ARRAY) {
+            CHECK(depth < BH_DELIVERY_MAX_DEPTH);
+            ends[++depth] = end;
+        } else {
+            CHECK(end == i + 1);
+        }
+    }
+}
+
 static void push_message(input *in, bh_delivery *d, message *m)
 {
     memset(m, 0, sizeof *m);
@@ -299,6 +318,7 @@ static void push_message(input *in, bh_delivery *d, message *m)
     if (m->count)
         m->bytes += 4;
     CHECK(bh_delivery_header_bytes(d) == m->bytes);
+    check_values(d);
 }
 
 /* What must hold. */

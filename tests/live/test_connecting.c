@@ -256,6 +256,24 @@ START_TEST(a_broker_that_says_nothing_is_given_up)
 }
 END_TEST
 
+START_TEST(a_name_service_that_does_not_answer_is_given_up)
+{
+    enum { TIMEOUT = 500 };
+    char url[4096];
+    rig *r = unconnected_rig();
+    broker_make_url(url, sizeof url, NULL, NULL, UNANSWERED_HOST, 0);
+    expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, TIMEOUT));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    int64_t start = now_ms();
+    start_by(r, broker_url());
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "name service did not tell the address of " UNANSWERED_HOST);
+    expect_waited(start, TIMEOUT);
+    rig_await(r, BH_EVENT_CONNECTED);
+    expect_at_work(r);
+    rig_free(r);
+}
+END_TEST
+
 /* -------------------------------------------------------------------------------------------------------------- TLS */
 
 START_TEST(tls_is_verified_with_the_ca)
@@ -360,6 +378,7 @@ Suite *suite_connecting(void)
     tcase_add_test(connecting, a_port_where_nobody_listens_is_refused);
     tcase_add_test(connecting, a_host_that_has_no_address_is_refused);
     tcase_add_test(connecting, a_broker_that_says_nothing_is_given_up);
+    tcase_add_test(connecting, a_name_service_that_does_not_answer_is_given_up);
     if (broker_can_be_controlled())
         add_test_with_end(suite, "escapes", user_password_and_vhost_may_need_escapes, remove_escaped);
     if (broker_tls_url()[0]) {

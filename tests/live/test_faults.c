@@ -24,13 +24,6 @@ static int waiting(rig *r)
 
 /* -------------------------------------------------------------------------------------------- brokers that come back */
 
-/* RabbitMQ saves its list of quorum queues twice a second. One that is killed before that has forgotten the queue and
- * what was in it, confirmed or not; nothing tells when the list is saved. */
-static void let_broker_save_its_queues(void)
-{
-    pause_ms(1000);
-}
-
 static const char *const downs[] = {"stop", "kill"};
 
 START_TEST(a_broker_that_was_down_is_found_again)
@@ -39,7 +32,7 @@ START_TEST(a_broker_that_was_down_is_found_again)
     rig *r = rig_in_a_hurry(rig_that_waits());
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
     rig_start(r);
-    let_broker_save_its_queues();
+    broker_ctl("save");
     broker_publish_numbers(r->broker, r->queue, COUNT);
     tally succeeded = {.count = COUNT}, failed = {.count = COUNT};
     for (int i = 0; i < SUCCEEDED; i++) {
@@ -444,6 +437,37 @@ START_TEST(a_worker_goes_on_to_the_next_host_when_one_goes_down)
 }
 END_TEST
 
+START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connection_nor_a_stop)
+{
+    enum { LIMIT = 500 };
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = proxy_open("127.0.0.1", broker_port(0));
+    char url[4096];
+    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+    expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, 2 * LIMIT_MS));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    broker_make_url(url, sizeof url, NULL, NULL, UNANSWERED_HOST, 0);
+    rig_connect_by(r, url);
+    broker_bind(r->broker, r->queue, r->exchange, "work.#");
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0); /* its copy now waits for the connection that waits for an address */
+    rig_await(r, BH_EVENT_DISCONNECTED);
+    rig_publish(r, "work.a", "second");
+    rig_take(r, "second");
+    int64_t start = now_ms();
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT));
+    rig_succeed(r);
+    expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
+    ck_assert_int_lt(now_ms() - start, LIMIT + LATENESS_MS);
+    broker_await_depth(r->broker, r->queue, 1);
+    expect_no_event(r, BH_EVENT_FAILED);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------------------ copies that fail */
 
 START_TEST(a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once)
@@ -556,6 +580,44 @@ START_TEST(copies_that_are_not_confirmed_in_time_are_told_and_published_again)
 }
 END_TEST
 
+/* What comes behind a full prefetch shows that something was acknowledged. */
+static void expect_acknowledged_behind_unconfirmed(int prefetch)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    bh_message *other[4];
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, prefetch));
+    proxy *network = start_by_proxy(r, "");
+    broker_publish_numbers(r->broker, r->queue, prefetch + 1);
+    for (int i = 0; i < prefetch; i++)
+        expect_ok(r->worker, bh_worker_take(r->worker, &other[i], LIMIT_MS));
+    proxy_hold_broker(network, PROXY_PUBLISHER);
+    expect_ok(r->worker, bh_worker_settle(r->worker, other[0], BH_OUTCOME_FAILED, bh_str("507"), 0));
+    broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
+    expect_ok(r->worker, bh_worker_settle(r->worker, other[1], BH_OUTCOME_OK, bh_str(""), 0));
+    rig_take(r, NULL);
+    expect_no_event(r, BH_EVENT_RETRIED);
+    expect_no_event(r, BH_EVENT_UNCONFIRMED);
+    proxy_hold_broker(network, PROXY_NONE);
+    rig_await(r, BH_EVENT_RETRIED);
+    for (int i = 2; i < prefetch; i++)
+        expect_ok(r->worker, bh_worker_settle(r->worker, other[i], BH_OUTCOME_OK, bh_str(""), 0));
+    rig_settle(r, BH_OUTCOME_OK, "", 0);
+    for (int i = 0; i < prefetch; i++)
+        bh_message_free(other[i]);
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
+    expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+
+START_TEST(a_confirm_that_does_not_come_holds_up_no_other_acknowledgement)
+{
+    expect_acknowledged_behind_unconfirmed(2); /* half of the prefetch waits to be acknowledged */
+    expect_acknowledged_behind_unconfirmed(4); /* less */
+}
+END_TEST
+
 /* --------------------------------------------------------------------------------------------------- poisoned messages */
 
 /* Takes the message, and loses the connection with it in hand, so often. */
@@ -661,11 +723,13 @@ Suite *suite_faults(void)
     TCase *hosts = add_case(suite, "hosts");
     tcase_add_test(hosts, of_a_list_of_hosts_one_that_answers_is_enough);
     tcase_add_test(hosts, a_worker_goes_on_to_the_next_host_when_one_goes_down);
+    tcase_add_test(hosts, a_name_service_that_does_not_answer_holds_up_neither_the_other_connection_nor_a_stop);
     TCase *copies = add_case(suite, "copies");
     tcase_add_test(copies, a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once);
     tcase_add_test(copies, a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once);
     tcase_add_test(copies, a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other);
     tcase_add_test(copies, copies_that_are_not_confirmed_in_time_are_told_and_published_again);
+    tcase_add_test(copies, a_confirm_that_does_not_come_holds_up_no_other_acknowledgement);
     if (setups[setup_first()].type == BH_QUEUE_QUORUM) {
         TCase *poison = add_case(suite, "poison");
         tcase_add_test(poison, a_message_that_crashed_its_consumer_too_often_is_parked_before_a_handler_sees_it);

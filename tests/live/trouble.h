@@ -17,6 +17,8 @@ void start_by(rig *r, const char *url);
 proxy *start_by_proxy(rig *r, const char *options);
 /* That the event awaited last says this too. */
 #define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
+/* A host for which the name service has no answer, ever. */
+#define UNANSWERED_HOST "host.unanswered"
 /* The alarm that lets the broker take no publishes. */
 void begin_alarm(void);
 void end_alarm(void);

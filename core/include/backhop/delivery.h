@@ -116,6 +116,23 @@ BH_API int bh_delivery_header_type(const bh_delivery *self, bh_bytes name);
 /* A header's string or bytes, "" for other types; a header's integer, boolean or timestamp, 0 for other types. */
 BH_API bh_bytes bh_delivery_header_string(const bh_delivery *self, bh_bytes name);
 BH_API int64_t bh_delivery_header_int(const bh_delivery *self, bh_bytes name);
+/*
+ * The values of all headers, flat: each table or array before what is in it. Headers are the values 0,
+ * bh_delivery_value_end(d, 0) and so on, below the count. Beyond the count all of these give 0 or "".
+ *
+ * value_name is "" in an array; value_int is for the boolean, integers, the timestamp (seconds) and a decimal's digits;
+ * value_string for strings and bytes.
+ */
+BH_API size_t bh_delivery_value_count(const bh_delivery *self);
+BH_API int bh_delivery_value_type(const bh_delivery *self, size_t index);
+BH_API bh_bytes bh_delivery_value_name(const bh_delivery *self, size_t index);
+/* The index after the last value within; of what is no table or array, the next one. */
+BH_API size_t bh_delivery_value_end(const bh_delivery *self, size_t index);
+BH_API bh_bytes bh_delivery_value_string(const bh_delivery *self, size_t index);
+BH_API int64_t bh_delivery_value_int(const bh_delivery *self, size_t index);
+BH_API double bh_delivery_value_float(const bh_delivery *self, size_t index);
+/* A decimal's places: its digits are a number of 10^-places. */
+BH_API int bh_delivery_value_places(const bh_delivery *self, size_t index);
 /* 1 where the headers went beyond a limit above, so that some of them were left out. */
 BH_API int bh_delivery_is_truncated(const bh_delivery *self);
 /* Bytes of property flags, properties and headers on the wire (the payload of a content header less its first 12). */

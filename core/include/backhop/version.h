@@ -11,7 +11,9 @@
 #endif
 
 /* The library is built with hidden visibility; this makes a function part of its interface. */
+#ifndef BH_API /* what compiles the core into itself defines it as nothing */
 #define BH_API __attribute__((visibility("default")))
+#endif
 
 BH_BEGIN_DECLS
 
