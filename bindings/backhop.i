@@ -92,6 +92,14 @@ typedef enum bh_type {
     int header_type(bh_bytes name);
     bh_bytes header_string(bh_bytes name);
     int64_t header_int(bh_bytes name);
+    size_t value_count();
+    int value_type(size_t index);
+    bh_bytes value_name(size_t index);
+    size_t value_end(size_t index);
+    bh_bytes value_string(size_t index);
+    int64_t value_int(size_t index);
+    double value_float(size_t index);
+    int value_places(size_t index);
     int is_truncated();
     int64_t header_bytes();
 }

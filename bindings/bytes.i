@@ -60,10 +60,40 @@ static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 
 #elif defined(SWIGJAVASCRIPT)
 
+%{
+void backhop_export_watch(Napi::Env env, Napi::Object exports); /* node/native/watch.cpp */
+%}
+%init %{
+    backhop_export_watch(env, exports);
+%}
+
+%fragment("bh_object", "header") %{
+/* The core's object that an object has. SWIG asks by instanceof whether it is one of its own, which costs two calls. */
+static bool bh_object_in(Napi::Env env, Napi::Value value, void **object)
+{
+    SWIG_NAPI_ObjectWrap_inst *wrap = nullptr;
+    if (!value.IsNull() && napi_unwrap(env, value, reinterpret_cast<void **>(&wrap)) != napi_ok)
+        return false;
+    *object = wrap ? wrap->self : nullptr;
+    return true;
+}
+%}
+%typemap(in, fragment="bh_object") SWIGTYPE * (void *object = nullptr) {
+    if (!bh_object_in(env, $input, &object))
+        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no $1_basetype");
+    $1 = static_cast<$1_ltype>(object);
+}
+
 %fragment("bh_out", "header") %{
 /* A String, or a Buffer where the bytes are no UTF-8: a String would hold U+FFFD in their place. */
 static Napi::Value bh_out(Napi::Env env, bh_bytes bytes)
 {
+    bool is_ascii = true;
+    for (size_t i = 0; i < bytes.size && is_ascii; i++)
+        is_ascii = static_cast<unsigned char>(bytes.data[i]) < 0x80;
+    napi_value ascii;
+    if (is_ascii && napi_create_string_latin1(env, bytes.data, bytes.size, &ascii) == napi_ok) // the faster one
+        return Napi::Value(env, ascii);
     Napi::String text = Napi::String::New(env, bytes.data, bytes.size);
     if (text.Utf8Value() == std::string(bytes.data, bytes.size))
         return text;
@@ -71,14 +101,14 @@ static Napi::Value bh_out(Napi::Env env, bh_bytes bytes)
 }
 %}
 %typemap(in) bh_bytes (std::string text) {
-    if ($input.IsBuffer()) {
-        Napi::Buffer<char> buffer = $input.As<Napi::Buffer<char>>();
-        $1.data = buffer.Data();
-        $1.size = buffer.Length();
-    } else if ($input.IsString()) {
+    if ($input.IsString()) {
         text = $input.As<Napi::String>().Utf8Value();
         $1.data = text.data();
         $1.size = text.size();
+    } else if ($input.IsBuffer()) {
+        Napi::Buffer<char> buffer = $input.As<Napi::Buffer<char>>();
+        $1.data = buffer.Length() ? buffer.Data() : "";
+        $1.size = buffer.Length();
     } else {
         SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is neither a string nor a Buffer");
     }
@@ -86,11 +116,95 @@ static Napi::Value bh_out(Napi::Env env, bh_bytes bytes)
 %typemap(out, fragment="bh_out") bh_bytes "$result = bh_out(env, $1);"
 %typemap(out) binary "$result = Napi::Buffer<char>::Copy(env, $1.data, $1.size);"
 
+%fragment("bh_int64", "header") %{
+/* A Number, or a BigInt where a Number would not be exact. */
+static Napi::Value bh_int64_out(Napi::Env env, int64_t number)
+{
+    const int64_t most = INT64_C(9007199254740991); /* Number.MAX_SAFE_INTEGER */
+    if (number < -most || number > most)
+        return Napi::BigInt::New(env, number);
+    return Napi::Number::New(env, static_cast<double>(number));
+}
+
+static bool bh_int64_in(Napi::Value value, int64_t *number)
+{
+    bool is_exact = true;
+    if (value.IsBigInt()) {
+        *number = value.As<Napi::BigInt>().Int64Value(&is_exact);
+        return is_exact;
+    }
+    if (!value.IsNumber())
+        return false;
+    double given = value.As<Napi::Number>().DoubleValue();
+    if (!(given >= -9223372036854775808.0 && given < 9223372036854775808.0)) /* nor NaN */
+        return false;
+    *number = static_cast<int64_t>(given);
+    return true;
+}
+%}
+%typemap(in, fragment="bh_int64") int64_t {
+    if (!bh_int64_in($input, &$1))
+        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no integer of 64 bits");
+}
+%typemap(out, fragment="bh_int64") int64_t "$result = bh_int64_out(env, $1);"
+
+/*
+ * All that a plan decided but its action, in one call: an array of attempts, delay, retry_after_met, reason, exchange,
+ * routing_key, mandatory, on_demand, expiration, kept properties (bits by their numbers); then of each header name, type
+ * and value: an int64, or a string (of an array its only one, of a void the source).
+ */
+%{
+typedef const bh_plan *described_plan;
+%}
+%fragment("bh_described", "header", fragment="bh_out", fragment="bh_int64") %{
+static Napi::Value bh_described(Napi::Env env, const bh_plan *plan)
+{
+    uint32_t at = 0;
+    Napi::Array all = Napi::Array::New(env);
+    all[at++] = bh_int64_out(env, bh_plan_attempts(plan));
+    all[at++] = bh_int64_out(env, bh_plan_delay_ms(plan));
+    all[at++] = Napi::Boolean::New(env, bh_plan_retry_after_met(plan));
+    all[at++] = bh_out(env, bh_plan_reason(plan));
+    all[at++] = bh_out(env, bh_plan_exchange(plan));
+    all[at++] = bh_out(env, bh_plan_routing_key(plan));
+    all[at++] = Napi::Boolean::New(env, bh_plan_mandatory(plan));
+    all[at++] = Napi::Boolean::New(env, bh_plan_on_demand(plan));
+    all[at++] = bh_out(env, bh_plan_expiration(plan));
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < BH_PROPERTY_LAST; i++)
+        kept |= static_cast<uint32_t>(bh_plan_keeps_property(plan, static_cast<bh_property>(i))) << i;
+    all[at++] = Napi::Number::New(env, kept);
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+        bh_type type = bh_plan_header_type(plan, i);
+        all[at++] = bh_out(env, bh_plan_header_name(plan, i));
+        all[at++] = Napi::Number::New(env, type);
+        if (type == BH_TYPE_INT64)
+            all[at++] = bh_int64_out(env, bh_plan_header_int(plan, i));
+        else if (type == BH_TYPE_VOID)
+            all[at++] = bh_out(env, bh_plan_header_source(plan, i));
+        else
+            all[at++] = bh_out(env, bh_plan_header_string(plan, i));
+    }
+    return all;
+}
+%}
+%typemap(out, fragment="bh_described") described_plan "$result = bh_described(env, $1);"
+%extend bh_plan {
+    described_plan described() {
+        return $self;
+    }
+}
+
 #endif
 
 %typemap(in, numinputs=0) int64_t no_wait "$1 = 0;"
 
 /* A class of the language for an opaque struct of the core. */
+#ifdef SWIGPYTHON /* without its proxy, which costs more than most calls and which nothing uses */
+#define OWNED SWIG_POINTER_OWN | SWIG_POINTER_NOSHADOW
+#else
+#define OWNED SWIG_POINTER_OWN
+#endif
 %define %object(name, type)
 %rename(name) type;
 typedef struct type {} type;
@@ -101,6 +215,6 @@ typedef struct type {} type;
 }
 %typemap(in, numinputs=0) type **out (type *made = NULL) "$1 = &made;"
 %typemap(argout) type **out {
-    %append_output(SWIG_NewPointerObj(*$1, $*1_descriptor, SWIG_POINTER_OWN));
+    %append_output(SWIG_NewPointerObj(*$1, $*1_descriptor, OWNED));
 }
 %enddef
