@@ -59,9 +59,6 @@ class Task:
         if self.fails:
             raise RuntimeError(ERROR)
 
-    async def handle_async(self, message: object) -> None:
-        self.handle(message)
-
     @property
     def is_done(self) -> bool:
         return self.done >= self.messages
@@ -151,17 +148,18 @@ def run_aio_pika(task: Task) -> None:
         channel = await connection.channel()
         await channel.set_qos(prefetch_count=PREFETCH)
         retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
-        on_message = retrier.wrap(task.handle_async)
-        done = asyncio.Semaphore(0)
+        done = asyncio.Event()
 
-        async def until_done(message: aio_pika.abc.AbstractIncomingMessage) -> None:
-            await on_message(message)
-            done.release()
+        async def handle(message: object) -> None:
+            try:
+                task.handle(message)
+            finally:
+                if task.is_done:
+                    done.set()
 
         queue = await channel.get_queue(QUEUE)
-        await queue.consume(until_done)
-        for _ in range(task.messages):
-            await done.acquire()
+        await queue.consume(retrier.wrap(handle))
+        await done.wait()
         await retrier.drain()
         await queue.get(
             fail=False

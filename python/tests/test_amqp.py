@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -10,7 +13,7 @@ from typing import Any
 import pytest
 
 import backhop
-from backhop._amqp import wire_text, wire_value
+from backhop._amqp import Int64, encode_table, wire_text
 from backhop.decider import Decider
 from backhop.outcomes import Result
 
@@ -84,46 +87,93 @@ def test_headers_of_any_depth_are_pushed() -> None:
 def test_a_text_that_is_no_utf8_goes_out_as_its_bytes() -> None:
     assert wire_text("grün") == "grün"
     assert wire_text("\udcff") == b"\xff"
-    assert wire_text("\udcff", bytearray) == bytearray(b"\xff")
 
 
-def test_kept_values_go_out_as_they_came() -> None:
-    assert wire_value(HEADERS) is HEADERS
-    assert wire_value(HEADERS["nested"], bytearray)["list"][1][1] == {"deep": bytearray(b"\xfe")}
+@pytest.mark.parametrize("tag", [b"S", b"x"])
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [
+        ("grün", b"S\0\0\0\5gr\xc3\xbcn"),
+        (bytearray(b"\0"), b"x\0\0\0\1\0"),
+        (True, b"t\1"),
+        (False, b"t\0"),
+        (None, b"V"),
+        (-1, b"I\xff\xff\xff\xff"),
+        (2**31 - 1, b"I\x7f\xff\xff\xff"),
+        (2**31, b"l\0\0\0\0\x80\0\0\0"),
+        (-(2**63), b"l\x80\0\0\0\0\0\0\0"),
+        (Int64(1), b"l\0\0\0\0\0\0\0\1"),
+        (0.5, b"d\x3f\xe0\0\0\0\0\0\0"),
+        (2**64, b"d\x43\xf0\0\0\0\0\0\0"),
+        (Decimal("-1.25"), b"D\2\xff\xff\xff\x83"),
+        (Decimal(2**32 - 125).scaleb(-2), b"D\2\xff\xff\xff\x83"),
+        (MOMENT, b"T\0\0\0\0\x65\x53\xf1\0"),
+        ([1, None], b"A\0\0\0\6I\0\0\0\1V"),
+        ({"a": {}}, b"F\0\0\0\7\1aF\0\0\0\0"),
+    ],
+)
+def test_a_value_is_encoded_with_the_tag_of_its_type(value: object, encoded: bytes, tag: bytes) -> None:
+    table = encode_table({"n": value}, tag)
+    assert table == (len(encoded) + 2).to_bytes(4, "big") + b"\1n" + encoded
+
+
+@pytest.mark.parametrize("tag", [b"S", b"x"])
+def test_bytes_are_what_the_client_has_them_for(tag: bytes) -> None:
+    assert encode_table({b"\xff": b"\xfe"}, tag) == b"\0\0\0\x08\1\xff" + tag + b"\0\0\0\1\xfe"
+
+
+def test_names_that_are_alike_and_no_utf8_stay_apart() -> None:
+    once = encode_table({"a": 1, b"a": 2, "\udcff": 3, b"\xff": 4}, b"S")
+    assert once == b"\0\0\0\x1c" + b"".join(
+        b"\1" + name + b"I\0\0\0" + bytes([value]) for name, value in [(b"a", 1), (b"a", 2), (b"\xff", 3), (b"\xff", 4)]
+    )
+    assert encode_table({"a": 1, b"a": 2, "\udcff": 3, b"\xff": 4}, b"S") == once
+
+
+@pytest.mark.parametrize("value", [object(), {1}, 1j])
+def test_what_has_no_type_in_amqp_is_not_encoded(value: object) -> None:
+    with pytest.raises(TypeError, match="AMQP has no type"):
+        encode_table({"name": [{"deep": value}]}, b"S")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"n" * 256: 1}, {"name": 10**400}, {"name": Decimal(2**32)}, {"n": Decimal("1E-256")}]
+)
+def test_what_is_beyond_its_type_is_not_encoded(headers: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="beyond its type's range"):
+        encode_table(headers, b"S")
 
 
 # --- Clients ---------------------------------------------------------------------------------------------------------
 
 
-def _pika() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any], dict[str, Any]]:
+Decode = Callable[[bytes], Any]
+
+
+def _pika() -> tuple[Decode, bytes, Callable[[int], Any]]:
     data = pytest.importorskip("pika.data")
-    compat = pytest.importorskip("pika.compat")
-
-    def encode(table: Any) -> bytes:
-        pieces: list[bytes] = []
-        data.encode_table(pieces, table)
-        return b"".join(pieces)
-
-    return encode, lambda encoded: data.decode_table(encoded, 0)[0], {"integer": compat.long, "binary": bytes}
+    return lambda encoded: data.decode_table(encoded, 0)[0], b"x", pytest.importorskip("pika.compat").long
 
 
-def _pamqp() -> tuple[Callable[[Any], bytes], Callable[[bytes], Any], dict[str, Any]]:
-    encode = pytest.importorskip("pamqp.encode")
+def _pamqp() -> tuple[Decode, bytes, Callable[[int], Any]]:
     decode = pytest.importorskip("pamqp.decode")
-    return encode.field_table, lambda encoded: decode.field_table(encoded)[1], {"binary": bytearray}
+    return lambda encoded: decode.field_table(encoded)[1], b"S", Int64
 
 
 CLIENTS = pytest.mark.parametrize("client", [_pika, _pamqp])
 
 
 @CLIENTS
-def test_a_copys_headers_go_through_a_client_unchanged(client: Callable[[], Any]) -> None:
-    encode, decode, shapes = client()
-    received = decode(encode(wire_value(HEADERS, shapes["binary"])))
+def test_a_copys_headers_go_through_a_client_unchanged(
+    client: Callable[[], tuple[Decode, bytes, Callable[[int], Any]]],
+) -> None:
+    decode, tag, integer = client()
+    received = decode(encode_table(HEADERS, tag))
+    assert received == HEADERS
     decider = Decider(backhop.Topology("orders"))
     plan = decider.plan(decider.read("events", "order.created", None, received), Result("failed", "507"))
-    copy = decode(encode(plan.copy_headers(received, **shapes)))
-    assert {name: copy[name] for name in HEADERS} == received == wire_value(HEADERS, shapes["binary"])
+    copy = decode(encode_table(plan.copy_headers(received, integer=integer), tag))
+    assert {name: copy[name] for name in HEADERS} == received
     again = decider.read("backhop.return", "order.created", None, copy)
     assert again.attempts == 1
     assert again.last_error == "507"
@@ -132,31 +182,37 @@ def test_a_copys_headers_go_through_a_client_unchanged(client: Callable[[], Any]
 
 
 @CLIENTS
-def test_a_clients_copy_is_never_larger_than_the_core_reckons(client: Callable[[], Any]) -> None:
-    encode, decode, shapes = client()
-    received = decode(encode(wire_value(HEADERS, shapes["binary"])))
+def test_a_clients_copy_is_never_larger_than_the_core_reckons(
+    client: Callable[[], tuple[Decode, bytes, Callable[[int], Any]]],
+) -> None:
+    decode, tag, integer = client()
+    received = decode(encode_table(HEADERS | {"double": 1e300, "list": [1e300] * 100}, tag))
     plan = backhop.Plan(backhop.History(backhop.Delivery(headers=received)), backhop.Topology("orders"))
-    copy = plan.copy_headers(received, **shapes)
-    assert len(encode(copy)) <= backhop.Delivery(headers=copy).header_bytes - 2
+    copy = plan.copy_headers(received, integer=integer)
+    assert len(encode_table(copy, tag)) <= backhop.Delivery(headers=copy).header_bytes - 2
 
 
 @CLIENTS
-def test_a_header_that_cannot_be_copied_is_saved_as_it_was(client: Callable[[], Any]) -> None:
-    encode, decode, shapes = client()
-    received = decode(encode({"CC": ["audit", "log"], "x-death": [{"count": 1}]}))
+def test_a_header_that_cannot_be_copied_is_saved_as_it_was(
+    client: Callable[[], tuple[Decode, bytes, Callable[[int], Any]]],
+) -> None:
+    decode, tag, integer = client()
+    received = decode(encode_table({"CC": ["audit", "log"], "x-death": [{"count": 1}]}, tag))
     plan = backhop.Plan(backhop.History(backhop.Delivery(headers=received)), backhop.Topology("orders"))
-    copy = decode(encode(plan.copy_headers(received, **shapes)))
+    copy = decode(encode_table(plan.copy_headers(received, integer=integer), tag))
     assert copy["backhop-cc"] == ["audit", "log"]
     assert copy["BCC"] == ["backhop:orders"]
     assert not {"CC", "x-death"} & copy.keys()
 
 
 def test_a_routing_key_that_is_no_utf8_comes_back_through_pika() -> None:
-    encode, decode, shapes = _pika()
+    decode, tag, integer = _pika()
     decider = Decider(backhop.Topology("orders"))
     plan = decider.plan(decider.read("events", b"key \xff", None, None), Result("failed"))
     assert wire_text(plan.routing_key) == b"key \xff"
-    again = decider.read("backhop.return", b"key \xff", None, decode(encode(plan.copy_headers(None, **shapes))))
+    again = decider.read(
+        "backhop.return", b"key \xff", None, decode(encode_table(plan.copy_headers(None, integer=integer), tag))
+    )
     assert again.routing_key == "key \udcff"
     assert not again.problems
 
@@ -194,6 +250,79 @@ def test_the_properties_of_aio_pika_are_read() -> None:
     }
 
 
+PROPERTIES: dict[str, Any] = {
+    "content_type": "text/plain",
+    "content_encoding": "grün",
+    "headers": {"a": "b"},
+    "delivery_mode": 2,
+    "priority": 255,
+    "correlation_id": "é" * 127,
+    "reply_to": "r",
+    "expiration": "0",
+    "message_id": "i" * 255,
+    "timestamp": MOMENT,
+    "type": "t",
+    "user_id": "u",
+    "app_id": "a",
+    "cluster_id": "c",
+}
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        PROPERTIES,
+        *({name: value} for name, value in PROPERTIES.items()),
+        *({name: value for name, value in PROPERTIES.items() if name != absent} for absent in PROPERTIES),
+        dict.fromkeys(PROPERTIES),
+        dict.fromkeys(PROPERTIES, ""),
+        {"headers": {}, "priority": 0, "delivery_mode": 1},
+        {"timestamp": datetime(2023, 11, 14, 22, 13, 20, 999_999)},
+        {"timestamp": datetime(9999, 12, 31, tzinfo=timezone.utc)},
+    ],
+)
+@pytest.mark.parametrize("size", [0, 2**40])
+def test_a_content_header_is_the_one_that_pamqp_makes(properties: dict[str, Any], size: int) -> None:
+    channels = pytest.importorskip("backhop._aio_pika_channels")
+    frame, header = pytest.importorskip("pamqp.frame"), pytest.importorskip("pamqp.header")
+    theirs = header.ContentHeader(body_size=size)
+    for name, value in properties.items():
+        setattr(theirs.properties, "message_type" if name == "type" else name, value)
+    assert channels.header_frame(properties, size, 65535) == frame.marshal(theirs, 65535)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"message_id": "i" * 256},
+        {"message_id": b"\xff"},
+        {"message_id": 1},
+        {"reply_to": "\udcff"},
+        {"priority": 256},
+        {"priority": "1"},
+        {"timestamp": datetime(1969, 12, 31, tzinfo=timezone.utc)},
+        {"timestamp": 1},
+    ],
+)
+def test_a_property_that_pamqp_does_not_encode_is_not_encoded(properties: dict[str, Any]) -> None:
+    channels = pytest.importorskip("backhop._aio_pika_channels")
+    theirs = pytest.importorskip("pamqp.commands").Basic.Properties()
+    for name, value in properties.items():
+        setattr(theirs, name, value)
+    with pytest.raises((TypeError, ValueError, struct.error)) as raised:
+        theirs.marshal()
+    with pytest.raises(raised.type):
+        channels.header_frame(properties, 0, 1)
+
+
+@pytest.mark.parametrize("tag", [0, 1, 2**63 - 1])
+def test_an_acknowledgement_is_the_one_that_pamqp_makes(tag: int) -> None:
+    channels = pytest.importorskip("backhop._aio_pika_channels")
+    frame, commands = pytest.importorskip("pamqp.frame"), pytest.importorskip("pamqp.commands")
+    assert channels.ack_frame(tag, 7) == frame.marshal(commands.Basic.Ack(tag), 7)
+
+
 @pytest.mark.parametrize("value", [10**20, -(10**20), 2**64])
 def test_a_float_that_pika_reads_as_an_integer_is_a_double(value: int) -> None:
     assert backhop.Delivery(headers={"value": value}).header_type("value") == "double"
@@ -201,3 +330,54 @@ def test_a_float_that_pika_reads_as_an_integer_is_a_double(value: int) -> None:
 
 def test_a_timestamp_beyond_every_calendar_is_the_last_one() -> None:
     assert backhop.Delivery(properties={"timestamp": 2**64 - 1}).properties["timestamp"] == 2**63 - 1
+
+
+def test_random_bytes_are_drawn_where_a_copy_is_published_alone() -> None:
+    drawn: list[int] = []
+
+    def draw(count: int) -> bytes:
+        drawn.append(count)
+        return bytes(count)
+
+    decider = Decider(backhop.Topology("orders"), random=draw)
+    history = decider.read("events", "order.created", None, None)
+    assert decider.guard(history) is None
+    assert decider.plan(history, Result("ok")).action == "ack"
+    assert decider.plan(history, Result("dropped")).action == "drop"
+    assert drawn == []
+    assert decider.plan(history, Result("failed")).action == "retry"
+    poison = decider.read("events", "order.created", None, {"x-delivery-count": 5})
+    plan = decider.guard(poison)
+    assert plan is not None
+    assert plan.action == "park"
+    assert drawn == [32, 32]
+
+
+def test_a_message_after_one_that_crashed_its_consumers_is_let_through() -> None:
+    decider = Decider(backhop.Topology("orders"))
+    poison = decider.read("events", "order.created", None, {"x-delivery-count": 5})
+    plan = decider.guard(poison)
+    assert plan is not None
+    assert decider.guard(decider.read("events", "order.created", None, None)) is None
+    assert (plan.action, plan.reason) == ("park", "poison")
+    again = decider.guard(poison)
+    assert again is not None
+    assert again is not plan
+    decider.frame_max = 1
+    with pytest.raises(backhop.FrameError):
+        decider.guard(poison)
+
+
+def test_an_aiormq_without_the_names_that_are_used_is_refused_by_name() -> None:
+    pytest.importorskip("aio_pika")
+    code = """if True:
+        import aiormq.abc
+        del aiormq.abc.AbstractConnection.__annotations__["write_queue"]
+        try:
+            import backhop.aio_pika
+        except ImportError as error:
+            assert "AbstractConnection has no write_queue: install aio-pika" in str(error), error
+        else:
+            raise AssertionError
+        """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,8 +15,8 @@ def test_an_exception_is_a_failure_with_its_name_and_text() -> None:
 
 
 def test_a_class_in_never_parks_and_so_do_its_children() -> None:
-    assert result_of(UnicodeError("bad"), [ValueError]).outcome == "permanent"
-    assert result_of(OSError("bad"), [ValueError]).outcome == "failed"
+    assert result_of(UnicodeError("bad"), (ValueError,)).outcome == "permanent"
+    assert result_of(OSError("bad"), (ValueError,)).outcome == "failed"
 
 
 def test_retry_after_is_a_floor() -> None:

@@ -382,6 +382,29 @@ class TestLive:
         assert broker.get(name)[0] == b"body"
         release.set()
 
+    def test_a_handler_that_outlives_its_run_takes_no_message_of_the_next(self, broker: Broker) -> None:
+        name, taken, release = broker.queue(), threading.Event(), threading.Event()
+        broker.publish(b"body", name)
+        held: list[threading.Thread] = []
+
+        def hold(_: backhop.Message) -> None:
+            held.append(threading.current_thread())
+            taken.set()
+            release.wait(PATIENCE)
+
+        worker, inbox = _worker(name, drain=0, threads=1), Inbox()
+        with running(worker, hold):
+            assert taken.wait(PATIENCE)
+        with running(worker, inbox):
+            assert inbox.get().redelivered
+            release.set()
+            held[0].join(PATIENCE)
+            assert not held[0].is_alive()
+            for _ in range(20):
+                broker.publish(b"another", name)
+            assert [inbox.get().body for _ in range(20)] == [b"another"] * 20
+        assert len(held) == 1
+
     def test_a_failure_that_is_no_handlers_own_ends_the_run_and_loses_nothing(self, broker: Broker) -> None:
         name = broker.queue()
         broker.publish(b"body", name)

@@ -18,20 +18,21 @@ dict, list, tuple    table, array
 Typed                as it says
 ===================  ==================================================================================================
 
-A copy's kept headers go out as the client gave them, so the client chooses their types again. What that cannot keep:
-the width of integers (pika: int32 or int64, aio-pika: the smallest); strings that are not UTF-8 become bytes; pika
-reads floats as integers and refuses to write any; aio-pika writes doubles as 32-bit floats, cuts names to 128 bytes,
-reads timestamps after the year 2106 as milliseconds and, on Python 3.10, refuses to write the integers from -128 to -1
-(pamqp 3). The worker keeps them all.
+A copy's kept headers are encoded here too, from the values that the client decoded: pika and pamqp (aio-pika) refuse
+some that they read, and change others. What the client did not tell cannot be kept: the width of integers (they go out
+as int32, or int64 where they are larger) and of floats (aio-pika: double); pika reads floats as integers, and strings
+that are not UTF-8 as bytes; aio-pika reads timestamps after the year 2106 as milliseconds. The worker keeps them all.
 """
 
 from __future__ import annotations
 
 import calendar
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from decimal import Decimal
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -197,23 +198,137 @@ def _places_and_digits(value: Decimal) -> tuple[int, int]:
     return max(-exponent, 0), -unscaled if sign else unscaled
 
 
-def wire_text(text: str, binary: Callable[[bytes], Any] = bytes) -> Any:
-    """A text of the core as a client writes it: str, or what the client takes for bytes where it is not UTF-8."""
+def pull_headers(handle: c.Delivery) -> dict[str, Any]:
+    """Headers of any depth, as Python's values; of those with one name, the first."""
+    headers: dict[str, Any] = {}
+    outer: list[tuple[dict[str, Any] | list[Any], int]] = [(headers, c.Delivery_value_count(handle))]
+    for index in range(c.Delivery_value_count(handle)):
+        while index == outer[-1][1]:
+            outer.pop()
+        kind = c.Delivery_value_type(handle, index)
+        value: Any = {} if kind == c.BH_TYPE_TABLE else [] if kind == c.BH_TYPE_ARRAY else _value(handle, index, kind)
+        inside = outer[-1][0]
+        if isinstance(inside, list):
+            inside.append(value)
+        else:
+            inside.setdefault(c.Delivery_value_name(handle, index), value)
+        if isinstance(value, dict | list):
+            outer.append((value, c.Delivery_value_end(handle, index)))
+    return headers
+
+
+def _value(handle: c.Delivery, index: int, kind: int) -> Any:
+    if kind == _STRING:
+        return c.Delivery_value_string(handle, index)
+    if kind == c.BH_TYPE_BYTES:
+        return c.Delivery_value_string(handle, index).encode("utf-8", "surrogateescape")
+    if kind == c.BH_TYPE_VOID:
+        return None
+    if kind in (c.BH_TYPE_FLOAT, _DOUBLE):
+        return c.Delivery_value_float(handle, index)
+    number = c.Delivery_value_int(handle, index)
+    if kind == c.BH_TYPE_BOOLEAN:
+        return bool(number)
+    if kind == c.BH_TYPE_UINT64:
+        return number % 2**64
+    if kind == c.BH_TYPE_DECIMAL:
+        digits = tuple(map(int, str(abs(number))))
+        return Decimal((int(number < 0), digits, -c.Delivery_value_places(handle, index)))
+    if kind == c.BH_TYPE_TIMESTAMP:
+        return moment(number)
+    return number
+
+
+def moment(timestamp: int) -> datetime | int:
+    """The time in UTC; the number itself where it is none that Python knows."""
+    try:
+        return datetime.fromtimestamp(timestamp, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return timestamp
+
+
+def wire_text(text: str) -> str | bytes:
+    """A text of the core as a client writes it: str, or bytes where it is not UTF-8."""
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
-        return binary(text.encode("utf-8", "surrogateescape"))
+        return text.encode("utf-8", "surrogateescape")
     return text
 
 
-def wire_value(value: Any, binary: Callable[[bytes], Any] = bytes) -> Any:
-    """A header's value as its client gave it, but for bytes, which aio-pika gives and does not take."""
-    if binary is bytes:
-        return value
-    if isinstance(value, bytes):
-        return binary(value)
+class Int64(int):
+    """An integer to encode as one of 64 bits, however small it is."""
+
+    __slots__ = ()
+
+
+def encode_table(table: Mapping[Any, Any], tag_of_bytes: bytes) -> bytes:
+    """Headers as they are on the wire, from the values that a client decoded.
+
+    :param tag_of_bytes: what bytes are: ``b"S"``, a string that is not UTF-8, or ``b"x"``
+    :raises TypeError: for what has no type in AMQP
+    :raises ValueError: for what is beyond its type's range
+    """
+    try:
+        return _encoded(table, tag_of_bytes)[1:]
+    except (struct.error, OverflowError) as error:
+        raise ValueError(f"a header is beyond its type's range: {error}") from error
+
+
+def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
+    """A value with the tag of its type before it. One call a level: what a client could decode is not too deep."""
+    if type(value) is str:
+        data = value.encode("utf-8", "surrogateescape")
+        return _TAG_AND_LENGTH(b"S", len(data)) + data
+    if value is None:
+        return b"V"
+    if isinstance(value, bool):
+        return b"t\1" if value else b"t\0"
+    if isinstance(value, int):
+        return _encoded_int(value)
+    pieces: list[bytes] = []
     if isinstance(value, dict):
-        return {name: wire_value(item, binary) for name, item in value.items()}
+        for name, item in value.items():
+            pieces += (_encoded_name(name), _encoded(item, tag_of_bytes))
+        data = b"".join(pieces)
+        return _TAG_AND_LENGTH(b"F", len(data)) + data
     if isinstance(value, list):
-        return [wire_value(item, binary) for item in value]
-    return value
+        for item in value:
+            pieces.append(_encoded(item, tag_of_bytes))
+        data = b"".join(pieces)
+        return _TAG_AND_LENGTH(b"A", len(data)) + data
+    if isinstance(value, float):
+        return b"d" + _DOUBLE_OF(value)
+    if isinstance(value, datetime):
+        return b"T" + _INT64_OF(calendar.timegm(value.utctimetuple()))
+    if isinstance(value, Decimal):
+        places, digits = _places_and_digits(value)  # pamqp reads the digits as if they had no sign
+        return b"D" + _DECIMAL_OF(places, digits - 2**32 if 2**31 <= digits < 2**32 else digits)
+    if isinstance(value, bytes | bytearray):
+        return _TAG_AND_LENGTH(tag_of_bytes if isinstance(value, bytes) else b"x", len(value)) + value
+    raise TypeError(f"a header holds a {type(value).__name__}, for which AMQP has no type")
+
+
+@lru_cache
+def _encoded_name(name: Text) -> bytes:
+    """A header's name behind its length: most messages have the same ones."""
+    text = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+    return _LENGTH_OF_NAME(len(text)) + text
+
+
+def _encoded_int(value: int) -> bytes:
+    if -(2**31) <= value < 2**31 and type(value) is int:
+        return b"I" + _INT32_OF(value)
+    if -(2**63) <= value < 2**63:  # Int64 and pika.compat.long too, which are ints of their own
+        return b"l" + _INT64_OF(value)
+    return b"d" + _DOUBLE_OF(value)  # pika reads a float as an integer
+
+
+_LENGTH_OF_NAME = struct.Struct(">B").pack
+_TAG_AND_LENGTH = struct.Struct(">cI").pack
+_INT32_OF = struct.Struct(">i").pack
+_INT64_OF = struct.Struct(">q").pack
+_DOUBLE_OF = struct.Struct(">d").pack
+_DECIMAL_OF = struct.Struct(">Bi").pack

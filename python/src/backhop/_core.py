@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from . import _native  # noqa: F401  it tells the extension which function frees what
 from ._errors import Error, check
-
-if TYPE_CHECKING:
-    from ._backhop import Owner
 
 Handle = TypeVar("Handle")
 Name = TypeVar("Name", bound=str)
 
 
-def made(result: tuple[int, Owner[Handle]], detail: str = "", only: type[Error] = Error) -> Handle:
+def made(result: tuple[int, Handle], detail: str = "", only: type[Error] = Error) -> Handle:
     """What a ``bh_<noun>_new`` made; it is freed with the last reference to it. Further arguments as ``check``'s."""
-    status, owner = result
+    status, handle = result
     check(status, detail, only)
-    return owner.this
+    return handle
 
 
 def number(names: Mapping[Name, int], name: Name, what: str) -> int:

@@ -16,6 +16,10 @@ _MOST_MS = 2**63 - 1
 
 def milliseconds(value: Seconds) -> int:
     """A time in seconds as whole milliseconds; what the core cannot hold becomes the most that it can."""
+    if type(value) is float or type(value) is int:
+        ms = value * 1000
+        if -_MOST_MS <= ms <= _MOST_MS:
+            return round(ms)
     if isinstance(value, timedelta):
         return round(value / _MILLISECOND)
     if isinstance(value, bool) or not isinstance(value, int | float):

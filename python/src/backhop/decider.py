@@ -13,6 +13,9 @@ from .outcomes import Result, result_of
 from .plan import FRAME_MAX, RANDOM_BYTES, Plan
 from .topology import Topology
 
+_NO_COPY = bytes(RANDOM_BYTES)
+"""Random bytes for a plan that publishes no copy, and has no use for them."""
+
 
 class Decider:
     """Reads deliveries and makes plans, for one work queue.
@@ -26,7 +29,7 @@ class Decider:
     :param random: gives that many random bytes
     """
 
-    __slots__ = ("clock", "frame_max", "legacy_counter", "never", "random", "topology", "wait_queues")
+    __slots__ = ("_guarding", "clock", "frame_max", "legacy_counter", "never", "random", "topology", "wait_queues")
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class Decider:
         self.frame_max = frame_max
         self.clock = clock
         self.random = random
+        self._guarding = Plan._empty(frame_max)  # one for all messages, as few of them crashed anything
 
     def read(self, exchange: Text, routing_key: Text, properties: object, headers: Headers | None) -> History:
         """What a client's message tells; arguments as Delivery's."""
@@ -58,14 +62,12 @@ class Decider:
 
     def guard(self, history: History) -> Plan | None:
         """The plan to park a message that crashes its consumers, before a handler sees it; None for any other."""
-        plan = Plan.guard(
-            history,
-            self.topology,
-            frame_max=self.frame_max,
-            now=self.clock(),
-            random=self.random(RANDOM_BYTES),
-        )
-        return None if plan.action == "none" else plan
+        self._guarding._set_frame_max(self.frame_max)
+        self._guarding._guard(history, self.topology, self.clock(), _NO_COPY)
+        if self._guarding.action == "none":
+            return None
+        random = self.random(RANDOM_BYTES)
+        return Plan.guard(history, self.topology, frame_max=self.frame_max, now=self.clock(), random=random)
 
     def result(self, exception: BaseException) -> Result:
         """What an exception of the handler means."""
@@ -81,7 +83,7 @@ class Decider:
             retry_after=result.retry_after,
             frame_max=self.frame_max,
             now=self.clock(),
-            random=self.random(RANDOM_BYTES),
+            random=_NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES),
         )
 
     def replay(self, history: History) -> Plan:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from . import _backhop as c
-from ._amqp import TYPE_NAMES, Headers, Text, push_headers
+from ._amqp import TYPE_NAMES, Headers, Text, pull_headers, push_headers
 from ._core import made
 from ._errors import check
 from ._time import milliseconds
@@ -86,6 +86,16 @@ class Delivery:
     def has_headers(self) -> bool:
         """Whether the message has headers at all."""
         return bool(c.Delivery_has_property(self._handle, c.BH_PROPERTY_HEADERS))
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """All headers, as a new dict each time.
+
+        Values are str, bytes, bool, int, float, Decimal, datetime (in UTC), None, list, dict. A str that was not UTF-8
+        has surrogate escapes; a timestamp that no datetime can be is its seconds. Of headers with one name the first
+        counts; ``header_type`` tells the AMQP type.
+        """
+        return pull_headers(self._handle)
 
     def header_type(self, name: Text) -> str | None:
         """The AMQP type of a header, as ``"int32"``; None where there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from .delivery import Delivery
 from .history import Death, History
@@ -24,6 +25,11 @@ class Message:
     def delivery(self) -> Delivery:
         """What arrived: properties and headers."""
         return self.history.delivery
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """Its headers, Backhop's own included; read anew each time."""
+        return self.delivery.headers
 
     @property
     def attempt(self) -> int:

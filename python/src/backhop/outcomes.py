@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from ._time import Seconds, milliseconds
 from .plan import Outcome
@@ -42,8 +41,10 @@ class Drop(Exception):  # noqa: N818
     """Nobody needs the message any more: acknowledge it and keep no copy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+_SAYS_MORE = (RetryAfter, Park, Drop)
+
+
+class Result(NamedTuple):
     """What became of a message."""
 
     outcome: Outcome = "ok"
@@ -54,21 +55,21 @@ class Result:
 OK = Result()
 
 
-def result_of(exception: BaseException, never: Iterable[type[BaseException]] = ()) -> Result:
+def result_of(exception: BaseException, never: tuple[type[BaseException], ...] = ()) -> Result:
     """What an exception of a handler means; those of a class in ``never`` park."""
+    if not isinstance(exception, _SAYS_MORE):
+        return Result("permanent" if isinstance(exception, never) else "failed", _writable(_text(exception)))
     if isinstance(exception, RetryAfter):
         return Result("failed", _writable(_words(exception.error) or _text(exception)), exception.delay)
     if isinstance(exception, Park):
         return Result("permanent", _writable(_words(exception.reason) or _text(exception)))
-    if isinstance(exception, Drop):
-        return Result("dropped")
-    return Result("permanent" if isinstance(exception, tuple(never)) else "failed", _writable(_text(exception)))
+    return Result("dropped")
 
 
 def called(handle: Callable[[MessageT], object], message: MessageT) -> None:
     """Calls a handler that is a function: what would have to be awaited was not done."""
     result = handle(message)
-    if inspect.isawaitable(result):
+    if result is not None and inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
         raise TypeError("the handler gave an awaitable, which nobody awaits here: give a plain function")
@@ -80,8 +81,8 @@ def _words(given: object) -> str:
 
 
 def _text(exception: BaseException) -> str:
-    """The exception in words: of RetryAfter and Park, what they were raised from."""
-    if isinstance(exception, RetryAfter | Park):
+    """The exception in words: of RetryAfter, Park and Drop, what they were raised from."""
+    if isinstance(exception, _SAYS_MORE):
         return _text(exception.__cause__) if exception.__cause__ else ""
     name = type(exception).__name__
     try:
@@ -92,4 +93,4 @@ def _text(exception: BaseException) -> str:
 
 
 def _writable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -24,9 +24,11 @@ import pika.compat
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
+from ._amqp import encode_table, wire_text
 from ._declaring import Steps, check_broker, creating, verifying
 from ._errors import ConnectionFailedError, Error, WaitTimeoutError
-from ._pika_channels import Copy, Declarer, Original, Publisher
+from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
+from ._publisher import Copy
 from ._retrier import LOGGER, BaseRetrier, PoisonError, tell_refused
 from ._time import Seconds, milliseconds, seconds
 from .history import History
@@ -48,7 +50,7 @@ class Message(_Message):
         """pika's Basic.Deliver, or Basic.GetOk."""
         self.properties = properties
         """pika's BasicProperties."""
-        self._original = Original(_asynchronous(channel), method.delivery_tag)
+        self._original = PikaOriginal(_asynchronous(channel), method.delivery_tag)
 
 
 class Retrier(BaseRetrier[Any]):
@@ -79,7 +81,7 @@ class Retrier(BaseRetrier[Any]):
         self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
         self._connection = _asynchronous(channel).connection
         self._decider.frame_max = self._connection.params.frame_max
-        self._publisher = Publisher(self, self._connection, self._open_channel, self._confirm_timeout)
+        self._publisher = PikaPublisher(self, self._connection, self._open_channel, self._confirm_timeout)
 
     # Declaring
 
@@ -214,13 +216,14 @@ class Retrier(BaseRetrier[Any]):
     def _copy(self, plan: Plan, message: Message, replayed: Callable[[Error | None], None] | None = None) -> Copy:
         original = message.properties
         headers = plan.copy_headers(original.headers, integer=pika.compat.long)
-        properties = pika.BasicProperties(
+        properties = _Properties(
             headers=headers,
             delivery_mode=2,
             expiration=plan.expiration,
-            **{name: getattr(original, name) for name in plan.kept_properties},
+            **plan._copy_properties(original),
         )
-        return Copy(plan, message.history, headers, properties, message.body, message._original, replayed)
+        key = (wire_text(plan.exchange), wire_text(plan.routing_key), headers.get("backhop-id"))
+        return Copy(plan, message.history, key, properties, message.body, message._original, replayed)
 
     # Waiting
 
@@ -366,3 +369,19 @@ class _Replay:
 def _asynchronous(channel: Any) -> Any:
     """The asynchronous channel of a BlockingChannel; others are themselves."""
     return channel._impl if isinstance(channel, BlockingChannel) else channel
+
+
+class _Properties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
+    """pika's, but for the headers, of which pika cannot write all that it reads."""
+
+    def encode(self) -> list[bytes]:
+        """As pika's."""
+        headers: Any = self.headers  # type: ignore[has-type]
+        self.headers = {}
+        try:
+            encoded = b"".join(super().encode())
+        finally:
+            self.headers = headers
+        texts = [pika.compat.as_bytes(text) for text in (self.content_type, self.content_encoding) if text is not None]
+        start = 2 + sum(1 + len(text) for text in texts)  # behind the flags and what comes before the headers
+        return [encoded[:start], encode_table(headers, b"x"), encoded[start + 4 :]]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
-from ._amqp import TYPE_NAMES, Text, Typed, wire_text, wire_value
+from ._amqp import TYPE_NAMES, Text, Typed, wire_text
 from ._core import made, number
 from ._errors import check
 from ._time import Seconds, milliseconds, seconds, since_epoch
@@ -29,6 +29,9 @@ OUTCOMES: dict[Outcome, int] = {
     "permanent": c.BH_OUTCOME_PERMANENT,
     "dropped": c.BH_OUTCOME_DROPPED,
 }
+_INT64 = c.BH_TYPE_INT64
+_ARRAY = c.BH_TYPE_ARRAY
+_VOID = c.BH_TYPE_VOID
 _ACTIONS: dict[int, Action] = {
     c.BH_ACTION_NONE: "none",
     c.BH_ACTION_ACK: "ack",
@@ -109,6 +112,16 @@ class Plan:
         """The plan before a handler sees a message: ``"none"``, or ``"park"`` for one that crashed its consumers as
         often as the policy's max_crashes allows."""
         self = cls._empty(frame_max)
+        self._guard(
+            history,
+            topology,
+            time.time() if now is None else now,
+            os.urandom(RANDOM_BYTES) if random is None else random,
+        )
+        return self
+
+    def _guard(self, history: History, topology: Topology, now: float | datetime, random: bytes) -> None:
+        """Becomes the plan of guard."""
         check(
             c.Plan_guard(
                 self._handle,
@@ -116,11 +129,10 @@ class Plan:
                 history._handle,
                 topology.policy._handle,
                 topology._handle,
-                since_epoch(time.time() if now is None else now),
-                os.urandom(RANDOM_BYTES) if random is None else random,
+                since_epoch(now),
+                random,
             )
         )
-        return self
 
     @classmethod
     def replay(
@@ -143,8 +155,11 @@ class Plan:
     def _empty(cls, frame_max: int) -> Plan:
         self = cls.__new__(cls)
         self._handle = made(c.bh_plan_new())
-        check(c.Plan_set_frame_max(self._handle, frame_max))
+        self._set_frame_max(frame_max)
         return self
+
+    def _set_frame_max(self, frame_max: int) -> None:
+        check(c.Plan_set_frame_max(self._handle, frame_max))
 
     @property
     def action(self) -> Action:
@@ -222,11 +237,11 @@ class Plan:
 
     def _typed(self, kind: int, index: int) -> Typed:
         handle = self._handle
-        if kind == c.BH_TYPE_INT64:
+        if kind == _INT64:
             return Typed("int64", c.Plan_header_int(handle, index))
-        if kind == c.BH_TYPE_ARRAY:
+        if kind == _ARRAY:
             return Typed("array", [c.Plan_header_string(handle, index)])
-        if kind == c.BH_TYPE_VOID:
+        if kind == _VOID:
             return Typed("void", c.Plan_header_source(handle, index))
         return Typed(TYPE_NAMES[kind], c.Plan_header_string(handle, index))
 
@@ -235,29 +250,37 @@ class Plan:
         headers: Mapping[Any, Any] | None,
         *,
         integer: Callable[[int], Any] = int,
-        binary: Callable[[bytes], Any] = bytes,
     ) -> dict[Any, Any]:
         """All headers of the copy, for a client to publish.
 
         :param headers: the original's, as the client gave them; those that are kept go out as they are
         :param integer: what the client encodes as a 64-bit integer
-        :param binary: what the client takes for bytes
         """
         handle = self._handle
         keeps = c.Plan_keeps_header
-        copy = {name: wire_value(value, binary) for name, value in (headers or {}).items() if keeps(handle, name)}
+        string = c.Plan_header_string
+        copy = {name: value for name, value in (headers or {}).items() if keeps(handle, name)}
         for i in range(c.Plan_header_count(handle)):
             name = c.Plan_header_name(handle, i)
             kind = c.Plan_header_type(handle, i)
-            if kind == c.BH_TYPE_INT64:
+            if kind == _INT64:
                 copy[name] = integer(c.Plan_header_int(handle, i))
-            elif kind == c.BH_TYPE_ARRAY:
-                copy[name] = [wire_text(c.Plan_header_string(handle, i), binary)]
-            elif kind == c.BH_TYPE_VOID:
-                copy[name] = wire_value((headers or {})[c.Plan_header_source(handle, i)], binary)
+            elif kind == _ARRAY:
+                copy[name] = [wire_text(string(handle, i))]
+            elif kind == _VOID:
+                copy[name] = (headers or {})[c.Plan_header_source(handle, i)]
             else:
-                copy[name] = wire_text(c.Plan_header_string(handle, i), binary)
+                copy[name] = wire_text(string(handle, i))
         return copy
+
+    def _copy_properties(self, properties: Any) -> dict[str, Any]:
+        """Those properties of the original, an object that has them all, that the copy keeps."""
+        handle = self._handle
+        return {
+            name: value
+            for name, number in PROPERTIES.items()
+            if (value := getattr(properties, name)) is not None and c.Plan_keeps_property(handle, number)
+        }
 
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""

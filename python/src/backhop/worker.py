@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from . import _backhop as c
 from ._amqp import Text
 from ._core import made, number
-from ._errors import NoLibrabbitmqError, StateError, WaitTimeoutError, check, error
+from ._errors import Error, NoLibrabbitmqError, StateError, WaitTimeoutError, check, error
 from ._time import Seconds, milliseconds
 from .delivery import Delivery
 from .event import Event, event_of
@@ -34,6 +34,7 @@ AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
 
 _MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
 _LONGEST_DRAIN_MS = 3_600_000
+_SHORT_WHILE = 0.01  # seconds
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
 _NO_LIBRABBITMQ = (
     "this Backhop was built without librabbitmq, which its Worker needs (backhop.pika and backhop.aio_pika do not): "
@@ -124,6 +125,7 @@ class Worker:
         self.on_event = on_event
         self._drained = threading.Event()
         self._leader = threading.Lock()
+        self._readable = select.poll()  # for the leader alone
         self._events = threading.Lock()
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
         handle = self._handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
@@ -144,6 +146,7 @@ class Worker:
         for wait_queue in wait_queues:
             self._check(c.Worker_add_wait_queue(handle, wait_queue))
         self._check(c.Worker_set_retry_events(handle, int(retry_events)))
+        self._readable.register(c.Worker_fd(handle), select.POLLIN)
 
     def _check(self, status: int) -> None:
         if status:
@@ -154,24 +157,34 @@ class Worker:
     def run(self, handle: Handler) -> None:
         """Handles messages in threads of its own until the worker is stopped and drained: by Ctrl-C, SIGTERM or stop.
 
+        A handler that takes longer to finish than ``drain`` runs on in its thread, which takes no message any more.
+
         :param handle: called with each Message
         """
         if inspect.iscoroutinefunction(handle):
             raise TypeError("run takes a function: for a coroutine function there is serve")
-        failures: list[BaseException] = []
-        self._start()
+        run = _Run(handle, self._start())
         with self._signals():
             for i in range(self.threads):
                 name = f"backhop-{self.topology.queue}-{i + 1}"
-                threading.Thread(target=self._work, args=(handle, failures), name=name, daemon=True).start()
+                thread = threading.Thread(target=self._work, args=(run,), name=name, daemon=True)
+                run.threads.append(thread)
+                thread.start()
             try:
-                while not self._drained.wait(_LOOK_AFTER):
-                    self._take_events()
+                self._until(run.drained)
             except BaseException:
                 self.stop(drain=0)
+                self._until(run.drained)
                 raise
-        if failures:
-            raise failures[0]
+        for thread in run.threads:  # one whose handler did not end in time takes no message any more
+            while thread.is_alive() and thread not in run.handling:
+                thread.join(_SHORT_WHILE)
+        if run.failures:
+            raise run.failures[0]
+
+    def _until(self, drained: threading.Event) -> None:
+        while not drained.wait(_LOOK_AFTER):
+            self._take_events()
 
     async def serve(self, handle: AsyncHandler) -> None:
         """Handles messages as tasks of the running event loop, up to ``prefetch`` at once, until the worker is drained.
@@ -192,7 +205,7 @@ class Worker:
                 task = loop.create_task(self._handle_async(handle, message, lambda: is_leaving))
                 tasks.add(task)
                 task.add_done_callback(finish)
-            if self._drained.is_set():
+            if has_drained.is_set():
                 drained.set()
                 ended.set()
 
@@ -203,7 +216,7 @@ class Worker:
                 failures.append(failure)
                 ended.set()
 
-        self._start()
+        has_drained = self._start()
         descriptor = c.Worker_fd(self._handle)
         loop.add_reader(descriptor, look)
         try:
@@ -236,48 +249,56 @@ class Worker:
         detail = "the worker does not run, or a replay is under way already"
         check(c.Worker_replay(self._handle, most), detail, StateError)
 
-    def _start(self) -> None:
-        self._drained.clear()
-        self._check(c.Worker_start(self._handle))
+    def _start(self) -> threading.Event:
+        """Returns what is set once it has drained."""
+        before, self._drained = self._drained, threading.Event()
+        try:
+            self._check(c.Worker_start(self._handle))
+        except Error:
+            self._drained = before
+            raise
+        return self._drained
 
     # --- Taking ------------------------------------------------------------------------------------------------------
 
     def _take(self) -> Message | None:
-        status, owner = c.Worker_take(self._handle)
+        status, taken = c.Worker_take(self._handle)
         if not status:
-            return _TakenMessage(self, owner.this)
+            return _TakenMessage(self, taken)
         if status not in _NOTHING:
             raise error(status)
         return None
 
-    def _wait(self) -> Message | None:
+    def _wait(self, drained: threading.Event) -> Message | None:
         """The next message; one thread waits for all. None once the worker has drained."""
         with self._leader:
-            readable = select.poll()
-            readable.register(c.Worker_fd(self._handle), select.POLLIN)
-            while not self._drained.is_set():
+            while not drained.is_set():
                 if (message := self._take()) is not None:
                     return message
                 self._take_events()
-                if not self._drained.is_set():
-                    readable.poll(1000 * _LOOK_AFTER)  # another thread may have taken the last event
+                if not drained.is_set():
+                    self._readable.poll(1000 * _LOOK_AFTER)  # another thread may have taken the last event
         return None
 
-    def _work(self, handle: Handler, failures: list[BaseException]) -> None:
+    def _work(self, run: _Run) -> None:
+        thread, handle, drained = threading.current_thread(), run.handle, run.drained
         try:
-            while (message := self._take() or self._wait()) is not None:
+            while not drained.is_set() and (message := self._take() or self._wait(drained)) is not None:
+                run.handling.add(thread)
                 self._handle_sync(handle, message)
+                run.handling.discard(thread)
         except BaseException as failure:  # of no handler's own: it ends the run
-            failures.append(failure)
-            self.stop()
+            run.failures.append(failure)
+            if not drained.is_set():
+                self.stop()
 
     def _take_events(self) -> None:
         with self._events:
             while True:
-                status, owner = c.Worker_take_event(self._handle)
+                status, taken = c.Worker_take_event(self._handle)
                 if status:
                     return
-                self._tell(event_of(owner.this))
+                self._tell(event_of(taken))
 
     def _tell(self, event: Event) -> None:
         log.log(event.level, "%s", event)
@@ -315,7 +336,7 @@ class Worker:
         result = result_of(exception, self.never)
         if log.isEnabledFor(logging.INFO):
             log.info("%s: attempt %d %s: %s", message.id, message.attempt, result.outcome, result.error)
-        log.debug("%s", message.id, exc_info=exception)
+            log.debug("%s", message.id, exc_info=exception)
         self._settle(message, result)
 
     def _settle(self, message: Message, result: Result) -> None:
@@ -325,7 +346,7 @@ class Worker:
             message.taken,
             OUTCOMES[result.outcome],
             result.error,
-            milliseconds(result.retry_after),
+            milliseconds(result.retry_after) if result.retry_after else 0,
         )
         if status:
             log.warning("%s comes again: %s", message.id, error(status))
@@ -383,6 +404,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def _system_cas() -> str | None:
     """Where Python finds the system's CAs; a wheel's own OpenSSL may look where another distribution has them."""
     return ssl.get_default_verify_paths().cafile
+
+
+class _Run:
+    """What the threads of one ``run`` share; one whose handler did not end in time outlives it."""
+
+    __slots__ = ("drained", "failures", "handle", "handling", "threads")
+
+    def __init__(self, handle: Handler, drained: threading.Event) -> None:
+        self.handle = handle
+        self.drained = drained
+        self.failures: list[BaseException] = []
+        self.threads: list[threading.Thread] = []
+        self.handling: set[threading.Thread] = set()
 
 
 class _TakenMessage(Message):

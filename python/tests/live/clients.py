@@ -11,6 +11,7 @@ from typing import Any
 
 import aio_pika
 import pika
+from live import PATIENCE
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 import backhop
@@ -18,7 +19,6 @@ import backhop.aio_pika
 import backhop.pika
 from backhop import Message
 
-PATIENCE = 30.0
 Handle = Callable[[Message], object]
 
 

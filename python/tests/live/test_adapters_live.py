@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import subprocess
 import threading
 import time
 import uuid
@@ -24,7 +26,11 @@ from backhop import Message
 pika = pytest.importorskip("pika")
 aio_pika = pytest.importorskip("aio_pika")
 
+from aiormq.abc import ChannelFrame  # noqa: E402
 from clients import CLIENTS, connected, consuming  # noqa: E402
+from pamqp.body import ContentBody  # noqa: E402
+from pamqp.commands import Basic  # noqa: E402
+from pamqp.header import ContentHeader  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
@@ -32,6 +38,12 @@ VERSION = tuple(int(part) for part in os.environ.get("BACKHOP_BROKER_VERSION", "
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
 each_client = pytest.mark.parametrize("client", list(CLIENTS))
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> None:
+    """aiormq 6 leaves connections that were cut unclosed: the warnings come here, and not in another test."""
+    gc.collect()
 
 
 @pytest.fixture
@@ -74,6 +86,13 @@ def there(broker: Broker, queue: str) -> int:
     except pika.exceptions.ChannelClosedByBroker:
         broker.reconnect()
         return 0
+
+
+async def headers_of(queue: str) -> dict[str, Any]:
+    """The next message's headers, as aio-pika reads them."""
+    async with await aio_pika.connect(URL) as connection:
+        message = await (await (await connection.channel()).get_queue(queue)).get(no_ack=True)
+        return dict(message.headers)
 
 
 def bodies(broker: Broker, queue: str, count: int) -> list[bytes]:
@@ -166,15 +185,12 @@ def test_properties_and_headers_are_kept_with_their_types(client: str, broker: B
     with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=namespace):
         _, parked = broker.get(f"{queue}.parked")
     _, before = broker.get(original)
-    is_pika = "aio" not in client
     kept = {name: value for name, value in parked.headers.items() if name in HEADERS}
     assert kept == before.headers
     assert {name: type(value) for name, value in kept.items()} == {
         name: type(value) for name, value in before.headers.items()
     }
-    assert {name: getattr(parked, name) for name in PROPERTIES} == PROPERTIES | (
-        {} if is_pika else {"cluster_id": None}
-    )
+    assert {name: getattr(parked, name) for name in PROPERTIES} == PROPERTIES
     assert (parked.delivery_mode, parked.user_id, parked.expiration) == (2, None, None)
     own = {name: value for name, value in parked.headers.items() if name.startswith("backhop-")}
     assert own.pop("backhop-first-failure") > 1_700_000_000_000
@@ -199,8 +215,30 @@ def test_a_message_without_properties_comes_back(client: str, broker: Broker, na
     with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
         handler.saw(2)
     properties = handler.messages[1].delivery.properties
-    allowed = {"delivery_mode": 2, "message_id": handler.messages[1].id} if "aio" in client else {"delivery_mode": 2}
-    assert {name: value for name, value in properties.items() if value} == allowed
+    assert {name: value for name, value in properties.items() if value} == {"delivery_mode": 2}
+
+
+@each_client
+def test_a_header_that_the_client_reads_and_would_not_write_goes_out_as_it_was(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue = broker.queue()
+    headers = {
+        "double": 1e300,
+        "list": [-1e39, {"deep": 2.5}],
+        "minus": Decimal("-1.25"),
+        "n" * 200: "long",
+        "small": -7,
+    }
+    properties = backhop.pika._Properties(headers=headers)
+    broker.channel.basic_publish("", queue, b"", properties)
+    with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=namespace):
+        until(lambda: there(broker, f"{queue}.parked") == 1)
+    copy = asyncio.run(headers_of(f"{queue}.parked"))
+    deep = 2.5 if "aio" in client else 2  # pika reads floats as integers
+    assert copy["minus"] in (headers.pop("minus"), Decimal(2**32 - 125).scaleb(-2))  # pamqp does not read its sign
+    assert {name: copy[name] for name in headers} == headers | {"list": [-1e39, {"deep": deep}]}
+    assert type(copy["double"]) is float
 
 
 # --- Outcomes --------------------------------------------------------------------------------------------------------
@@ -385,6 +423,40 @@ def test_a_copy_that_is_not_confirmed_in_time_is_published_again(
 
 
 @each_client
+def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
+    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = os.environ.get("BACKHOP_BROKER_CTL")
+    if not control:
+        pytest.skip("BACKHOP_BROKER_CTL is not set")
+
+    def set_watermark(fraction: str) -> None:
+        command = [control, "rabbitmqctl", "set_vm_memory_high_watermark", fraction]
+        subprocess.run(command, check=True, capture_output=True)
+
+    queue, count = broker.queue(), 3
+    for i in range(count):
+        broker.publish(str(i).encode(), queue)
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.4}
+    with connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options) as consumer:
+        consumer.declare()
+        set_watermark("0.00001")
+        try:
+            consumer.begin()
+            until(lambda: consumer.retrier.pending == count)
+            deadline = time.monotonic() + 3 * 0.4  # in which nothing may happen
+            while time.monotonic() < deadline:
+                assert consumer.retrier.pending == count
+                time.sleep(0.01)
+        finally:
+            set_watermark("0.6")
+        until(lambda: consumer.retrier.pending == 0)
+    assert "was not confirmed" not in caplog.text
+    assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]
+    assert (there(broker, f"{queue}.parked"), broker.count(queue)) == (0, 0)
+
+
+@each_client
 def test_a_copy_that_cannot_be_encoded_leaves_its_original_and_confuses_no_other(
     client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -487,6 +559,58 @@ def test_aio_pikas_iterator_goes_on_after_a_failure(broker: Broker, namespace: s
 
     assert asyncio.run(run()) == ([1, 2, 3], 1)
     assert bodies(broker, f"{queue_name}.parked", 1) == [b"poison"]
+    assert broker.count(queue_name) == 0
+
+
+def test_what_finds_aiormqs_queue_full_is_written_once_there_is_room(broker: Broker, namespace: str) -> None:
+    queue_name, sink = broker.queue(), broker.queue()
+    broker.publish(b"body", queue_name)
+    was_full: list[bool] = []
+
+    async def run() -> None:
+        connection = await aio_pika.connect(URL)
+        channel = await connection.channel()
+        retrier = backhop.aio_pika.Retrier(channel, queue_name, QUICK, namespace=namespace)
+        await retrier.declare()
+
+        async def handle(message: backhop.aio_pika.Message) -> None:
+            if message.attempt == 1:
+                raise ValueError("opens the channel that publishes")
+            if message.attempt == 3:
+                return
+            frames = wire.connection.write_queue
+            written = asyncio.get_running_loop().create_future()
+            frames.put_nowait(ChannelFrame(big, False, written))  # while it is being written nothing else is
+            while not frames.empty():
+                await asyncio.sleep(0)
+            while not frames.full():
+                frames.put_nowait(ChannelFrame(b"", False))
+            was_full.append(not written.done())
+            raise ValueError("in front of a full queue")
+
+        wire = await (await connection.channel(publisher_confirms=False)).get_underlay_channel()
+        piece = ContentBody(bytes(100_000))
+        big = ChannelFrame.marshall(
+            wire.number,
+            [Basic.Publish(routing_key=sink), ContentHeader(body_size=12_000_000), *[piece] * 120],
+        ).payload
+        queue = await channel.get_queue(queue_name)
+        done = asyncio.Event()
+
+        async def until_acknowledged(incoming: Any) -> None:
+            await on_message(incoming)
+            if incoming.headers.get("backhop-attempts") == 2:
+                done.set()
+
+        on_message = retrier.wrap(handle)
+        await queue.consume(until_acknowledged)
+        await asyncio.wait_for(done.wait(), PATIENCE)
+        await retrier.drain()
+        await connection.close()
+
+    asyncio.run(run())
+    assert was_full == [True]
+    until(lambda: there(broker, sink) == 1)
     assert broker.count(queue_name) == 0
 
 

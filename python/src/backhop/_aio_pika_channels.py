@@ -1,0 +1,413 @@
+"""What the retrier over aio-pika does on channels of its own: declare, and publish with confirms.
+
+aiormq, under aio-pika, makes a task, three futures and a timer of each publish, a system call of each frame, and knows
+by the message_id alone which publish a return is about. So frames are handed to the connection many at a time, and
+confirms are heard on their way to the channel. Of aiormq this uses, besides what its documentation tells, names without
+an underscore that its versions 6 and 7 have in ``aiormq.abc``: the connection's ``write_queue`` and ``channels``, the
+channel's ``number`` and ``frames``, and ``ChannelFrame``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import aiormq
+import pamqp.encode
+import pamqp.frame
+from aiormq.abc import AbstractChannel as WireChannel
+from aiormq.abc import AbstractConnection as WireConnection
+from aiormq.abc import ChannelFrame
+from pamqp.body import ContentBody
+from pamqp.constants import FRAME_BODY, FRAME_END_CHAR, FRAME_HEADER, FRAME_METHOD
+from pamqp.header import ContentHeader
+
+from ._amqp import encode_table
+from ._declaring import Refusal, Step, Steps, creating
+from ._errors import ConnectionFailedError, Error
+from ._publisher import ChannelClosingError, Copy, Publisher
+from ._retrier import LOGGER, BaseRetrier
+from .topology import Declaration
+
+_AMQP_ERRORS = (aiormq.exceptions.AMQPError, ConnectionError, RuntimeError)
+"""RuntimeError is what aiormq raises of a connection that is closed."""
+
+_FRAME_OVERHEAD = 8  # bytes around a frame's content
+
+Basic = aiormq.spec.Basic
+_ANSWERS = (Basic.Ack, Basic.Nack)
+
+for _class, _names in {
+    WireConnection: ("channels", "closing", "is_opened", "ready", "write_queue"),
+    WireChannel: ("closing", "connection", "frames", "is_closed", "number"),
+    ChannelFrame: ("drain_future", "payload", "should_close"),
+}.items():
+    if _missing := [name for name in _names if not (hasattr(_class, name) or name in _class.__annotations__)]:
+        raise ImportError(
+            f"backhop.aio_pika does not know this version of aiormq, whose {_class.__name__} has no "
+            f"{', '.join(_missing)}: install aio-pika 9.1 to 10, or a newer Backhop"
+        )
+
+
+class AioPikaOriginal:
+    """A delivery to settle, on the channel that it came by and on no other."""
+
+    __slots__ = ("channel", "tag", "writer")
+
+    def __init__(self, channel: WireChannel, tag: int, writer: Writer) -> None:
+        self.channel = channel
+        self.tag = tag
+        self.writer = writer
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can still be settled."""
+        return is_here(self.channel)
+
+    def settle(self, action: str) -> asyncio.Future[None] | None:
+        """Settles it: a future of when that is written. Where its channel is gone, the broker delivers it again."""
+        if not self.is_here:
+            LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", self.tag)
+            return None
+        number = self.channel.number
+        if action == "reject":
+            frame = pamqp.frame.marshal(Basic.Nack(self.tag, requeue=False), number)
+        elif action == "requeue":
+            frame = pamqp.frame.marshal(Basic.Nack(self.tag, requeue=True), number)
+        elif action == "return":
+            frame = pamqp.frame.marshal(Basic.Reject(self.tag, requeue=True), number)
+        else:
+            frame = ack_frame(self.tag, number)
+        return self.writer.write(self.channel, frame)
+
+
+def is_here(channel: WireChannel) -> bool:
+    """Whether a frame of the channel may be written. Once it agreed to a close its number may be another's, and the
+    broker closes the connection for a frame on a number that is free."""
+    return not channel.is_closed and channel.connection.channels.get(channel.number) is channel
+
+
+class Writer:
+    """Hands frames to the connection: those of one turn of the event loop, and what comes while the connection writes
+    and in the turn after, at once, as the connection makes a system call of each that it gets."""
+
+    def __init__(self, connection: WireConnection) -> None:
+        self._connection = connection
+        self._frames: list[tuple[WireChannel, bytes]] = []
+        self._next: asyncio.Future[None] | None = None  # those frames are written
+        self._flying: asyncio.Future[None] | None = None  # what the connection has is written
+        self._is_busy = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def write(self, channel: WireChannel, frames: bytes) -> asyncio.Future[None]:
+        """Writes soon, unless the channel is closed then.
+
+        :returns: done once they are handed to the system, or the connection is lost. Await it shielded
+        """
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        if not self._is_busy:
+            self._is_busy = True
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        self._frames.append((channel, frames))
+        return self._next
+
+    async def flush(self) -> None:
+        """Returns when all is written, or the connection is lost."""
+        if last := self._next or self._flying:
+            await asyncio.shield(last)
+
+    def _hand_over(self) -> None:
+        queue, done = self._connection.write_queue, self._next
+        if done is None:  # the connection was lost
+            return
+        if queue.full():
+            self._waiting = asyncio.create_task(self._wait_for_room())
+            return
+        frames, self._frames = self._frames, []
+        self._flying, self._next = done, None
+        done.add_done_callback(self._go_on)
+        here = {channel for channel in {channel for channel, _ in frames} if is_here(channel)}
+        queue.put_nowait(ChannelFrame(b"".join([data for channel, data in frames if channel in here]), False, done))
+
+    def _go_on(self, _: object) -> None:
+        self._flying = None
+        if self._frames:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+        else:
+            self._is_busy = False
+
+    async def _wait_for_room(self) -> None:
+        """What is in the queue is written as it is: so only once there is room, it is asked which channels are open."""
+        passed = asyncio.get_running_loop().create_future()
+        await self._connection.write_queue.put(ChannelFrame(b"", False, passed))
+        await passed
+        self._go_on(passed)
+
+    def close(self) -> None:
+        """The connection is lost."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._frames.clear()
+        for each in (self._flying, self._next):
+            if each is not None and not each.done():
+                each.set_result(None)
+        self._next = None
+
+
+class _ConfirmChannel:
+    """The channel that publishes, from its opening on."""
+
+    def __init__(self, publisher: AioPikaPublisher, connection: WireConnection) -> None:
+        self.wire: WireChannel | None = None
+        self._publisher = publisher
+        self._return: Basic.Return | None = None
+        self._task = asyncio.create_task(self._open(connection))
+
+    async def _open(self, connection: WireConnection) -> None:
+        try:
+            wire = await connection.channel(publisher_confirms=True)
+        except (Exception, asyncio.CancelledError) as error:  # a connection that is closed cancels who waits
+            self._publisher._unopened(error)
+            return
+        self._pass_on = wire.frames.put
+        wire.frames.put = self._put  # type: ignore[method-assign, assignment]
+        wire.closing.add_done_callback(self._closed)
+        self.wire = wire
+        self._publisher._confirming()
+
+    async def _put(self, arrived: tuple[int, Any]) -> None:
+        """Where the connection puts the channel's frames: takes out what is about publishes."""
+        frame = arrived[1]
+        if isinstance(frame, _ANSWERS):
+            self._publisher._answered_by(self, frame)
+        elif isinstance(frame, Basic.Return):
+            self._return = frame
+        elif isinstance(frame, ContentHeader):
+            self._publisher._returned_by(self, self._return, frame.properties)
+        elif not isinstance(frame, ContentBody):
+            if isinstance(frame, aiormq.spec.Channel.Close):  # earlier than the channel's own word
+                self._publisher._closed(self, f"{frame.reply_code} {frame.reply_text}")
+            await self._pass_on(arrived)
+
+    def _closed(self, closing: asyncio.Future[Any]) -> None:
+        self._publisher._closed(self, _reason(closing))
+
+
+def _reason(closing: asyncio.Future[Any]) -> str:
+    return "it was cancelled" if closing.cancelled() else repr(closing.exception())
+
+
+class AioPikaPublisher(Publisher):
+    """Publishes on a confirm channel of a connection of aiormq's."""
+
+    def __init__(self, retrier: BaseRetrier[Any], connection: WireConnection, confirm_timeout: float) -> None:
+        super().__init__(retrier, confirm_timeout)
+        self.writer = Writer(connection)
+        self._connection = connection
+        self._most_body = connection.connection_tune.frame_max - _FRAME_OVERHEAD
+        self._idle: asyncio.Future[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        connection.closing.add_done_callback(self._connection_closed)
+
+    def _connection_closed(self, closing: asyncio.Future[Any]) -> None:
+        self.writer.close()
+        self._lost(_reason(closing))
+
+    async def drain(self) -> None:
+        """Returns when no copy is pending, and all is written."""
+        while self.pending:
+            if self._idle is None or self._idle.done():
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._idle)
+        await self.writer.flush()
+
+    def _end(self, copy: Copy, error: Error | None = None) -> None:
+        super()._end(copy, error)
+        if self._idle is not None and not self._idle.done() and not self.pending:
+            self._idle.set_result(None)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._connection.is_opened
+
+    @property
+    def _is_blocked(self) -> bool:
+        ready = self._connection.ready()  # a coroutine function, and all that is public about it
+        try:
+            ready.send(None)
+        except StopIteration:
+            return False
+        ready.close()
+        return True
+
+    def _later(self, delay: float, callback: Callable[[], None]) -> object:
+        return asyncio.get_running_loop().call_later(delay, callback)
+
+    def _begin_channel(self) -> _ConfirmChannel:
+        return _ConfirmChannel(self, self._connection)
+
+    def _end_channel(self, channel: _ConfirmChannel) -> None:
+        if channel.wire is not None:
+            self._go(close(channel.wire))
+
+    def _write(self, copy: Copy) -> None:
+        wire: WireChannel = self._channel.wire
+        if not is_here(wire):
+            raise ChannelClosingError
+        exchange, routing_key, _ = copy.key
+        body, size, number = copy.body, self._most_body, wire.number
+        frames = [
+            _publish_frame(exchange, routing_key, copy.plan.mandatory, number),
+            header_frame(copy.properties, len(body), number),
+        ]
+        frames += [_frame(FRAME_BODY, number, body[start : start + size]) for start in range(0, len(body), size)]
+        self.writer.write(wire, b"".join(frames))
+
+    def _declare(self, declarations: list[Declaration], done: Callable[[Error | None], None]) -> None:
+        async def declare() -> None:
+            try:
+                await take_all(self._connection, creating(self._retrier.topology, declarations))
+            except Error as error:
+                done(error)
+            except (Exception, asyncio.CancelledError) as error:  # a connection that is closed cancels who waits
+                done(ConnectionFailedError(f"declaring failed: {error!r}"))
+            else:
+                done(None)
+
+        self._go(declare())
+
+    def _go(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answered_by(self, channel: _ConfirmChannel, frame: Any) -> None:
+        if channel is self._channel:
+            self._answered(frame.delivery_tag, frame.multiple, isinstance(frame, Basic.Ack))
+
+    def _returned_by(self, channel: _ConfirmChannel, method: Any, properties: Any) -> None:
+        if channel is self._channel:
+            self._returned((method.exchange, method.routing_key, (properties.headers or {}).get("backhop-id")))
+
+
+@lru_cache
+def _publish_frame(exchange: str, routing_key: str, mandatory: bool, number: int) -> bytes:
+    frame = Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    return pamqp.frame.marshal(frame, number)
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "octet": pamqp.encode.octet,
+    "shortstr": pamqp.encode.short_string,
+    "table": partial(encode_table, tag_of_bytes=b"S"),  # pamqp cannot write all that it reads
+    "timestamp": pamqp.encode.timestamp,
+}
+_PROPERTIES = [
+    (
+        "type" if name == "message_type" else name,
+        Basic.Properties.flags[name],
+        _ENCODERS[Basic.Properties.amqp_type(name)],
+    )
+    for name in Basic.Properties.attributes()
+]
+"""In the order of the wire: AMQP's name, its flag, what encodes it."""
+
+
+def header_frame(properties: dict[str, Any], body_size: int, number: int) -> bytes:
+    """A content header's frame, as pamqp makes it in three times as long.
+
+    :param properties: by AMQP's names; None, or "", is absent
+    """
+    flags = 0
+    values = []
+    for name, flag, encode in _PROPERTIES:
+        value = properties.get(name)
+        if value is not None and value != "":
+            flags |= flag
+            values.append(encode(value))
+    return _frame(FRAME_HEADER, number, _HEADER_START(Basic.frame_id, 0, body_size, flags) + b"".join(values))
+
+
+def ack_frame(tag: int, number: int) -> bytes:
+    """A Basic.Ack's frame, likewise."""
+    return _frame(FRAME_METHOD, number, _ACK(Basic.Ack.index, tag, 0))
+
+
+def _frame(kind: int, number: int, content: bytes) -> bytes:
+    return _FRAME_START(kind, number, len(content)) + content + FRAME_END_CHAR
+
+
+_FRAME_START = struct.Struct(">BHI").pack
+_HEADER_START = struct.Struct(">HHQH").pack
+_ACK = struct.Struct(">IQB").pack
+
+
+async def take_all(connection: WireConnection, steps: Steps) -> None:
+    """Takes the steps of declaring, on channels of its own, as each refusal closes one."""
+    channel: WireChannel | None = None
+    refusal: Refusal | None = None
+    try:
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = steps.send(refusal)
+                if channel is None:
+                    channel = await connection.channel(publisher_confirms=False)
+                refusal = await _take(channel, step)
+                if refusal:
+                    channel = None
+    except _AMQP_ERRORS as error:
+        raise ConnectionFailedError(f"the connection was lost: {error!r}") from error
+    finally:
+        if channel is not None:
+            await close(channel)
+
+
+async def close(channel: WireChannel) -> None:
+    """Closes a channel, whatever it is just doing."""
+    with contextlib.suppress(*_AMQP_ERRORS):
+        if not channel.is_closed:
+            await channel.close(aiormq.exceptions.ChannelClosed(None, None))  # else it cancels who awaits a confirm
+
+
+async def _take(channel: WireChannel, step: Step) -> Refusal | None:
+    declaration, passive = step
+    name, source, key = declaration.name, declaration.source, declaration.routing_key
+    arguments: Any = declaration.arguments
+    try:
+        if declaration.what == "exchange":
+            await channel.exchange_declare(
+                name, exchange_type=declaration.type, passive=passive, durable=True, arguments=arguments
+            )
+        elif declaration.what == "queue":
+            await channel.queue_declare(name, passive=passive, durable=True, arguments=arguments)
+        elif declaration.type == "exchange":
+            await channel.exchange_bind(destination=name, source=source, routing_key=key)
+        else:
+            await channel.queue_bind(name, source, routing_key=key)
+    except aiormq.exceptions.ChannelClosed as error:
+        return _refusal(error)
+    except aiormq.exceptions.ConnectionCommandInvalid as error:  # RabbitMQ before 4.0, for an exchange type
+        return Refusal(503, str(error.args[0]))
+    return None
+
+
+_CODES: dict[type[BaseException], int] = {
+    aiormq.exceptions.ChannelAccessRefused: 403,
+    aiormq.exceptions.ChannelNotFoundEntity: 404,
+    aiormq.exceptions.ChannelLockedResource: 405,
+    aiormq.exceptions.ChannelPreconditionFailed: 406,
+}
+
+
+def _refusal(error: aiormq.exceptions.ChannelClosed) -> Refusal:
+    """aiormq tells some reply codes by the class alone."""
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return Refusal(code, str(error.args[0]))
+    code, text = error.args
+    return Refusal(code or 0, str(text))

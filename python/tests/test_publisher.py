@@ -1,0 +1,81 @@
+"""The state machine that both clients publish with, and what a broker cannot be made to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import backhop
+from backhop._publisher import Copy, Publisher
+from backhop._retrier import BaseRetrier
+from backhop.decider import Decider
+from backhop.outcomes import Result
+
+TOPOLOGY = backhop.Topology("orders")
+
+
+class Original:
+    """Notes how it was settled."""
+
+    is_here = True
+
+    def __init__(self) -> None:
+        self.actions: list[str] = []
+
+    def settle(self, action: str) -> None:
+        self.actions.append(action)
+
+
+class NotingPublisher(Publisher):
+    """Its connection is open, and what it writes is noted."""
+
+    _is_open = True
+    _is_blocked = False
+
+    def __init__(self) -> None:
+        super().__init__(BaseRetrier(None, "orders"), 30)
+        self.written: list[Copy] = []
+
+    def _later(self, delay: float, callback: Callable[[], None]) -> object:
+        return None
+
+    def _begin_channel(self) -> Any:
+        self._is_ready = True
+        return self
+
+    def _end_channel(self, channel: Any) -> None: ...
+
+    def _write(self, copy: Copy) -> None:
+        self.written.append(copy)
+
+    def _declare(self, declarations: Any, done: Any) -> None:
+        raise AssertionError("nothing is to be declared")
+
+
+def published(publisher: Publisher, *ids: str) -> list[Original]:
+    decider = Decider(TOPOLOGY)
+    originals = [Original() for _ in ids]
+    for one, original in zip(ids, originals, strict=True):
+        history = decider.read("", "orders", {"message_id": one}, None)
+        plan = decider.plan(history, Result("failed", "507"))
+        publisher.publish(Copy(plan, history, (plan.exchange, plan.routing_key, one), None, b"", original))
+    publisher._pump()
+    return originals
+
+
+def test_a_copy_that_came_back_is_not_acknowledged_with_the_others() -> None:
+    publisher = NotingPublisher()
+    first, second = published(publisher, "1", "2")
+    publisher._returned(publisher.written[0].key)
+    publisher._answered(2, True, True)
+    assert (first.actions, second.actions) == ([], ["ack"])
+    assert publisher.pending == 1
+
+
+def test_of_a_return_that_is_like_no_copy_each_may_be_meant() -> None:
+    publisher = NotingPublisher()
+    originals = published(publisher, "1", "2")
+    publisher._returned(("", "", None))
+    publisher._answered(2, True, True)
+    assert [original.actions for original in originals] == [[], []]
+    assert publisher.pending == 2
