@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+# A contender of the benchmark: does a task with the messages of the queue, and prints a JSON object.
+#
+#     ruby contend.rb CONTENDER TASK MESSAGES
+#
+# Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
+# (Backhop::Worker). Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is
+# acknowledged), decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five
+# records).
+#
+# AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
+# object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak memory; for
+# decision "microseconds", the median of one.
+
+require "json"
+
+require "backhop"
+require "backhop/bunny"
+
+QUEUE = "backhop.bench.work" # as core/bench/bench.h has them
+NAMESPACE = "backhop.bench"
+PREFETCH = 1000
+ERROR = "507 queue is full"
+POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_after: 0)
+
+# What a handler does, and how long it took from the first message on.
+class Task
+  attr_reader :start
+
+  def initialize(name, messages)
+    @fails = name == "retry"
+    @left = messages
+    @start = nil
+    @over = Queue.new
+  end
+
+  def call
+    @start ||= now
+    @left -= 1
+    @over << true if @left.zero?
+    raise ERROR if @fails
+  end
+
+  def done? = @left <= 0
+
+  def wait = @over.pop
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
+
+def connect
+  connection = Bunny.new(ENV.fetch("AMQP_URL").chomp("/")).start
+  channel = connection.create_channel
+  channel.prefetch(PREFETCH)
+  [connection, channel, channel.queue(QUEUE, no_declare: true)]
+end
+
+# Closes when the queue has what was acknowledged: a channel that ends loses what it has not handed on.
+def close(connection, channel)
+  channel.basic_get(QUEUE)
+  connection.close
+end
+
+# The loop that one writes: publish, wait for the confirm, then acknowledge.
+def run_bunny(task)
+  connection, channel, queue = connect
+  publishing = connection.create_channel
+  publishing.confirm_select
+  consumer = queue.subscribe(manual_ack: true) do |delivery_info, properties, payload|
+    begin
+      task.call
+    rescue RuntimeError => e
+      headers = properties.headers.merge(
+        "backhop-attempts" => properties.headers["backhop-attempts"] + 1,
+        "backhop-error" => e.message,
+        "BCC" => ["backhop:#{QUEUE}"]
+      )
+      publishing.basic_publish(payload, "#{NAMESPACE}.wait.600000", delivery_info.routing_key,
+                               content_type: "text/plain", headers: headers, persistent: true, mandatory: true,
+                               message_id: properties.message_id)
+      raise "not confirmed" unless publishing.wait_for_confirms
+    end
+    channel.ack(delivery_info.delivery_tag)
+  end
+  task.wait
+  consumer.cancel # returns when the last handler did
+  close(connection, channel)
+end
+
+def run_adapter(task)
+  connection, channel, queue = connect
+  retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE)
+  consumer = queue.subscribe(manual_ack: true, &retrier.wrap { |_delivery_info, _properties, _payload| task.call })
+  task.wait
+  consumer.cancel
+  retrier.drain
+  close(connection, channel)
+end
+
+def run_worker(task)
+  topology = Backhop::Topology.new(QUEUE, policy: POLICY, namespace: NAMESPACE, work_queue: :quorum)
+  worker = Backhop::Worker.new(ENV.fetch("AMQP_URL"), topology: topology, threads: 1, prefetch: PREFETCH, mode: :none)
+  worker.run do |_message|
+    task.call
+  ensure
+    worker.stop if task.done?
+  end
+end
+
+# The median time of a decision, in microseconds: Bunny's properties in, Bunny's options for the copy out.
+def decide(count)
+  moment = Time.at(1_767_225_600)
+  deaths = (1..5).map do |i|
+    { "count" => 2, "reason" => "expired", "queue" => "backhop.wait.#{1000 * i}", "time" => moment,
+      "exchange" => "backhop.wait.#{1000 * i}", "routing-keys" => ["order.created", "backhop:orders"] }
+  end
+  headers = (0...7).to_h { |i| ["header-#{i}", "value #{i}"] }
+  headers.merge!("number" => 7, "moment" => moment, "x-death" => deaths)
+  properties = Bunny::MessageProperties.new(
+    content_type: "text/plain", headers: headers, message_id: "42", delivery_mode: 2
+  )
+  decider = Backhop::Decider.new(Backhop::Topology.new("orders"))
+  error = RuntimeError.new(ERROR)
+  times = Array.new(count) do
+    start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+    history = decider.read(exchange: "orders", routing_key: "order.created", properties: properties, headers: headers)
+    plan = decider.plan(history, error)
+    plan.copy_properties(properties).merge!(headers: plan.copy_headers(headers))
+    Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start
+  end
+  times.sort[count / 2] / 1000.0
+end
+
+CONTENDERS = { "bunny" => :run_bunny, "adapter" => :run_adapter, "worker" => :run_worker }.freeze
+
+contender, name, messages = ARGV
+messages = Integer(messages)
+Backhop.logger.level = Logger::ERROR
+if name == "decision"
+  puts JSON.generate(messages: messages, microseconds: decide(messages))
+else
+  task = Task.new(name, messages)
+  send(CONTENDERS.fetch(contender), task)
+  seconds = task.now - task.start
+  peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i
+  puts JSON.generate(messages: messages, seconds: seconds, peak_kib: peak_kib)
+end

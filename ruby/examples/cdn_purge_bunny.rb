@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+# Purges the pages of a site from its CDN, over Bunny: what the API refuses at its peak comes back later.
+#
+#     AMQP_URL=amqp://guest:guest@localhost/ ruby cdn_purge_bunny.rb
+
+require "backhop/bunny"
+require_relative "cdn"
+
+$stdout.sync = true
+api = CDN::PurgeApi.new
+connection = CDN.connect
+channel = connection.create_channel(nil, 4) # four handler threads
+CDN.change_pages(channel)
+
+policy = Backhop::Policy.new(initial: 0.5, factor: 2, max: 4, jitter: 0.2, max_attempts: 10, max_retry_after: 10)
+retrier = Backhop::Bunny::Retrier.new(channel, queue: CDN::QUEUE, policy: policy, never: [CDN::NoSuchSite]).declare
+purged = Queue.new
+
+consumer = channel.queue(CDN::QUEUE, no_declare: true).subscribe(manual_ack: true, &retrier.wrap { |message|
+  page = message.body
+  begin
+    api.purge(page)
+  rescue CDN::QueueFull => e
+    puts "#{page.ljust(18)} attempt #{message.attempt}: #{e.message}\n"
+    raise Backhop::RetryAfter.new(e.retry_after)
+  end
+  puts "#{page.ljust(18)} attempt #{message.attempt}: purged\n"
+  purged << page
+})
+
+(CDN::PAGES.size - 1).times { purged.pop }
+consumer.cancel # returns when the last handler did
+retrier.drain
+puts "#{api.purged.size} pages purged, #{api.refused} refusals, #{CDN.clean_up(channel)} parked"
+connection.close
+api.stop

@@ -1,0 +1,226 @@
+# frozen_string_literal: true
+
+require "bigdecimal"
+
+module Backhop
+  # A header's value with its AMQP type, where Ruby's class does not tell it: Typed.new(:int8, 3).
+  #
+  # Types: :boolean, :int8, :uint8, :int16, :uint16, :int32, :uint32, :int64, :uint64, :float, :double, :decimal, :string,
+  # :bytes, :timestamp (seconds), :void, :array (of values), :table (a Hash, or pairs of name and value).
+  class Typed
+    # @return [Symbol]
+    attr_reader :type
+    # @return [Object]
+    attr_reader :value
+
+    # @param type [Symbol]
+    # @param value [Object]
+    def initialize(type, value)
+      @type = type
+      @value = value
+      freeze
+    end
+
+    # @return [Boolean] whether type and value are the same
+    def ==(other) = other.is_a?(Typed) && type == other.type && value == other.value
+    alias eql? ==
+
+    # @return [Integer]
+    def hash = [type, value].hash
+
+    # @return [String]
+    def inspect = "#<#{self.class} #{type} #{value.inspect}>"
+  end
+
+  # The one place that turns AMQP clients' values into the core's.
+  #
+  # A client decodes a header into a Ruby value, which does not tell all of its AMQP type:
+  #
+  # | Ruby           | is pushed as                                                                               |
+  # |----------------|--------------------------------------------------------------------------------------------|
+  # | String, Symbol | string                                                                                     |
+  # | true, false    | boolean                                                                                    |
+  # | Integer        | int64, above it uint64: the widest, so that no copy is larger than the core reckons        |
+  # | Float          | double                                                                                     |
+  # | BigDecimal     | decimal                                                                                    |
+  # | Time           | timestamp                                                                                  |
+  # | nil            | void                                                                                       |
+  # | Hash, Array    | table, array                                                                               |
+  # | Typed          | as it says                                                                                 |
+  #
+  # A copy's kept headers go out as the client gave them, so the client chooses their types again. What that cannot keep
+  # over Bunny (amq-protocol 2.3): integers become int64, and a negative int32 is read as a positive one; 32-bit floats
+  # become doubles; byte arrays become strings; decimals lose their digits after the point. The worker keeps them all.
+  # @api private
+  module AMQP
+    TYPES = {
+      boolean: Native::BH_TYPE_BOOLEAN,
+      int8: Native::BH_TYPE_INT8,
+      uint8: Native::BH_TYPE_UINT8,
+      int16: Native::BH_TYPE_INT16,
+      uint16: Native::BH_TYPE_UINT16,
+      int32: Native::BH_TYPE_INT32,
+      uint32: Native::BH_TYPE_UINT32,
+      int64: Native::BH_TYPE_INT64,
+      uint64: Native::BH_TYPE_UINT64,
+      float: Native::BH_TYPE_FLOAT,
+      double: Native::BH_TYPE_DOUBLE,
+      decimal: Native::BH_TYPE_DECIMAL,
+      string: Native::BH_TYPE_STRING,
+      bytes: Native::BH_TYPE_BYTES,
+      timestamp: Native::BH_TYPE_TIMESTAMP,
+      void: Native::BH_TYPE_VOID,
+      array: Native::BH_TYPE_ARRAY,
+      table: Native::BH_TYPE_TABLE
+    }.freeze
+    TYPE_NAMES = TYPES.invert.freeze
+
+    INT64 = (-(2**63)..((2**63) - 1))
+    UINT64 = (0..((2**64) - 1))
+
+    module_function
+
+    # Pushes headers of any depth.
+    #
+    # @param headers [Hash, Array] names and values
+    def push_headers(native, headers)
+      outer = []
+      entries = headers.to_a
+      index = 0
+      loop do
+        while index < entries.size
+          name, value = entries[index]
+          index += 1
+          next unless (inner = push(native, name.to_s, value))
+
+          outer << entries << index
+          entries = inner
+          index = 0
+        end
+        return if outer.empty?
+
+        Status.check(native.end)
+        index = outer.pop
+        entries = outer.pop
+      end
+    end
+
+    # Pushes a value; of a table or an array it returns the entries that are left to push, else nil.
+    def push(native, name, value)
+      status =
+        case value
+        when String then native.push_string(name, Native::BH_TYPE_STRING, value)
+        when Integer then push_integer(native, name, value)
+        when Hash then return begin_table(native, name, value)
+        when Array then return begin_array(native, name, value)
+        when true, false then native.push_int(name, Native::BH_TYPE_BOOLEAN, value ? 1 : 0)
+        when Time then native.push_int(name, Native::BH_TYPE_TIMESTAMP, clamp(value.to_i))
+        when nil then native.push_void(name)
+        when Float then native.push_float(name, Native::BH_TYPE_DOUBLE, value)
+        when Symbol then native.push_string(name, Native::BH_TYPE_STRING, value.to_s)
+        when BigDecimal then native.push_decimal(name, *places_and_digits(value))
+        when Typed then return push_typed(native, name, value)
+        else raise TypeError, "header #{name.inspect} holds a #{value.class}, for which AMQP has no type"
+        end
+      Status.check(status)
+      nil
+    end
+
+    def begin_table(native, name, value)
+      Status.check(native.begin_table(name))
+      value.to_a
+    end
+
+    def begin_array(native, name, value)
+      Status.check(native.begin_array(name))
+      value.map { |item| ["", item] }
+    end
+
+    def push_integer(native, name, value)
+      return native.push_int(name, Native::BH_TYPE_INT64, value) if INT64.cover?(value)
+      return native.push_int(name, Native::BH_TYPE_UINT64, signed(value)) if UINT64.cover?(value)
+
+      raise TypeError, "header #{name.inspect} holds #{value}, for which AMQP has no integer"
+    end
+
+    def push_typed(native, name, typed)
+      value = typed.value
+      case typed.type
+      when :table then return begin_table(native, name, value)
+      when :array then return begin_array(native, name, value)
+      end
+
+      tag = Core.number(TYPES, typed.type, "a type")
+      Status.check(
+        case typed.type
+        when :string, :bytes then native.push_string(name, tag, value)
+        when :float, :double then native.push_float(name, tag, value)
+        when :decimal then native.push_decimal(name, *places_and_digits(value))
+        when :void then native.push_void(name)
+        when :boolean then native.push_int(name, tag, value ? 1 : 0)
+        else native.push_int(name, tag, signed(value))
+        end
+      )
+      nil
+    end
+
+    # The int64 of the same 64 bits.
+    def signed(value) = value >= 2**63 && value < 2**64 ? value - (2**64) : value
+
+    # What the core can hold: a Time can be later.
+    def clamp(seconds) = seconds.clamp(INT64)
+
+    def places_and_digits(value)
+      raise ::ArgumentError, "a header holds #{value}, for which AMQP has no decimal" unless value.finite?
+
+      sign, digits, _, exponent = value.split
+      places = [digits.size - exponent, 0].max
+      [places, sign * digits.to_i * (10**[exponent - digits.size, 0].max)]
+    end
+
+    # Headers of any depth, as Ruby's values; of those with one name, the first.
+    #
+    # @return [Hash{String => Object}]
+    def pull_headers(native)
+      count = native.value_count
+      headers = {}
+      outer = []
+      inside = headers
+      last = count
+      count.times do |index|
+        last, inside = outer.pop while index == last
+
+        value = pull(native, index)
+        if inside.is_a?(Array)
+          inside << value
+        else
+          name = native.value_name(index)
+          inside[name] = value unless inside.key?(name)
+        end
+        next unless value.is_a?(Hash) || value.is_a?(Array)
+
+        outer << [last, inside]
+        last = native.value_end(index)
+        inside = value
+      end
+      headers
+    end
+
+    def pull(native, index)
+      case native.value_type(index)
+      when Native::BH_TYPE_STRING then native.value_string(index)
+      when Native::BH_TYPE_BYTES then native.value_string(index).b
+      when Native::BH_TYPE_TABLE then {}
+      when Native::BH_TYPE_ARRAY then []
+      when Native::BH_TYPE_VOID then nil
+      when Native::BH_TYPE_FLOAT, Native::BH_TYPE_DOUBLE then native.value_float(index)
+      when Native::BH_TYPE_BOOLEAN then native.value_int(index) == 1
+      when Native::BH_TYPE_UINT64 then native.value_int(index) % (2**64)
+      when Native::BH_TYPE_DECIMAL then BigDecimal(native.value_int(index)) * (BigDecimal(10)**-native.value_places(index))
+      when Native::BH_TYPE_TIMESTAMP then Time.at(native.value_int(index), in: "UTC")
+      else native.value_int(index)
+      end
+    end
+  end
+  private_constant :AMQP
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+module Backhop
+  module Bunny
+    # Gets parked messages one by one, on a channel of its own, and has their copies published.
+    # @api private
+    class Replay
+      def initialize(retrier, connection, limit)
+        @retrier = retrier
+        @connection = connection
+        @limit = limit
+        @ends = Queue.new # nil, or the error with which a publish ended
+        @open = 0
+        @count = 0
+        @error = nil # the first; what is in flight then goes on
+      end
+
+      def call
+        Declarer.lost_is_raised do
+          run
+          raise @error if @error
+        end
+        @count
+      end
+
+      private
+
+      def run
+        channel = Declarer.channel(@connection)
+        name = @retrier.topology.parked_queue.b
+        parked = channel.queue_declare(name, passive: true).message_count
+        [parked, @limit].compact.min.times do
+          break unless publish(channel, name)
+
+          hear until @ends.empty?
+          break if @error
+        end
+        hear until @open.zero?
+      rescue ::Bunny::NotFound => e
+        raise MissingError, e.message
+      ensure
+        Declarer.close(channel)
+      end
+
+      # False where nothing is there, or no copy can be made of what is.
+      def publish(channel, name)
+        got, properties, payload = channel.basic_get(name, manual_ack: true)
+        return false unless got
+
+        info = ::Bunny::GetResponse.new(got, channel)
+        message = @retrier.read(info, ::Bunny::MessageProperties.new(properties), payload)
+        @retrier.replay_copy(message, @ends.method(:push))
+        @open += 1
+        true
+      rescue Error, *Declarer::LOST => e
+        @error ||= e
+        false
+      rescue *Outcomes::FAILURES => e
+        @error ||= PublishError.new("a message can be neither read nor copied: #{Outcomes.text(e)}")
+        false
+      end
+
+      def hear
+        error = @ends.pop
+        @open -= 1
+        @error ||= error
+        @count += 1 unless error
+      end
+    end
+  end
+end

@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require "native"
+
+HEADERS = File.expand_path("../../core/include/backhop", __dir__)
+
+# Every function of the core's headers is in bindings/backhop.i.
+RSpec.describe "The bindings", if: File.directory?(HEADERS) do
+  nouns = %w[delivery history policy plan topology message worker event]
+  left_out = %w[bh_worker_run] # it blocks, and calls back
+
+  texts = Dir[File.join(HEADERS, "*.h")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }
+  functions = texts.flat_map { |text| text.scan(/BH_API [\w\s*]*?(bh_\w+)\(/).flatten }.uniq
+  enumerators = texts.flat_map { |text| text.scan(/typedef enum bh_\w+ \{([^()]*?)\}/).flatten }
+                     .flat_map { |body| body.scan(/\bBH_\w+/) }.uniq
+
+  # Where Ruby has a function: bh_policy_kind is Policy#kind, bh_policy_new Native.bh_policy_new; an object frees itself.
+  define_method(:bound?) do |function|
+    noun, verb = function.delete_prefix("bh_").split("_", 2)
+    return true if Native.respond_to?(function)
+    return false unless nouns.include?(noun)
+
+    verb == "free" || Native.const_get(noun.capitalize).method_defined?(verb)
+  end
+
+  it "are read from the headers" do
+    expect(functions).to include("bh_version", "bh_plan_make", "bh_worker_librabbitmq_loaded", "bh_delivery_value_end")
+    expect(enumerators).to include("BH_KIND_STEPS", "BH_MODE_NONE")
+  end
+
+  it "have every public function but what is left out" do
+    expect(functions.reject { |function| bound?(function) }).to eq(left_out)
+  end
+
+  it "have every enumerator" do
+    expect(enumerators.reject { |name| Native.const_defined?(name) }).to be_empty
+  end
+
+  it "are all of use to the gem" do
+    library = $LOADED_FEATURES.grep(%r{/backhop/core\.rb\z}).first.delete_suffix("/core.rb")
+    text = Dir["#{library}{.rb,/**/*.rb}"].map { |path| File.read(path) }.join
+    unused = (functions - left_out).reject do |function|
+      verb = function.delete_prefix("bh_").split("_", 2).last
+      verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
+    end
+    expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_fail", "bh_worker_attempt")
+  end
+end

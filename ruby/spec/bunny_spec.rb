@@ -1,0 +1,106 @@
+# frozen_string_literal: true
+
+require "spec_helper"
+require "backhop/bunny"
+
+# Bunny's own shapes; what needs a broker is in live/.
+RSpec.describe Backhop::Bunny do
+  let(:topology) { Backhop::Topology.new("work") }
+  let(:decider) { Backhop::Decider.new(topology) }
+
+  # The headers of a copy, through amq-protocol and back; its plan is for a handler that failed.
+  def copied(headers, error = RuntimeError.new("no"), **properties)
+    original = Bunny::MessageProperties.new(properties.merge(headers: headers).compact)
+    history = decider.read(exchange: "e", routing_key: "k", properties: original, headers: headers)
+    plan = decider.plan(history, error)
+    written = plan.copy_headers(headers).transform_values { |value| described_class::Copy.writable(value) }
+    encoded = AMQ::Protocol::Basic.encode_properties(0, plan.copy_properties(original).merge(headers: written))
+    AMQ::Protocol::Basic.decode_properties(encoded[12..].b)
+  end
+
+  it "copies every kind of value that Bunny gives" do
+    headers = {
+      "time" => Time.at(1_767_323_045), "nothing" => nil, "true" => true, "false" => false, "integer" => -3,
+      "large" => 2**62, "float" => 1.5, "text" => "gr\u00fcn".b, "binary" => "\xff\x00".b,
+      "table" => { "deep" => [{ "deeper" => ["text", 1] }] }, "empty" => [], "none" => {}
+    }
+    expect(copied(headers)[:headers].slice(*headers.keys)).to eq(headers)
+  end
+
+  it "copies symbols and strings as keys" do
+    expect(copied({ symbol: :value, "string" => "value" })[:headers]).to include("symbol" => "value", "string" => "value")
+  end
+
+  it "writes decimals as doubles, as amq-protocol would cut them, and break an array that holds one" do
+    headers = {
+      "decimal" => BigDecimal("1.25"), "array" => [BigDecimal("-0.5"), "end of it"], "table" => { "d" => BigDecimal("7") }
+    }
+    expect(copied(headers)[:headers]).to include(
+      "decimal" => 1.25, "array" => [-0.5, "end of it"], "table" => { "d" => 7.0 }
+    )
+  end
+
+  it "copies symbols in arrays, whose size amq-protocol would not count" do
+    expect(copied({ "array" => [:one, "the end"] })[:headers]["array"]).to eq(["one", "the end"])
+  end
+
+  it "copies a timestamp, which Bunny reads as a Time and writes as a number" do
+    expect(copied({}, timestamp: Time.at(7), message_id: "m", priority: 0).except(:headers)).to eq(
+      delivery_mode: 2, timestamp: Time.at(7), message_id: "m", priority: 0
+    )
+  end
+
+  it "copies a message without headers" do
+    expect(copied(nil)[:headers]["backhop-attempts"]).to eq(1)
+  end
+
+  it "writes an error that is not ASCII beside names that are binary" do
+    copy = copied({ "k\u00fche".b => "\xfe".b }, RuntimeError.new("b\u00f6se"))
+    expect(copy[:headers]["k\u00fche".b]).to eq("\xfe".b)
+    expect(copy[:headers]["backhop-error"]).to eq("RuntimeError: b\u00f6se".b)
+  end
+
+  describe Backhop::Bunny::Copy do
+    def made(headers = {}, properties = {})
+      history = decider.read(exchange: "e", routing_key: "k\u00f6y", properties: properties, headers: headers)
+      plan = decider.plan(history, RuntimeError.new("no"))
+      described_class.new(plan, history, { headers: plan.copy_headers(headers), delivery_mode: 2 }, "body".b, nil)
+    end
+
+    it "is like a return of its exchange, its routing key and its id, and like no other" do
+      copy = made({}, { message_id: "\u00e4" })
+      exchange = copy.plan.exchange.b
+      expect(copy).to be_like(exchange, "k\u00f6y".b, "\u00e4".b)
+      expect(copy).not_to be_like(exchange, "k\u00f6y".b, "other".b)
+      expect(copy).not_to be_like("other", "k\u00f6y".b, "\u00e4".b)
+    end
+
+    it "encodes a long body in several frames, and leaves it as it is" do
+      history = decider.read(headers: {})
+      plan = decider.plan(history, RuntimeError.new("no"))
+      body = ("x" * 300_000).b
+      copy = described_class.new(plan, history, { headers: {}, delivery_mode: 2 }, body, nil)
+      expect(copy.encode(1, 131_072).count("x")).to eq(300_000)
+      expect(body).to eq("x" * 300_000)
+    end
+  end
+
+  describe Backhop::Bunny::Retrier do
+    def made(queue: "work", **options)
+      described_class.new(Struct.new(:connection).new(Bunny.new(**options)), queue: queue)
+    end
+
+    it "wants a connection with a thread, and a queue that Bunny can declare" do
+      expect { made(threaded: false) }.to raise_error(Backhop::InvalidArgumentError, /threaded: false/)
+      expect { made(queue: "a\nb") }.to raise_error(Backhop::InvalidNameError, /line break/)
+      expect { made(queue: "") }.to raise_error(Backhop::InvalidNameError)
+    end
+
+    it "wants a handler, has nothing pending, and takes the name of a queue", :unsigned do
+      retrier = made(queue: Struct.new(:name).new("jobs"))
+      expect { retrier.wrap }.to raise_error(ArgumentError, /handler/)
+      expect([retrier.topology.queue, retrier.pending, retrier.drain(0)]).to eq(["jobs", 0, retrier])
+      expect { retrier.drain("soon") }.to raise_error(TypeError)
+    end
+  end
+end

@@ -1,0 +1,707 @@
+# frozen_string_literal: true
+
+require "spec_helper"
+require_relative "support"
+
+# What the adapters could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
+  include Live
+
+  let(:queue) { broker.queue }
+  let(:parked) { "#{queue}.parked" }
+  let(:options) { { policy: QUICK, namespace: namespace } }
+
+  CLIENTS.each do |name, client|
+    context "with #{name}" do
+      let(:client) { client }
+
+      it "brings a message back to its queue alone, and acknowledges it" do
+        sibling = broker.queue
+        exchange = "#{namespace}.events"
+        broker.channel.exchange_declare(exchange, "topic")
+        [queue, sibling].each { |each| broker.channel.queue_bind(each, exchange, routing_key: "order.*") }
+        broker.publish("\x00body\xff", "order.created", exchange: exchange)
+        handler = Handler.new(RuntimeError.new("first"), RuntimeError.new("second"))
+        consuming(client, URL, queue, handler, **options) { handler.saw(3) }
+        messages = handler.messages
+        expect(messages.map(&:attempt)).to eq([1, 2, 3])
+        expect(messages.map(&:body).uniq).to eq(["\x00body\xff".b])
+        expect(messages.map { |each| [each.exchange, each.routing_key] }.uniq).to eq([[exchange, "order.created"]])
+        expect(messages.map(&:last_error)).to eq([nil, "RuntimeError: first", "RuntimeError: second"])
+        expect(messages.map(&:last_delay)).to eq([nil, 0.1, 0.2])
+        expect(messages[1].first_failure).to eq(messages[2].first_failure)
+        expect(messages[1].first_failure).to be_a(Time)
+        expect(messages[2].delivery_info.routing_key).to eq("order.created")
+        expect(handler.times[2] - handler.times[1]).to be >= 0.2
+        expect([broker.count(queue), broker.count(sibling), broker.count(parked)]).to eq([0, 1, 0])
+        broker.channel.exchange_delete(exchange)
+      end
+
+      it "keeps properties and headers with their types" do
+        headers = {
+          "text" => "grün", "binary" => "\xff\x00".b, "small" => 7, "minus" => -4711, "large" => 2**40, "true" => true,
+          "nothing" => nil, "moment" => Time.utc(2026, 1, 2, 3, 4, 5), "real" => 1.5, "list" => [], "empty" => {},
+          "table" => { "deep" => { "list" => [1, "two", { "three" => "\xfe".b }, nil, "last"] } }
+        }
+        properties = {
+          content_type: "text/plain", content_encoding: "utf-8", priority: 3, correlation_id: "correlation",
+          reply_to: "answers", message_id: "message 1", timestamp: 1_767_323_045, type: "kind", app_id: "shop",
+          cluster_id: "c"
+        }
+        original = broker.queue
+        [queue, original].each do |each|
+          broker.publish("", each, headers: headers, user_id: "guest", expiration: "600000", delivery_mode: 1, **properties)
+        end
+        copy = consuming(client, URL, queue, Handler.new(Backhop::Park.new("why")), **options) { broker.get(parked)[1] }
+        before = broker.get(original)[1]
+        expect(copy[:headers].slice(*headers.keys)).to eq(before[:headers])
+        expect(copy.slice(*properties.keys)).to eq(properties.merge(timestamp: Time.at(1_767_323_045)))
+        expect(copy.values_at(:delivery_mode, :user_id, :expiration)).to eq([2, nil, nil])
+        own = copy[:headers].select { |key, _| key.start_with?("backhop-") }
+        expect(own.delete("backhop-first-failure")).to be > 1_700_000_000_000
+        expect(own).to eq(
+          "backhop-queue" => queue, "backhop-attempts" => 1, "backhop-id" => "message 1", "backhop-exchange" => "",
+          "backhop-routing-key" => queue, "backhop-error" => "why", "backhop-expiration" => "600000",
+          "backhop-user-id" => "guest", "backhop-parked" => "permanent"
+        )
+      end
+
+      it "gives a message without properties none but delivery_mode" do
+        broker.publish("", queue, delivery_mode: nil)
+        handler = Handler.new(RuntimeError.new)
+        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
+        expect(handler.messages[1].properties.to_hash.except(:headers)).to eq(delivery_mode: 2)
+      end
+
+      it "parks after the last attempt" do
+        broker.publish("body", queue)
+        handler = Handler.failing(3)
+        _, copy, body = consuming(client, URL, queue, handler, **options) { broker.get(parked) }
+        expect([body, handler.messages.size]).to eq(["body", 3])
+        expect(copy[:headers].values_at("backhop-parked", "backhop-attempts")).to eq(["exhausted", 3])
+        expect(broker.count(queue)).to eq(0)
+      end
+
+      it "parks what is never to be tried again, and keeps no copy of what is dropped" do
+        handler = Handler.new
+        handler.define_singleton_method(:call) do |message|
+          super(message)
+          raise message.body == "drop" ? Backhop::Drop : KeyError
+        end
+        broker.publish("never", queue)
+        broker.publish("drop", queue)
+        consuming(client, URL, queue, handler, **options, never: [IndexError]) { handler.saw(2) }
+        _, copy, body = broker.get(parked)
+        expect([body, copy[:headers]["backhop-parked"]]).to eq(%w[never permanent])
+        expect(copy[:headers]["backhop-error"]).to eq("KeyError")
+        expect([broker.count(queue), broker.count(parked)]).to eq([0, 0])
+      end
+
+      it "retries what is no StandardError" do
+        broker.publish("", queue)
+        handler = Handler.new(NotImplementedError.new("later"), SystemStackError.new("deep"))
+        consuming(client, URL, queue, handler, **options) { handler.saw(3) }
+        expect(handler.messages.last.last_error).to eq("SystemStackError: deep")
+      end
+
+      it "takes RetryAfter as a floor, on a rung that is declared on demand" do
+        broker.publish("", queue)
+        handler = Handler.new(Backhop::RetryAfter.new(0.6, "busy"))
+        policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 10)
+        consuming(client, URL, queue, handler, policy: policy, namespace: namespace) { handler.saw(2) }
+        expect(handler.messages[1].last_delay).to eq(0.63)
+        expect(handler.times[1] - handler.times[0]).to be >= 0.6
+        expect([broker.count("#{namespace}.wait.630"), broker.count("#{namespace}.wait.800")]).to eq([0, nil])
+      end
+
+      it "parks a message that crashes its consumers before the handler sees it" do
+        handler = Handler.new
+        broker.publish("", queue, headers: { "x-delivery-count" => 5 })
+        copy = consuming(client, URL, queue, handler, **options) { broker.get(parked)[1] }
+        expect(copy[:headers]["backhop-parked"]).to eq("poison")
+        expect(handler.messages).to be_empty
+      end
+
+      it "keeps body and headers that the handler changes" do
+        broker.publish("body", queue)
+        handler = Handler.new
+        handler.define_singleton_method(:call) do |message|
+          message.body << " changed"
+          raise Backhop::Park
+        end
+        expect(consuming(client, URL, queue, handler, **options) { broker.bodies(parked, 1) }).to eq(["body"])
+      end
+
+      it "keeps a body of many frames" do
+        body = Random.bytes(1_000_000)
+        broker.publish(body, queue)
+        handler = Handler.new(RuntimeError.new)
+        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
+        expect(handler.messages[1].body).to eq(body)
+      end
+
+      it "works with names that are not ASCII" do
+        own = "#{namespace}.grün"
+        broker.queue(name: own.b)
+        handler = Handler.new(RuntimeError.new, Backhop::Park.new("schön"))
+        broker.publish("", own.b)
+        consuming(client, URL, own, handler, **options, namespace: "#{namespace}.ö") do |consumer|
+          copy = broker.get("#{own}.parked".b)[1]
+          expect(copy[:headers]["backhop-error"].dup.force_encoding("UTF-8")).to eq("schön")
+          broker.delete(consumer.retrier.topology)
+        end
+        broker.channel.queue_delete("#{own}.parked".b)
+      end
+
+      it "acknowledges nothing before its copy is confirmed" do
+        count = 20
+        is_held = false
+        url = proxy.url
+        held = proxy
+        last = (count - 1).to_s
+        handler = lambda do |message|
+          if message.body == last && !is_held
+            held.hold
+            is_held = true
+          end
+          raise Backhop::Park, "why"
+        end
+        broker.publish("opens the channel that publishes", queue)
+        consuming(client, url, queue, handler, **options) do
+          broker.bodies(parked, 1)
+          count.times { |i| broker.publish(i.to_s, queue) }
+          until_true { (broker.count(parked) || 0) >= count } # the last one's confirm is held
+          proxy.cut
+          until_true { broker.count(parked) > count } # its original came again
+        end
+        found = Array.new(broker.count(parked)) { broker.get(parked).last }
+        expect(found.uniq.sort).to eq(Array.new(count, &:to_s).sort)
+        expect(found.size).to be <= 2 * count
+        expect(broker.count(queue)).to eq(0)
+        proxy.close
+      end
+
+      it "waits for no confirm in a burst of failures" do
+        80.times { broker.publish("", queue) }
+        pending = []
+        consumer = nil
+        handler = lambda do |_|
+          pending << consumer.retrier.pending
+          raise Backhop::Park, "why"
+        end
+        connected(client, URL, queue, handler, **options) do |made|
+          consumer = made
+          consumer.declare
+          consumer.begin
+          until_true { broker.count(parked) == 80 }
+        end
+        expect(pending.max).to be > 4
+        expect(broker.count(queue)).to eq(0)
+      end
+
+      it "publishes a returned copy again once its queue is there" do
+        handler = Handler.new(Backhop::Park.new("a"), Backhop::Park.new("b"))
+        consuming(client, URL, queue, handler, **options) do
+          broker.channel.queue_delete(parked)
+          broker.publish("one", queue)
+          broker.publish("two", queue)
+          until_true { broker.count(parked) == 2 }
+        end
+        expect(log.string).to include("was returned by the broker")
+        expect(broker.bodies(parked, 2)).to contain_exactly("one", "two")
+        expect(broker.count(queue)).to eq(0)
+      end
+
+      it "publishes a nacked copy again once there is room" do
+        arguments = { "x-queue-type" => "classic", "x-max-length" => 1, "x-overflow" => "reject-publish" }
+        broker.channel.queue_declare(parked, durable: true, arguments: arguments)
+        broker.publish("full", parked)
+        broker.publish("body", queue)
+        until_true { broker.count(parked) == 1 }
+        connected(client, URL, queue, Handler.new(Backhop::Park.new), **options) do |consumer|
+          consumer.begin
+          until_true { log.string.include?("was nacked by the broker") }
+          expect(broker.bodies(parked, 2)).to eq(%w[full body])
+        end
+        expect(broker.count(queue)).to eq(0)
+      end
+
+      it "lets a copy that closes the channel stop no other" do
+        handler = Handler.new
+        failed = false
+        handler.define_singleton_method(:call) do |message|
+          super(message)
+          raise Backhop::Park unless message.body == "0"
+          next if failed
+
+          failed = true
+          raise "no"
+        end
+        consuming(client, URL, queue, handler, **options) do
+          broker.channel.exchange_delete("#{namespace}.wait.100")
+          6.times { |i| broker.publish(i.to_s, queue) }
+          handler.saw(7)
+          until_true { broker.count(parked) >= 5 } # a copy that went before it may go again: its confirm is lost
+        end
+        expect(broker.bodies(parked, broker.count(parked)).uniq).to match_array(%w[1 2 3 4 5])
+        expect(log.string).to include("the broker closed the channel that publishes (404 NOT_FOUND")
+        expect(handler.messages.last.body).to eq("0")
+        expect(broker.count(queue)).to eq(0)
+      end
+
+      it "publishes a copy again that is not confirmed in time" do
+        held = proxy
+        broker.publish("opens the channel that publishes", queue)
+        handler = lambda do |message|
+          held.hold if message.body == "body"
+          raise Backhop::Park, "why"
+        end
+        consuming(client, proxy.url, queue, handler, **options, confirm_timeout: 0.3) do |consumer|
+          broker.bodies(parked, 1)
+          broker.publish("body", queue)
+          until_true { log.string.include?("was not confirmed within 0.3 s") }
+          proxy.release
+          until_true { consumer.retrier.pending.zero? }
+        end
+        until_true { broker.count(parked).positive? }
+        expect(broker.count(queue)).to eq(0)
+        proxy.close
+      end
+
+      it "publishes a copy once that the broker does not read for want of memory" do
+        skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+        count = 3
+        count.times { |i| broker.publish(i.to_s, queue) }
+        handler = Handler.failing(count, Backhop::Park)
+        connected(client, URL, queue, handler, **options, confirm_timeout: 0.4) do |consumer|
+          consumer.declare
+          broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.00001")
+          begin
+            consumer.begin
+            until_true { consumer.retrier.pending == count }
+            deadline = now + (3 * 0.4) # in which nothing may happen
+            while now < deadline
+              expect(consumer.retrier.pending).to eq(count)
+              sleep 0.01
+            end
+          ensure
+            broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.6")
+          end
+          until_true { consumer.retrier.pending.zero? }
+        end
+        expect(log.string).not_to include("was not confirmed")
+        expect(broker.bodies(parked, count).sort).to eq(%w[0 1 2])
+        expect([broker.count(parked), broker.count(queue)]).to eq([0, 0])
+      end
+
+      it "leaves the original of a copy that cannot be encoded, and confuses no other" do
+        handler = lambda do |message|
+          message.properties.headers["unknown to AMQP"] = Object.new if message.body == "bad"
+          raise Backhop::Park, "why"
+        end
+        consuming(client, URL, queue, handler, **options) do
+          %w[one bad two bad three].each { |body| broker.publish(body, queue, headers: { "number" => 1 }) }
+          expect(broker.bodies(parked, 3)).to contain_exactly("one", "two", "three")
+          until_true { log.string.scan("it stays unacknowledged").size == 2 }
+        end
+        expect(broker.bodies(queue, 2)).to eq(%w[bad bad])
+        expect(broker.count(parked)).to eq(0)
+      end
+
+      [1000, 1500].each do |levels|
+        it "leaves or parks a message with #{levels} levels of headers, as its stack bears, and confuses no other" do
+          handler = Handler.new
+          handler.define_singleton_method(:call) do |message|
+            super(message)
+            raise Backhop::Park, "why"
+          end
+          left = -> { log.string.include?("can be neither read nor copied: it stays unacknowledged") }
+          consuming(client, URL, queue, handler, **options) do |consumer|
+            broker.publish("one", queue)
+            broker.publish_deep("deep", queue, levels)
+            broker.publish("two", queue)
+            until_true { broker.count(parked) == (left.call ? 2 : 3) } # a thread may get a larger stack of one that ended
+            broker.publish("three", queue)
+            until_true { broker.count(parked) == (left.call ? 3 : 4) }
+            until_true { consumer.retrier.pending.zero? }
+          end
+          bodies = broker.bodies(parked, broker.count(parked)) + (left.call ? broker.bodies(queue, 1) : [])
+          expect(bodies).to contain_exactly("one", "deep", "two", "three")
+          expect([broker.count(parked), broker.count(queue)]).to eq([0, 0])
+        end
+      end
+
+      it "settles what fails with what cannot be printed" do
+        abstract = Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }
+        stub_const("Abstract", abstract)
+        handler = Handler.new(abstract.new)
+        broker.publish("", queue)
+        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
+        expect(handler.messages.last.last_error).to eq("Abstract")
+      end
+
+      it "settles no message of before a reconnect, and all of after" do
+        gate = Queue.new
+        first = true
+        handler = Handler.new
+        handler.define_singleton_method(:call) do |message|
+          super(message)
+          next unless message.body == "held" && first
+
+          first = false
+          gate.pop # ends after the reconnect, where its thread lives on
+        end
+        broker.publish("held", queue)
+        consuming(client, proxy.url, queue, handler, **options) do |consumer|
+          handler.saw(1)
+          proxy.cut
+          handler.saw(2)
+          50.times { |i| broker.publish(i.to_s, queue) }
+          handler.saw(52)
+          gate << :go
+          broker.publish("another", queue)
+          handler.saw(53)
+          expect(consumer.channel).to be_open
+        end
+        expect(handler.messages.map(&:body).tally["held"]).to eq(2)
+        expect(handler.messages.map(&:redelivered?).first(2)).to eq([false, true])
+        expect(broker.count(queue)).to eq(0)
+        proxy.close
+      end
+
+      it "retries what fails right after a reconnect" do
+        handler = Handler.new
+        came = []
+        broker.publish("first", queue)
+        consuming(client, proxy.url, queue, handler, **options) do
+          handler.saw(1)
+          handler.define_singleton_method(:call) do |message|
+            super(message)
+            raise Backhop::Park, "after"
+          end
+          3.times do |round|
+            bodies = Array.new(40) { |i| "#{round}-#{i}" }
+            proxy.cut
+            bodies.each { |body| broker.publish(body, queue) }
+            came << broker.get(parked).last until (bodies - came).empty? # some may come twice
+          end
+        end
+        left = Array.new(broker.count(queue)) { broker.get(queue).last }
+        expect(left - came).to eq([])
+        proxy.close
+      end
+
+      %i[message_ttl reject native].each do |strategy|
+        it "brings a message back until it is parked, with the strategy #{strategy}" do
+          skip "needs RabbitMQ 4.3" if strategy == :native && (VERSION <=> [4, 3]).negative?
+          work = "#{namespace}.work"
+          policy = Backhop::Policy.new(initial: 0.2, kind: :fixed, jitter: :none, max_attempts: 3)
+          handler = Handler.failing(3)
+          given = { policy: policy, namespace: namespace, strategy: strategy, work_queue: :quorum }
+          topology = nil
+          copy = consuming(client, URL, work, handler, **given) do |consumer|
+            topology = consumer.retrier.topology
+            broker.publish("body", work)
+            broker.get("#{work}.parked")[1]
+          end
+          expect(handler.messages.map(&:attempt)).to eq([1, 2, 3])
+          expect(handler.times.each_cons(2).map { |before, after| after - before }).to all(be >= 0.19)
+          expect(copy[:headers]["backhop-parked"]).to eq("exhausted")
+          expect(broker.count(work)).to eq(0)
+          broker.delete(topology)
+        end
+      end
+
+      it "replays parked messages to their queue alone" do
+        sibling = broker.queue
+        exchange = "#{namespace}.events"
+        broker.channel.exchange_declare(exchange, "fanout")
+        [queue, sibling].each { |each| broker.channel.queue_bind(each, exchange) }
+        handler = Handler.failing(3, Backhop::Park)
+        consuming(client, URL, queue, handler, **options) do |consumer|
+          3.times { |i| broker.publish(i.to_s, "key", exchange: exchange) }
+          until_true { broker.count(parked) == 3 }
+          expect(consumer.retrier.replay(2)).to eq(2)
+          handler.saw(5)
+          expect(consumer.retrier.replay).to eq(1)
+          handler.saw(6)
+          expect(consumer.retrier.replay).to eq(0)
+        end
+        expect(handler.messages.map(&:attempt)).to eq([1] * 6)
+        again = handler.messages.last(3)
+        expect(again.map { |each| [each.exchange, each.routing_key, each.last_error] }.uniq).to eq([[exchange, "key", nil]])
+        expect(again.map(&:body)).to contain_exactly("0", "1", "2")
+        expect([broker.count(queue), broker.count(parked), broker.count(sibling)]).to eq([0, 0, 3])
+        broker.channel.exchange_delete(exchange)
+      end
+    end
+  end
+
+  describe "declaring" do
+    it "refuses a strategy that the broker lacks" do
+      strategies = [:delayed_exchange, *(:native if (VERSION <=> [4, 3]).negative?)]
+      strategies.each do |strategy|
+        given = { policy: Backhop::Policy.new(jitter: :none, kind: :fixed), namespace: namespace, strategy: strategy }
+        connected(BunnyClient, URL, broker.queue, Handler.new, **given) do |consumer|
+          expect { consumer.declare }.to raise_error(Backhop::BrokerError, /ladder/)
+        end
+      end
+    end
+
+    it "says when verifying what is missing and what differs" do
+      connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
+        expect { consumer.declare(verify: true) }.to raise_error(Backhop::MissingError) { |error|
+          expect(error.message).to include(%(exchange "#{namespace}.return"), %(queue "#{parked}"))
+        }
+        expect(broker.count(parked)).to be_nil
+        expect(consumer.declare).to be(consumer.retrier)
+        consumer.declare(verify: true)
+        broker.channel.queue_delete(parked)
+        broker.channel.queue_declare(parked, durable: true, arguments: { "x-queue-type" => "classic" })
+        [true, false].each do |verify|
+          expect { consumer.declare(verify: verify) }.to raise_error(
+            Backhop::ClashError, /queue "#{parked}" exists with x-queue-type = classic, and quorum is needed/
+          )
+        end
+      end
+    end
+
+    it "names a missing work queue" do
+      connected(BunnyClient, URL, "#{namespace}.none", Handler.new, **options) do |consumer|
+        expect { consumer.declare }.to raise_error(Backhop::MissingError, /the work queue/)
+      end
+      broker.channel.queue_delete("#{namespace}.none.parked")
+    end
+
+    it "says what permission is missing" do
+      skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+      user = namespace
+      broker.control("rabbitmqctl", "add_user", user, "secret")
+      broker.control("rabbitmqctl", "set_permissions", user, "^$", ".*", ".*")
+      url = URL.sub("guest:guest", "#{user}:secret")
+      connected(BunnyClient, url, queue, Handler.new, **options) do |consumer|
+        expect { consumer.declare }.to raise_error(Backhop::AccessError, /declare\(verify: true\)/)
+        BunnyClient.new(URL, queue, Handler.new, **options).tap(&:declare).stop
+        consumer.declare(verify: true)
+      end
+      broker.control("rabbitmqctl", "delete_user", user)
+    end
+
+    it "raises when replaying without a parked queue, or without what leads home" do
+      connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
+        expect { consumer.retrier.replay }.to raise_error(Backhop::MissingError)
+        broker.channel.queue_declare(parked, durable: true, arguments: { "x-queue-type" => "classic" })
+        broker.publish("body", parked)
+        until_true { broker.count(parked) == 1 }
+        expect { consumer.retrier.replay }.to raise_error(Backhop::PublishError)
+      end
+      until_true { broker.count(parked) == 1 }
+    end
+  end
+
+  describe "a Bunny::Retrier" do
+    it "publishes again what no channel was free for" do
+      handler = Handler.new(Backhop::RetryAfter.new(0.3))
+      policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 10)
+      given = { policy: policy, namespace: namespace, bunny: { channel_max: 4 } } # of which Bunny uses three
+      connected(BunnyClient, URL, queue, handler, **given) do |consumer|
+        consumer.declare
+        extra = []
+        begin
+          loop { extra << consumer.connection.create_channel }
+        rescue RuntimeError
+          extra.pop.close # for copies: none is left for the rung
+        end
+        consumer.begin
+        broker.publish("body", queue)
+        until_true { log.string.include?("no channel can be opened") }
+        expect { consumer.retrier.replay }.to raise_error(Backhop::ConnectionFailedError, /no channel can be opened/)
+        extra.each(&:close)
+        handler.saw(2)
+      end
+      expect(handler.messages.last.attempt).to eq(2)
+      broker.delete(Backhop::Topology.new(queue, policy: policy, namespace: namespace))
+    end
+
+    it "publishes again what a broker refuses whose names are not ASCII" do
+      own = "#{namespace}.ü"
+      topology = nil
+      consuming(BunnyClient, URL, queue, Handler.new(RuntimeError.new), policy: QUICK, namespace: own) do |consumer|
+        topology = consumer.retrier.topology
+        broker.channel.exchange_delete("#{own}.wait.100".b)
+        broker.publish("body", queue, message_id: "ä")
+        until_true { log.string.include?("closed the channel (404 NOT_FOUND") }
+        until_true { consumer.retrier.pending.zero? }
+      end
+      expect(log.string.force_encoding("UTF-8")).to include(%(the copy of message "ä"), "'#{own}.wait.100'")
+      expect(log.string).not_to include("ERROR")
+      broker.delete(topology)
+    end
+
+    it "replays each message once, where one among them cannot be copied" do
+      connected(BunnyClient, URL, queue, nil, **options, bunny: { frame_max: 8192 }) do |consumer|
+        consumer.declare
+        4.times { |i| broker.publish(i.to_s, parked, headers: { "n" => 1 }) }
+        broker.publish("large", parked, headers: { "n" => "x" * 9000 })
+        until_true { broker.count(parked) == 5 }
+        expect { consumer.retrier.replay }.to raise_error(Backhop::FrameError)
+        expect(consumer.retrier.pending).to eq(0)
+      end
+      until_true { broker.count(parked) == 1 }
+      expect(broker.bodies(queue, 4)).to eq(%w[0 1 2 3])
+      expect(broker.bodies(parked, 1)).to eq(["large"])
+    end
+
+    it "processes what queue.pop gives, and goes on after a failure" do
+      seen = []
+      poisoned = 0
+      connected(BunnyClient, URL, queue, nil, **options) do |consumer|
+        consumer.declare
+        broker.publish("one", queue)
+        broker.publish("poison", queue, headers: { "x-delivery-count" => 5 })
+        bunny_queue = consumer.channel.queue(queue, no_declare: true)
+        until_true do
+          consumer.retrier.process(*bunny_queue.pop(manual_ack: true)) do |message|
+            seen << message.attempt
+            raise "no" if message.attempt < 3
+          end
+          seen.size == 3 && poisoned == 1
+        rescue Backhop::PoisonError
+          poisoned += 1
+          false
+        end
+      end
+      expect(seen).to eq([1, 2, 3])
+      expect(broker.bodies(parked, 1)).to eq(["poison"])
+      expect(broker.count(queue)).to eq(0)
+    end
+
+    it "gives a handler what it asks for" do
+      got = {}
+      connected(BunnyClient, URL, queue, nil, **options) do |consumer|
+        consumer.declare
+        retrier = consumer.retrier
+        target = Class.new { define_method(:handle) { |message| got[:method] = message } }.new
+        blocks = [
+          retrier.wrap { |message| got[:one] = message },
+          retrier.wrap { |delivery_info, properties, payload| got[:three] = [delivery_info, properties, payload] },
+          retrier.wrap { |_delivery_info, _properties, _payload, message| got[:four] = message },
+          retrier.wrap { got[:none] = true },
+          retrier.wrap(&target.method(:handle))
+        ]
+        bunny_queue = consumer.channel.queue(queue, no_declare: true)
+        blocks.each do |block|
+          broker.publish("body", queue, message_id: "7")
+          until_true { bunny_queue.pop(manual_ack: true).then { |delivery| delivery[0] && (block.call(*delivery) || true) } }
+        end
+      end
+      expect(got.values_at(:one, :four, :method)).to all(be_a(Backhop::Bunny::Message).and(have_attributes(id: "7")))
+      expect(got[:three].map(&:class)).to eq([Bunny::GetResponse, Bunny::MessageProperties, String])
+      expect([got[:none], broker.count(queue)]).to eq([true, 0])
+    end
+
+    it "hands messages to a Bunny::Consumer" do
+      got = Queue.new
+      connected(BunnyClient, URL, queue, nil, **options) do |made|
+        made.declare
+        consumer = Bunny::Consumer.new(made.channel, queue, "consumer", false)
+        consumer.on_delivery(&made.retrier.wrap { |message|
+          got << message.attempt
+          raise "again" if message.attempt == 1
+        })
+        made.channel.basic_consume_with(consumer)
+        broker.publish("body", queue)
+        expect([got.pop, got.pop]).to eq([1, 2])
+        consumer.cancel
+      end
+      expect(broker.count(queue)).to eq(0)
+    end
+
+    it "settles in another thread what it has read" do
+      consumer = nil
+      threads = []
+      connected(BunnyClient, URL, queue, nil, **options) do |made|
+        consumer = made
+        made.declare
+        made.channel.queue(queue, no_declare: true).subscribe(manual_ack: true) do |*delivery|
+          message = made.retrier.read(*delivery)
+          threads << Thread.new { made.retrier.settle(message, Backhop::Park.new("in a thread")) }
+        end
+        10.times { broker.publish("", queue) }
+        until_true { broker.count(parked) == 10 }
+        threads.each(&:join)
+      end
+      expect([consumer.retrier.pending, broker.count(queue)]).to eq([0, 0])
+    end
+
+    it "keeps no thread while nothing is pending, and goes on with a new one" do
+      handler = Handler.failing(2, Backhop::Park)
+      consuming(BunnyClient, URL, queue, handler, **options) do |consumer|
+        2.times do |i|
+          broker.publish("", queue)
+          until_true { broker.count(parked) == i + 1 }
+          consumer.retrier.drain
+          until_true { Thread.list.none? { |thread| thread.name == "backhop" } }
+        end
+      end
+      expect([broker.count(parked), broker.count(queue)]).to eq([2, 0])
+    end
+
+    it "leaves the user's channel as it is" do
+      connected(BunnyClient, URL, queue, nil, **options) do |consumer|
+        consumer.declare
+        expect(consumer.channel.using_publisher_confirms?).to be(false)
+        expect(consumer.channel.exchanges).to be_empty
+      end
+    end
+
+    it "says in drain how many are not confirmed" do
+      held = proxy
+      handler = lambda do |_|
+        held.hold
+        raise Backhop::Park
+      end
+      consuming(BunnyClient, proxy.url, queue, handler, **options) do |consumer|
+        broker.publish("body", queue)
+        until_true { consumer.retrier.pending == 1 }
+        expect { consumer.retrier.drain(0.1) }.to raise_error(Backhop::WaitTimeoutError, /1 copies/)
+        proxy.release
+      end
+      proxy.close
+    end
+
+    it "ends what is pending where the connection is closed" do
+      connected(BunnyClient, URL, queue, Handler.new(Backhop::Park.new), **options) do |consumer|
+        consumer.begin
+        broker.publish("body", queue)
+        until_true { log.string.include?("was returned by the broker") } # there is no queue for it
+        expect(consumer.retrier.pending).to eq(1)
+        consumer.connection.close
+        consumer.retrier.drain(PATIENCE)
+      end
+      expect(log.string).to include("1 copies were not confirmed")
+      until_true { broker.count(queue) == 1 }
+    end
+
+    it "goes on when the broker was killed and started again" do
+      skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+      work = broker.queue({ "x-queue-type" => "quorum" })
+      BunnyClient.new(URL, work, Handler.new, **options).tap(&:declare).stop
+      broker.control("save")
+      handler = Handler.new
+      handler.define_singleton_method(:call) do |message|
+        super(message)
+        raise "again" if message.attempt < 3
+      end
+      consuming(BunnyClient, URL, work, handler, **options) do
+        broker.channel.confirm_select
+        10.times { |i| broker.channel.basic_publish(i.to_s, "", work) }
+        expect(broker.channel.wait_for_confirms).to be(true)
+        handler.saw(5)
+        %w[kill start].each { |order| broker.control(order) }
+        until_true { handler.messages.select { |each| each.attempt == 3 }.map(&:body).uniq.size == 10 }
+      end
+      broker.connect
+    end
+  end
+end

@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require "spec_helper"
+require_relative "support"
+
+# The calls are those of Kicks 3 (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
+RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
+  include Live
+
+  let(:queue) { broker.queue }
+  let(:parked) { "#{queue}.parked" }
+  let(:connection) { Bunny.new(URL, logger: Logger.new(IO::NULL)).start }
+  let(:channel) { connection.create_channel }
+  let(:arrived) { Queue.new }
+
+  after { connection.close }
+
+  # What Sneakers::Queue#subscribe does with a worker's options; gives the handler.
+  def subscribe(name, **backhop)
+    arguments = { "x-queue-type": "quorum", "x-max-length": 1000 }
+    options = { ack: true, queue_options: { durable: true, arguments: arguments }, backhop: backhop }
+    options[:queue_options] = described_class.configure_queue(name, options)
+    bunny_queue = channel.queue(name, **options[:queue_options])
+    handler = described_class.new(channel, bunny_queue, options)
+    bunny_queue.subscribe(block: false, manual_ack: options[:ack]) { |*delivery| arrived << delivery }
+    handler
+  end
+
+  def work(name = "#{namespace}.work")
+    yield name
+  ensure
+    [name, "#{name}.parked", "#{name}.retry"].each { |each| broker.channel.queue_delete(each) }
+  end
+
+  it "declares what it needs, and brings back what the worker rejects, or is too long about" do
+    work do |name|
+      handler = subscribe(name, policy: QUICK, namespace: namespace)
+      broker.publish("body", name)
+      handler.reject(*arrived.pop)
+      second = arrived.pop
+      expect(second[0][:backhop]).to have_attributes(
+        attempt: 2, last_error: "Backhop::Kicks::RejectedError: the worker rejected it"
+      )
+      handler.timeout(*second)
+      third = arrived.pop
+      expect(third[0][:backhop].last_error).to eq("Backhop::Kicks::JobTimeoutError: the worker took too long")
+      handler.error(*third, RuntimeError.new("507"))
+      copy = broker.get("#{name}.parked")[1]
+      expect(copy[:headers]).to include("backhop-parked" => "exhausted", "backhop-error" => "RuntimeError: 507")
+      handler.retrier.drain(PATIENCE)
+    end
+  end
+
+  it "acknowledges, and gives back as it is what the worker wants again" do
+    work do |name|
+      handler = subscribe(name, policy: QUICK, namespace: namespace)
+      broker.publish("body", name)
+      handler.reject(*arrived.pop, true)
+      second = arrived.pop
+      expect(second[0][:backhop]).to have_attributes(attempt: 1, redelivered?: true)
+      handler.acknowledge(*second)
+      channel.close # what is unacknowledged goes back to the queue's head
+      broker.publish("last", name)
+      expect(broker.bodies(name, 1)).to eq(["last"])
+    end
+  end
+
+  it "settles nothing where the worker does it itself" do
+    work do |name|
+      handler = subscribe(name, policy: QUICK, namespace: namespace)
+      broker.publish("body", name)
+      handler.noop(*arrived.pop)
+      channel.close
+      until_true { broker.count(name) == 1 }
+    end
+  end
+
+  it "hands the worker's result through around_action" do
+    work do |name|
+      handler = subscribe(name, policy: QUICK, namespace: namespace, mode: :create)
+      broker.publish("body", name)
+      delivery = arrived.pop
+      expect(handler.around_action(*delivery) { :ack }).to eq(:ack)
+      handler.acknowledge(*delivery)
+    end
+  end
+
+  it "parks what is never to be tried again, whatever thread says so" do
+    work do |name|
+      handler = subscribe(name, policy: QUICK, namespace: namespace, never: [KeyError])
+      errors = [KeyError.new("a"), Backhop::Park.new("b"), Backhop::Drop.new]
+      errors.size.times { |i| broker.publish(i.to_s, name) }
+      errors.map { |error| Thread.new { handler.error(*arrived.pop, error) } }.each(&:join)
+      handler.retrier.drain(PATIENCE)
+      expect(broker.count("#{name}.parked")).to eq(2)
+    end
+  end
+
+  it "gives a work queue the arguments that its strategy lives in" do
+    work do |name|
+      policy = Backhop::Policy.new(initial: 0.2, kind: :fixed, jitter: :none, max_attempts: 2)
+      handler = subscribe(name, policy: policy, namespace: namespace, strategy: :reject)
+      broker.publish("body", name)
+      handler.error(*arrived.pop, RuntimeError.new)
+      again = arrived.pop
+      expect(again[0][:backhop].attempt).to eq(2)
+      handler.error(*again, RuntimeError.new)
+      expect(broker.get("#{name}.parked").last).to eq("body")
+      handler.retrier.drain(PATIENCE)
+      channel.close
+      broker.delete(handler.retrier.topology)
+    end
+  end
+
+  it "verifies, or declares nothing" do
+    work do |name|
+      expect { subscribe(name, policy: QUICK, namespace: namespace, mode: :verify) }.to raise_error(
+        Backhop::MissingError, /#{name}.parked/
+      )
+      subscribe(name, policy: QUICK, namespace: namespace, mode: :none)
+      expect(broker.count("#{name}.parked")).to be_nil
+      expect { subscribe(name, mode: :perhaps) }.to raise_error(ArgumentError, /mode/)
+    end
+  end
+
+  it "leaves the arguments of a work queue alone that no strategy needs" do
+    given = { durable: true, arguments: { "x-max-length": 5 } }
+    expect(described_class.configure_queue("any", { queue_options: given, backhop: { policy: QUICK } })).to equal(given)
+    expect(described_class.configure_queue("any", {})).to eq({})
+  end
+end

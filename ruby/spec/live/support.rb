@@ -1,0 +1,362 @@
+# frozen_string_literal: true
+
+require "json"
+require "securerandom"
+require "socket"
+require "stringio"
+require "uri"
+
+require "backhop/bunny"
+require "backhop/kicks"
+
+URL = ENV.fetch("AMQP_URL", "").chomp("/")
+VERSION = ENV.fetch("BACKHOP_BROKER_VERSION", "4.3").split(".").map(&:to_i)
+NEEDS_BROKER = ("AMQP_URL is not set: tests/broker/broker run 4.3 -- ..." if URL.empty?)
+QUICK = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.2, max_attempts: 3, max_retry_after: 0)
+
+# Waits for conditions.
+module Patience
+  module_function
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def until_true(patience = PATIENCE)
+    deadline = now + patience
+    until (result = yield)
+      raise "it did not come true" if now > deadline
+
+      sleep 0.01
+    end
+    result
+  end
+end
+
+# A broker to declare at, to publish to, and to look into.
+class Broker
+  include Patience
+
+  attr_reader :channel
+
+  def initialize
+    @queues = []
+    connect
+  end
+
+  # Connects, again where it did.
+  def connect
+    @connection = Bunny.new(URL, automatically_recover: false, session_error_handler: nobody, logger: Logger.new(IO::NULL))
+    @connection.start
+    @channel = @connection.create_channel
+  end
+
+  def queue(arguments = { "x-queue-type" => "classic" }, name: "test-#{SecureRandom.hex}")
+    @channel.queue_declare(name, durable: true, arguments: arguments)
+    @queues += [name, "#{name}.parked"]
+    name
+  end
+
+  def publish(body, routing_key, exchange: "", headers: {}, **properties)
+    frames = AMQ::Protocol::Basic::Publish.encode(
+      @channel.id, body.b, { headers: headers, **properties }, exchange, routing_key, false, false, 131_072
+    )
+    @connection.send_frameset(frames, @channel)
+  end
+
+  # Publishes a message with a header of so many tables, each in another, which amq-protocol could not encode.
+  def publish_deep(body, queue, levels)
+    table = levels.times.reduce("".b) { |inner, _| "\x01aF".b + [inner.bytesize].pack("N") + inner }
+    header = "\x04deepF".b + [table.bytesize].pack("N") + table
+    properties = [60, 0, body.bytesize, 1 << 13, header.bytesize].pack("nnQ>nN") + header
+    frames = AMQ::Protocol::Basic::Publish.encode(@channel.id, body.b, { type: "" }, "", queue, false, false, 131_072)
+                                          .map(&:encode)
+    frames[1] = AMQ::Protocol::Frame.encode(:headers, properties, @channel.id)
+    @connection.transport.write(frames.join)
+  end
+
+  # Messages that are ready; nil where the queue is missing.
+  def count(queue)
+    @channel.queue_declare(queue, passive: true).message_count
+  rescue Bunny::NotFound
+    closed = @channel
+    until_true { !@connection.find_channel(closed.id).equal?(closed) }
+    @channel = @connection.create_channel
+    nil
+  end
+
+  # The next message of a queue, once it is there: delivery_info, properties, body.
+  def get(queue)
+    until_true { (count(queue) || 0).positive? && (got = take(queue)) && got }
+  end
+
+  def bodies(queue, count) = Array.new(count) { get(queue).last }
+
+  def close
+    @queues.each { |name| @channel.queue_delete(name) }
+    @connection.close
+  end
+
+  def delete(topology)
+    topology.declarations.each do |each|
+      @channel.queue_delete(each.name) if each.what == :queue
+      @channel.exchange_delete(each.name) if each.what == :exchange
+    end
+  end
+
+  # The rabbitmqctl of the broker.
+  def control(*arguments) = system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
+
+  private
+
+  # Whom Bunny tells that a connection is lost.
+  def nobody = Thread.new { sleep }.tap { |thread| thread.report_on_exception = false }
+
+  def take(queue)
+    info, properties, body = @channel.basic_get(queue, manual_ack: false)
+    info && [info, properties, body]
+  end
+end
+
+# A TCP proxy in front of the broker, which holds what the broker says, or cuts the connections.
+class Proxy
+  attr_reader :url
+
+  def initialize
+    @broker = URI(URL)
+    @listener = TCPServer.new("127.0.0.1", 0)
+    @url = URL.sub("#{@broker.host}:#{@broker.port}", "127.0.0.1:#{@listener.addr[1]}")
+    @gate = Mutex.new
+    @opened = ConditionVariable.new
+    @is_held = false
+    @sockets = []
+    @thread = Thread.new { accept }
+  end
+
+  # From now on the client hears nothing, while the broker does.
+  def hold = @gate.synchronize { @is_held = true }
+
+  def release
+    @gate.synchronize do
+      @is_held = false
+      @opened.broadcast
+    end
+  end
+
+  # Ends all connections; new ones pass.
+  def cut
+    held = @sockets
+    @sockets = []
+    held.each(&:close)
+    release
+  end
+
+  def close
+    @listener.close
+    cut
+    @thread.join
+  end
+
+  private
+
+  def accept
+    loop do
+      client = @listener.accept
+      broker = TCPSocket.new(@broker.host, @broker.port)
+      @sockets += [client, broker]
+      Thread.new { pump(client, broker, false) }
+      Thread.new { pump(broker, client, true) }
+    end
+  rescue IOError, SystemCallError
+    nil
+  end
+
+  def pump(source, sink, is_held)
+    loop do
+      data = source.readpartial(65_536)
+      @gate.synchronize { @opened.wait(@gate) while @is_held } if is_held
+      sink.write(data)
+    end
+  rescue IOError, SystemCallError
+    shut(sink)
+  end
+
+  def shut(socket)
+    socket.shutdown
+  rescue IOError, SystemCallError
+    nil
+  end
+end
+
+# Raises what it is told, and keeps what it got.
+class Handler
+  include Patience
+
+  attr_reader :messages, :times
+
+  def self.failing(times, error = RuntimeError) = new(*[error.new("no")] * times)
+
+  def initialize(*errors)
+    @errors = errors
+    @messages = []
+    @times = []
+    @lock = Mutex.new
+  end
+
+  def call(message)
+    error = @lock.synchronize do
+      @messages << message
+      @times << now
+      @errors.shift
+    end
+    raise error if error
+  end
+
+  def saw(count) = until_true { @messages.size >= count }
+end
+
+# What the clients share.
+module Client
+  # Consumes no more, and handles what was delivered.
+  def self.finish(consumer)
+    return unless consumer&.channel&.connection&.open? && consumer.channel.open?
+
+    consumer.cancel
+    consumer.channel.work_pool.shutdown
+    consumer.channel.work_pool.join(PATIENCE)
+  end
+end
+
+# A consumer over Bunny, with so many handler threads.
+class BunnyClient
+  attr_reader :retrier, :connection, :channel
+
+  def initialize(url, queue, handler, threads: 1, bunny: {}, **options)
+    @queue = queue
+    @handler = handler
+    @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL), **bunny).start
+    @channel = @connection.create_channel(nil, threads)
+    @channel.prefetch(100)
+    @retrier = Backhop::Bunny::Retrier.new(@channel, queue: queue, **options)
+  end
+
+  def declare(...) = @retrier.declare(...)
+
+  def begin
+    @consumer = @channel.queue(@queue, no_declare: true)
+                        .subscribe(manual_ack: true, &@retrier.wrap { |message| @handler.call(message) })
+  end
+
+  def stop
+    Client.finish(@consumer)
+    @retrier.drain(PATIENCE)
+    @connection.close
+  end
+end
+
+# The same with a pool of handler threads on one channel.
+class PoolClient < BunnyClient
+  def initialize(url, queue, handler, **options) = super(url, queue, handler, threads: 8, **options)
+end
+
+# A worker of Kicks: the calls that Kicks 3 makes, in the threads in which it makes them.
+class KicksClient
+  attr_reader :retrier, :connection, :channel
+
+  def initialize(url, queue, handler, threads: 4, queue_options: { durable: true }, **options)
+    @queue = queue
+    @handler = handler
+    @options = { ack: true, queue_options: queue_options, backhop: options.merge(mode: :none) }
+    @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL)).start
+    @channel = @connection.create_channel
+    @channel.prefetch(100)
+    @jobs = Queue.new
+    @pool = Array.new(threads) { Thread.new { loop { (@jobs.pop || break).call } } }
+    @queue_object = @channel.queue(queue, no_declare: true)
+    @kicks_handler = Backhop::Kicks::Handler.new(@channel, @queue_object, @options)
+    @retrier = @kicks_handler.retrier
+  end
+
+  def declare(...) = @retrier.declare(...)
+
+  def begin
+    @consumer = @queue_object.subscribe(block: false, manual_ack: true) do |delivery_info, metadata, payload|
+      @jobs << -> { process_work(delivery_info, metadata, payload) }
+    end
+  end
+
+  # Here the handler's result is what a worker's work gives.
+  def process_work(delivery_info, metadata, payload)
+    result = nil
+    error = nil
+    begin
+      @handler.call(delivery_info[:backhop])
+      result = :ack
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      result = :error
+      error = e
+    ensure
+      case result
+      when :ack then @kicks_handler.acknowledge(delivery_info, metadata, payload)
+      when :error then @kicks_handler.error(delivery_info, metadata, payload, error)
+      end
+    end
+  end
+
+  def stop
+    Client.finish(@consumer)
+    @pool.size.times { @jobs << nil }
+    @pool.each { |thread| thread.join(PATIENCE) }
+    @retrier.drain(PATIENCE)
+    @connection.close
+  end
+end
+
+CLIENTS = { "Bunny" => BunnyClient, "Bunny with a pool" => PoolClient, "Kicks" => KicksClient }.freeze
+
+# What the examples share.
+module Live
+  include Patience
+
+  def self.included(group)
+    group.let(:broker) { Broker.new }
+    group.let(:namespace) { "test-#{SecureRandom.hex}" }
+    group.let(:proxy) { Proxy.new }
+    group.let(:log) { StringIO.new }
+    group.around do |example|
+      before = Backhop.logger
+      Backhop.logger = Logger.new(log)
+      example.run
+    ensure
+      Backhop.logger = before
+    end
+    group.after do
+      [QUICK, Backhop::Policy.new].each do |policy|
+        Backhop::Topology.new("any", policy: policy, namespace: namespace).declarations.each do |each|
+          next unless each.name.start_with?(namespace)
+
+          broker.channel.queue_delete(each.name) if each.what == :queue
+          broker.channel.exchange_delete(each.name) if each.what == :exchange
+        end
+      end
+      broker.close
+    end
+  end
+
+  # A consumer that does not consume yet.
+  def connected(client, url, queue, handler, **options)
+    consumer = client.new(url, queue, handler, **options)
+    begin
+      yield consumer
+    ensure
+      consumer.stop
+    end
+  end
+
+  # A consumer that has declared, and consumes.
+  def consuming(client, url, queue, handler, **options)
+    connected(client, url, queue, handler, **options) do |consumer|
+      consumer.declare
+      consumer.begin
+      yield consumer
+    end
+  end
+end

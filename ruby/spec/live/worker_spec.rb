@@ -1,0 +1,407 @@
+# frozen_string_literal: true
+
+require "program"
+require "running"
+require_relative "support"
+
+RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
+  include Live
+
+  let(:fast) { Backhop::Policy.new(kind: :fixed, initial: 0.1, jitter: :none, max_attempts: 3) }
+  let(:events) { Running::Events.new }
+  let(:name) { broker.queue }
+
+  def worker(queue = name, uri: URL, policy: fast, **options)
+    described_class.new(uri, queue: queue, policy: policy, on_event: events, **options)
+  end
+
+  def full = IOError.new("507 queue is full")
+
+  %i[run serve].each do |by|
+    context "with #{by}" do
+      it "acknowledges what a handler returns from" do
+        broker.publish("\0body\xFF", name, headers: { "tenant" => "acme" }, message_id: "42")
+        handler = Running::Handler.new
+        message = nil
+        running(worker, handler, by: by) { message = handler.get }
+        expect(message).to have_attributes(body: "\0body\xFF".b, id: "42", attempt: 1, redelivered?: false, first_failure: nil)
+        expect(message.headers).to eq("tenant" => "acme")
+        expect(broker.count(name)).to eq(0)
+      end
+
+      it "brings what a handler raises for again, to no other queue" do
+        sibling = broker.queue
+        [name, sibling].each { |each| broker.channel.queue_bind(each, "amq.topic", routing_key: "#{name}.#") }
+        broker.publish("body", "#{name}.image", exchange: "amq.topic", headers: { "tenant" => "acme" }, content_type: "text/x")
+        handler = Running::Handler.new(full)
+        first = second = nil
+        running(worker, handler, by: by) do
+          first = handler.get
+          second = handler.get
+        end
+        expect([first.attempt, second.attempt]).to eq([1, 2])
+        expect(second).to have_attributes(
+          last_error: "IOError: 507 queue is full", last_delay: 0.1, exchange: "amq.topic", routing_key: "#{name}.image"
+        )
+        expect(second.first_failure).to be_within(60).of(Time.now)
+        expect(second.delivery.properties).to include(content_type: "text/x", delivery_mode: 2)
+        expect(second.headers).to include("tenant" => "acme")
+        expect(broker.count(sibling)).to eq(1)
+      end
+
+      it "parks after the last attempt, with the story" do
+        broker.publish("body", name)
+        running(worker, Running::Handler.new(full, full, full), by: by) { events.get(:parked) }
+        _, properties, body = broker.get("#{name}.parked")
+        expect(body).to eq("body")
+        expect(Backhop.explain(properties[:headers])).to include(
+          "It failed 3 times", "The last error was: IOError: 507 queue is full", "its attempts were used up"
+        )
+      end
+
+      it "sends a parked message back" do
+        broker.publish("body", name)
+        handler = Running::Handler.new(Backhop::Park.new)
+        worker = worker()
+        running(worker, handler, by: by) do
+          events.get(:parked)
+          worker.replay(10)
+          expect(events.get(:replayed).count).to eq(1)
+          handler.get
+          expect(handler.get.attempt).to eq(1)
+        end
+      end
+
+      it "gives back what it took, and ends, where a handler exits" do
+        broker.publish("body", name)
+        worker = worker(drain: 0)
+        expect { running(worker, ->(_) { exit }, by: by) { events.get(:drained) } }.to raise_error(SystemExit)
+        expect(broker.get(name).last).to eq("body")
+      end
+    end
+  end
+
+  it "is good with a collection at every allocation, and where objects move" do
+    4.times { |number| broker.publish("body #{number}", name, headers: { "n" => number, "deep" => [{ "a" => [1] }] }) }
+    output = program(<<~'RUBY', URL, name)
+      policy = Backhop::Policy.new(kind: :fixed, initial: 0.1, jitter: :none, max_attempts: 3)
+      held = Queue.new
+      worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], policy: policy, threads: 2, retry_events: true,
+                                            on_event: ->(event) { GC.stress = event.name == :connected })
+      worker.run do |message|
+        held << message
+        puts "#{message.body} #{message.headers["n"]} #{message.attempt}\n"
+        GC.compact
+        worker.stop if held.size == 8
+      rescue StandardError => e
+        puts e.full_message
+        raise
+      else
+        raise "507" if message.attempt == 1
+      end
+      GC.stress = false
+      3.times { GC.compact }
+      puts Array.new(8) { held.pop.body }.sort
+    RUBY
+    stories = [1, 2].flat_map { |attempt| Array.new(4) { |number| "body #{number} #{number} #{attempt}" } }
+    expect(output.lines(chomp: true)).to match_array(stories + (Array.new(4) { |number| "body #{number}" } * 2))
+  end
+
+  it "keeps properties and headers, with the types that Bunny cannot tell" do
+    headers = {
+      "text" => "grün", "binary" => "\xFF\x00".b, "minus" => -4711, "true" => true, "nothing" => nil, "real" => 1.5,
+      "single" => AMQ::Protocol::Float32Bit.new(0.25), "moment" => Time.utc(2026), "list" => [1, { "a" => [] }], "empty" => {}
+    }
+    properties = { content_type: "text/plain", priority: 3, correlation_id: "c", message_id: "1", timestamp: 1_767_323_045,
+                   type: "kind", app_id: "shop" }
+    broker.publish("body", name, headers: headers, delivery_mode: 2, user_id: "guest", expiration: "600000", **properties)
+    handler = Running::Handler.new(full)
+    first = second = nil
+    running(worker, handler) do
+      first = handler.get
+      second = handler.get
+    end
+    expect(second.headers.slice(*headers.keys)).to eq(first.headers)
+    types = [first, second].map { |each| headers.keys.to_h { |key| [key, each.delivery.header_type(key)] } }
+    expect(types.last).to eq(types.first).and include("single" => :float, "real" => :double, "moment" => :timestamp)
+    expect(second.delivery.properties).to eq(properties.merge(delivery_mode: 2))
+    expect(second.headers).to include("backhop-user-id" => "guest", "backhop-expiration" => "600000")
+  end
+
+  it "tells the id of what it parks, and why" do
+    broker.publish("body", name, message_id: "42")
+    running(worker, Running::Handler.new(Backhop::Park.new("no such file"))) do
+      expect(events.get(:parked)).to have_attributes(id: "42", attempts: 1, level: Logger::WARN)
+    end
+    expect(broker.get("#{name}.parked")[1][:headers]["backhop-error"]).to eq("no such file")
+  end
+
+  it "parks a class in never, and drops by Drop" do
+    handler = Running::Handler.new(FloatDomainError.new("no number"), Backhop::Drop.new)
+    running(worker(never: [RangeError], threads: 1), handler) do
+      broker.publish("never", name)
+      events.get(:parked)
+      broker.publish("drop", name)
+      2.times { handler.get }
+    end
+    expect(broker.get("#{name}.parked").last).to eq("never")
+    expect([broker.count(name), broker.count("#{name}.parked")]).to eq([0, 0])
+  end
+
+  it "takes RetryAfter as a floor" do
+    broker.publish("body", name)
+    handler = Running::Handler.new(Backhop::RetryAfter.new(0.3))
+    running(worker(retry_events: true), handler) do
+      expect(events.get(:retried).delay).to be >= 0.3
+      handler.get
+      expect(handler.get.last_delay).to eq(0.315)
+    end
+  end
+
+  it "runs as many handlers at once as it has threads, and other threads beside them" do
+    8.times { broker.publish("body", name) }
+    inside = Running::Inbox.new
+    go = Queue.new
+    running(worker(threads: 4), ->(_) { inside.call(1) && go.pop }) do
+      2.times do
+        4.times { inside.get }
+        expect(inside).to be_empty
+        4.times { go << 1 }
+      end
+    end
+  end
+
+  it "runs as many fibers at once as it may prefetch" do
+    6.times { broker.publish("body", name) }
+    at_once = most = done = 0
+    serving = worker(prefetch: 3)
+    handler = lambda do |_|
+      most = [most, at_once += 1].max
+      sleep 0.01 until most == 3
+      at_once -= 1
+      serving.stop if (done += 1) == 6
+    end
+    Timeout.timeout(PATIENCE) { Async { serving.serve(&handler) }.wait }
+    expect([done, most]).to eq([6, 3])
+  end
+
+  it "connects again, and gets again what was not settled" do
+    broker.publish("body", name)
+    redelivered = Running::Inbox.new
+    go = Queue.new
+    handler = lambda do |message|
+      redelivered.call([message.redelivered?, message.body])
+      go.pop
+    end
+    running(worker(uri: proxy.url, threads: 1), handler) do
+      expect(redelivered.get).to eq([false, "body"])
+      proxy.cut
+      expect(events.get(:disconnected).error).to be_a(Backhop::ConnectionFailedError)
+      2.times { go << 1 }
+      events.get(:connected)
+      expect(redelivered.get).to eq([true, "body"])
+    end
+    proxy.close
+  end
+
+  it "goes on after the broker was killed" do
+    skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+
+    durable = broker.queue({ "x-queue-type" => "quorum" })
+    handler = Running::Handler.new(full, full, full)
+    running(worker(durable, policy: Backhop::Policy.new(kind: :fixed, initial: 0.1, jitter: :none)), handler) do
+      events.get(:connected)
+      broker.control("save")
+      broker.control("kill")
+      events.get(:disconnected)
+      broker.control("start")
+      broker.connect
+      events.get(:connected)
+      broker.publish("body", durable, delivery_mode: 2)
+      expect(Array.new(4) { handler.get.attempt }).to eq([1, 2, 3, 4])
+    end
+  end
+
+  it "names the queue that is missing" do
+    running(worker("test-no-such-queue")) do
+      event = events.get(:failed)
+      expect(event.error).to be_a(Backhop::MissingError)
+      expect(event.text).to include("test-no-such-queue")
+    end
+  end
+
+  it "gives a message back that is not settled in time" do
+    broker.publish("body", name)
+    taken = Running::Inbox.new
+    go = Queue.new
+    running(worker(drain: 0), ->(message) { taken.call(message) && go.pop }) { taken.get }
+    expect(broker.get(name).last).to eq("body")
+    go << 1
+    expect { until_true { log.string.include?("comes again") } }.not_to raise_error
+  end
+
+  it "ends where a handler ends its thread" do
+    broker.publish("body", name)
+    worker = worker(drain: 0)
+    expect { running(worker, ->(_) { Thread.exit }) { events.get(:drained) } }
+      .to raise_error(Backhop::StateError, /ended its thread/)
+    expect(broker.get(name).last).to eq("body")
+  end
+
+  it "leaves nothing of a run to the threads of the one before" do
+    runs = 5
+    worker = worker()
+    met = []
+    done = Queue.new
+    runs.times do |number|
+      8.times { broker.publish("body", name) }
+      worker.run do
+        met << number
+        done << number
+        worker.stop if done.size == 8 * (number + 1)
+      end
+      until_true { broker.count(name).zero? }
+    end
+    expect(met).to eq((0...runs).flat_map { |number| [number] * 8 })
+  end
+
+  it "ends with its process, also where handlers are at work" do
+    broker.publish("body", name)
+    output = program(<<~'RUBY', URL, name)
+      worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], drain: 3600)
+      begun = Queue.new
+      Thread.new do
+        worker.run do
+          begun << 1
+          sleep
+        end
+      end
+      begun.pop
+      puts "exits"
+      exit
+    RUBY
+    expect(output).to start_with("exits\n").and include("drained")
+    expect(broker.get(name).last).to eq("body")
+  end
+
+  it "settles what fails with what cannot be printed" do
+    abstract = Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }
+    stub_const("Abstract", abstract)
+    broker.publish("body", name)
+    handler = Running::Handler.new(abstract.new)
+    running(worker, handler) do
+      handler.get
+      expect(handler.get.last_error).to eq("Abstract")
+    end
+  end
+
+  it "is outlived by its messages" do
+    broker.publish("body", name)
+    inbox = Running::Inbox.new
+    message = nil
+    running(worker, inbox.method(:call)) { message = inbox.get }
+    message.history # the worker is what reads it
+    message.instance_variable_set(:@worker, nil)
+    3.times { GC.start }
+    expect(message).to have_attributes(body: "body", attempt: 1)
+  end
+
+  %w[INT TERM].each do |signal|
+    it "drains on SIG#{signal}, and gives the trap back" do
+      broker.publish("body", name)
+      output = program(<<~'RUBY', URL, name) do |io|
+        worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], on_event: ->(event) { puts "#{event.name}\n" })
+        before = %w[INT TERM].map { |each| Signal.trap(each, "IGNORE").tap { |old| Signal.trap(each, old) } }
+        worker.run do
+          puts "begun\n"
+          $stdin.gets
+          puts "ended\n"
+        end
+        after = %w[INT TERM].map { |each| Signal.trap(each, "IGNORE") }
+        puts "returned" if before == after
+      RUBY
+        await(io, "begun")
+        Process.kill(signal, io.pid)
+        io.puts("go on")
+      end
+      expect(output.lines(chomp: true) - ["connected"]).to eq(%w[ended drained returned])
+      expect(broker.count(name)).to eq(0)
+    end
+  end
+
+  it "stops at once on the second signal" do
+    broker.publish("body", name)
+    program(<<~'RUBY', URL, name) do |io|
+      trap("TERM") { nil } # one that comes after the end
+      worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], drain: 3600, on_event: ->(event) { puts "#{event.name}\n" })
+      worker.run do
+        puts "begun\n"
+        sleep
+      end
+    RUBY
+      await(io, "begun")
+      Timeout.timeout(PATIENCE) do
+        line = nil
+        until line == "drained\n" # two signals at once can arrive as one
+          Process.kill("TERM", io.pid)
+          line = io.gets if io.wait_readable(0.1)
+        end
+      end
+    end
+    expect(broker.get(name).last).to eq("body")
+  end
+
+  it "works in each child of a preforking server" do
+    4.times { broker.publish("body", name) }
+    broker.publish("", name)
+    output = program(<<~'RUBY', URL, name)
+      shared = Backhop::Worker.new(ARGV[0], queue: ARGV[1])
+      children = Array.new(2) do
+        fork do
+          begin
+            shared.run { nil }
+          rescue Backhop::ForkedError
+            puts "forked\n"
+          end
+          worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], prefetch: 1, threads: 1)
+          worker.run do
+            puts "handled\n"
+            worker.stop
+          end
+        end
+      end
+      statuses = children.map { |child| Process.wait2(child).last }
+      exit(statuses.all?(&:success?))
+    RUBY
+    expect(output.lines(chomp: true).tally).to eq("forked" => 2, "handled" => 2)
+    expect(broker.count(name)).to eq(3)
+  end
+
+  it "verifies the broker by TLS" do
+    skip "there is no broker with TLS" unless ENV["BACKHOP_CA_FILE"]
+
+    uri = ENV.fetch("AMQPS_URL")
+    running(worker(uri: uri)) { expect(events.get(:failed).error).to be_a(Backhop::TLSError) }
+    met = Running::Events.new # the first worker may have failed more than once
+    running(worker(uri: uri, ca_file: ENV["BACKHOP_CA_FILE"], mode: :verify, on_event: met)) do
+      expect(met.get(:failed).error).to be_a(Backhop::MissingError), "TLS is there, the topology is not"
+    end
+    handler = Running::Handler.new
+    broker.publish("body", name)
+    running(worker(uri: uri, ca_file: ENV["BACKHOP_CA_FILE"]), handler) { expect(handler.get.body).to eq("body") }
+  end
+
+  it "logs its events" do
+    running(worker) { events.get(:connected) }
+    lines = log.string.lines.map { |line| line[/(\w+) -- .*: (\w+): /] && [Regexp.last_match(1), Regexp.last_match(2)] }
+    expect(lines).to eq([%w[INFO connected], %w[INFO drained]])
+  end
+
+  it "goes on where a callback fails" do
+    broker.publish("body", name)
+    handler = Running::Handler.new
+    failing = described_class.new(URL, queue: name, policy: fast, on_event: ->(_) { raise KeyError, "no" })
+    running(failing, handler) { expect(handler.get.body).to eq("body") }
+    expect(log.string).to include("on_event failed at connected: KeyError: no")
+  end
+end

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+RSpec.describe "An exception of a handler" do
+  outcomes = Backhop.const_get(:Outcomes)
+
+  define_method(:result) { |exception, never = []| outcomes.result_of(exception, never).to_a }
+
+  # What is rescued of a block.
+  def raised
+    yield
+  rescue StandardError => e
+    e
+  end
+
+  it "is a failure with its name and text" do
+    expect(result(IOError.new("507 queue is full"))).to eq([:failed, "IOError: 507 queue is full", 0])
+    expect(result(KeyError.new)).to eq([:failed, "KeyError", 0])
+  end
+
+  it "parks where its class, a parent of it or a module of it is in never" do
+    tag = Module.new
+    expect(result(FloatDomainError.new("bad"), [RangeError]).first).to eq(:permanent)
+    expect(result(IOError.new("bad").extend(tag), [tag]).first).to eq(:permanent)
+    expect(result(IOError.new("bad"), [RangeError]).first).to eq(:failed)
+  end
+
+  it "is refused in never where it is no class", :unsigned do
+    [-> { Backhop::Decider.new(Backhop::Topology.new("work"), never: ["KeyError"]) },
+     -> { Backhop::Testing.rehearse(never: "KeyError") { nil } },
+     -> { Backhop::Worker.new("amqp://localhost", queue: "work", never: ["KeyError"]) }].each do |made|
+      expect(&made).to raise_error(ArgumentError, /never holds "KeyError": give classes/)
+    end
+  end
+
+  it "asks for a floor by RetryAfter" do
+    expect(result(Backhop::RetryAfter.new(30))).to eq([:failed, "", 30])
+    expect(result(Backhop::RetryAfter.new(1.5, "busy"))).to eq([:failed, "busy", 1.5])
+    expect(result(raised { raise Backhop::RetryAfter, 30 })).to eq([:failed, "", 30])
+  end
+
+  it "is raised where a RetryAfter is given what is no time", :unsigned do
+    expect { Backhop::RetryAfter.new("soon") }.to raise_error(TypeError, /give seconds/)
+  end
+
+  it "parks by Park and drops by Drop" do
+    expect(result(raised { raise Backhop::Park, "no such file" })).to eq([:permanent, "no such file", 0])
+    expect(result(raised { raise Backhop::Drop })).to eq([:dropped, "", 0])
+  end
+
+  it "has as its reason what it was raised from" do
+    park = raised do
+      raise KeyError, "gone"
+    rescue KeyError
+      raise Backhop::Park
+    end
+    expect(result(park)).to eq([:permanent, "KeyError: gone", 0])
+  end
+
+  it "has as its reason an exception that it is given" do
+    expect(result(Backhop::Park.new(KeyError.new("gone")))).to eq([:permanent, "KeyError: gone", 0])
+    expect(result(Backhop::RetryAfter.new(5, IOError.new("busy")))).to eq([:failed, "IOError: busy", 5])
+    expect(result(Backhop::Park.new(Backhop::Park.new("why")))).to eq([:permanent, "why", 0])
+  end
+
+  it "is named where it cannot be printed" do
+    mute = Class.new(StandardError) { def message = raise("no") }
+    stub_const("Mute", mute)
+    expect(result(mute.new)).to eq([:failed, "Mute", 0])
+    expect(result(StandardError.new(BasicObject.new))).to eq([:failed, "StandardError", 0])
+  end
+
+  it "is named where what fails to print it is no StandardError" do
+    abstract = Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }
+    endless = Class.new(StandardError) { def message = message }
+    stub_const("Abstract", abstract)
+    stub_const("Endless", endless)
+    expect([abstract, endless].map { |each| result(each.new)[1] }).to eq(%w[Abstract Endless])
+    nameless = Class.new(StandardError) { def self.to_s = raise("no") }
+    expect(result(nameless.new)[1]).to eq("an exception that cannot be printed")
+  end
+
+  it "has a reason that need not be printable", :unsigned do
+    mute = Class.new { def to_s = raise(NotImplementedError) }.new
+    [mute, BasicObject.new].each do |reason|
+      expect(result(Backhop::RetryAfter.new(1, reason))).to eq([:failed, "a reason that cannot be printed", 1])
+    end
+  end
+
+  it "has a text that is valid UTF-8, whatever its own is" do
+    texts = ["caf\xC3\xA9".b, "caf\xE9", "café".encode(Encoding::ISO_8859_1), "café".encode(Encoding::UTF_16LE), "\xFF".b]
+    expect(texts.map { |text| result(IOError.new(text))[1] }).to eq(
+      ["IOError: café", "IOError: caf\\xe9", "IOError: café", "IOError: café", "IOError: \\xff"]
+    )
+    expect(result(Backhop::Park.new("caf\xE9"))[1]).to eq("caf\\xe9")
+  end
+
+  it "is one that can be retried, and never what ends the process" do
+    expect(outcomes::FAILURES).to include(StandardError, ScriptError)
+    [SystemExit, SignalException, Interrupt].each do |each|
+      expect(outcomes::FAILURES.any? { |failure| each <= failure }).to be(false)
+    end
+  end
+end

@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+require "backhop"
+
+# A warning about Backhop fails the example that met it.
+Warning.extend(
+  Module.new do
+    def warn(message, **) = message.include?("backhop") ? raise(message) : super
+  end
+)
+
+Backhop.logger = Logger.new(File::NULL)
+
+RSpec.configure do |config|
+  config.disable_monkey_patching!
+  config.raise_errors_for_deprecations!
+  config.order = :random
+
+  config.before(:each, :worker) { skip "built without librabbitmq" unless Backhop.build_info.worker? }
+end
+
+# Seconds that no example takes which passes.
+PATIENCE = 120

@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+RSpec.describe Backhop::Testing do
+  let(:policy) { Backhop::Policy.new(initial: 1, factor: 2, max: 60, jitter: :none, max_attempts: 4) }
+  let(:failing) { ->(_) { raise IOError, "507 queue is full" } }
+
+  it "hands a message to a handler that fails until it is parked" do
+    rehearsal = described_class.rehearse(policy: policy, &failing)
+    expect(rehearsal.map(&:number)).to eq([1, 2, 3, 4])
+    expect(rehearsal.delays).to eq([1, 2, 4])
+    expect(rehearsal.map(&:at)).to eq([0, 1, 3, 7])
+    expect(rehearsal).to have_attributes(outcome: :parked, reason: "exhausted", size: 4)
+    expect(rehearsal.to_s).to include("attempt  3 after          3 s: #<IOError: 507 queue is full>, again in 4 s")
+    expect(rehearsal.to_s).to end_with("parked (exhausted)")
+  end
+
+  it "shows the handler what became of its message before" do
+    seen = []
+    rehearsal = described_class.rehearse("body", policy: policy, queue: "orders", exchange: "events",
+                                                 routing_key: "order.created", headers: { tenant: "acme" }) do |message|
+      seen << [message.attempt, message.last_error, message.exchange, message.routing_key, message.last_delay, message.body]
+      raise Backhop::RetryAfter.new(30, "busy") if message.attempt == 1
+    end
+    expect(rehearsal.outcome).to eq(:acked)
+    expect(seen).to eq([[1, nil, "events", "order.created", nil, "body"],
+                        [2, "busy", "events", "order.created", 31.5, "body"]])
+  end
+
+  it "ends at once by Park, Drop and never" do
+    park = described_class.rehearse { raise Backhop::Park, "no such page" }
+    expect(park).to have_attributes(outcome: :parked, reason: "permanent")
+    expect(described_class.rehearse { raise Backhop::Drop }.outcome).to eq(:dropped)
+    never = described_class.rehearse(never: [IOError], &failing)
+    expect(never).to have_attributes(reason: "permanent", size: 1)
+  end
+
+  %i[reject native].each do |strategy|
+    it "counts where the broker alone moves messages: #{strategy}" do
+      policy = Backhop::Policy.new(initial: 5, kind: :fixed, jitter: :none, max_attempts: 3)
+      rehearsal = described_class.rehearse(policy: policy, strategy: strategy, &failing)
+      expect(rehearsal).to have_attributes(delays: [5, 5], reason: "exhausted")
+    end
+
+    it "counts an earlier count once: #{strategy}" do
+      policy = Backhop::Policy.new(initial: 5, kind: :fixed, jitter: :none, max_attempts: 6)
+      rehearsal = described_class.rehearse(policy: policy, strategy: strategy, headers: { "backhop-attempts" => 3 }, &failing)
+      expect(rehearsal.map(&:number)).to eq([4, 5, 6])
+    end
+  end
+
+  it "ends what would go on for ever" do
+    rehearsal = described_class.rehearse(policy: Backhop::Policy.new(max_attempts: 0), most_attempts: 7, &failing)
+    expect(rehearsal).to have_attributes(size: 7, outcome: :waiting)
+  end
+
+  it "hands no message to a handler that crashes its consumers" do
+    rehearsal = described_class.rehearse(headers: { "x-delivery-count" => 5 }, &failing)
+    expect(rehearsal).to have_attributes(reason: "poison", errors: [])
+  end
+
+  it "has the same jitter in every run" do
+    policy = Backhop::Policy.new(initial: 10, max_attempts: 6)
+    delays = Array.new(2) { described_class.rehearse(policy: policy, &failing).delays }
+    expect(delays.first).to eq(delays.last)
+    other = described_class.rehearse(policy: policy, random: described_class::SeededRandom.new(1), &failing)
+    expect(other.delays).not_to eq(delays.first)
+    delays.first.zip(policy.preview) do |delay, row| # a rung below or above
+      expect(delay).to be_between(row.lowest * 0.79, row.highest * 1.26)
+    end
+  end
+
+  it "lets time pass as the clock says" do
+    clock = described_class::Clock.new
+    rehearsal = described_class.rehearse(clock: clock, policy: Backhop::Policy.new(initial: 1, jitter: :none, max_age: 150)) do
+      clock.advance(60)
+      raise IOError
+    end
+    expect(rehearsal.map(&:at)).to eq([0, 61, 123, 187])
+    expect(rehearsal.reason).to eq("too-old")
+  end
+
+  it "needs a handler", :unsigned do
+    expect { described_class.rehearse("body") }.to raise_error(ArgumentError, /give rehearse a block/)
+  end
+end
