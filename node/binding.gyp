@@ -1,0 +1,45 @@
+{
+  "variables": {
+    "c": [
+      "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wdouble-promotion", "-Wshadow",
+      "-Wundef", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wold-style-definition", "-Wpointer-arith",
+      "-Wcast-align", "-Wcast-qual", "-Wwrite-strings", "-Wformat=2", "-Wvla",
+      "<!@(node -p \"process.env.BACKHOP_WERROR ? '-Werror' : '-Wall'\")"
+    ]
+  },
+  "target_defaults": {
+    "cflags": ["-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+  },
+  "targets": [
+    {
+      "target_name": "pure",
+      "type": "static_library",
+      "include_dirs": ["core/include"],
+      "cflags_c": ["<@(c)"],
+      "defines": ["BH_API=", "BACKHOP_VERSION=\"<!(node -p \"require('./package.json').version\")\""],
+      "sources": ["<!@(node librabbitmq.js pure)"]
+    },
+    {
+      "target_name": "worker",
+      "type": "static_library",
+      "include_dirs!": ["<(node_root_dir)/include/node"],
+      "include_dirs": ["core/include"],
+      "cflags_c": ["<@(c)", "<!@(node librabbitmq.js cflags)"],
+      "defines": ["BH_API=", "_DEFAULT_SOURCE"],
+      "sources": ["<!@(node librabbitmq.js worker)"]
+    },
+    {
+      "target_name": "backhop",
+      "dependencies": ["pure", "worker"],
+      "include_dirs": ["core/include", "generated/node-addon-api"],
+      "cflags!": ["-fno-exceptions"],
+      "cflags_cc!": ["-fno-exceptions"],
+      "cflags_cc": ["-std=c++17", "-fexceptions"],
+      "defines": ["BH_API=", "NAPI_VERSION=8", "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"],
+      "sources": ["generated/backhop_wrap.cpp", "native/watch.cpp"],
+      # nodelete: a lookup of a host that nobody waits for any more has a thread that still runs.
+      "conditions": [["OS == 'linux'", { "ldflags": ["-pthread", "-Wl,-z,nodelete"] }]],
+      "libraries": ["<!@(node librabbitmq.js libs)"]
+    }
+  ]
+}

@@ -1,0 +1,39 @@
+import js from '@eslint/js'
+import stylistic from '@stylistic/eslint-plugin'
+
+const globals = Object.fromEntries([
+  'AbortController', 'AbortSignal', 'Buffer', 'URL', '__dirname', 'clearInterval', 'clearTimeout', 'console', 'global',
+  'module', 'performance', 'process', 'queueMicrotask', 'require', 'setImmediate', 'setInterval', 'setTimeout'
+].map(name => [name, 'readonly']))
+
+export default [
+  js.configs.recommended,
+  stylistic.configs.customize({ indent: 2, quotes: 'single', semi: false, commaDangle: 'never', braceStyle: '1tbs' }),
+  {
+    files: ['**/*.{js,mjs}'],
+    languageOptions: { ecmaVersion: 2022, globals },
+    linterOptions: { reportUnusedDisableDirectives: 'error' },
+    rules: {
+      '@stylistic/space-before-function-paren': ['error', 'always'],
+      '@stylistic/max-len': ['error', { code: 120 }],
+      '@stylistic/quotes': ['error', 'single', { avoidEscape: true }],
+      '@stylistic/arrow-parens': ['error', 'as-needed'],
+      '@stylistic/generator-star-spacing': ['error', 'both'],
+      '@stylistic/max-statements-per-line': 'off',
+      '@stylistic/multiline-ternary': 'off',
+      '@stylistic/no-mixed-operators': 'off',
+      '@stylistic/operator-linebreak': ['error', 'after', { overrides: { '?': 'before', ':': 'before' } }],
+      '@stylistic/quote-props': ['error', 'as-needed'],
+      '@stylistic/object-curly-newline': 'off',
+      eqeqeq: 'error',
+      'no-shadow': 'off',
+      'no-unused-vars': ['error', { args: 'after-used', ignoreRestSiblings: true }],
+      'no-var': 'error',
+      'prefer-const': ['error', { destructuring: 'all' }],
+      strict: ['error', 'global']
+    }
+  },
+  { files: ['**/*.js'], languageOptions: { sourceType: 'commonjs' } },
+  { files: ['**/test/**'], rules: { '@stylistic/max-len': ['error', { code: 140 }] } },
+  { files: ['**/*.mjs'], rules: { strict: 'off' } }
+]

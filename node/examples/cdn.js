@@ -1,0 +1,109 @@
+'use strict'
+// The rest of the world for the examples: a CDN's purge API, which is full at its peak, and a site whose pages change.
+//
+// Nothing here knows of Backhop. The API is a real HTTP server on this machine.
+
+const { once } = require('node:events')
+const http = require('node:http')
+
+const amqplib = require('amqplib')
+
+const EXCHANGE = 'backhop-example.events'
+const QUEUE = 'backhop-example.cdn-purge'
+const PAGES = [...Array.from({ length: 19 }, (_, i) => `/article/${i + 1}`), '/old/front-page']
+const AMQP_URL = process.env.AMQP_URL ?? 'amqp://guest:guest@localhost/'
+
+/** 507: the API takes no more at the moment; `retryAfter` in milliseconds, 0 where it does not say. */
+class QueueFullError extends Error {
+  constructor (retryAfter) {
+    super('507 queue is full')
+    this.retryAfter = retryAfter
+  }
+}
+
+/** 404: the API does not know the site, and never will. */
+class NoSuchSiteError extends Error {}
+
+/** A purge API whose peak begins with its start: it takes one page then, and answers 507 to all others. */
+class PurgeApi {
+  refused = 0
+  purged = []
+  #started = Date.now()
+  #peak
+  #server = http.createServer((request, response) => {
+    const [status, headers] = this.#answer(request.url)
+    response.writeHead(status, headers).end()
+  })
+
+  constructor (peak) {
+    this.#peak = peak
+  }
+
+  /** A server that listens; `peak` in milliseconds. */
+  static async start (peak = 4000) {
+    const api = new PurgeApi(peak)
+    api.#server.listen(0, '127.0.0.1')
+    await once(api.#server, 'listening')
+    return api
+  }
+
+  #answer (path) {
+    if (path.startsWith('/old/')) return [404, {}]
+    if (Date.now() - this.#started < this.#peak && this.purged.length) {
+      this.refused++
+      return [507, this.refused % 9 === 0 ? { 'Retry-After': '3' } : {}]
+    }
+    this.purged.push(path)
+    return [202, {}]
+  }
+
+  /** What a client of the API does. */
+  async purge (path) {
+    const request = http.request({ method: 'PURGE', host: '127.0.0.1', port: this.#server.address().port, path })
+    request.end()
+    const [response] = await once(request, 'response')
+    response.resume()
+    await once(response, 'end')
+    if (response.statusCode === 507) throw new QueueFullError(1000 * Number(response.headers['retry-after'] ?? 0))
+    if (response.statusCode === 404) throw new NoSuchSiteError(path)
+  }
+
+  async stop () {
+    this.#server.close()
+    this.#server.closeAllConnections?.()
+    await once(this.#server, 'close')
+  }
+}
+
+/** Declares the site's own exchange and the work queue, and publishes an event for each page. */
+async function changePages () {
+  await withChannel(async channel => {
+    await channel.assertExchange(EXCHANGE, 'topic', { durable: true })
+    await channel.assertQueue(QUEUE, { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': 1000 } })
+    await channel.bindQueue(QUEUE, EXCHANGE, 'article.*')
+    for (const page of PAGES) channel.publish(EXCHANGE, 'article.updated', Buffer.from(page), { persistent: true })
+    await channel.waitForConfirms()
+  })
+}
+
+/** Deletes what is the example's own; resolves to how many messages were parked. */
+async function cleanUp () {
+  return withChannel(async channel => {
+    const { messageCount } = await channel.checkQueue(`${QUEUE}.parked`)
+    await channel.deleteQueue(QUEUE)
+    await channel.deleteQueue(`${QUEUE}.parked`)
+    await channel.deleteExchange(EXCHANGE)
+    return messageCount
+  })
+}
+
+async function withChannel (use) {
+  const connection = await amqplib.connect(AMQP_URL)
+  try {
+    return await use(await connection.createConfirmChannel())
+  } finally {
+    await connection.close()
+  }
+}
+
+module.exports = { AMQP_URL, EXCHANGE, NoSuchSiteError, PAGES, PurgeApi, QUEUE, QueueFullError, changePages, cleanUp }

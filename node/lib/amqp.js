@@ -1,0 +1,502 @@
+'use strict'
+// Retries over node-amqp (the package amqp), on the connection that the application has.
+//
+// node-amqp 0.2.7 is its last version. It reads 64-bit integers, doubles and timestamps wrongly and writes them as
+// something else, takes a broker's nack for an error that ends the connection, and acknowledges a delivery of a lost
+// connection on the new one. So this keeps the bytes of what arrives beside node-amqp's reading of it, and has channels
+// of its own among the connection's channels.
+
+const { EventEmitter, once } = require('node:events')
+
+const { methods } = require('amqp/lib/definitions')
+
+const { ChannelClosedError, ConnectionFailedError } = require('./errors')
+const { debug } = require('./log')
+const { Message: BaseMessage } = require('./message')
+const { BaseRetrier, ORIGINAL } = require('./retrier')
+const wire = require('./wire')
+
+const BASIC_NACK = 60 << 16 | 120
+const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
+const CONNECTION_CLOSE = 10 << 16 | 50
+const REPLIES = new Set([
+  'channelOpenOk', 'confirmSelectOk', 'exchangeDeclareOk', 'exchangeBindOk', 'queueDeclareOk', 'queueBindOk',
+  'basicGetEmpty'
+])
+
+const ARRIVAL = Symbol('arrival') // of node-amqp's messages: the bytes that they came in, and the line
+const taps = new WeakMap() // by connection
+
+/** One for each connection of node-amqp's: sees the frames that it reads, and its comings and goings. */
+class Tap {
+  line
+  #connection
+
+  constructor (connection) {
+    this.#connection = connection
+    if (connection.parser) this.#listen()
+    for (const event of ['connect', 'secureConnect']) connection.on(event, () => this.#listen())
+    for (const event of ['error', 'close', 'end']) connection.on(event, reason => this.line?.lost(reason))
+    connection.on('unblocked', () => this.line?.unblocked())
+  }
+
+  /** node-amqp makes a parser for each of its connections to the broker. */
+  #listen () {
+    const { parser } = this.#connection
+    if (!parser || this.line?.parser === parser) return
+    this.line?.lost()
+    const line = this.line = new Line(this.#connection, parser)
+    const { _parseHeaderFrame: parseHeader, _parseMethodFrame: parseMethod } = parser
+    parser._parseHeaderFrame = (number, payload) => {
+      line.heard(number, payload)
+      parseHeader.call(parser, number, payload)
+    }
+    parser._parseMethodFrame = (number, payload) => {
+      if (!line.took(number, payload)) parseMethod.call(parser, number, payload)
+    }
+  }
+}
+
+function tapOf (connection) {
+  if (typeof connection?.generateChannelId !== 'function') {
+    throw new TypeError('this is no connection of node-amqp: give what createConnection gave')
+  }
+  let tap = taps.get(connection)
+  if (!tap) {
+    tap = new Tap(connection)
+    taps.set(connection, tap)
+  }
+  return tap
+}
+
+/** A connection of node-amqp's to the broker, until it is lost. */
+class Line {
+  isOpen = true
+  reason
+  #connection
+  #publishers = new Set()
+  #channels = new Set()
+
+  constructor (connection, parser) {
+    this.#connection = connection
+    this.parser = parser
+  }
+
+  get isBlocked () {
+    return this.#connection._blocked
+  }
+
+  get frameMax () {
+    return this.parser.maxFrameBuffer
+  }
+
+  get serverProperties () {
+    return this.#connection.serverProperties
+  }
+
+  watch (publisher) {
+    if (this.isOpen) this.#publishers.add(publisher)
+  }
+
+  unblocked () {
+    for (const publisher of this.#publishers) publisher.unblocked()
+  }
+
+  lost (error) {
+    if (!this.isOpen) return
+    this.isOpen = false
+    this.reason ??= error instanceof Error ? error : new Error('it was closed')
+    for (const channel of this.#channels) channel.lost(this.reason)
+    for (const publisher of this.#publishers) publisher.lost(this.reason.message)
+    this.#publishers.clear()
+  }
+
+  /** The header frame of a message, of which node-amqp has read the method. */
+  heard (number, payload) {
+    const channel = this.#connection.channels[number]
+    if (channel instanceof WireChannel) {
+      channel.header = payload
+      return
+    }
+    const message = channel?.currentMessage
+    if (!message) return
+    const chunks = []
+    message.on('data', chunk => chunks.push(chunk))
+    message[ARRIVAL] = { line: this, payload, chunks }
+  }
+
+  /** A method that node-amqp does not know, of a channel of ours; and why the broker closes the connection. */
+  took (number, payload) {
+    const method = payload.readUInt32BE(0)
+    if (method === CONNECTION_CLOSE) {
+      const code = payload.readUInt16BE(4)
+      const text = payload.toString('utf8', 7, 7 + payload[6])
+      this.reason = Object.assign(new Error(text), { code })
+    }
+    const channel = this.#connection.channels[number]
+    if (method !== BASIC_NACK || !(channel instanceof WireChannel)) return false
+    channel.emit('basicNack', { deliveryTag: payload.subarray(4, 12), multiple: Boolean(payload[12] & 1) })
+    return true
+  }
+
+  async #open () {
+    if (!this.isOpen) throw new ConnectionFailedError(`the connection was lost: ${this.reason.message}`)
+    const channel = new WireChannel(this.#connection)
+    this.#channels.add(channel)
+    channel.once('closed', () => this.#channels.delete(channel))
+    try {
+      await channel.call('channelOpen', { reserved1: '' })
+    } catch (error) {
+      throw new ConnectionFailedError(`no channel can be opened: ${error.message}`, { cause: error })
+    }
+    return channel
+  }
+
+  async openChannel () {
+    return new DeclaringChannel(this, await this.#open())
+  }
+
+  async openConfirms (listener) {
+    const channel = await this.#open()
+    channel.on('basicAck', ({ deliveryTag, multiple }) => listener.answered(numberOf(deliveryTag), multiple, true))
+    channel.on('basicNack', ({ deliveryTag, multiple }) => listener.answered(numberOf(deliveryTag), multiple, false))
+    channel.on('message', ({ exchange, routingKey }, header) => listener.returned(exchange, routingKey, idIn(header)))
+    channel.on('closed', reason => { if (this.isOpen) listener.closed(reason.message) })
+    await channel.call('confirmSelect', { noWait: false })
+    return new PublishingChannel(this, channel)
+  }
+}
+
+function numberOf (deliveryTag) {
+  return Number(deliveryTag.readBigUInt64BE(0))
+}
+
+/** The backhop-id in a header frame, as a text; undefined where it cannot be read. */
+function idIn (header) {
+  try {
+    return idOf(wire.decode(header).entries)
+  } catch {
+    return undefined
+  }
+}
+
+function idOf (entries, source = 'backhop-id') {
+  const value = entries.find(({ name }) => name === source)?.value
+  return textOf(value?.value ?? value)
+}
+
+/** Texts by their bytes: what is no UTF-8 is a Buffer. */
+function textOf (value) {
+  return Buffer.isBuffer(value) ? value.toString('latin1') : value
+}
+
+/** One of the connection's channels, as node-amqp's Queue and Exchange are: it calls the methods with an underscore. */
+class WireChannel extends EventEmitter {
+  isOpen = true
+  header
+  #connection
+  #number
+  #calls = []
+  #incoming // what a return or a get tells of the message that comes
+
+  constructor (connection) {
+    super()
+    this.#connection = connection
+    this.#number = connection.generateChannelId()
+    connection.channels[this.#number] = this
+  }
+
+  /** Sends, and resolves to the arguments of the answer; rejects where the channel or the connection is closed. */
+  call (name, args) {
+    return this.#answer(() => this.send(name, args))
+  }
+
+  declareExchange (name, type, args, isPassive) {
+    return this.#answer(() => this.#connection.write(wire.declareExchange(this.#number, name, type, args, isPassive)))
+  }
+
+  declareQueue (name, args, isPassive) {
+    return this.#answer(() => this.#connection.write(wire.declareQueue(this.#number, name, args, isPassive)))
+  }
+
+  #answer (send) {
+    return new Promise((resolve, reject) => {
+      if (!this.isOpen) throw new ChannelClosedError('the channel was closed')
+      this.#calls.push({ resolve, reject })
+      send()
+    })
+  }
+
+  send (name, args) {
+    this.#connection._sendMethod(this.#number, methods[name], args)
+  }
+
+  publish (args, properties, content, frameMax) {
+    const bytes = wire.frames(this.#number, properties, content, frameMax)
+    this.send('basicPublish', args)
+    this.#connection.write(bytes)
+  }
+
+  lost (reason) {
+    if (!this.isOpen) return
+    this.isOpen = false
+    if (this.#connection.channels[this.#number] === this) delete this.#connection.channels[this.#number]
+    for (const { reject } of this.#calls.splice(0)) reject(reason)
+    this.emit('closed', reason)
+  }
+
+  reconnect () {} // lost() took it away before
+
+  _onChannelMethod (number, { name }, args) {
+    if (name === 'channelClose') {
+      this.send('channelCloseOk', {})
+      this.lost(Object.assign(new Error(args.replyText), { code: args.replyCode }))
+    } else if (name === 'channelCloseOk') {
+      this.lost(new ChannelClosedError('the channel was closed'))
+    } else if (name === 'basicReturn' || name === 'basicGetOk') {
+      this.#incoming = { name, args, chunks: [] }
+    } else if (REPLIES.has(name)) {
+      this.#calls.shift()?.resolve(args)
+    } else {
+      this.emit(name, args)
+    }
+  }
+
+  _onContentHeader (number, classInfo, weight, properties, size) {
+    this.#incoming.left = size
+    this.#arrived()
+  }
+
+  _onContent (number, data) {
+    this.#incoming.chunks.push(data)
+    this.#incoming.left -= data.length
+    this.#arrived()
+  }
+
+  #arrived () {
+    const { name, args, chunks, left } = this.#incoming
+    if (left) return
+    if (name === 'basicReturn') this.emit('message', args, this.header)
+    else this.#calls.shift()?.resolve({ args, payload: this.header, chunks })
+  }
+
+  close () {
+    if (!this.isOpen) return
+    this.send('channelClose', { replyCode: 200, replyText: 'done', classId: 0, methodId: 0 })
+    return once(this, 'closed')
+  }
+}
+
+class PublishingChannel {
+  #line
+  #channel
+
+  constructor (line, channel) {
+    this.#line = line
+    this.#channel = channel
+  }
+
+  get isOpen () {
+    return this.#channel.isOpen
+  }
+
+  publish ({ exchange, routingKey, mandatory, properties, content }) {
+    if (!this.isOpen || !this.#line.isOpen) return false
+    const args = { reserved1: 0, exchange, routingKey, mandatory, immediate: false }
+    this.#channel.publish(args, properties, content, this.#line.frameMax)
+    return true
+  }
+
+  close () {
+    this.#channel.close()
+  }
+}
+
+class DeclaringChannel {
+  #line
+  #channel
+
+  constructor (line, channel) {
+    this.#line = line
+    this.#channel = channel
+  }
+
+  async take ({ declaration, passive }) {
+    try {
+      await this.#declare(declaration, passive)
+    } catch (error) {
+      const isLost = !this.#line.isOpen && error.code !== COMMAND_INVALID
+      if (error.code && !isLost) return { code: error.code, text: error.message }
+      throw new ConnectionFailedError(`the connection was lost: ${error.message}`, { cause: error })
+    }
+  }
+
+  #declare ({ what, name, type, source, routingKey, arguments: args = {} }, passive) {
+    const channel = this.#channel
+    if (what === 'binding') {
+      const to = type === 'exchange' ? { destination: name, source } : { queue: name, exchange: source }
+      const method = type === 'exchange' ? 'exchangeBind' : 'queueBind'
+      return channel.call(method, { reserved1: 0, ...to, routingKey, noWait: false, arguments: {} })
+    }
+    return what === 'exchange'
+      ? channel.declareExchange(name, type, args, passive)
+      : channel.declareQueue(name, args, passive)
+  }
+
+  /** Messages that are ready; undefined where there is no such queue. */
+  async count (queue) {
+    try {
+      return (await this.#channel.declareQueue(queue, {}, true)).messageCount
+    } catch (error) {
+      if (error.code === 404) return undefined
+      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+    }
+  }
+
+  async get (queue) {
+    try {
+      const got = await this.#channel.call('basicGet', { reserved1: 0, queue, noAck: false })
+      return got.payload && { ...got, channel: this.#channel }
+    } catch (error) {
+      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+    }
+  }
+
+  close () {
+    return this.#channel.close()
+  }
+}
+
+/** A delivery to settle, on the channel and on the connection that it came by and on no other. */
+class Original {
+  constructor (line, decoded) {
+    this.line = line
+    this.decoded = decoded
+  }
+
+  settle (action) {
+    if (!this.isHere) {
+      debug('a delivery is not settled: its channel is closed, and the broker delivers it again')
+      return
+    }
+    try {
+      this.send(action)
+    } catch (error) {
+      debug('a delivery is not settled: %s', error.message)
+    }
+  }
+
+  copy (plan) {
+    const { entries } = this.decoded
+    const own = plan.headers.find(([name]) => name === 'backhop-id')?.[1]
+    const id = own && own['!'] !== 'void' ? textOf(own.value) : idOf(entries, own?.value)
+    return { properties: wire.encode(plan, this.decoded), id }
+  }
+}
+
+/** Of a queue that the application subscribes to. */
+class Subscribed extends Original {
+  constructor (line, decoded, incoming) {
+    super(line, decoded)
+    this.incoming = incoming
+  }
+
+  get isHere () {
+    const { queue } = this.incoming
+    return this.line.isOpen && queue.connection.parser === this.line.parser && queue.state === 'open'
+  }
+
+  /** node-amqp has no nack; for a delivery that does not go back to its queue, reject is the same. */
+  send (action) {
+    switch (action) {
+      case 'ack': return this.incoming.acknowledge()
+      case 'reject': return this.incoming.reject(false)
+      case 'return': return this.incoming.reject(true)
+    }
+  }
+}
+
+/** Of a get on a channel of ours: parked, to be replayed. */
+class Got extends Original {
+  constructor (line, decoded, channel, deliveryTag) {
+    super(line, decoded)
+    this.channel = channel
+    this.deliveryTag = deliveryTag
+  }
+
+  get isHere () {
+    return this.channel.isOpen
+  }
+
+  send () {
+    this.channel.send('basicAck', { deliveryTag: this.deliveryTag, multiple: false })
+  }
+}
+
+class Message extends BaseMessage {
+  constructor (original, history, content, redelivered, incoming) {
+    super(content, history, { redelivered })
+    this[ORIGINAL] = original
+    this.incoming = incoming
+  }
+}
+
+class Retrier extends BaseRetrier {
+  #connection
+  #tap
+
+  constructor (connection, options) {
+    super(options)
+    this.#tap = tapOf(connection)
+    this.#connection = connection
+  }
+
+  async _line () {
+    const connection = this.#connection
+    while (!this.#tap.line?.isOpen || !connection.readyEmitted) {
+      const isComing = !this.#tap.line || connection.connectionAttemptScheduled || connection.socket.connecting
+      if (!isComing && !this.#tap.line.isOpen) throw new ConnectionFailedError('the connection is closed')
+      await once(connection, 'ready').catch(error => {
+        throw new ConnectionFailedError(`there is no connection: ${error?.message ?? error}`, { cause: error })
+      })
+    }
+    return this.#tap.line
+  }
+
+  wrap (handle) {
+    return (payload, headers, deliveryInfo, incoming) => this._handle(
+      () => this.read(incoming),
+      message => handle(payload, headers, deliveryInfo, message)
+    )
+  }
+
+  read (incoming) {
+    const arrival = incoming?.[ARRIVAL]
+    if (!arrival) {
+      throw new TypeError(
+        'this is no message of the retrier\'s connection: give the fourth argument of a subscribed listener'
+      )
+    }
+    const { line, payload, chunks } = arrival
+    const decoded = wire.decode(payload)
+    const { exchange, routingKey, redelivered } = incoming
+    const original = new Subscribed(line, decoded, incoming)
+    return this.#message(original, { exchange, routingKey }, chunks, redelivered, incoming)
+  }
+
+  #message (original, { exchange, routingKey }, chunks, redelivered, incoming) {
+    const { line, decoded: { properties, entries } } = original
+    const headers = Object.fromEntries(wire.pairsOf(entries))
+    const history = this._read(line, { exchange, routingKey, properties, headers })
+    const content = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)
+    return new Message(original, history, content, redelivered, incoming)
+  }
+
+  _parked ({ args, payload, chunks, channel }, line) {
+    return this.#message(new Got(line, wire.decode(payload), channel, args.deliveryTag), args, chunks, args.redelivered)
+  }
+
+  async _flush () {} // node-amqp writes in order, and closes in order
+}
+
+module.exports = { Message, Retrier }

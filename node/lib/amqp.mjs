@@ -1,0 +1,3 @@
+import backhop from './amqp.js'
+
+export const { Message, Retrier } = backhop

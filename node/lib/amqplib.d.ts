@@ -1,0 +1,103 @@
+/**
+ * Retries over amqplib, its promise API or its callback API.
+ *
+ *     const { Retrier } = require("backhop/amqplib")
+ *     const retrier = await Retrier.declare(channel, { queue: "cdn-purge", policy })
+ *     await channel.consume("cdn-purge", retrier.wrap(async (message) => {
+ *       await purge(message.content)                    // resolve: ack; throw: later
+ *     }))
+ *
+ * It publishes copies on a confirm channel of its own, on the connection of your channel, which stays as it is: also
+ * where yours is a confirm channel, as returns and confirms of the copies are nobody else's. A message that failed is
+ * acknowledged when the broker confirmed its copy. Confirms are pipelined: nothing waits for one.
+ *
+ * What amqplib cannot keep of a message: the width of integers and floats (it writes the smallest integer, and doubles;
+ * a double without a fraction becomes an integer), integers beyond 2^53, strings that are not UTF-8, negative decimals,
+ * what is nested deeper than 90 levels. Headers beyond 64 KiB it cannot write. The worker keeps them all.
+ *
+ * What goes wrong and is mended becomes a warning of the process (type BackhopWarning), with the code BACKHOP_PARKED,
+ * BACKHOP_UNPUBLISHED (a copy is published again), BACKHOP_LOST (with the connection), BACKHOP_REFUSED (a message that
+ * can be neither read nor copied) or BACKHOP_CANCELLED; what is retried is told with NODE_DEBUG=backhop.
+ *
+ * @packageDocumentation
+ */
+
+import { Message as BaseMessage } from './index.js'
+import { BaseRetrier, type RetrierOptions } from './retrier.js'
+
+export type { RetrierOptions } from './retrier.js'
+
+/** A channel of amqplib's, of either API. */
+export interface Channel {
+  readonly connection: object
+}
+
+/** A message of amqplib's, as `consume` and `get` give it. */
+export interface Incoming {
+  readonly content: Buffer
+  readonly fields: {
+    readonly deliveryTag: number
+    readonly redelivered: boolean
+    readonly exchange: string
+    readonly routingKey: string
+  }
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly properties: { readonly headers?: { readonly [name: string]: any } | undefined }
+}
+
+/** What a handler gets: what every message has, and amqplib's `fields` and `properties`; `content` is amqplib's. */
+export class Message extends BaseMessage {
+  private constructor ()
+  /** amqplib's: deliveryTag, redelivered, exchange and routingKey of this delivery, consumerTag. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly fields: { readonly [name: string]: any } & Incoming['fields']
+  /** amqplib's: contentType, messageId, headers and so on. */
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any
+  readonly properties: { readonly [name: string]: any } & Incoming['properties']
+}
+
+/**
+ * Acknowledges what a handler did, and lets what it could not do come back later.
+ *
+ * Before you close the connection, `await retrier.drain()`: what is unconfirmed then is delivered again. Where you
+ * connect again, make a new retrier; a message of a channel that was closed is never settled on another one.
+ */
+export class Retrier extends BaseRetrier {
+  /** A retrier whose topology is declared. Throws as the constructor, and rejects as `declare`. */
+  static declare (channel: Channel, options: RetrierOptions): Promise<Retrier>
+  /**
+   * @param channel yours; null where there is none yet, for `errorHandler`, `read` and `settle`, which are given one
+   * @throws {@link StrategyError} where the strategy cannot serve the policy; the text names one that does
+   * @throws {@link InvalidNameError} for a name that cannot be used
+   */
+  constructor (channel: Channel | null, options: RetrierOptions)
+  /**
+   * A callback for `channel.consume` (without noAck) that hands each message to `handle`. Where that resolves or
+   * returns, the message is acknowledged; where it rejects or throws, the message comes back later, or is parked.
+   *
+   * @param options `channel`: on which it consumes, default the retrier's; `cancelled`: called where the broker ends
+   * the consumer, as it does when the queue is deleted (amqplib gives null for a message then), and a warning is given;
+   * what it throws is an uncaughtException
+   */
+  wrap (
+    handle: (message: Message) => unknown,
+    options?: { channel?: Channel | undefined, cancelled?: (() => void) | undefined }
+  ): (incoming: Incoming | null) => Promise<void> | void
+  /**
+   * What a framework calls with a message whose handler threw, as the `errorHandler` of NestJS integrations; the
+   * framework acknowledges what went well. The poison guard is not asked.
+   */
+  errorHandler (): (channel: Channel, incoming: Incoming, error: unknown) => void
+  /**
+   * The message as a handler gets it, for who calls the handler himself; hand it to `settle` in the end. The poison
+   * guard is not asked.
+   *
+   * @param channel that it came by; default: the retrier's
+   */
+  read (incoming: Incoming, channel?: Channel): Message
+  /**
+   * Says what became of a message of `read`: nothing where it went well, or what its handler threw. What is settled
+   * stays so: nothing happens the second time.
+   */
+  settle (message: Message, error?: unknown): void
+}

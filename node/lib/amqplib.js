@@ -1,0 +1,455 @@
+'use strict'
+// Retries over amqplib, on the connection that the application has.
+
+const { ChannelClosedError, ConnectionFailedError } = require('./errors')
+const { debug, warn } = require('./log')
+const { Message: BaseMessage } = require('./message')
+const { only } = require('./options')
+const { tellRefused } = require('./publisher')
+const { BaseRetrier, ORIGINAL } = require('./retrier')
+const { decodedHeaders } = require('./values')
+
+// By the protocol, class 85: amqplib exports no names of methods.
+const CONFIRM_SELECT = 85 << 16 | 10
+const CONFIRM_SELECT_OK = 85 << 16 | 11
+const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
+const MOST_HEADER_BYTES = 65536 // amqplib encodes a table in a buffer of that size
+const LONG = { integer: value => ({ '!': 'long', value }) } // else amqplib writes the smallest type
+const REPLY = /^.*? with message "(.*)"$/s
+
+/** Calls a method of a channel of either API: one gives a promise, the other takes a callback. */
+function call (channel, method, ...args) {
+  return new Promise((resolve, reject) => {
+    const result = channel[method](...args, (error, value) => error ? reject(error) : resolve(value))
+    if (typeof result?.then === 'function') result.then(resolve, reject)
+  })
+}
+
+const lines = new WeakMap()
+
+/** A connection of amqplib's forgets its channels as they are closed, and all of them as it is closed itself. */
+function isOpen (channel) {
+  return channel.connection.channels[channel.ch]?.channel === channel
+}
+
+function lineOf (channel) {
+  const connection = channel?.connection
+  if (typeof connection?.freshChannel !== 'function') {
+    throw new TypeError('this is no channel of amqplib: give what createChannel or createConfirmChannel gave')
+  }
+  let line = lines.get(connection)
+  if (!line) {
+    line = new Line(connection, channel.constructor)
+    lines.set(connection, line)
+  }
+  return line
+}
+
+/** A connection of amqplib's, and the class of its channels: of the promise API, or of the callback API. */
+class Line {
+  isOpen
+  isBlocked
+  reason
+  #connection
+  #Channel
+  #publishers = new Set()
+
+  constructor (connection, Channel) {
+    this.#connection = connection
+    this.#Channel = Channel
+    this.isOpen = connection.stream.writable
+    this.isBlocked = connection.blocked === true // amqplib 0.10 tells by events alone
+    connection.on('blocked', () => { this.isBlocked = true })
+    connection.on('close', reason => {
+      this.isOpen = false
+      this.reason = reason
+      for (const publisher of this.#publishers) publisher.lost(reason?.message ?? 'it was closed')
+      this.#publishers.clear()
+    })
+    connection.on('unblocked', () => {
+      this.isBlocked = false
+      for (const publisher of this.#publishers) publisher.unblocked()
+    })
+  }
+
+  get frameMax () {
+    return Math.min(this.#connection.frameMax, MOST_HEADER_BYTES)
+  }
+
+  get serverProperties () {
+    return this.#connection.serverProperties
+  }
+
+  watch (publisher) {
+    if (this.isOpen) this.#publishers.add(publisher)
+  }
+
+  async #open () {
+    if (!this.isOpen) throw new ConnectionFailedError('the connection is closed')
+    try {
+      const channel = new this.#Channel(this.#connection)
+      channel.on('error', () => {}) // what waits for an answer is told, and 'close' comes
+      await call(channel, 'open')
+      return channel
+    } catch (error) {
+      throw new ConnectionFailedError(`no channel can be opened: ${error.message}`, { cause: error })
+    }
+  }
+
+  async openChannel () {
+    return new DeclaringChannel(this, await this.#open())
+  }
+
+  async openConfirms (listener) {
+    const channel = await this.#open()
+    let reason = ''
+    channel.on('error', error => { reason = replyOf(error) })
+    channel.on('ack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, true))
+    channel.on('nack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, false))
+    channel.on('return', ({ fields, properties }) => {
+      listener.returned(fields.exchange, fields.routingKey, properties.headers?.['backhop-id'])
+    })
+    // Where the connection goes too, it says so first.
+    channel.on('close', () => queueMicrotask(() => listener.closed(reason)))
+    await new Promise((resolve, reject) => {
+      channel._rpc(CONFIRM_SELECT, { nowait: false }, CONFIRM_SELECT_OK, error => error ? reject(error) : resolve())
+    })
+    if (!isOpen(channel)) throw new ChannelClosedError('the channel was closed')
+    const slot = this.#connection.channels[channel.ch]
+    slot.buffer = new Gathered(slot.buffer)
+    return new PublishingChannel(channel)
+  }
+}
+
+/** The write buffer of the channel that publishes: what a turn of the event loop writes goes to the system at once. */
+class Gathered {
+  #buffer
+  #chunks = []
+
+  constructor (buffer) {
+    this.#buffer = buffer
+  }
+
+  write (chunk) {
+    if (this.#chunks.push(chunk) === 1) setImmediate(() => this.#flush())
+    return true
+  }
+
+  end () {
+    this.#flush()
+    this.#buffer.end()
+  }
+
+  #flush () {
+    if (this.#chunks.length) this.#buffer.write(Buffer.concat(this.#chunks.splice(0)))
+  }
+}
+
+class PublishingChannel {
+  #channel
+
+  constructor (channel) {
+    this.#channel = channel
+  }
+
+  get isOpen () {
+    return isOpen(this.#channel)
+  }
+
+  /**
+   * As amqplib's own publish, less its options: they have no cluster id. It throws what cannot be encoded, before
+   * anything is written; false: the channel is closed, or just being closed.
+   */
+  publish ({ exchange, routingKey, mandatory, properties, content }) {
+    try {
+      this.#channel.sendMessage({ exchange, routingKey, mandatory }, properties, content)
+      return true
+    } catch (error) {
+      if (error.name === 'IllegalOperationError') return false
+      throw error
+    }
+  }
+
+  close () {
+    close(this.#channel)
+  }
+}
+
+class DeclaringChannel {
+  #line
+  #channel
+
+  constructor (line, channel) {
+    this.#line = line
+    this.#channel = channel
+  }
+
+  async take ({ declaration, passive }) {
+    try {
+      await this.#declare(declaration, passive)
+    } catch (error) {
+      if (error.code) return { code: error.code, text: replyOf(error) }
+      const { reason } = this.#line
+      if (reason?.code === COMMAND_INVALID) return { code: COMMAND_INVALID, text: replyOf(reason) }
+      throw new ConnectionFailedError(`the connection was lost: ${(reason ?? error).message}`, { cause: error })
+    }
+  }
+
+  #declare ({ what, name, type, source, routingKey, arguments: args }, passive) {
+    const channel = this.#channel
+    if (what === 'binding') {
+      return call(channel, type === 'exchange' ? 'bindExchange' : 'bindQueue', name, source, routingKey, {})
+    }
+    if (passive) return call(channel, what === 'exchange' ? 'checkExchange' : 'checkQueue', name)
+    const options = { durable: true, arguments: args }
+    return what === 'exchange'
+      ? call(channel, 'assertExchange', name, type, options)
+      : call(channel, 'assertQueue', name, options)
+  }
+
+  /** Messages that are ready; undefined where there is no such queue. */
+  async count (queue) {
+    try {
+      return (await call(this.#channel, 'checkQueue', queue)).messageCount
+    } catch (error) {
+      if (error.code === 404) return undefined
+      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+    }
+  }
+
+  async get (queue) {
+    try {
+      const incoming = await call(this.#channel, 'get', queue, {})
+      return incoming && { incoming, channel: this.#channel }
+    } catch (error) {
+      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+    }
+  }
+
+  close () {
+    settlers.get(this.#channel)?.flush()
+    return close(this.#channel)
+  }
+}
+
+async function close (channel) {
+  try {
+    if (isOpen(channel)) await call(channel, 'close')
+  } catch {
+    // It is closed by now.
+  }
+}
+
+/** What the broker said as it closed a channel or a connection. */
+function replyOf (error) {
+  return REPLY.exec(error.message)?.[1] ?? error.message
+}
+
+const SETTLES = { reject: ['nack', false, false], return: ['reject', true] } // not of all, not to its queue; to it
+const settlers = new WeakMap()
+
+function settlerOf (channel) {
+  let settler = settlers.get(channel)
+  if (!settler) {
+    settler = new Settler(channel)
+    settlers.set(channel, settler)
+  }
+  return settler
+}
+
+/**
+ * Settles deliveries of a channel. What is acknowledged in one turn of the event loop is acknowledged together, up to
+ * the first delivery that is open, where every delivery of the channel came to the retrier.
+ */
+class Settler {
+  #channel
+  #last = 0 // delivery tags count from 1
+  #open = new Set() // ascending
+  #isShared = false
+  #acknowledged = []
+  #isDue = false
+
+  constructor (channel) {
+    this.#channel = channel
+  }
+
+  get isHere () {
+    return isOpen(this.#channel)
+  }
+
+  /** A delivery, in the order in which they come. */
+  took (tag) {
+    if (tag !== ++this.#last) this.share()
+    else if (!this.#isShared) this.#open.add(tag)
+  }
+
+  /** There are deliveries that others settle. */
+  share () {
+    this.#isShared = true
+    this.#open.clear()
+  }
+
+  settle (incoming, action) {
+    this.#open.delete(incoming.fields.deliveryTag)
+    if (action === 'ack') {
+      this.#acknowledged.push(incoming)
+      if (!this.#isDue) setImmediate(() => this.flush())
+      this.#isDue = true
+    } else {
+      const [method, ...options] = SETTLES[action]
+      this.#write(method, incoming, ...options)
+    }
+  }
+
+  /** Hands over what is acknowledged. */
+  flush () {
+    this.#isDue = false
+    const acknowledged = this.#acknowledged
+    if (!acknowledged.length) return
+    this.#acknowledged = []
+    const tagOf = incoming => incoming.fields.deliveryTag
+    const [firstOpen = Infinity] = this.#open
+    const isBefore = incoming => !this.#isShared && tagOf(incoming) < firstOpen
+    const together = acknowledged.filter(isBefore)
+    if (together.length) {
+      this.#write('ack', together.reduce((last, each) => tagOf(each) > tagOf(last) ? each : last), true)
+    }
+    if (together.length === acknowledged.length) return
+    for (const incoming of acknowledged) {
+      if (!isBefore(incoming)) this.#write('ack', incoming)
+    }
+  }
+
+  #write (method, incoming, ...options) {
+    try {
+      this.#channel[method](incoming, ...options)
+    } catch {
+      const { deliveryTag } = incoming.fields
+      debug('delivery %d is not settled: its channel is closed, and the broker delivers it again', deliveryTag)
+    }
+  }
+}
+
+/** A delivery to settle, on the channel that it came by and on no other. */
+class Original {
+  #settler
+
+  constructor (line, settler, incoming) {
+    this.line = line
+    this.#settler = settler
+    this.incoming = incoming
+  }
+
+  get isHere () {
+    return this.#settler.isHere
+  }
+
+  settle (action) {
+    this.#settler.settle(this.incoming, action)
+  }
+
+  copy (plan, { given }) {
+    const properties = plan.copyProperties(given.properties, LONG)
+    return { properties, id: properties.headers['backhop-id'] }
+  }
+}
+
+class Message extends BaseMessage {
+  constructor (original, history) {
+    const { incoming } = original
+    super(incoming.content, history, { redelivered: incoming.fields.redelivered })
+    this[ORIGINAL] = original
+  }
+
+  get fields () {
+    return this[ORIGINAL].incoming.fields
+  }
+
+  get properties () {
+    return this[ORIGINAL].incoming.properties
+  }
+}
+
+class Retrier extends BaseRetrier {
+  #channel
+  #channels = new Set() // on which something is settled
+
+  constructor (channel, options) {
+    super(options)
+    this.#channel = channel
+    if (channel) lineOf(channel)
+  }
+
+  async _line () {
+    return lineOf(this.#channel)
+  }
+
+  wrap (handle, options = {}) {
+    const { channel = this.#channel, cancelled } = only(options, ['channel', 'cancelled'], 'wrap')
+    const line = lineOf(channel)
+    const settler = this.#settler(channel)
+    return incoming => {
+      if (incoming !== null) {
+        settler.took(incoming.fields.deliveryTag)
+        return this._handle(() => this.#message(line, settler, incoming), handle)
+      }
+      warn(`the broker cancelled the consumer of ${JSON.stringify(this.topology.queue)}, as it does when the queue ` +
+        'is deleted: nothing is consumed any more', 'BACKHOP_CANCELLED')
+      if (cancelled) queueMicrotask(() => cancelled()) // what it throws would end the connection
+    }
+  }
+
+  errorHandler () {
+    return (channel, incoming, error) => {
+      let message
+      try {
+        message = this.read(incoming, channel)
+      } catch (problem) {
+        tellRefused(undefined, problem)
+        return
+      }
+      this._fail(message, error)
+    }
+  }
+
+  read (incoming, channel = this.#channel) {
+    const line = lineOf(channel)
+    const settler = this.#settler(channel)
+    settler.share()
+    return this.#message(line, settler, incoming)
+  }
+
+  #settler (channel) {
+    if (!this.#channels.has(channel)) {
+      for (const old of this.#channels) {
+        if (!isOpen(old)) this.#channels.delete(old)
+      }
+      this.#channels.add(channel)
+    }
+    return settlerOf(channel)
+  }
+
+  #message (line, settler, incoming) {
+    const { fields: { exchange, routingKey }, properties } = incoming
+    const headers = properties.headers && decodedHeaders(properties.headers)
+    const history = this._read(line, { exchange, routingKey, properties, headers })
+    return new Message(new Original(line, settler, incoming), history)
+  }
+
+  _parked ({ incoming, channel }, line) {
+    const settler = settlerOf(channel)
+    settler.share()
+    return this.#message(line, settler, incoming)
+  }
+
+  /** amqplib closes a connection before it has written what its channels hold: so the broker has to answer each. */
+  async _flush () {
+    for (const channel of this.#channels) {
+      if (!isOpen(channel)) continue
+      settlerOf(channel).flush()
+      await call(channel, 'cancel', 'backhop drains').catch(() => {}) // no consumer has this tag
+    }
+  }
+}
+
+module.exports = { Message, Retrier }

@@ -1,0 +1,3 @@
+import backhop from './amqplib.js'
+
+export const { Message, Retrier } = backhop

@@ -1,0 +1,103 @@
+'use strict'
+// Decider: what the adapters share, from a client's message to a plan.
+
+const c = require('./addon')
+const { Delivery, fillDelivery } = require('./delivery')
+const { check, made } = require('./errors')
+const { History, readerOf, setHistory } = require('./history')
+const NATIVE = require('./native')
+const { resultOf } = require('./outcomes')
+const { FRAME_MAX, Plan, RANDOM_BYTES, isPoison, randomBytes } = require('./plan')
+
+/**
+ * Reads deliveries and makes plans, for one work queue.
+ *
+ * `never` are classes of errors that park a message at once, `frameMax` is what the publishing connection negotiated,
+ * in bytes (0: no limit), `clock` gives milliseconds since the epoch, `random` that many random bytes.
+ */
+class Decider {
+  // The core's objects for the message at hand: to make them for each would cost more than to decide.
+  #delivery = made(c.bh_delivery_new())
+  #history = made(c.bh_history_new())
+  #held
+  #settings
+
+  constructor (topology, options = {}) {
+    const {
+      never = [], legacyCounter, waitQueues = [], frameMax = FRAME_MAX, clock = Date.now, random = randomBytes
+    } = options
+    this.topology = topology
+    this.never = [...never]
+    this.frameMax = frameMax
+    this.clock = clock
+    this.random = random
+    this.#settings = { topology, legacyCounter, waitQueues: [...waitQueues] }
+    setHistory(this.#history, this.#settings)
+  }
+
+  /**
+   * What a client's message tells: `{ exchange, routingKey, properties, headers }`, as a Delivery takes it. It is read
+   * once it is asked or decided on, so that is where it fails if it cannot be read.
+   */
+  read (given) {
+    return new GivenHistory(given, this.#settings)
+  }
+
+  /** The plan to park a message that crashes its consumers, before a handler sees it; undefined for any other. */
+  guard (history) {
+    const { topology, frameMax } = this
+    const now = this.clock()
+    if (!isPoison(this.#hold(history), topology, frameMax, now)) return undefined
+    return Plan.guard(history, topology, { frameMax, now, random: this.random(RANDOM_BYTES) }, this.#hold)
+  }
+
+  /** What that which a handler threw means. */
+  result (thrown) {
+    return resultOf(thrown, this.never)
+  }
+
+  /** What to do with the message. */
+  plan (history, { outcome, error, retryAfter }) {
+    return new Plan(history, this.topology, {
+      outcome, error, retryAfter, frameMax: this.frameMax, now: this.clock(), random: this.random(RANDOM_BYTES)
+    }, this.#hold)
+  }
+
+  /** How to send a parked message back to its work queue. */
+  replay (history) {
+    const options = { frameMax: this.frameMax, random: this.random(RANDOM_BYTES) }
+    return Plan.replay(history, this.topology, options, this.#hold)
+  }
+
+  /** The core's delivery and history of a message that `read` gave. */
+  #hold = history => {
+    if (this.#held !== history) {
+      this.#held = undefined
+      this.#delivery.clear()
+      fillDelivery(this.#delivery, history.given)
+      check(this.#history.read(this.#delivery, this.topology[NATIVE]))
+      this.#held = history
+    }
+    return [this.#delivery, this.#history]
+  }
+}
+
+class GivenHistory extends History {
+  /** What arrived, for the core and for the copy, whatever a handler does with what its client gave it. */
+  given
+
+  constructor ({ exchange, routingKey, properties, headers = properties?.headers }, settings) {
+    const given = { exchange, routingKey, properties: { ...properties, headers: copyOf(headers) } }
+    const delivery = new Delivery({}, native => fillDelivery(native, given))
+    super(delivery, {}, readerOf(delivery, settings))
+    this.given = given
+  }
+}
+
+/** A copy of headers, of whatever form; what is nested in them is shared. */
+function copyOf (headers) {
+  if (Array.isArray(headers)) return [...headers]
+  return headers instanceof Map ? new Map(headers) : headers && { ...headers }
+}
+
+module.exports = { Decider }

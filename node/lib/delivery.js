@@ -1,0 +1,137 @@
+'use strict'
+// Delivery: what arrived.
+
+const { inspect } = require('node:util')
+
+const c = require('./addon')
+const { check, made } = require('./errors')
+const NATIVE = require('./native')
+const { only } = require('./options')
+const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./values')
+
+const PROPERTIES = {
+  contentType: c.BH_PROPERTY_CONTENT_TYPE,
+  contentEncoding: c.BH_PROPERTY_CONTENT_ENCODING,
+  deliveryMode: c.BH_PROPERTY_DELIVERY_MODE,
+  priority: c.BH_PROPERTY_PRIORITY,
+  correlationId: c.BH_PROPERTY_CORRELATION_ID,
+  replyTo: c.BH_PROPERTY_REPLY_TO,
+  expiration: c.BH_PROPERTY_EXPIRATION,
+  messageId: c.BH_PROPERTY_MESSAGE_ID,
+  timestamp: c.BH_PROPERTY_TIMESTAMP,
+  type: c.BH_PROPERTY_TYPE,
+  userId: c.BH_PROPERTY_USER_ID,
+  appId: c.BH_PROPERTY_APP_ID,
+  clusterId: c.BH_PROPERTY_CLUSTER_ID
+}
+const HEADERS = c.BH_PROPERTY_HEADERS
+const NUMBERS = new Set(['deliveryMode', 'priority', 'timestamp'])
+const ENTRIES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number, isNumber: NUMBERS.has(name) }))
+const OPTIONS = ['exchange', 'routingKey', 'properties', 'headers']
+const INTEGERS = new Set(['int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'timestamp'])
+
+class Delivery {
+  #native
+  #fill
+
+  /** With `fill`, the core's object is made and filled once it is asked. */
+  constructor (options = {}, fill) {
+    this.#fill = fill ?? (native => fillDelivery(native, only(options, OPTIONS, 'a Delivery')))
+    if (!fill) this.#make()
+  }
+
+  get [NATIVE] () {
+    return this.#native ?? this.#make()
+  }
+
+  #make () {
+    const native = made(c.bh_delivery_new())
+    this.#fill(native)
+    this.#fill = undefined
+    return (this.#native = native)
+  }
+
+  get exchange () {
+    return this[NATIVE].exchange()
+  }
+
+  get routingKey () {
+    return this[NATIVE].routing_key()
+  }
+
+  get properties () {
+    const native = this[NATIVE]
+    const there = ENTRIES.filter(({ number }) => native.has_property(number))
+    const value = ({ number, isNumber }) => isNumber ? native.number(number) : native.property(number)
+    return Object.fromEntries(there.map(entry => [entry.name, value(entry)]))
+  }
+
+  get hasHeaders () {
+    return Boolean(this[NATIVE].has_property(HEADERS))
+  }
+
+  get headers () {
+    return pullHeaders(this[NATIVE])
+  }
+
+  headerType (name) {
+    return TYPE_NAMES.get(this[NATIVE].header_type(name))
+  }
+
+  header (name) {
+    const native = this[NATIVE]
+    const type = this.headerType(name)
+    if (type === 'string') return native.header_string(name)
+    if (type === 'bytes') return Buffer.from(native.header_string(name))
+    if (type === 'boolean') return Boolean(native.header_int(name))
+    if (type === 'uint64') return unsigned(native.header_int(name))
+    return INTEGERS.has(type) ? native.header_int(name) : undefined
+  }
+
+  get isTruncated () {
+    return Boolean(this[NATIVE].is_truncated())
+  }
+
+  get headerBytes () {
+    return this[NATIVE].header_bytes()
+  }
+
+  [inspect.custom] (depth, options) {
+    const { exchange, routingKey, headerBytes } = this
+    return `Delivery ${inspect({ exchange, routingKey, headerBytes }, options)}`
+  }
+}
+
+/** Fills an empty delivery of the core. */
+function fillDelivery (native, { exchange, routingKey, properties, headers = properties?.headers }) {
+  if (exchange) check(native.set_exchange(shortText(exchange)))
+  if (routingKey) check(native.set_routing_key(shortText(routingKey)))
+  if (properties) setProperties(native, properties)
+  if (headers) pushHeaders(native, headers)
+}
+
+function setProperties (native, properties) {
+  for (const { name, number, isNumber } of ENTRIES) {
+    const value = properties[name]
+    if (value === undefined || value === null) continue
+    if (isNumber) check(native.set_number(number, numberIn(name, value)))
+    else check(native.set_property(number, textIn(name, value)))
+  }
+}
+
+/** Clients give timestamps as numbers of seconds or as dates, and take numbers as strings. */
+function numberIn (name, value) {
+  if (value instanceof Date) return secondsOf(value)
+  const number = typeof value === 'bigint' ? value : Number(value)
+  if (Number.isNaN(number)) throw new TypeError(`the property ${name} is ${inspect(value)}: give a number`)
+  return number
+}
+
+function textIn (name, value) {
+  if (typeof value === 'string') return shortText(value)
+  if (value instanceof Uint8Array) return value
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value)
+  throw new TypeError(`the property ${name} is ${inspect(value)}: give a string`)
+}
+
+module.exports = { Delivery, PROPERTIES, fillDelivery }

@@ -1,0 +1,109 @@
+'use strict'
+// One error class for each status of the core, and the one place that makes them.
+
+const c = require('./addon')
+
+class BackhopError extends Error {
+  get name () { return this.constructor.name }
+}
+
+class OutOfMemoryError extends BackhopError {}
+class ArgumentError extends BackhopError {}
+class StateError extends BackhopError {}
+class PolicyError extends BackhopError {}
+class InvalidNameError extends BackhopError {}
+class StrategyError extends BackhopError {}
+class BrokerError extends BackhopError {}
+class FrameError extends BackhopError {}
+class URIError extends BackhopError {}
+class NoLibrabbitmqError extends BackhopError {}
+class ConnectionFailedError extends BackhopError {}
+class TLSError extends BackhopError {}
+class AccessError extends BackhopError {}
+class ClashError extends BackhopError {}
+class MissingError extends BackhopError {}
+class PublishError extends BackhopError {}
+class ConsumerCancelledError extends BackhopError {}
+class WaitTimeoutError extends BackhopError {}
+class ChannelClosedError extends BackhopError {}
+class ForkedError extends BackhopError {}
+
+const CLASSES = {
+  BH_ERR_NO_MEMORY: OutOfMemoryError,
+  BH_ERR_ARGUMENT: ArgumentError,
+  BH_ERR_STATE: StateError,
+  BH_ERR_POLICY: PolicyError,
+  BH_ERR_NAME: InvalidNameError,
+  BH_ERR_STRATEGY: StrategyError,
+  BH_ERR_BROKER: BrokerError,
+  BH_ERR_FRAME: FrameError,
+  BH_ERR_URI: URIError,
+  BH_ERR_NO_LIBRABBITMQ: NoLibrabbitmqError,
+  BH_ERR_CONNECTION: ConnectionFailedError,
+  BH_ERR_TLS: TLSError,
+  BH_ERR_ACCESS: AccessError,
+  BH_ERR_CLASH: ClashError,
+  BH_ERR_MISSING: MissingError,
+  BH_ERR_PUBLISH: PublishError,
+  BH_ERR_CANCELLED: ConsumerCancelledError,
+  BH_ERR_TIMEOUT: WaitTimeoutError,
+  BH_ERR_CHANNEL: ChannelClosedError,
+  BH_ERR_FORKED: ForkedError
+}
+
+for (const [code, Class] of Object.entries(CLASSES)) {
+  Class.prototype.code = Class.code = code
+}
+for (let status = -1, name; (name = c.bh_status_name(status)); status--) {
+  if (name in CLASSES) CLASSES[name].prototype.status = CLASSES[name].status = status
+}
+
+/**
+ * The error for a failed status.
+ *
+ * `detail` is what there is to tell beyond the core's sentence, and `only` the class that it is for.
+ */
+function errorOf (status, detail = '', only = BackhopError) {
+  const Class = CLASSES[c.bh_status_name(status)] ?? BackhopError
+  const isFor = Class === only || Class.prototype instanceof only
+  return new Class(String(detail && isFor ? detail : c.bh_status_text(status)))
+}
+
+/** Throws where the status is a failure. */
+function check (status, detail, only) {
+  if (status) throw errorOf(status, detail, only)
+}
+
+/** What a `bh_<noun>_new` made; it is freed with the last reference to it. Further arguments as those of `check`. */
+function made ([status, object], detail, only) {
+  check(status, detail, only)
+  return object
+}
+
+module.exports = {
+  BackhopError,
+  OutOfMemoryError,
+  ArgumentError,
+  StateError,
+  PolicyError,
+  InvalidNameError,
+  StrategyError,
+  BrokerError,
+  FrameError,
+  URIError,
+  NoLibrabbitmqError,
+  ConnectionFailedError,
+  TLSError,
+  AccessError,
+  ClashError,
+  MissingError,
+  PublishError,
+  ConsumerCancelledError,
+  WaitTimeoutError,
+  ChannelClosedError,
+  ForkedError,
+  CLASSES,
+  check,
+  errorOf,
+  made
+}

@@ -1,0 +1,35 @@
+'use strict'
+// Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost. index.d.ts is the manual.
+
+const c = require('./addon')
+const { buildInfo } = require('./build')
+const { Delivery } = require('./delivery')
+const { CLASSES, BackhopError } = require('./errors')
+const { explain } = require('./explanation')
+const { History } = require('./history')
+const { Message } = require('./message')
+const { Drop, Park, RetryAfter } = require('./outcomes')
+const { Plan } = require('./plan')
+const { Policy } = require('./policy')
+const { Topology } = require('./topology')
+const { Worker } = require('./worker')
+
+const errors = Object.fromEntries(Object.values(CLASSES).map(Class => [Class.name, Class]))
+
+module.exports = {
+  ...errors,
+  BackhopError,
+  Delivery,
+  Drop,
+  History,
+  Message,
+  Park,
+  Plan,
+  Policy,
+  RetryAfter,
+  Topology,
+  Worker,
+  buildInfo,
+  explain,
+  version: c.bh_version()
+}

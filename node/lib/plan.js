@@ -1,0 +1,246 @@
+'use strict'
+// Plan: the decision as data.
+
+const crypto = require('node:crypto')
+const { inspect } = require('node:util')
+
+const c = require('./addon')
+const { PROPERTIES } = require('./delivery')
+const { check, made } = require('./errors')
+const NATIVE = require('./native')
+const { namesOf, numberOf, only } = require('./options')
+const { milliseconds } = require('./time')
+const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./values')
+
+const RANDOM_BYTES = 32
+const FRAME_MAX = 131072
+
+const OUTCOMES = {
+  ok: c.BH_OUTCOME_OK,
+  failed: c.BH_OUTCOME_FAILED,
+  permanent: c.BH_OUTCOME_PERMANENT,
+  dropped: c.BH_OUTCOME_DROPPED
+}
+const ACTIONS = namesOf({
+  none: c.BH_ACTION_NONE,
+  ack: c.BH_ACTION_ACK,
+  retry: c.BH_ACTION_RETRY,
+  reject: c.BH_ACTION_REJECT,
+  return: c.BH_ACTION_RETURN,
+  park: c.BH_ACTION_PARK,
+  drop: c.BH_ACTION_DROP,
+  replay: c.BH_ACTION_REPLAY
+})
+const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
+const OPTIONS = ['outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
+const KEPT = 9 // of a described plan: bits by the numbers of properties; behind it are the headers
+const { array: ARRAY, int64: INT64, void: VOID } = TYPES
+
+const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
+
+// One of the core's for all plans, as making them costs more than deciding: a plan whose place another one took decides
+// again, which gives the same.
+const shared = made(c.bh_plan_new())
+let holder
+
+class Plan {
+  #decide
+  #frameMax
+  #action
+  #described
+
+  /** `nativesOf` gives the core's delivery and history, `decide` asks the core; the Decider's options are settled. */
+  constructor (history, topology, options = {}, nativesOf = ownNatives, decide = make, known = OPTIONS) {
+    const settled = nativesOf === ownNatives ? settle(only(options, known, 'a Plan')) : options
+    this.#frameMax = options.frameMax ?? FRAME_MAX
+    this.#decide = () => decide(shared, nativesOf(history), topology, settled)
+    this.#action = ACTIONS.get(this.#native().action())
+  }
+
+  static guard (history, topology, options = {}, nativesOf) {
+    return new Plan(history, topology, options, nativesOf, guard, ['frameMax', 'now', 'random'])
+  }
+
+  static replay (history, topology, options = {}, nativesOf) {
+    return new Plan(history, topology, options, nativesOf, replay, ['frameMax', 'random'])
+  }
+
+  #native () {
+    if (holder !== this) {
+      holder = undefined
+      check(shared.set_frame_max(this.#frameMax))
+      check(this.#decide())
+      holder = this
+    }
+    return shared
+  }
+
+  /** What the core tells of it, once something but the action is asked for. */
+  get #all () {
+    return (this.#described ??= this.#native().described())
+  }
+
+  get action () {
+    return this.#action
+  }
+
+  get attempts () {
+    return this.#all[0]
+  }
+
+  get delay () {
+    return this.#all[1]
+  }
+
+  get retryAfterMet () {
+    return this.#all[2]
+  }
+
+  get reason () {
+    return this.#all[3]
+  }
+
+  get exchange () {
+    return this.#all[4]
+  }
+
+  get routingKey () {
+    return this.#all[5]
+  }
+
+  get mandatory () {
+    return this.#all[6]
+  }
+
+  get onDemand () {
+    return this.#all[7]
+  }
+
+  get expiration () {
+    return this.#all[8] || undefined
+  }
+
+  get publishes () {
+    return this.action === 'retry' || this.action === 'park' || this.action === 'replay'
+  }
+
+  get keptProperties () {
+    return NAMES.filter(({ number }) => this.#keeps(number)).map(({ name }) => name)
+  }
+
+  #keeps (number) {
+    return (this.#all[KEPT] >> number & 1) === 1
+  }
+
+  keepsHeader (name) {
+    return Boolean(this.#native().keeps_header(name))
+  }
+
+  get headers () {
+    return [...this.#ownHeaders()].map(([name, type, value]) => [
+      name, { '!': TYPE_NAMES.get(type), value: type === ARRAY ? [value] : value }
+    ])
+  }
+
+  * #ownHeaders () {
+    const all = this.#all
+    for (let i = KEPT + 1; i < all.length; i += 3) yield [all[i], all[i + 1], all[i + 2]]
+  }
+
+  copyProperties (properties, options) {
+    const copy = { deliveryMode: 2, headers: this.copyHeaders(properties.headers, options) }
+    for (const { name, number } of NAMES) {
+      const value = properties[name]
+      if (value !== undefined && value !== null && this.#keeps(number)) copy[name] = shortText(value)
+    }
+    if (this.expiration) copy.expiration = this.expiration
+    return copy
+  }
+
+  copyHeaders (headers, { integer = value => value } = {}) {
+    const all = this.#all
+    const native = this.#native()
+    const copy = {}
+    for (const [given, value] of entriesOf(headers)) {
+      const name = shortText(given)
+      if (native.keeps_header(name)) set(copy, name, wireValue(value))
+    }
+    for (let i = KEPT + 1; i < all.length; i += 3) {
+      const type = all[i + 1]
+      const value = all[i + 2]
+      if (type === INT64) set(copy, all[i], integer(value))
+      else if (type === ARRAY) set(copy, all[i], [value])
+      else set(copy, all[i], type === VOID ? wireValue(valueOf(headers, value)) : value)
+    }
+    return copy
+  }
+
+  [inspect.custom] (depth, options) {
+    const { action, reason, exchange, delay } = this
+    return `Plan ${inspect({ action, reason, exchange, delay }, options)}`
+  }
+}
+
+/** A caller's options, with what is decided by chance and by the time. */
+function settle (options) {
+  const now = Math.trunc(Number(options.now ?? Date.now()))
+  return { ...options, now, random: options.random ?? randomBytes(RANDOM_BYTES) }
+}
+
+/** Whether a guard parks the message, which is all that is asked of most. */
+function isPoison (natives, topology, frameMax, now) {
+  holder = undefined
+  check(shared.set_frame_max(frameMax))
+  check(guard(shared, natives, topology, { now, random: NO_RANDOM }))
+  return shared.action() !== c.BH_ACTION_NONE
+}
+
+function make (native, [delivery, history], topology, options) {
+  const { outcome = 'failed', error = '', retryAfter = 0, now, random } = options
+  return native.make(
+    delivery, history, topology.policy[NATIVE], topology[NATIVE], numberOf(OUTCOMES, outcome, 'outcome'), error,
+    milliseconds(retryAfter), now, random
+  )
+}
+
+function guard (native, [delivery, history], topology, { now, random }) {
+  return native.guard(delivery, history, topology.policy[NATIVE], topology[NATIVE], now, random)
+}
+
+function replay (native, [delivery, history], topology, { random }) {
+  return native.replay(delivery, history, topology[NATIVE], random)
+}
+
+function ownNatives (history) {
+  return [history.delivery[NATIVE], history[NATIVE]]
+}
+
+/** Headers as pairs of name and value. */
+function entriesOf (headers) {
+  return headers instanceof Map || Array.isArray(headers) ? headers : Object.entries(headers ?? {})
+}
+
+function valueOf (headers, name) {
+  return [...entriesOf(headers)].find(([given]) => shortText(given) === name)?.[1]
+}
+
+/** Any name is a property of its own, __proto__ too. */
+function set (table, name, value) {
+  if (name !== '__proto__') table[name] = value
+  else Object.defineProperty(table, name, { value, configurable: true, enumerable: true, writable: true })
+}
+
+let pool = Buffer.alloc(0)
+let drawn = 0
+
+/** Random bytes of the system, which gives many at the price of a few. */
+function randomBytes (count) {
+  if (pool.length < drawn + count) {
+    pool = crypto.randomBytes(Math.max(count, 8192))
+    drawn = 0
+  }
+  drawn += count
+  return pool.subarray(drawn - count, drawn)
+}
+
+module.exports = { FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }

@@ -1,0 +1,132 @@
+'use strict'
+// For tests: what becomes of a message, without a broker and without waiting. testing.d.ts is the manual.
+
+const { inspect } = require('node:util')
+
+const { Decider } = require('./decider')
+const { Message } = require('./message')
+const { only } = require('./options')
+const { OK } = require('./outcomes')
+const { duration, milliseconds } = require('./time')
+const { Topology } = require('./topology')
+
+const START = Date.UTC(2026, 0, 1)
+const RETRIES = ['retry', 'reject', 'return']
+const ENDS = { ack: 'acked', park: 'parked', drop: 'dropped' }
+const OPTIONS = [
+  'queue', 'policy', 'strategy', 'never', 'exchange', 'routingKey', 'headers', 'properties', 'legacyCounter',
+  'waitQueues', 'clock', 'random', 'mostAttempts'
+]
+
+/** A clock that goes on only when it is told to. */
+class Clock {
+  constructor (start = START) {
+    this.now = Number(start)
+  }
+
+  advance (by) {
+    this.now += milliseconds(by)
+  }
+}
+
+/** A function that gives so many bytes, the same in every run: Mulberry32. */
+function seededRandom (seed = 0) {
+  let state = seed >>> 0
+  return count => Buffer.from(Array.from({ length: count }, () => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ state >>> 15, state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ mixed >>> 7, mixed | 61)
+    return (mixed ^ mixed >>> 14) & 0xff
+  }))
+}
+
+/** What became of a message: attempts that print as a table. */
+class Rehearsal extends Array {
+  static get [Symbol.species] () {
+    return Array
+  }
+
+  get outcome () {
+    return ENDS[this.at(-1).plan.action] ?? 'waiting'
+  }
+
+  get reason () {
+    return this.at(-1).plan.reason
+  }
+
+  get delays () {
+    return this.filter(({ plan }) => RETRIES.includes(plan.action)).map(({ delay }) => delay)
+  }
+
+  get errors () {
+    return this.filter(attempt => 'error' in attempt).map(({ error }) => error)
+  }
+
+  toString () {
+    const rows = this.map(({ number, at, plan, delay, ...rest }) => {
+      const end = 'error' in rest ? String(rest.error) : plan.action === 'ack' ? 'ok' : ''
+      const again = delay ? `, again in ${duration(delay)}` : ''
+      return `attempt ${String(number).padStart(2)} after ${duration(at).padStart(12)}: ${end}${again}`
+    })
+    return [...rows, this.reason ? `${this.outcome} (${this.reason})` : this.outcome].join('\n')
+  }
+
+  [inspect.custom] () {
+    return this.toString()
+  }
+}
+
+async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
+  const {
+    queue = 'work', policy, strategy, never, exchange = '', routingKey = queue, headers = {}, properties = {},
+    legacyCounter, waitQueues, clock = new Clock(), random = seededRandom(), mostAttempts = 100
+  } = only(options, OPTIONS, 'a rehearsal')
+  const decider = new Decider(new Topology({ queue, policy, strategy }), {
+    never, legacyCounter, waitQueues, random, clock: () => clock.now
+  })
+  const rehearsal = new Rehearsal()
+  const start = clock.now
+  let given = { exchange, routingKey, properties: { ...properties, headers } }
+  for (let returns = 1; returns <= mostAttempts; returns++) {
+    const at = clock.now - start
+    const history = decider.read(given)
+    const message = new Message(Buffer.from(content), history)
+    const attempt = { number: message.attempt, at }
+    const poison = decider.guard(history)
+    const plan = poison ?? decider.plan(history, await resultOf(decider, handle, message, attempt))
+    rehearsal.push(Object.assign(attempt, { plan, delay: plan.delay }))
+    if (!RETRIES.includes(plan.action)) break
+    clock.advance(plan.delay)
+    given = comesBack(given, plan, { queue, routingKey, returns })
+  }
+  return rehearsal
+}
+
+async function resultOf (decider, handle, message, attempt) {
+  try {
+    await handle(message)
+    return OK
+  } catch (error) {
+    attempt.error = error
+    return decider.result(error)
+  }
+}
+
+/** What the broker does with it. */
+function comesBack (given, plan, { queue, routingKey, returns }) {
+  const { headers } = given.properties
+  if (plan.action === 'return') return withHeaders(given, { ...headers, 'x-delivery-count': returns })
+  if (plan.action === 'reject') {
+    const death = { queue, reason: 'rejected', count: returns, exchange: given.exchange, 'routing-keys': [routingKey] }
+    return withHeaders(given, { ...headers, 'x-death': [death] })
+  }
+  const { BCC, 'x-delay': delay, ...kept } = plan.copyHeaders(headers)
+  const copy = { ...plan.copyProperties(given.properties), headers: kept }
+  return { exchange: plan.exchange, routingKey: plan.routingKey, properties: copy }
+}
+
+function withHeaders (given, headers) {
+  return { ...given, properties: { ...given.properties, headers } }
+}
+
+module.exports = { Clock, Rehearsal, rehearse, seededRandom }

@@ -1,0 +1,40 @@
+'use strict'
+// Times: whole milliseconds, as in the core; durations also as strings, by the package ms.
+
+const ms = require('ms')
+
+const MOST_MS = Number.MAX_SAFE_INTEGER
+const UNITS = [[86_400_000, 'd'], [3_600_000, 'h'], [60_000, 'min'], [1000, 's']]
+
+/** A duration in whole milliseconds; what the core cannot hold becomes the most that it can. */
+function milliseconds (value) {
+  const given = typeof value === 'string' && value.length <= 100 && value.trim() ? ms(value) : value
+  if (typeof given !== 'number' || Number.isNaN(given)) {
+    throw new TypeError(`a duration is ${shown(value)}: give milliseconds, or a string as "30s", "5m", "2h", "1d"`)
+  }
+  return Math.round(Math.max(-MOST_MS, Math.min(MOST_MS, given)))
+}
+
+function shown (value) {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value)
+}
+
+/** Milliseconds since the epoch as a Date; undefined for -1; no later than a Date can be. */
+function moment (epochMs) {
+  return epochMs < 0 ? undefined : new Date(Math.min(Number(epochMs), 8_640_000_000_000_000))
+}
+
+/** Milliseconds for people: `0.25 s`, `12 s`, `4 min 30 s`, `2 h`, `3 d 4 h`. */
+function duration (value) {
+  if (value < 60_000) return `${Number((value / 1000).toPrecision(3))} s`
+  let left = Math.round(value / 1000) * 1000
+  const parts = []
+  for (const [size, unit] of UNITS) {
+    const count = Math.floor(left / size)
+    left -= count * size
+    if (count) parts.push(`${count} ${unit}`)
+  }
+  return parts.slice(0, 2).join(' ')
+}
+
+module.exports = { duration, milliseconds, moment }

@@ -1,0 +1,51 @@
+'use strict'
+// What binding.gyp asks: which of the core's sources to compile, and how librabbitmq is found, which the worker needs.
+//
+//   node librabbitmq.js pure | worker | cflags | libs
+//
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker.
+//
+// Node exports its own OpenSSL, whose functions come before those of a shared one that an addon names: where both are
+// OpenSSL 3 they may, and an older one is not used. A binary to hand on has its own inside, and shows it to nobody:
+// BACKHOP_STATIC is the directory of the librabbitmq.a to link with it.
+
+const { execFileSync } = require('node:child_process')
+const { readdirSync } = require('node:fs')
+const path = require('node:path')
+
+const NEEDED = ['librabbitmq >= 0.11', 'openssl >= 3']
+
+function pkgConfig (...options) {
+  return execFileSync('pkg-config', [...options, ...NEEDED], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+}
+
+function isThere () {
+  if (process.env.BACKHOP_WITHOUT_LIBRABBITMQ) return false
+  try {
+    pkgConfig('--exists')
+    return true
+  } catch {
+    return false
+  }
+}
+
+const ANSWERS = {
+  pure: () => sources(name => !name.startsWith('worker')),
+  worker: () => sources(name => name.startsWith('worker') && (name === 'worker_none.c') !== isThere()),
+  cflags: () => (isThere() ? pkgConfig('--cflags') : ''),
+  libs
+}
+
+function sources (isOurs) {
+  const names = readdirSync(path.join(__dirname, 'core', 'src'))
+  return names.filter(name => name.endsWith('.c') && isOurs(name)).map(name => `core/src/${name}`).join('\n')
+}
+
+function libs () {
+  if (!isThere()) return ''
+  const directory = process.env.BACKHOP_STATIC
+  if (!directory) return pkgConfig('--libs')
+  return `${directory}/librabbitmq.a -l:libssl.a -l:libcrypto.a -ldl -Wl,--exclude-libs,ALL -Wl,--gc-sections`
+}
+
+process.stdout.write(ANSWERS[process.argv[2]]().trim())

@@ -1,0 +1,185 @@
+'use strict'
+// amqplib's own shapes, by amqplib's own codec: what it reads of a message, and what it writes of a copy.
+
+const assert = require('node:assert/strict')
+const path = require('node:path')
+const { describe, it } = require('node:test')
+
+const { Policy, Topology } = require('backhop')
+const { Retrier } = require('backhop/amqplib')
+
+const { inside } = require('./internals')
+
+const { Decider } = inside('decider')
+const { backOff } = inside('publisher')
+const { decodedHeaders } = inside('values')
+
+const DEFS = path.join(path.dirname(require.resolve('amqplib')), 'lib/defs')
+const { BasicProperties, decode, encodeProperties } = require(DEFS)
+
+const HEAD = 7 + 12 // bytes of the frame, the class and the size
+const topology = new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none' }) })
+const decider = new Decider(topology, { clock: () => 1_800_000_000_000 })
+const LONG = { integer: value => ({ '!': 'long', value }) }
+
+/** What amqplib reads of what it writes. */
+function wire (properties) {
+  return decode(BasicProperties, encodeProperties(BasicProperties, 1, 0, properties).subarray(HEAD, -1))
+}
+
+/** What a failed message's copy has on the wire, as amqplib reads it. */
+function copied (properties) {
+  const headers = properties.headers && decodedHeaders(properties.headers)
+  const history = decider.read({ exchange: 'events', routingKey: 'order.created', properties, headers })
+  const plan = decider.plan(history, decider.result(new Error('no')))
+  return wire(plan.copyProperties(history.given.properties, LONG))
+}
+
+const table = value => ({ '!': 'object', value }) // amqplib's notation: it is one, whatever it looks like
+
+describe('a copy over amqplib', () => {
+  it('keeps headers of every shape', () => {
+    const headers = {
+      text: 'grün',
+      digits: '42',
+      number: 7,
+      wide: 2 ** 40,
+      double: 0.25,
+      flag: false,
+      nothing: null,
+      bytes: Buffer.from([0, 255]),
+      moment: { '!': 'timestamp', value: 1_767_225_600 },
+      decimal: { '!': 'decimal', value: { places: 2, digits: 125 } },
+      list: [1, 'two', { three: null }],
+      table: { deep: { deeper: {} } },
+      hasOwnProperty: 'x',
+      constructor: 'y',
+      '': 'no name'
+    }
+    const { headers: kept } = copied({ headers: wire({ headers }).headers })
+    for (const [name, value] of Object.entries(headers)) assert.deepEqual(kept[name], value, name)
+  })
+
+  it('writes its own numbers as 64-bit integers', () => {
+    const history = decider.read({ properties: {} })
+    const plan = decider.plan(history, decider.result(new Error('no')))
+    const { headers } = plan.copyProperties({}, LONG)
+    assert.deepEqual(headers['backhop-attempts'], { '!': 'long', value: 1 })
+    assert.deepEqual(headers['backhop-first-failure'], { '!': 'long', value: 1_800_000_000_000 })
+    assert.equal(copied({}).headers['backhop-first-failure'], 1_800_000_000_000)
+  })
+
+  it('leaves out what is undefined', () => {
+    const { headers, messageId, priority } = copied({
+      headers: { gone: undefined, big: 5 },
+      messageId: '7',
+      priority: undefined,
+      correlationId: undefined
+    })
+    assert.ok(!('gone' in headers))
+    assert.deepEqual([headers.big, messageId, priority], [5, '7', undefined])
+  })
+
+  it('has a stranger\'s tables as they were, also those that look like tagged values', () => {
+    const looks = [
+      'void', 'bytes', 'string', 'boolean', 'byte', 'int8', 'unsignedbyte', 'uint8', 'short', 'uint16', 'int', 'uint32',
+      'long', 'int64', 'uint64', 'float', 'float64', 'double', 'decimal', 'timestamp', 'array', 'object', 'table', 'any'
+    ]
+    const values = ['x', 1e17, 70_000, -1, -5, true, null, Buffer.from('x'), [1], { places: 1, digits: -1 }, {}]
+    for (const tag of looks) {
+      for (const value of values) {
+        if (tag === 'timestamp' && value > 0) continue // amqplib reads it as one: nobody can tell
+        const inner = { '!': tag, value }
+        const { headers } = wire({ headers: { a: table(inner), deep: [{ b: table(inner) }] } })
+        assert.deepEqual(headers.a, inner)
+        const copy = copied({ headers }).headers
+        assert.deepEqual(copy.a, inner, `${tag} ${value}`)
+        assert.deepEqual(copy.deep, [{ b: inner }], `${tag} ${value}`)
+      }
+    }
+    const { headers } = wire({ headers: { a: table({ '!': 'timestamp', value: 5, more: 1 }) } })
+    assert.deepEqual(copied({ headers }).headers.a, { '!': 'timestamp', value: 5, more: 1 })
+  })
+
+  it('keeps numbers that amqplib would take for integers, and cannot write', () => {
+    const odd = { low: -1e300, none: NaN, least: -Infinity, most: Infinity }
+    const { headers } = wire({ headers: Object.fromEntries(
+      Object.entries(odd).map(([name, value]) => [name, { '!': 'double', value }])
+    ) })
+    assert.deepEqual(headers, odd)
+    const { low, none, least, most } = copied({ headers }).headers
+    assert.deepEqual({ low, none, least, most }, odd)
+  })
+
+  it('has the latest timestamp that amqplib can write', () => {
+    const headers = { late: { '!': 'timestamp', value: 2 ** 64 } } // as it reads the highest one
+    assert.deepEqual(copied({ headers }).headers.late, { '!': 'timestamp', value: 2 ** 64 - 2048 })
+  })
+
+  it('is no deeper than can be encoded', () => {
+    for (const outer of [value => [value], value => ({ a: value })]) {
+      let deep = 'end'
+      for (let i = 0; i < 3000; i++) deep = outer(deep)
+      let copy = copied({ headers: { deep } }).headers.deep
+      let depth = 0
+      for (; typeof copy === 'object' && Object.values(copy).length; depth++) copy = Object.values(copy)[0]
+      assert.ok(depth > 32 && depth <= 90, String(depth))
+    }
+  })
+
+  it('is written also by an amqplib that asks tables for their hasOwnProperty', () => {
+    const { headers } = wire({ headers: { a: table({ hasOwnProperty: 1 }) } })
+    const history = decider.read({ properties: {}, headers: decodedHeaders(headers) })
+    const plan = decider.plan(history, decider.result(new Error('no')))
+    assert.deepEqual(plan.copyProperties(history.given.properties, LONG).headers.a, table({ hasOwnProperty: 1 }))
+  })
+
+  it('is the original, whatever a handler does to its headers', () => {
+    const properties = { messageId: '1', headers: { a: { b: [1] } } }
+    const given = { exchange: '', routingKey: 'work', properties, headers: decodedHeaders(properties.headers) }
+    const history = decider.read(given)
+    properties.messageId = 5
+    properties.headers.a.b.push(() => {})
+    properties.headers.more = Symbol('unknown to AMQP')
+    const plan = decider.plan(history, decider.result(new Error('no')))
+    const { headers, messageId } = wire(plan.copyProperties(history.given.properties, LONG))
+    assert.deepEqual([headers.a, headers.more, messageId], [{ b: [1] }, undefined, '1'])
+  })
+
+  it('takes nothing from a table that is named __proto__', () => {
+    const evil = JSON.parse('{"__proto__": {"CC": ["other"], "backhop-attempts": 9}, "a": 1}')
+    const { headers } = wire({ headers: evil })
+    assert.deepEqual(headers.CC, ['other']) // as amqplib reads it
+    const copy = copied({ headers })
+    assert.equal(copy.headers['backhop-attempts'], 1)
+    assert.equal(copy.headers.CC, undefined)
+    assert.equal(copy.headers.a, 1)
+  })
+
+  it('goes back to its queue by BCC alone', () => {
+    const { headers } = copied({ headers: { CC: ['other'], BCC: ['another'] } })
+    assert.deepEqual([headers.BCC, headers.CC], [['backhop:work'], undefined])
+  })
+})
+
+describe('a retrier', () => {
+  const options = { queue: 'work' }
+
+  it('says what it needs', () => {
+    assert.throws(() => new Retrier({}, options), /this is no channel of amqplib/)
+    assert.throws(() => new Retrier(null, { ...options, polcy: 1 }), /a Retrier has no option polcy/)
+    assert.throws(() => new Retrier(null, { ...options, confirmTimeout: 0 }), { code: 'BH_ERR_ARGUMENT' })
+    assert.throws(() => new Retrier(null, options).wrap(() => {}), /this is no channel of amqplib/)
+  })
+
+  it('needs no channel to tell its topology', () => {
+    const retrier = new Retrier(null, options)
+    assert.equal(retrier.topology.parkedQueue, 'work.parked')
+    assert.equal(retrier.pending, 0)
+    assert.equal(retrier.policy.maxAttempts, 10)
+  })
+
+  it('publishes again with a back-off up to half a minute', () => {
+    assert.deepEqual([1, 2, 3, 8, 100].map(backOff), [250, 500, 1000, 30_000, 30_000])
+  })
+})

@@ -1,0 +1,46 @@
+'use strict'
+// Every function of the core's headers is in bindings/backhop.i.
+
+const assert = require('node:assert/strict')
+const { readFileSync, readdirSync } = require('node:fs')
+const path = require('node:path')
+const { test } = require('node:test')
+
+const { c } = require('./internals')
+
+const HEADERS = process.env.BACKHOP_HEADERS
+const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'message', 'worker', 'event']
+const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
+
+function * matches (pattern) {
+  for (const name of readdirSync(HEADERS)) {
+    const text = readFileSync(path.join(HEADERS, name), 'utf8').replace(/\/\*.*?\*\//gs, '')
+    for (const [, found] of text.matchAll(pattern)) yield found
+  }
+}
+
+const functions = () => [...matches(/BH_API [\w\s*]*?(bh_\w+)\(/g)]
+
+function enumerators () {
+  return [...matches(/typedef enum bh_\w+ \{([^()]*?)\}/g)].flatMap(body => body.match(/\bBH_\w+/g) ?? [])
+}
+
+/** Whether the addon has it: bh_policy_kind is Policy's method kind; an object frees itself. */
+function isBound (name) {
+  const [, noun, verb] = name.match(/^bh_([a-z]+)_?(.*)$/)
+  if (name in c || verb === 'free') return true
+  return NOUNS.includes(noun) && verb in c[noun[0].toUpperCase() + noun.slice(1)].prototype
+}
+
+test('the headers are read', () => {
+  for (const name of ['bh_version', 'bh_plan_make', 'bh_worker_librabbitmq_loaded']) assert.ok(functions().includes(name))
+  for (const name of ['BH_KIND_STEPS', 'BH_MODE_NONE']) assert.ok(enumerators().includes(name))
+})
+
+test('every public function is in the table', () => {
+  assert.deepEqual(functions().filter(name => !isBound(name)), LEFT_OUT)
+})
+
+test('every enumerator is in the table', () => {
+  assert.deepEqual(enumerators().filter(name => !(name in c)), [])
+})

@@ -1,0 +1,891 @@
+'use strict'
+// What the retriers over each client could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+
+const assert = require('node:assert/strict')
+const { spawn } = require('node:child_process')
+const { once } = require('node:events')
+const path = require('node:path')
+const { afterEach, beforeEach, describe, it } = require('node:test')
+const { setTimeout: sleep } = require('node:timers/promises')
+
+const {
+  AccessError, BrokerError, ClashError, ConnectionFailedError, Drop, MissingError, Park, Policy, PublishError,
+  RetryAfter
+} = require('backhop')
+
+const { Retrier } = require('backhop/amqplib')
+
+const { Broker, CTL, QUICK, URL, VERSION, control, until } = require('./broker')
+const { CLIENTS } = require('./clients')
+const { Proxy } = require('./proxy')
+
+const NEEDS_BROKER = URL ? {} : { skip: 'AMQP_URL is not set: tests/broker/broker run 4.3 -- ...' }
+const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
+
+const warnings = []
+process.on('warning', ({ name, message }) => { if (name === 'BackhopWarning') warnings.push(message) })
+process.on('unhandledRejection', error => { throw error })
+
+const warned = text => warnings.filter(message => message.includes(text)).length
+
+/** A handler that throws what it is told, and keeps what it got. */
+function handling (...errors) {
+  const handler = async message => {
+    handler.messages.push(message)
+    handler.times.push(performance.now())
+    const error = errors.shift()
+    if (error) throw error
+  }
+  handler.messages = []
+  handler.times = []
+  handler.saw = count => until(() => handler.messages.length >= count, `the handler sees ${count}`)
+  return handler
+}
+
+for (const [client, Consumer] of Object.entries(CLIENTS)) {
+  describe(client, { ...NEEDS_BROKER, timeout: 300_000 }, () => {
+    let broker
+    let proxy
+    let consumers
+    let common
+
+    beforeEach(async () => {
+      warnings.length = 0
+      consumers = []
+      broker = await Broker.connect()
+      proxy = await Proxy.to(URL)
+      common = { policy: QUICK, namespace: broker.namespace }
+    })
+
+    afterEach(async () => {
+      proxy.release()
+      for (const consumer of consumers) await consumer.stop()
+      proxy.close()
+      await broker.close()
+    })
+
+    async function connected (queue, { url = URL, ...options } = {}) {
+      const consumer = await Consumer.connect(url, queue, { ...common, ...options })
+      consumers.push(consumer)
+      return consumer
+    }
+
+    async function consuming (queue, handler, options) {
+      const consumer = await connected(queue, options)
+      await consumer.retrier.declare()
+      await consumer.begin(handler)
+      return consumer
+    }
+
+    /** All that was in hand is acknowledged. */
+    async function isAcknowledged (queue) {
+      for (const consumer of consumers.splice(0)) await consumer.stop()
+      assert.equal(await broker.count(queue), 0)
+    }
+
+    it('a message comes back to its queue alone and is acknowledged', async () => {
+      const [queue, sibling] = [await broker.queue(), await broker.queue()]
+      const exchange = await broker.events('topic', [queue, sibling], 'order.*')
+      const body = Buffer.from([0, 98, 255])
+      await broker.publish(body, 'order.created', { exchange })
+      const handler = handling(new TypeError('first'), new TypeError('second'))
+      await consuming(queue, handler)
+      await handler.saw(3)
+      const { messages, times } = handler
+      assert.deepEqual(messages.map(({ attempt }) => attempt), [1, 2, 3])
+      assert.ok(messages.every(message => message.content.equals(body)))
+      assert.ok(messages.every(message => message.exchange === exchange && message.routingKey === 'order.created'))
+      assert.deepEqual(messages.map(({ lastError }) => lastError), ['', 'TypeError: first', 'TypeError: second'])
+      assert.deepEqual(messages.map(({ lastDelay }) => lastDelay), [undefined, 100, 200])
+      assert.deepEqual(messages[1].firstFailure, messages[2].firstFailure)
+      assert.ok(Math.abs(messages[1].firstFailure - Date.now()) < 60_000)
+      assert.equal(messages[2].delivery.routingKey, 'order.created')
+      assert.ok(times[2] - times[1] >= 199)
+      await isAcknowledged(queue)
+      assert.deepEqual([await broker.count(sibling), await broker.count(`${queue}.parked`)], [1, 0])
+    })
+
+    it('properties and headers are kept', async () => {
+      const [queue, original] = [await broker.queue(), await broker.queue()]
+      const headers = {
+        text: 'grün',
+        binary: Buffer.from([255, 0]),
+        byte: 7,
+        minus: -4711,
+        large: 2 ** 40,
+        fraction: 1.25,
+        true: true,
+        nothing: null,
+        moment: { '!': 'timestamp', value: 1_767_323_045 },
+        decimal: { '!': 'decimal', value: { places: 2, digits: 125 } },
+        table: { deep: { list: [1, 'two', { three: Buffer.from([254]) }, null] }, empty: {} },
+        list: []
+      }
+      if (client === 'node-amqp') headers.minus = { '!': 'int', value: -4711 } // node-amqp cannot read shorter ones
+      const properties = {
+        contentType: 'text/plain',
+        contentEncoding: 'utf-8',
+        priority: 3,
+        correlationId: 'correlation',
+        replyTo: 'answers',
+        messageId: 'message 1',
+        timestamp: 1_767_323_045,
+        type: 'kind',
+        appId: 'shop'
+      }
+      for (const each of [queue, original]) {
+        const others = { userId: 'guest', expiration: '600000', deliveryMode: 1 }
+        await broker.publish('', each, { ...properties, ...others, headers })
+      }
+      await consuming(queue, handling(new Park('why')))
+      const [parked] = await broker.take(`${queue}.parked`, 1)
+      const [before] = await broker.take(original, 1)
+      const isOwn = ([name]) => name.startsWith('backhop-')
+      const all = Object.entries(parked.properties.headers)
+      const kept = all.filter(([name]) => name in headers) // RabbitMQ 3.10 counts deliveries of the parked queue, too
+      assert.deepEqual(Object.fromEntries(kept), before.properties.headers)
+      for (const [name, value] of Object.entries(properties)) assert.equal(parked.properties[name], value, name)
+      const { deliveryMode, userId, expiration } = parked.properties
+      assert.deepEqual([deliveryMode, userId, expiration], [2, undefined, undefined])
+      const { 'backhop-first-failure': first, ...own } = Object.fromEntries(all.filter(isOwn))
+      assert.ok(Math.abs(first - Date.now()) < 60_000)
+      assert.deepEqual(own, {
+        'backhop-queue': queue,
+        'backhop-attempts': 1,
+        'backhop-id': 'message 1',
+        'backhop-exchange': '',
+        'backhop-routing-key': queue,
+        'backhop-error': 'why',
+        'backhop-expiration': '600000',
+        'backhop-user-id': 'guest',
+        'backhop-parked': 'permanent'
+      })
+    })
+
+    it('a message without properties comes back', async () => {
+      const queue = await broker.queue()
+      await broker.publish('', queue, { deliveryMode: undefined })
+      const handler = handling(new Error('no'))
+      await consuming(queue, handler)
+      await handler.saw(2)
+      const { properties, header } = handler.messages[1].delivery
+      assert.equal(typeof header, 'function')
+      assert.deepEqual({ contentType: undefined, ...properties }, { contentType: undefined, deliveryMode: 2 })
+    })
+
+    it('a large message comes back as it was', async () => {
+      const queue = await broker.queue()
+      const body = Buffer.alloc(400_000, 'backhop ')
+      await broker.publish(body, queue)
+      const handler = handling(new Error('no'))
+      await consuming(queue, handler)
+      await handler.saw(2)
+      assert.ok(handler.messages[1].content.equals(body))
+    })
+
+    it('the last attempt parks', async () => {
+      const queue = await broker.queue()
+      await broker.publish('body', queue)
+      const handler = handling(new Error('no'), new Error('no'), new Error('no'))
+      await consuming(queue, handler)
+      const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+      assert.deepEqual([content.toString(), handler.messages.length], ['body', 3])
+      assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 3])
+      assert.equal(warned('is parked (exhausted): Error: no'), 1)
+      await isAcknowledged(queue)
+    })
+
+    it('never parks, and Drop keeps no copy', async () => {
+      const dead = await broker.queue()
+      const queue = await broker.queue({
+        'x-queue-type': 'classic', 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': dead
+      })
+      await broker.publish('never', queue)
+      await broker.publish('drop', queue)
+      const handler = handling(new SyntaxError('x'), new Drop())
+      await consuming(queue, handler, { never: [SyntaxError] })
+      await handler.saw(2)
+      const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+      assert.deepEqual([content.toString(), headers['backhop-parked']], ['never', 'permanent'])
+      assert.equal(headers['backhop-error'], 'SyntaxError: x')
+      await isAcknowledged(queue)
+      assert.deepEqual([await broker.count(`${queue}.parked`), await broker.count(dead)], [0, 0])
+      assert.equal(handler.messages.length, 2)
+    })
+
+    it('a result whose then throws is a failure, and stops nothing', async () => {
+      const queue = await broker.queue()
+      for (const body of ['bad', 'good']) await broker.publish(body, queue)
+      const seen = []
+      await consuming(queue, message => {
+        seen.push(message.lastError)
+        if (String(message.content) === 'good') return
+        if (message.attempt === 1) return { get then () { throw new Error('get') } }
+        return { then () { throw new Error('call') } }
+      })
+      const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+      assert.deepEqual([String(content), headers['backhop-error']], ['bad', 'Error: call'])
+      assert.ok(seen.includes('Error: get'))
+      await isAcknowledged(queue)
+    })
+
+    it('a stranger\'s tables that look like tagged values come back, and are parked', async () => {
+      const [queue, original] = [await broker.queue(), await broker.queue()]
+      const table = value => ({ '!': 'object', value })
+      const all = [
+        ['void', 1], ['bytes', 'x'], ['byte', 70_000], ['uint64', 2 ** 60], ['long', 5], ['string', 'x'],
+        ['timestamp', -5], ['decimal', table({ places: 1, digits: -1 })]
+      ].map(([type, value]) => table({ '!': type, value }))
+      const bare = { '!': 'double', value: -1e300 }
+      for (const each of [queue, original]) await broker.publish('', each, { headers: { all, bare } })
+      const handler = handling(new Error('no'), new Error('no'), new Error('no'))
+      await consuming(queue, handler)
+      const [parked] = await broker.take(`${queue}.parked`, 1)
+      const [before] = await broker.take(original, 1)
+      assert.deepEqual(parked.properties.headers.all, before.properties.headers.all)
+      assert.deepEqual(parked.properties.headers.bare, -1e300)
+      assert.equal(handler.messages.length, 3)
+      await isAcknowledged(queue)
+    })
+
+    it('a handler may throw at once, reject with nothing, or return nothing', async () => {
+      const queue = await broker.queue()
+      await broker.publish('body', queue)
+      const seen = []
+      await consuming(queue, message => {
+        seen.push(message.lastError)
+        if (message.attempt === 1) throw new RangeError('at once')
+        return message.attempt === 2 ? Promise.reject() : undefined
+      })
+      await until(() => seen.length === 3)
+      assert.deepEqual(seen, ['', 'RangeError: at once', 'undefined'])
+      await isAcknowledged(queue)
+    })
+
+    it('RetryAfter is a floor, on a rung that is declared on demand', async () => {
+      const queue = await broker.queue()
+      await broker.publish('', queue)
+      const handler = handling(new RetryAfter(600, 'busy'))
+      const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: '10s' })
+      await consuming(queue, handler, { policy })
+      await handler.saw(2)
+      assert.equal(handler.messages[1].lastDelay, 630)
+      assert.ok(handler.times[1] - handler.times[0] >= 599)
+      assert.equal((await broker.channel.checkQueue(`${broker.namespace}.wait.630`)).messageCount, 0)
+      await assert.rejects(broker.channel.checkQueue(`${broker.namespace}.wait.800`), { code: 404 })
+      await broker.count('any') // a channel again
+    })
+
+    it('a message that crashes its consumers is parked before the handler', async () => {
+      const queue = await broker.queue()
+      await broker.publish('', queue, { headers: { 'x-delivery-count': { '!': 'long', value: 5 } } })
+      const handler = handling()
+      await consuming(queue, handler)
+      const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+      assert.equal(headers['backhop-parked'], 'poison')
+      assert.equal(handler.messages.length, 0)
+      assert.equal(warned('its consumers were lost 5 times: parking it'), 1)
+    })
+
+    it('a stranger\'s header chooses no destination', async () => {
+      const [queue, target] = [await broker.queue(), await broker.queue()]
+      await broker.publish('', queue, {
+        headers: {
+          'backhop-queue': target,
+          'backhop-routing-key': `backhop:${target}`,
+          BCC: [target],
+          ['__proto__']: { BCC: [target], CC: [target] },
+          'backhop-attempts': 'many'
+        }
+      })
+      await broker.take(target, 1) // by the BCC of the publish itself
+      const handler = handling(new Error('no'), new Error('no'), new Error('no'))
+      await consuming(queue, handler)
+      await broker.take(`${queue}.parked`, 1)
+      assert.equal(handler.messages.length, 3)
+      assert.equal(await broker.count(target), 0)
+    })
+
+    // Confirm, then acknowledge
+
+    it('nothing is acknowledged before its copy is confirmed', async () => {
+      const queue = await broker.queue()
+      const count = 20
+      await broker.publish('opens the channel that publishes', queue)
+      let isHeld = false
+      await consuming(queue, async message => {
+        if (String(message.content) === String(count - 1) && !isHeld) {
+          isHeld = true
+          proxy.hold()
+        }
+        throw new Park('why')
+      }, { url: proxy.url })
+      await broker.take(`${queue}.parked`, 1)
+      for (let i = 0; i < count; i++) await broker.publish(String(i), queue)
+      // The last one's confirm is held.
+      await until(async () => await broker.count(`${queue}.parked`) === count, 'all copies are there')
+      assert.ok(isHeld)
+      proxy.cut()
+      if (client === 'node-amqp') { // which consumes again
+        await until(async () => await broker.count(`${queue}.parked`) > count, 'a copy came again')
+      } else {
+        await until(() => broker.count(queue), 'an original came back')
+      }
+      const bodies = await broker.bodies(`${queue}.parked`, count)
+      assert.equal(new Set(bodies).size, count)
+      await until(() => warned('the broker delivers their originals again'), 'the loss is told')
+    })
+
+    it('a burst of failures waits for no confirm', async () => {
+      const queue = await broker.queue()
+      for (let i = 0; i < 80; i++) await broker.publish('', queue)
+      const consumer = await consuming(queue, async () => { throw new Park('why') })
+      let most = 0
+      let isWatched = true
+      const watch = () => {
+        most = Math.max(most, consumer.retrier.pending)
+        if (isWatched) setImmediate(watch)
+      }
+      watch()
+      await until(async () => await broker.count(`${queue}.parked`) === 80, 'all are parked').finally(() => { isWatched = false })
+      assert.ok(most > 4, `${most} were pending`)
+      await consumer.retrier.drain({ timeout: '20s' })
+      assert.equal(consumer.retrier.pending, 0)
+      await isAcknowledged(queue)
+    })
+
+    it('a returned copy is published again once its queue is there', async () => {
+      const queue = await broker.queue()
+      await consuming(queue, handling(new Park('a'), new Park('b')))
+      await broker.channel.deleteQueue(`${queue}.parked`)
+      await broker.publish('one', queue)
+      await broker.publish('two', queue)
+      await until(async () => await broker.count(`${queue}.parked`) === 2, 'both are parked')
+      assert.ok(warned('was returned by the broker'))
+      assert.deepEqual((await broker.bodies(`${queue}.parked`, 2)).sort(), ['one', 'two'])
+      await isAcknowledged(queue)
+    })
+
+    it('a nacked copy is published again once there is room', async () => {
+      const queue = await broker.queue()
+      const args = { 'x-queue-type': 'classic', 'x-max-length': 1, 'x-overflow': 'reject-publish' }
+      await broker.channel.assertQueue(`${queue}.parked`, { arguments: args })
+      await broker.publish('full', `${queue}.parked`)
+      await broker.publish('body', queue)
+      const consumer = await connected(queue)
+      await consumer.begin(handling(new Park('why')))
+      await until(() => warned('was nacked by the broker'), 'the nack is told')
+      assert.deepEqual(await broker.bodies(`${queue}.parked`, 2), ['full', 'body'])
+      await isAcknowledged(queue)
+    })
+
+    it('a copy that closes the channel stops no other', async () => {
+      const queue = await broker.queue()
+      const errors = [new Error('no'), ...Array.from({ length: 5 }, () => new Park('why'))]
+      const handler = handling(...errors)
+      await consuming(queue, handler)
+      await broker.channel.deleteExchange(`${broker.namespace}.wait.100`)
+      for (let i = 0; i < 6; i++) await broker.publish(String(i), queue)
+      await handler.saw(7)
+      await until(async () => await broker.count(`${queue}.parked`) === 5, 'the others are parked')
+      assert.equal(String(handler.messages.at(-1).content), '0')
+      await isAcknowledged(queue)
+    })
+
+    it('a copy that is not confirmed in time is published again', async () => {
+      const queue = await broker.queue()
+      await broker.publish('opens the channel that publishes', queue)
+      const consumer = await consuming(queue, async message => {
+        if (String(message.content) === 'body') proxy.hold()
+        throw new Park('why')
+      }, { url: proxy.url, confirmTimeout: 300 })
+      await broker.take(`${queue}.parked`, 1)
+      await broker.publish('body', queue)
+      await until(() => warned('was not confirmed within 0.3 s'), 'the timeout is told')
+      proxy.release()
+      await until(() => consumer.retrier.pending === 0, 'nothing is pending')
+      await broker.take(`${queue}.parked`, 1)
+      await isAcknowledged(queue)
+    })
+
+    it('a broker that is killed loses nothing', NEEDS_CTL, async () => {
+      const queue = await broker.queue({ 'x-queue-type': 'quorum' })
+      const consume = () => consuming(queue, async () => { throw new Park('why') })
+      await consume()
+      control('save')
+      for (let i = 0; i < 20; i++) await broker.publish(String(i), queue, { persistent: true })
+      control('kill')
+      control('start')
+      await broker.reconnect()
+      if (client !== 'node-amqp') await consume()
+      const bodies = new Set()
+      await until(async () => {
+        const message = await broker.channel.get(`${queue}.parked`, { noAck: true }).catch(() => broker.reconnect())
+        if (message) bodies.add(String(message.content))
+        return bodies.size === 20
+      }, 'all are parked')
+    })
+
+    it('a broker that blocks publishers multiplies no copy', NEEDS_CTL, async () => {
+      const queue = await broker.queue()
+      await broker.publish('opens the channel that publishes', queue)
+      let isBlocking = false
+      const consumer = await consuming(queue, async () => {
+        if (isBlocking) control('rabbitmqctl', 'set_vm_memory_high_watermark', '0.00000001')
+        throw new Park('why')
+      }, { confirmTimeout: 300 })
+      await broker.take(`${queue}.parked`, 1)
+      isBlocking = true
+      await broker.publish('body', queue)
+      try {
+        await once(consumer.connection, 'blocked')
+        await sleep(1000) // more than confirmTimeout: nothing is to happen in it
+        assert.equal(warned('was not confirmed'), 0)
+        assert.equal(consumer.retrier.pending, 1)
+      } finally {
+        control('rabbitmqctl', 'set_vm_memory_high_watermark', '0.6')
+      }
+      await until(() => consumer.retrier.pending === 0, 'nothing is pending')
+      assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
+      await isAcknowledged(queue)
+      assert.equal(await broker.count(`${queue}.parked`), 0)
+    })
+
+    // Strategies
+
+    for (const strategy of ['message-ttl', 'reject', ...(VERSION >= 4.3 ? ['native'] : [])]) {
+      it(`the strategy ${strategy} brings a message back until it is parked`, async () => {
+        const queue = `${broker.namespace}.work`
+        const policy = new Policy({ kind: 'fixed', initial: 200, jitter: 'none', maxAttempts: 3 })
+        const handler = handling(new Error('no'), new Error('no'), new Error('no'))
+        const consumer = await consuming(queue, handler, { policy, strategy, workQueue: 'quorum' })
+        await broker.publish('body', queue)
+        const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+        assert.deepEqual(handler.messages.map(({ attempt }) => attempt), [1, 2, 3])
+        assert.ok(handler.times.slice(1).every((time, i) => time - handler.times[i] >= 190))
+        assert.equal(headers['backhop-parked'], 'exhausted')
+        await isAcknowledged(queue)
+        for (const declaration of consumer.retrier.topology.declarations) await broker.delete(declaration)
+      })
+    }
+
+    for (const strategy of ['delayed-exchange', ...(VERSION < 4.3 ? ['native'] : [])]) {
+      it(`the strategy ${strategy}, which the broker lacks, is refused`, async () => {
+        const policy = new Policy({ kind: 'fixed', jitter: 'none' })
+        const consumer = await connected(await broker.queue(), { policy, strategy })
+        await assert.rejects(consumer.retrier.declare(), error => {
+          return error instanceof BrokerError && /ladder/.test(error.message)
+        })
+      })
+    }
+
+    // Declaring and replaying
+
+    it('verifying says what is missing and what differs', async () => {
+      const queue = await broker.queue()
+      const { retrier } = await connected(queue)
+      await assert.rejects(retrier.verify(), error => {
+        assert.ok(error instanceof MissingError)
+        assert.match(error.message, new RegExp(`exchange "${broker.namespace}.return"`))
+        assert.match(error.message, new RegExp(`queue "${queue}.parked"`))
+        return true
+      })
+      assert.equal(await broker.count(`${queue}.parked`), 0)
+      await retrier.declare()
+      await retrier.verify()
+      await broker.channel.deleteQueue(`${queue}.parked`)
+      await broker.channel.assertQueue(`${queue}.parked`, { arguments: { 'x-queue-type': 'classic' } })
+      for (const verify of [true, false]) {
+        await assert.rejects(retrier.declare({ verify }), error => {
+          assert.ok(error instanceof ClashError)
+          const text = `queue "${queue}.parked" exists with x-queue-type = classic, and quorum is needed`
+          assert.ok(error.message.includes(text))
+          return true
+        })
+      }
+    })
+
+    it('a missing work queue is named', async () => {
+      const queue = `${broker.namespace}.none`
+      const { retrier } = await connected(queue)
+      await assert.rejects(retrier.declare(), error => {
+        return error instanceof MissingError && /the work queue/.test(error.message)
+      })
+      await broker.channel.deleteQueue(`${queue}.parked`)
+    })
+
+    it('who may not declare is told what to do', NEEDS_CTL, async () => {
+      const queue = await broker.queue()
+      control('rabbitmqctl', 'add_user', broker.namespace, 'secret')
+      try {
+        control('rabbitmqctl', 'set_permissions', broker.namespace, '^$', '.*', '.*')
+        const url = URL.replace('guest:guest', `${broker.namespace}:secret`)
+        const { retrier } = await connected(queue, { url })
+        await assert.rejects(retrier.declare(), error => {
+          assert.ok(error instanceof AccessError)
+          assert.match(error.message, /grant the permission, or import topology\.definitions\(\) and use verify\(\)/)
+          return true
+        })
+        await (await connected(queue)).retrier.declare()
+        await retrier.verify()
+      } finally {
+        control('rabbitmqctl', 'delete_user', broker.namespace)
+      }
+    })
+
+    it('parked messages are replayed to their queue alone', async () => {
+      const [queue, sibling] = [await broker.queue(), await broker.queue()]
+      const exchange = await broker.events('fanout', [queue, sibling])
+      const handler = handling(new Park('why'), new Park('why'), new Park('why'))
+      const { retrier } = await consuming(queue, handler)
+      for (const body of ['0', '1', '2']) await broker.publish(body, 'key', { exchange })
+      await until(async () => await broker.count(`${queue}.parked`) === 3, 'all are parked')
+      assert.equal(await retrier.replay({ limit: 2 }), 2)
+      await handler.saw(5)
+      assert.equal(await retrier.replay(), 1)
+      await handler.saw(6)
+      assert.equal(await retrier.replay(), 0)
+      const again = handler.messages.slice(3)
+      assert.ok(handler.messages.every(({ attempt }) => attempt === 1))
+      assert.ok(again.every(message => message.exchange === exchange && message.routingKey === 'key'))
+      assert.ok(again.every(message => message.lastError === ''))
+      assert.deepEqual(again.map(({ content }) => String(content)), ['0', '1', '2'])
+      await isAcknowledged(queue)
+      assert.deepEqual([await broker.count(`${queue}.parked`), await broker.count(sibling)], [0, 3])
+    })
+
+    it('replaying without a topology leaves what is parked', async () => {
+      const queue = await broker.queue()
+      const { retrier } = await connected(queue)
+      await assert.rejects(retrier.replay(), MissingError)
+      await broker.channel.assertQueue(`${queue}.parked`, { arguments: { 'x-queue-type': 'classic' } })
+      await broker.publish('body', `${queue}.parked`)
+      await assert.rejects(retrier.replay(), PublishError)
+      await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked still')
+      proxy.cut()
+    })
+
+    it('a lost connection ends a replay', async () => {
+      const queue = await broker.queue()
+      const consumer = await connected(queue, { url: proxy.url })
+      await consumer.retrier.declare()
+      await broker.publish('body', `${queue}.parked`)
+      proxy.hold()
+      const replayed = consumer.retrier.replay()
+      proxy.cut()
+      await assert.rejects(replayed, ConnectionFailedError)
+      await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked still')
+    })
+
+    it('a handler that ends after its connection is lost leaves nothing pending', async () => {
+      const queue = await broker.queue()
+      const ends = []
+      const consumer = await consuming(queue, () => new Promise((resolve, reject) => ends.push({ resolve, reject })), {
+        url: proxy.url
+      })
+      await broker.publish('fails', queue)
+      await broker.publish('ends', queue)
+      await until(() => ends.length === 2, 'both came')
+      const isLost = new Promise(resolve => consumer.connection.once('close', resolve))
+      proxy.cut()
+      await isLost
+      ends[0].reject(new Park('why'))
+      ends[1].resolve()
+      if (client === 'node-amqp') {
+        await until(() => ends.length === 4, 'both came again')
+        for (const { resolve } of ends) resolve()
+      }
+      await consumer.retrier.drain({ timeout: '20s' })
+      assert.equal(consumer.retrier.pending, 0)
+      if (client !== 'node-amqp') await until(async () => await broker.count(queue) === 2, 'both are there')
+      assert.equal(await broker.count(`${queue}.parked`), 0)
+    })
+
+    it('a connection that is closed is told', async () => {
+      const consumer = await connected(await broker.queue())
+      await consumer.retrier.declare()
+      await consumer.stop()
+      consumers.pop()
+      await assert.rejects(consumer.retrier.declare(), ConnectionFailedError)
+      await assert.rejects(consumer.retrier.replay(), ConnectionFailedError)
+      await consumer.retrier.drain()
+    })
+
+    it('drain waits for the handlers that run', async () => {
+      const queue = await broker.queue()
+      let finish
+      const isCalled = new Promise(resolve => {
+        finish = { called: resolve }
+      })
+      const { retrier } = await consuming(queue, () => new Promise((resolve, reject) => {
+        finish.fail = () => reject(new Park('why'))
+        finish.called()
+      }))
+      await broker.publish('body', queue)
+      await isCalled
+      await assert.rejects(retrier.drain({ timeout: 50 }), { name: 'WaitTimeoutError', code: 'BH_ERR_TIMEOUT' })
+      const drained = retrier.drain()
+      finish.fail()
+      await drained
+      await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked')
+    })
+  })
+}
+
+describe('node-amqp', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
+  it('acknowledges no delivery of a lost connection on the new one', async () => {
+    const broker = await Broker.connect()
+    const proxy = await Proxy.to(URL)
+    const queue = await broker.queue()
+    const options = { policy: QUICK, namespace: broker.namespace }
+    const consumer = await CLIENTS['node-amqp'].connect(proxy.url, queue, options)
+    await consumer.retrier.declare()
+    const seen = []
+    const ends = []
+    await consumer.begin(message => {
+      seen.push(message)
+      return new Promise((resolve, reject) => ends.push({ resolve, reject }))
+    })
+    await broker.publish('body', queue)
+    await until(() => seen.length === 1, 'it came')
+    proxy.cut()
+    await until(() => seen.length === 2, 'it came again')
+    ends[0].resolve()
+    await until(() => !consumer.retrier.pending, 'nothing is pending')
+    await broker.publish('another', queue)
+    await until(() => seen.length === 3, 'another came')
+    assert.deepEqual(seen.map(({ content, redelivered }) => [String(content), redelivered]), [
+      ['body', false], ['body', true], ['another', false]
+    ])
+    proxy.cut() // had the stale one acknowledged the second, it would not come now
+    await until(() => seen.filter(({ content }) => String(content) === 'body').length === 3, 'the second came again')
+    for (const { resolve } of ends) resolve()
+    await until(() => seen.length === 5, 'both came again')
+    ends[3].resolve()
+    ends[4].resolve()
+    await consumer.stop()
+    assert.equal(await broker.count(queue), 0)
+    proxy.close()
+    await broker.close()
+  })
+})
+
+describe('node-amqp, a message id that is no UTF-8', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
+  it('is known in what the broker returns', async () => {
+    const broker = await Broker.connect()
+    const queue = await broker.queue()
+    const options = { policy: QUICK, namespace: broker.namespace }
+    const consumer = await CLIENTS['node-amqp'].connect(URL, queue, options)
+    await consumer.retrier.declare()
+    await broker.channel.deleteQueue(`${queue}.parked`)
+    const handler = handling(new Park('why'))
+    await consumer.begin(handler)
+    const { stream } = broker.channel.connection
+    const write = stream.write.bind(stream)
+    stream.write = (chunk, ...more) => {
+      const at = chunk.indexOf('PLACE')
+      if (at >= 0) chunk[at] = 0xff
+      return write(chunk, ...more)
+    }
+    await broker.publish('body', queue, { messageId: 'PLACE' })
+    delete stream.write
+    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
+    assert.equal(handler.messages[0].id, '\xffLACE')
+    assert.equal(warned('was returned by the broker'), 1)
+    await consumer.stop()
+    assert.equal(await broker.count(queue), 0)
+    await broker.close()
+  })
+})
+
+describe('amqplib', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
+  let broker
+  let consumer
+  let queue
+
+  beforeEach(async () => {
+    warnings.length = 0
+    broker = await Broker.connect()
+    queue = await broker.queue()
+    consumer = await CLIENTS['amqplib, promises'].connect(URL, queue, { policy: QUICK, namespace: broker.namespace })
+    await consumer.retrier.declare()
+  })
+
+  afterEach(async () => {
+    await consumer.stop()
+    await broker.close()
+  })
+
+  it('an error handler takes what a framework catches', async () => {
+    const handle = consumer.retrier.errorHandler()
+    await broker.publish('body', queue)
+    const seen = []
+    await consumer.channel.consume(queue, incoming => {
+      seen.push(incoming.properties.headers['backhop-error'])
+      return handle(consumer.channel, incoming, seen.length === 1 ? new Error('first') : undefined)
+    })
+    await broker.take(`${queue}.parked`, 1)
+    assert.deepEqual(seen, [undefined, 'Error: first', 'undefined'])
+  })
+
+  it('a consumer that the broker cancels is told', async () => {
+    const isCancelled = new Promise(resolve => {
+      consumer.channel.consume(queue, consumer.retrier.wrap(() => {}, { cancelled: resolve }))
+    })
+    await until(async () => (await broker.channel.checkQueue(queue)).consumerCount === 1, 'it consumes')
+    await broker.channel.deleteQueue(queue)
+    await isCancelled
+    await until(() => warned('the broker cancelled the consumer'), 'it is told')
+  })
+
+  it('what throws where it is told that the consumer is cancelled ends no connection', async () => {
+    const listeners = process.listeners('uncaughtException')
+    process.removeAllListeners('uncaughtException')
+    const isThrown = new Promise(resolve => process.once('uncaughtException', resolve))
+    const cancelled = () => { throw new Error('cancelled') }
+    await consumer.channel.consume(queue, consumer.retrier.wrap(() => {}, { cancelled }))
+    await broker.channel.deleteQueue(queue)
+    const thrown = await isThrown
+    for (const listener of listeners) process.on('uncaughtException', listener)
+    assert.equal(thrown.message, 'cancelled')
+    await consumer.channel.assertExchange('amq.direct', 'direct') // it is open
+    assert.ok(consumer.isOpen)
+  })
+
+  it('a message whose channel or connection was closed before it failed is left to the broker', async () => {
+    for (const [what, close] of [
+      ['channel', ({ channel }) => channel.close()],
+      ['connection', async other => {
+        await other.connection.close()
+        other.isOpen = false
+      }]
+    ]) {
+      await broker.publish(what, queue)
+      const other = await CLIENTS['amqplib, promises'].connect(URL, queue, { namespace: broker.namespace })
+      let incoming
+      await until(async () => (incoming = await other.channel.get(queue)))
+      await close(other)
+      const retrier = new Retrier(null, { queue, policy: QUICK, namespace: broker.namespace })
+      retrier.errorHandler()(other.channel, incoming, new Park('why'))
+      assert.equal(retrier.pending, 0, what)
+      await retrier.drain({ timeout: '20s' })
+      await until(async () => await broker.count(queue) === 1, `the ${what} gave it back`)
+      assert.equal(await broker.count(`${queue}.parked`), 0)
+      await broker.take(queue, 1)
+      if (other.isOpen) await other.connection.close()
+    }
+    assert.deepEqual(warnings, [])
+  })
+
+  it('a message is settled once', async () => {
+    for (const error of [undefined, new Park('why')]) {
+      await broker.publish('body', queue)
+      const { retrier, channel } = consumer
+      let incoming
+      await until(async () => (incoming = await channel.get(queue)))
+      const message = retrier.read(incoming)
+      retrier.settle(message, error)
+      retrier.settle(message, error)
+      retrier.settle(message, new Park('again'))
+      retrier.errorHandler()(channel, incoming, new Park('once more'))
+      await retrier.drain({ timeout: '20s' })
+      await channel.checkQueue(queue) // the channel is open
+      assert.equal(await broker.count(`${queue}.parked`), error ? 1 : 0)
+    }
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('a copy is the original, whatever a handler does with what amqplib gave it', async () => {
+    await consumer.begin(message => {
+      const { properties } = message
+      properties.messageId = 5
+      properties.headers.deep.list.push(() => {})
+      properties.headers.more = Symbol('unknown to AMQP')
+      throw new Park('why')
+    })
+    await broker.publish('body', queue, { messageId: 'id', headers: { deep: { list: [1] } } })
+    const [{ properties: { messageId, headers } }] = await broker.take(`${queue}.parked`, 1)
+    assert.deepEqual([messageId, headers.deep, headers.more], ['id', { list: [1] }, undefined])
+  })
+
+  /** A retrier's listener, before which somebody replaces the content of bad messages: no copy can be written. */
+  function breaking (handle) {
+    const listener = consumer.retrier.wrap(handle)
+    return incoming => listener(String(incoming.content) === 'bad' ? { ...incoming, content: 'parsed' } : incoming)
+  }
+
+  it('a copy that cannot be encoded leaves its original and confuses no other', async () => {
+    await consumer.channel.consume(queue, breaking(() => { throw new Park('why') }))
+    for (const body of ['one', 'bad', 'two', 'bad', 'three']) {
+      await broker.publish(body, queue, { headers: { number: 1 } })
+    }
+    assert.deepEqual((await broker.bodies(`${queue}.parked`, 3)).sort(), ['one', 'three', 'two'])
+    await until(() => warned('it stays unacknowledged') === 2, 'both are told')
+    await consumer.stop()
+    assert.deepEqual(await broker.bodies(queue, 2), ['bad', 'bad'])
+  })
+
+  it('read and settle serve who calls handlers himself', async () => {
+    await broker.publish('ok', queue)
+    await broker.publish('bad', queue)
+    const { retrier } = consumer
+    for (const error of [undefined, new Park('why')]) {
+      let incoming
+      await until(async () => (incoming = await consumer.channel.get(queue)))
+      const message = retrier.read(incoming)
+      assert.equal(message.content, incoming.content)
+      assert.equal(message.fields, incoming.fields)
+      assert.equal(message.properties, incoming.properties)
+      retrier.settle(message, error)
+    }
+    await retrier.drain({ timeout: '20s' })
+    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['bad'])
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('nothing keeps the process alive', async () => {
+    await broker.channel.deleteQueue(`${queue}.parked`)
+    await broker.publish('body', queue)
+    const program = [path.join(__dirname, 'exits.js'), queue, broker.namespace]
+    const child = spawn(process.execPath, program, { stdio: 'ignore' })
+    assert.deepEqual(await once(child, 'exit'), [0, null])
+    await until(() => broker.count(queue), 'its message is there')
+  })
+
+  it('what comes by a channel of others is acknowledged one by one', async () => {
+    const other = await broker.queue()
+    const held = []
+    await consumer.channel.consume(other, message => held.push(message))
+    await broker.publish('held', other)
+    await until(() => held.length === 1, 'it is held')
+    const handler = handling()
+    await consumer.begin(handler)
+    for (let i = 0; i < 10; i++) await broker.publish(String(i), queue)
+    await handler.saw(10)
+    await consumer.stop()
+    assert.equal(await broker.count(queue), 0)
+    assert.deepEqual(await broker.bodies(other, 1), ['held'])
+  })
+
+  it('a message that is refused stays, whatever is acknowledged after it', async () => {
+    await consumer.channel.consume(queue, breaking(({ content }) => {
+      if (content === 'parsed') throw new Park('why')
+    }))
+    for (const body of ['bad', 'one', 'two']) await broker.publish(body, queue, { headers: { number: 1 } })
+    await until(() => warned('it stays unacknowledged') === 1, 'it is told')
+    await consumer.stop()
+    assert.deepEqual(await broker.bodies(queue, 1), ['bad'])
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('the user\'s channel stays as it is', async () => {
+    const handler = handling(new Park('why'))
+    await consumer.begin(handler)
+    await broker.publish('body', queue)
+    await broker.take(`${queue}.parked`, 1)
+    assert.equal(consumer.channel.listenerCount('return'), 0)
+    consumer.channel.publish('', 'nowhere', Buffer.from('x')) // no confirms here
+    await consumer.channel.checkQueue(queue)
+    assert.deepEqual(consumer.channel.unconfirmed, [])
+  })
+})

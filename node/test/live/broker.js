@@ -1,0 +1,124 @@
+'use strict'
+// The broker of the live tests, which AMQP_URL names, as tests/broker/broker sets it; and how to wait for something.
+
+const { execFileSync } = require('node:child_process')
+const { randomUUID } = require('node:crypto')
+const { setTimeout: sleep } = require('node:timers/promises')
+
+const amqplib = require('amqplib')
+
+const { Policy, Topology } = require('backhop')
+
+const URL_OF_BROKER = process.env.AMQP_URL
+const CTL = process.env.BACKHOP_BROKER_CTL
+const VERSION = Number(process.env.BACKHOP_BROKER_VERSION ?? 4.3)
+const PATIENCE = 120_000 // that no test takes which passes
+const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
+
+/** Waits for a condition, and resolves to it. */
+async function until (isSo, what = String(isSo)) {
+  const end = Date.now() + PATIENCE
+  for (;;) {
+    const is = await isSo()
+    if (is) return is
+    if (Date.now() > end) throw new Error(`it did not come true: ${what}`)
+    await sleep(10)
+  }
+}
+
+/** Declares, publishes and looks, by amqplib. */
+class Broker {
+  namespace = `test-${randomUUID()}`
+  #connection
+  #queues = []
+
+  static async connect () {
+    const broker = new Broker()
+    await broker.#open()
+    return broker
+  }
+
+  async #open () {
+    this.#connection = await amqplib.connect(URL_OF_BROKER)
+    this.#connection.on('error', () => {})
+    await this.#channel()
+  }
+
+  async #channel () {
+    this.channel = await this.#connection.createConfirmChannel()
+    this.channel.on('error', () => {})
+  }
+
+  /** Again, after the broker was away. */
+  async reconnect () {
+    await until(() => this.#open().then(() => true, () => false), 'the broker is there')
+  }
+
+  /** A new work queue. */
+  async queue (args = { 'x-queue-type': 'classic' }) {
+    const name = `test-${randomUUID()}`
+    await this.channel.assertQueue(name, { arguments: args })
+    this.#queues.push(name, `${name}.parked`)
+    return name
+  }
+
+  async publish (body, routingKey, { exchange = '', ...options } = {}) {
+    this.channel.publish(exchange, routingKey, Buffer.from(body), options)
+    await this.channel.waitForConfirms()
+  }
+
+  /** Messages that are ready; 0 where the queue is missing. */
+  async count (queue) {
+    try {
+      return (await this.channel.checkQueue(queue)).messageCount
+    } catch {
+      await this.#channel()
+      return 0
+    }
+  }
+
+  /** Takes so many messages out of a queue, once they are there. */
+  async take (queue, count) {
+    const taken = []
+    while (taken.length < count) {
+      await until(() => this.count(queue), `a message is in ${queue}`)
+      const message = await this.channel.get(queue, { noAck: true })
+      if (message) taken.push(message)
+    }
+    return taken
+  }
+
+  async bodies (queue, count) {
+    return (await this.take(queue, count)).map(({ content }) => content.toString())
+  }
+
+  /** The exchange that a test publishes to, with queues that are bound to it. */
+  async events (type, queues, key = '') {
+    const exchange = `${this.namespace}.events`
+    await this.channel.assertExchange(exchange, type)
+    for (const queue of queues) await this.channel.bindQueue(queue, exchange, key)
+    return exchange
+  }
+
+  async delete ({ what, name }) {
+    if (what === 'queue') await this.channel.deleteQueue(name)
+    else if (what === 'exchange') await this.channel.deleteExchange(name)
+  }
+
+  /** Deletes what was declared. */
+  async close () {
+    for (const name of this.#queues) await this.channel.deleteQueue(name)
+    await this.channel.deleteExchange(`${this.namespace}.events`)
+    for (const policy of [QUICK, new Policy()]) {
+      const { declarations } = new Topology({ queue: 'any', policy, namespace: this.namespace })
+      for (const each of declarations.filter(({ name }) => name.startsWith(this.namespace))) await this.delete(each)
+    }
+    await this.#connection.close()
+  }
+}
+
+function control (...args) {
+  return execFileSync(CTL, args, { encoding: 'utf8' })
+}
+
+module.exports = { Broker, CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, until }

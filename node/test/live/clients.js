@@ -1,0 +1,126 @@
+'use strict'
+// A consumer over each client that there is a retrier for, with one face for the tests.
+
+const { once } = require('node:events')
+
+const amqp = require('amqp')
+const amqplib = require('amqplib')
+const callbacks = require('amqplib/callback_api')
+
+const { Retrier: AmqpRetrier } = require('backhop/amqp')
+const { Retrier: AmqplibRetrier } = require('backhop/amqplib')
+
+class Consumer {
+  constructor (url, queue, options) {
+    this.url = url
+    this.queue = queue
+    this.options = options
+  }
+
+  /** Connected, and not consuming yet. */
+  static async connect (...args) {
+    const consumer = new this(...args)
+    await consumer.open()
+    return consumer
+  }
+}
+
+class Promises extends Consumer {
+  method = 'createChannel'
+
+  async open () {
+    this.connection = await amqplib.connect(this.url)
+    this.connection.on('error', () => {})
+    this.channel = await this.connection[this.method]()
+    this.channel.on('error', () => {})
+    await this.channel.prefetch(100)
+    this.retrier = new AmqplibRetrier(this.channel, { queue: this.queue, ...this.options })
+    this.isOpen = true
+    this.connection.once('close', () => { this.isOpen = false })
+  }
+
+  async begin (handle) {
+    await this.channel.consume(this.queue, this.retrier.wrap(handle))
+  }
+
+  async stop () {
+    if (!this.isOpen) return
+    await this.retrier.drain({ timeout: '20s' })
+    await this.connection.close()
+  }
+}
+
+class Confirming extends Promises {
+  method = 'createConfirmChannel'
+}
+
+class Callbacks extends Promises {
+  async open () {
+    const done = (resolve, reject) => (error, value) => error ? reject(error) : resolve(value)
+    this.connection = await new Promise((resolve, reject) => callbacks.connect(this.url, done(resolve, reject)))
+    this.connection.on('error', () => {})
+    this.channel = await new Promise((resolve, reject) => this.connection.createChannel(done(resolve, reject)))
+    this.channel.on('error', () => {})
+    this.channel.prefetch(100)
+    this.retrier = new AmqplibRetrier(this.channel, { queue: this.queue, ...this.options })
+    this.isOpen = true
+    this.connection.once('close', () => { this.isOpen = false })
+  }
+
+  begin (handle) {
+    return new Promise((resolve, reject) => {
+      this.channel.consume(this.queue, this.retrier.wrap(handle), {}, error => error ? reject(error) : resolve())
+    })
+  }
+
+  async stop () {
+    if (!this.isOpen) return
+    await this.retrier.drain({ timeout: '20s' })
+    await new Promise(resolve => this.connection.close(resolve))
+  }
+}
+
+class NodeAmqp extends Consumer {
+  async open () {
+    const url = this.url.replace(/\/$/, '') // else the vhost has no name
+    const capabilities = { 'connection.blocked': true }
+    this.connection = amqp.createConnection({ url, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
+    this.connection.on('error', () => {})
+    this.connection.on('close', () => {})
+    await once(this.connection, 'ready')
+    this.retrier = new AmqpRetrier(this.connection, { queue: this.queue, ...this.options })
+  }
+
+  begin (handle) {
+    return new Promise(resolve => {
+      this.connection.queue(this.queue, { passive: true, autoDelete: false }, subscribed => {
+        this.subscribed = subscribed
+        subscribed.on('error', () => {})
+        const listener = this.retrier.wrap((payload, headers, deliveryInfo, message) => handle(message))
+        subscribed.subscribe({ ack: true, prefetchCount: 100 }, listener).addCallback(resolve)
+      })
+    })
+  }
+
+  async stop () {
+    await this.retrier.drain({ timeout: '20s' })
+    this.connection.implOptions.reconnect = false
+    this.connection.reconnect = () => {} // where it is scheduled already
+    const { socket } = this.connection
+    if (socket.writable) {
+      const isClosed = new Promise(resolve => this.connection.once('close', resolve)) // with or without an error
+      this.connection.disconnect()
+      await isClosed
+    }
+    socket.destroy()
+  }
+}
+
+const CLIENTS = {
+  'amqplib, promises': Promises,
+  'amqplib, a confirm channel': Confirming,
+  'amqplib, callbacks': Callbacks,
+  'node-amqp': NodeAmqp
+}
+
+module.exports = { CLIENTS }

@@ -1,0 +1,340 @@
+'use strict'
+// The worker on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+
+const assert = require('node:assert/strict')
+const { spawn } = require('node:child_process')
+const { once } = require('node:events')
+const { after, afterEach, before, describe, it } = require('node:test')
+const { Worker: Thread } = require('node:worker_threads')
+
+const {
+  BackhopError, Drop, MissingError, Park, Policy, RetryAfter, TLSError, Worker, buildInfo, explain
+} = require('backhop')
+
+const { Broker, CTL, URL, control, until } = require('./broker')
+
+const FAST = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 3 })
+const skip = !URL ? 'AMQP_URL is not set: tests/broker/broker run 4.3 -- ...' : !buildInfo().worker && 'built without librabbitmq'
+const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
+const NEEDS_TLS = process.env.BACKHOP_CA_FILE ? {} : { skip: 'there is no broker with TLS' }
+
+require('../warnings') // of events that nobody listens to
+
+/** A handler that keeps what it gets, and throws what it is told. */
+function inbox (...errors) {
+  const handle = async message => {
+    handle.messages.push(message)
+    if (errors.length) throw errors.shift()
+  }
+  handle.messages = []
+  handle.saw = count => until(() => handle.messages.length >= count, `the handler sees ${count}`)
+  return handle
+}
+
+describe('worker', { skip, timeout: 300_000 }, () => {
+  let broker
+  let workers = []
+
+  before(async () => { broker = await Broker.connect() })
+  after(() => broker.close())
+  afterEach(async () => {
+    await Promise.all(workers.map(worker => worker.stop({ timeout: 0 })))
+    workers = []
+  })
+
+  /** A worker, and its run. */
+  function start (queue, handle, options = {}) {
+    const worker = new Worker(URL, { queue, policy: FAST, ...options })
+    workers.push(worker)
+    return { worker, running: worker.run(handle) }
+  }
+
+  it('acknowledges what a handler resolves, with its content, properties and types as they were', async () => {
+    const queue = await broker.queue()
+    const handle = inbox()
+    const headers = { tenant: 'acme', n: { '!': 'int8', value: 3 } }
+    await broker.publish('\0body', queue, { headers, messageId: '42', contentType: 'text/x' })
+    const { worker, running } = start(queue, handle)
+    await handle.saw(1)
+    await worker.stop()
+    await running
+    const [message] = handle.messages
+    assert.deepEqual(message.content, Buffer.from('\0body'))
+    assert.deepEqual([message.id, message.attempt, message.redelivered, message.firstFailure], ['42', 1, false, undefined])
+    assert.deepEqual(message.headers, { n: 3, tenant: 'acme' })
+    assert.equal(message.delivery.headerType('n'), 'int8')
+    assert.equal(message.delivery.properties.contentType, 'text/x')
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('takes a result that throws as it is looked at for a failure', async () => {
+    const queue = await broker.queue()
+    for (const body of ['one', 'two']) await broker.publish(body, queue)
+    const seen = []
+    start(queue, message => {
+      seen.push(String(message.content))
+      if (seen.length === 1) return { get then () { throw new Error('no') } }
+    }, { concurrency: 1 })
+    await until(() => seen.length === 3, 'both are handled, the first one again')
+    assert.deepEqual(seen, ['one', 'two', 'one'])
+  })
+
+  it('brings back what fails to its queue alone, with its content, routing key, properties and types as they were', async () => {
+    const [queue, sibling] = [await broker.queue(), await broker.queue()]
+    const exchange = await broker.events('topic', [queue, sibling], 'image.*')
+    const handle = inbox(new TypeError('507 queue is full'))
+    const headers = { tenant: 'acme', n: { '!': 'int8', value: 3 }, when: { '!': 'timestamp', value: 1 }, deep: { a: [1, null] } }
+    await broker.publish('body', 'image.purge', { exchange, headers, contentType: 'text/x', priority: 3 })
+    start(queue, handle)
+    await handle.saw(2)
+    const [first, second] = handle.messages
+    assert.deepEqual([first.attempt, second.attempt], [1, 2])
+    assert.equal(second.lastError, 'TypeError: 507 queue is full')
+    assert.equal(second.lastDelay, 100)
+    assert.ok(second.firstFailure instanceof Date)
+    assert.deepEqual([second.exchange, second.routingKey], [exchange, 'image.purge'])
+    assert.deepEqual(second.content, Buffer.from('body'))
+    for (const name of Object.keys(headers)) {
+      assert.deepEqual(second.headers[name], first.headers[name])
+      assert.equal(second.delivery.headerType(name), first.delivery.headerType(name))
+    }
+    assert.deepEqual([second.delivery.properties.contentType, second.delivery.properties.priority], ['text/x', 3])
+    assert.equal(await broker.count(sibling), 1)
+  })
+
+  it('parks after the last attempt, with the story', async () => {
+    const queue = await broker.queue()
+    const handle = inbox(new Error('507'), new Error('507'), new Error('507'))
+    await broker.publish('body', queue, { messageId: '42' })
+    const { worker } = start(queue, handle)
+    const [event] = await once(worker, 'parked')
+    assert.deepEqual([event.id, event.attempts, event.isWarning], ['42', 3, true])
+    const [parked] = await broker.take(`${queue}.parked`, 1)
+    assert.equal(parked.content.toString(), 'body')
+    const story = explain(parked.properties.headers)
+    for (const part of ['It failed 3 times', 'The last error was: Error: 507', 'its attempts were used up']) {
+      assert.ok(story.includes(part), story)
+    }
+  })
+
+  it('parks by class and on demand, drops, and takes a delay as a floor', async () => {
+    const queue = await broker.queue()
+    const handle = async message => {
+      switch (message.content.toString()) {
+        case 'never': throw new SyntaxError('no JSON')
+        case 'park': throw new Park('no such file')
+        case 'drop': throw new Drop()
+        case 'later': if (message.attempt === 1) throw new RetryAfter('300ms')
+      }
+      seen.push(message)
+    }
+    const seen = []
+    for (const body of ['never', 'park', 'drop', 'later']) await broker.publish(body, queue)
+    const { worker } = start(queue, handle, { never: [SyntaxError], retryEvents: true })
+    const [retried] = await once(worker, 'retried')
+    assert.ok(retried.delay >= 300)
+    await until(() => seen.length)
+    assert.equal(seen[0].lastDelay, 315)
+    const parked = await broker.take(`${queue}.parked`, 2)
+    const errors = parked.map(({ content, properties }) => [content.toString(), properties.headers['backhop-error']])
+    assert.deepEqual(new Map(errors), new Map([['never', 'SyntaxError: no JSON'], ['park', 'no such file']]))
+    await worker.stop()
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('sends parked messages back', async () => {
+    const queue = await broker.queue()
+    const handle = inbox(new Park())
+    await broker.publish('body', queue)
+    const { worker } = start(queue, handle)
+    await once(worker, 'parked')
+    const replayed = once(worker, 'replayed')
+    worker.replay(10)
+    assert.equal((await replayed)[0].count, 1)
+    await handle.saw(2)
+    assert.equal(handle.messages[1].attempt, 1)
+  })
+
+  it('runs as many handlers at once as its concurrency says', async () => {
+    const queue = await broker.queue()
+    let [running, most, done] = [0, 0, 0]
+    const waiting = []
+    for (let i = 0; i < 9; i++) await broker.publish('body', queue)
+    start(queue, async () => {
+      most = Math.max(most, ++running)
+      await new Promise(resolve => waiting.push(resolve))
+      running--
+      done++
+    }, { concurrency: 3 })
+    while (done < 9) {
+      await until(() => waiting.length === Math.min(3, 9 - done), 'so many run')
+      for (const resolve of waiting.splice(0)) resolve()
+      await new Promise(setImmediate)
+    }
+    assert.equal(most, 3)
+  })
+
+  it('tells what happens while every handler has a message', async () => {
+    const queue = await broker.queue()
+    await broker.publish('body', queue)
+    const handle = inbox()
+    const { worker } = start(queue, async message => {
+      await handle(message)
+      if (handle.messages.length === 1) await replayed
+    }, { concurrency: 1 })
+    const replayed = once(worker, 'replayed')
+    await handle.saw(1)
+    worker.replay(1)
+    assert.equal((await replayed)[0].count, 0)
+  })
+
+  it('takes functions that are not asynchronous too, and what is thrown that is no error', async () => {
+    const queue = await broker.queue()
+    const attempts = []
+    await broker.publish('body', queue)
+    start(queue, message => {
+      attempts.push([message.attempt, message.lastError])
+      if (message.attempt === 1) throw '507'
+    })
+    await until(() => attempts.length === 2)
+    assert.deepEqual(attempts, [[1, ''], [2, '507']])
+  })
+
+  it('drains: handlers finish, and what they do not settle in time goes back', async () => {
+    const queue = await broker.queue()
+    let release
+    const handle = inbox()
+    for (const body of ['quick', 'slow']) await broker.publish(body, queue)
+    const { worker, running } = start(queue, async message => {
+      await handle(message)
+      if (message.content.toString() === 'slow') await new Promise(() => {})
+      else await new Promise(resolve => { release = resolve })
+    })
+    await handle.saw(2)
+    const drained = once(worker, 'drained')
+    const stopping = worker.stop({ timeout: 1000 })
+    release()
+    await Promise.all([stopping, running])
+    assert.equal((await drained)[0].count, 1)
+    assert.deepEqual(await broker.bodies(queue, 1), ['slow'])
+  })
+
+  it('stops when its signal is aborted', async () => {
+    const queue = await broker.queue()
+    const controller = new AbortController()
+    const worker = new Worker(URL, { queue, policy: FAST })
+    worker.once('connected', () => controller.abort())
+    await worker.run(() => {}, { signal: controller.signal })
+  })
+
+  it('connects again after the broker was killed, and what was not settled comes again', NEEDS_CTL, async () => {
+    const queue = await broker.queue({ 'x-queue-type': 'quorum' })
+    const handle = inbox()
+    let release
+    const held = new Promise(resolve => { release = resolve })
+    const { worker } = start(queue, async message => {
+      await handle(message)
+      await held
+    })
+    await once(worker, 'connected')
+    control('save')
+    await broker.publish('body', queue, { persistent: true })
+    await handle.saw(1)
+    const disconnected = once(worker, 'disconnected')
+    control('kill')
+    assert.ok((await disconnected)[0].error instanceof BackhopError)
+    const connected = once(worker, 'connected')
+    release()
+    control('start')
+    await connected
+    await handle.saw(2)
+    assert.equal(handle.messages[1].redelivered, true)
+    await broker.reconnect()
+  })
+
+  it('says which queue is missing', async () => {
+    const { worker } = start('test-no-such-queue', () => {})
+    const [event] = await once(worker, 'failed')
+    assert.ok(event.error instanceof MissingError)
+    assert.match(event.text, /test-no-such-queue/)
+  })
+
+  it('verifies the broker over TLS', NEEDS_TLS, async () => {
+    const queue = await broker.queue()
+    const uri = process.env.AMQPS_URL
+    const stranger = new Worker(uri, { queue })
+    workers.push(stranger)
+    stranger.run(() => {})
+    assert.ok((await once(stranger, 'failed'))[0].error instanceof TLSError)
+    const handle = inbox()
+    await broker.publish('body', queue)
+    const worker = new Worker(uri, { queue, policy: FAST, caFile: process.env.BACKHOP_CA_FILE })
+    workers.push(worker)
+    worker.run(handle)
+    await handle.saw(1)
+  })
+
+  it('keeps a message readable when it is gone', async () => {
+    const queue = await broker.queue()
+    const handle = inbox()
+    await broker.publish('body', queue)
+    const message = await (async () => {
+      const worker = new Worker(URL, { queue, policy: FAST })
+      const running = worker.run(handle)
+      await handle.saw(1)
+      await worker.stop()
+      await running
+      return handle.messages[0]
+    })()
+    for (let i = 0; i < 5; i++) {
+      global.gc?.()
+      await new Promise(setImmediate)
+    }
+    assert.equal(message.content.toString(), 'body')
+    assert.equal(message.attempt, 1)
+  })
+
+  it('works in worker_threads, where terminate loses nothing', async () => {
+    const queue = await broker.queue()
+    const code = `
+      const { Worker } = require('backhop')
+      const { parentPort } = require('node:worker_threads')
+      const worker = new Worker(${JSON.stringify(URL)}, { queue: ${JSON.stringify(queue)} })
+      worker.run(async message => {
+        parentPort.postMessage(message.content.toString())
+        if (message.content.toString() === 'hang') await new Promise(() => {})
+      })`
+    for (const body of ['settled', 'hang']) await broker.publish(body, queue)
+    const thread = new Thread(code, { eval: true })
+    const bodies = []
+    thread.on('message', body => bodies.push(body))
+    await until(() => bodies.length === 2)
+    await thread.terminate()
+    assert.deepEqual(await broker.bodies(queue, 1), ['hang'])
+  })
+
+  it('ends its process by itself when it has drained, by a signal that the application passes on', async () => {
+    const queue = await broker.queue()
+    await broker.publish('body', queue)
+    const code = `
+      const { Worker } = require('backhop')
+      const worker = new Worker(${JSON.stringify(URL)}, { queue: ${JSON.stringify(queue)} })
+      process.once('SIGTERM', () => worker.stop())
+      worker.run(async () => {
+        console.log('begun')
+        await new Promise(resolve => process.stdin.once('data', resolve))
+        process.stdin.destroy()
+        console.log('ended')
+      }).then(() => console.log('ran'))`
+    const child = spawn(process.execPath, ['-e', code], { cwd: __dirname, stdio: ['pipe', 'pipe', 'inherit'] })
+    let output = ''
+    child.stdout.on('data', data => { output += data })
+    const exit = once(child, 'exit')
+    await until(() => output.includes('begun'))
+    child.kill('SIGTERM')
+    child.stdin.write('go on\n')
+    assert.deepEqual(await exit, [0, null])
+    assert.deepEqual(output.trim().split('\n'), ['begun', 'ended', 'ran'])
+    assert.equal(await broker.count(queue), 0)
+  })
+})

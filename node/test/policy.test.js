@@ -1,0 +1,114 @@
+'use strict'
+
+const assert = require('node:assert/strict')
+const { test } = require('node:test')
+const { inspect } = require('node:util')
+
+const { Policy, PolicyError } = require('backhop')
+
+const vectors = require('./vectors')
+const { is } = vectors
+
+function compareDelays (policy, rows) {
+  for (const [attempt, previous, u, expected] of rows) {
+    const delay = policy.delay(vectors.integer(attempt), { previous: Number(previous), random: vectors.fraction(u) })
+    assert.equal(delay, vectors.integer(expected), `attempt ${attempt}, u ${vectors.fraction(u)}`)
+  }
+}
+
+function comparePreview (policy, rows) {
+  for (const [attempt, lowest, mean, highest, total] of rows) {
+    assert.deepEqual(policy.row(vectors.integer(attempt)), { attempt: vectors.integer(attempt), lowest, mean, highest, total })
+  }
+}
+
+vectors.cases('policy', each => {
+  vectors.only(each, 'name policy expect')
+  const { expect } = each
+  if (vectors.status(each) !== 'BH_OK') {
+    vectors.only(expect, 'status refused_by error')
+    assert.ok(expect.refused_by)
+    vectors.tells(vectors.refused(expect.status, () => vectors.policy(each)), expect.error)
+    return
+  }
+  vectors.policy(each)
+  const policy = vectors.policy(each)
+  vectors.compare(expect, {
+    kind: is(() => policy.kind),
+    jitter: is(() => policy.jitter),
+    max_attempts: is(() => policy.maxAttempts, vectors.integer),
+    max_crashes: is(() => policy.maxCrashes, vectors.integer),
+    max_ms: is(() => policy.max, vectors.integer),
+    max_age_ms: is(() => policy.maxAge, vectors.integer),
+    max_retry_after_ms: is(() => policy.maxRetryAfter, vectors.integer),
+    delays: expected => compareDelays(policy, expected),
+    preview: expected => comparePreview(policy, expected)
+  })
+})
+
+test('durations are milliseconds or strings', () => {
+  for (const initial of [2000, '2s', '2 seconds', '2000ms', '2000']) {
+    assert.equal(new Policy({ initial, jitter: 'none' }).delay(1), 2000)
+  }
+})
+
+for (const initial of ['soon', '', ' ', '1'.repeat(200), true, [1], {}, NaN, 10n]) {
+  test(`${inspect(initial)} is no duration, and is refused with what to give`, () => {
+    assert.throws(() => new Policy({ initial }), { name: 'TypeError', message: /give milliseconds, or a string as "30s"/ })
+  })
+}
+
+test('a duration beyond all bounds is refused by the policy', () => {
+  for (const initial of [Infinity, -Infinity, '900 years']) assert.throws(() => new Policy({ initial }), PolicyError)
+})
+
+test('a name that is none is refused with those there are', () => {
+  for (const kind of ['cubic', 'toString', 7]) {
+    assert.throws(() => new Policy({ kind }), /kind is .*: give one of exponential, linear, fixed, steps/)
+  }
+})
+
+test('an option that is misspelt is refused with those there are', () => {
+  assert.throws(() => new Policy({ maxAttemps: 3 }), /no option maxAttemps: give any of .*maxAttempts/)
+})
+
+test('a count that is no whole number is refused', () => {
+  for (const maxAttempts of [1.5, '3', NaN]) assert.throws(() => new Policy({ maxAttempts }), /give a whole number/)
+})
+
+test('steps need no kind', () => {
+  const policy = new Policy({ steps: ['1s', '1m'], jitter: 'none' })
+  assert.equal(policy.kind, 'steps')
+  assert.deepEqual([...policy.preview()].map(({ mean }) => mean), [1000, 60000])
+})
+
+test('a policy cannot be changed', () => {
+  const policy = new Policy()
+  assert.throws(() => { policy.maxAttempts = 3 }, TypeError)
+})
+
+test('the preview prints as a table and is data', () => {
+  const preview = new Policy({ initial: '10s', factor: 3, max: '1h', jitter: 0.2, maxAttempts: 4 }).preview()
+  assert.deepEqual(preview[1], { attempt: 2, lowest: 24000, mean: 30000, highest: 36000, total: 40000 })
+  assert.equal(String(preview), inspect(preview))
+  assert.deepEqual(String(preview).split('\n'), [
+    'failure      lowest        mean     highest       total',
+    '      1         8 s        10 s        12 s        10 s',
+    '      2        24 s        30 s        36 s        40 s',
+    '      3  1 min 12 s  1 min 30 s  1 min 48 s  2 min 10 s'
+  ])
+  assert.equal(JSON.parse(JSON.stringify(preview)).length, 3)
+  assert.deepEqual(preview.map(({ attempt }) => attempt), [1, 2, 3])
+})
+
+test('the preview of a policy without a limit ends', () => {
+  assert.equal(new Policy({ maxAttempts: 0 }).preview().length, 20)
+  assert.equal(new Policy({ maxAttempts: 0 }).preview(3).length, 3)
+})
+
+test('a policy goes through JSON', () => {
+  const policy = new Policy({ steps: ['1s', 2000], jitter: 'full' })
+  const again = new Policy(JSON.parse(JSON.stringify(policy)))
+  assert.deepEqual([...again.preview()], [...policy.preview()])
+  assert.equal(inspect(again), inspect(policy))
+})

@@ -1,0 +1,89 @@
+'use strict'
+
+const assert = require('node:assert/strict')
+const { test } = require('node:test')
+
+const { Drop, Park, Policy, RetryAfter } = require('backhop')
+const { Clock, rehearse, seededRandom } = require('backhop/testing')
+
+const policy = new Policy({ initial: '1s', factor: 2, max: '1m', jitter: 'none', maxAttempts: 4 })
+
+async function fail () {
+  throw new TypeError('507 queue is full')
+}
+
+test('a handler that always fails sees its message until it is parked', async () => {
+  const rehearsal = await rehearse(fail, 'body', { policy })
+  assert.deepEqual([...rehearsal].map(({ number }) => number), [1, 2, 3, 4])
+  assert.deepEqual(rehearsal.delays, [1000, 2000, 4000])
+  assert.deepEqual([...rehearsal].map(({ at }) => at), [0, 1000, 3000, 7000])
+  assert.deepEqual([rehearsal.outcome, rehearsal.reason], ['parked', 'exhausted'])
+  assert.equal(rehearsal.errors.length, 4)
+  assert.match(String(rehearsal), /attempt {2}3 after {10}3 s: TypeError: 507 queue is full, again in 4 s/)
+  assert.match(String(rehearsal), /\nparked \(exhausted\)$/)
+})
+
+test('a handler sees what became of its message before', async () => {
+  const seen = []
+  const rehearsal = await rehearse(message => {
+    seen.push([message.attempt, message.lastError, message.exchange, message.routingKey, message.lastDelay, String(message.content)])
+    if (message.attempt === 1) throw new RetryAfter('30s', 'busy')
+  }, 'body', { policy, queue: 'orders', exchange: 'events', routingKey: 'order.created' })
+  assert.equal(rehearsal.outcome, 'acked')
+  assert.deepEqual(seen, [
+    [1, '', 'events', 'order.created', undefined, 'body'], [2, 'busy', 'events', 'order.created', 31500, 'body']
+  ])
+})
+
+test('park, drop and never end it at once', async () => {
+  const park = await rehearse(() => { throw new Park('no such page') })
+  assert.deepEqual([park.outcome, park.reason, park.length], ['parked', 'permanent', 1])
+  assert.equal((await rehearse(() => { throw new Drop() })).outcome, 'dropped')
+  const never = await rehearse(fail, '', { never: [TypeError] })
+  assert.deepEqual([never.reason, never.length], ['permanent', 1])
+})
+
+for (const strategy of ['reject', 'native']) {
+  test(`strategy ${strategy}, of the broker alone, counts too`, async () => {
+    const policy = new Policy({ initial: '5s', kind: 'fixed', jitter: 'none', maxAttempts: 3 })
+    const rehearsal = await rehearse(fail, '', { policy, strategy })
+    assert.deepEqual([rehearsal.delays, rehearsal.reason], [[5000, 5000], 'exhausted'])
+  })
+
+  test(`strategy ${strategy} counts an earlier count once`, async () => {
+    const policy = new Policy({ initial: '5s', kind: 'fixed', jitter: 'none', maxAttempts: 6 })
+    const rehearsal = await rehearse(fail, '', { policy, strategy, headers: { 'backhop-attempts': 3 } })
+    assert.deepEqual([...rehearsal].map(({ number }) => number), [4, 5, 6])
+  })
+}
+
+test('what would go on for ever ends', async () => {
+  const rehearsal = await rehearse(fail, '', { policy: new Policy({ maxAttempts: 0 }), mostAttempts: 7 })
+  assert.deepEqual([rehearsal.length, rehearsal.outcome], [7, 'waiting'])
+})
+
+test('a message that crashes its consumers is not handed to the handler', async () => {
+  const rehearsal = await rehearse(() => assert.fail(), '', { headers: { 'x-delivery-count': 5 } })
+  assert.deepEqual([rehearsal.reason, rehearsal.errors], ['poison', []])
+})
+
+test('jitter is the same in every run', async () => {
+  const policy = new Policy({ initial: '10s', maxAttempts: 6 })
+  const { delays } = await rehearse(fail, '', { policy })
+  assert.deepEqual((await rehearse(fail, '', { policy })).delays, delays)
+  assert.notDeepEqual((await rehearse(fail, '', { policy, random: seededRandom(1) })).delays, delays)
+  policy.preview().forEach((row, i) => { // a rung below or above
+    assert.ok(row.lowest * 0.79 <= delays[i] && delays[i] <= row.highest * 1.26)
+  })
+})
+
+test('time passes as the clock says', async () => {
+  const clock = new Clock()
+  const policy = new Policy({ initial: '1s', jitter: 'none', maxAge: '150s' })
+  const rehearsal = await rehearse(() => {
+    clock.advance('1m')
+    throw new Error('late')
+  }, '', { policy, clock })
+  assert.deepEqual([...rehearsal].map(({ at }) => at), [0, 61000, 123000, 187000])
+  assert.equal(rehearsal.reason, 'too-old')
+})

@@ -1,0 +1,50 @@
+'use strict'
+// What is done in a turn of the event loop, and what in the next.
+
+const assert = require('node:assert/strict')
+const { describe, it } = require('node:test')
+
+const { inside } = require('./internals')
+
+const { BUDGET_MS, Slices } = inside('turns')
+
+const turn = () => new Promise(setImmediate)
+
+/** Keeps the processor. */
+function work (ms) {
+  const end = performance.now() + ms
+  while (performance.now() < end);
+}
+
+describe('slices', () => {
+  it('are done in order, with what each left to the microtasks', async () => {
+    const done = []
+    const slices = new Slices()
+    for (const i of [1, 2, 3]) {
+      slices.add(() => {
+        done.push(i)
+        queueMicrotask(() => done.push(`after ${i}`))
+      })
+    }
+    assert.deepEqual(done, [])
+    await turn()
+    assert.deepEqual(done, [1, 'after 1', 2, 'after 2', 3, 'after 3'])
+  })
+
+  it('leave time to others once a turn has had enough', async () => {
+    const done = []
+    const slices = new Slices()
+    for (const i of [1, 2, 3]) {
+      slices.add(() => {
+        work(BUDGET_MS)
+        done.push(i)
+      })
+    }
+    await turn()
+    assert.deepEqual(done, [1])
+    assert.equal(slices.hasTime, false)
+    slices.add(() => done.push(4))
+    while (done.length < 4) await turn()
+    assert.deepEqual(done, [1, 2, 3, 4])
+  })
+})

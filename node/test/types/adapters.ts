@@ -1,0 +1,67 @@
+// What has to be accepted of the adapters, and, by @ts-expect-error, what has not. tsc reads it, nobody runs it.
+
+import * as amqplib from 'amqplib'
+import * as callbacks from 'amqplib/callback_api'
+import { Park, Policy, RetryAfter } from 'backhop'
+import { Retrier as NodeAmqpRetrier, type Handler } from 'backhop/amqp'
+import { Message, Retrier, type RetrierOptions } from 'backhop/amqplib'
+
+const policy = new Policy({ initial: '10s' })
+const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError], confirmTimeout: '30s' }
+
+async function promises (): Promise<void> {
+  const connection = await amqplib.connect('amqp://localhost')
+  const channel = await connection.createChannel()
+  const retrier = await Retrier.declare(channel, options)
+  await channel.consume('cdn-purge', retrier.wrap(async (message: Message) => {
+    const content: Buffer = message.content
+    const tag: number = message.fields.deliveryTag
+    const id: unknown = message.properties['messageId']
+    if (message.attempt > 3) throw new Park(`${content.length} ${tag} ${String(id)}`)
+    throw new RetryAfter('30s', message.lastError)
+  }, { cancelled: () => console.error('cancelled') }))
+  const handle: (channel: amqplib.Channel, message: amqplib.ConsumeMessage, error: unknown) => Promise<void> | void =
+    retrier.errorHandler()
+  const got = await channel.get('cdn-purge')
+  if (got) {
+    const message = retrier.read(got, channel)
+    retrier.settle(message)
+    retrier.settle(message, new Error('no'))
+    handle(channel, { ...got, fields: { ...got.fields, consumerTag: '' } }, undefined)
+  }
+  await retrier.verify()
+  await retrier.drain({ timeout: '20s' })
+  const count: number = await retrier.replay({ limit: 10 }) + retrier.pending + retrier.topology.rungs.length
+  console.log(count, retrier.policy.max)
+  // @ts-expect-error -- milliseconds or a string
+  await retrier.drain({ timeout: new Date() })
+  // @ts-expect-error -- an option that there is not
+  new Retrier(channel, { queue: 'cdn-purge', polcy: policy })
+  // @ts-expect-error -- the queue is needed
+  new Retrier(null, { policy })
+  // @ts-expect-error -- no channel
+  new Retrier({}, options)
+}
+
+function callback (): void {
+  callbacks.connect('amqp://localhost', (failure, connection) => {
+    if (failure) throw failure
+    connection.createConfirmChannel((error, channel) => {
+      if (error) throw error
+      const retrier = new Retrier(channel, options)
+      channel.consume('cdn-purge', retrier.wrap(() => undefined), {})
+    })
+  })
+}
+
+async function nodeAmqp (connection: object): Promise<void> {
+  const retrier = await NodeAmqpRetrier.declare(connection, options)
+  const handle: Handler = async (payload, headers, deliveryInfo, message) => {
+    console.log(payload, headers, deliveryInfo, message.attempt, message.incoming)
+  }
+  const listener: (payload: unknown, headers: unknown, deliveryInfo: unknown, incoming: unknown) => Promise<void> =
+    retrier.wrap(handle)
+  await listener({}, {}, {}, {})
+}
+
+export { callback, nodeAmqp, promises }
