@@ -2,11 +2,13 @@
 BACKHOP_BROKER_VERSIONS ?= 4.0
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 BACKHOP_BENCH_ROUNDS ?= 5
+BACKHOP_BENCH_SHARE ?= 1
 out := build/release
 broker := tests/broker/broker run
 build = @tools/quietly "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all demo test test-core test-python python-package bench packages configured clean
+.PHONY: all demo test test-core test-python test-ruby test-node python-package ruby-package node-package bench packages \
+    configured clean
 all: packages configured
 	$(call build,all)
 
@@ -16,34 +18,44 @@ demo: packages configured
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
+live = @for version in $(versions); do \
+	echo "testing $(1) on RabbitMQ: $$version"; $(broker) $$version -- $(2) || exit; done
 
 # Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names.
-test: test-core test-python
+test: test-core test-python test-ruby test-node
 
 test-core: packages configured
 	$(call build,all)
 	@tools/quietly "testing the core" ctest --test-dir $(out) --output-on-failure
 	@grep -h '^[0-9]*%: Checks' $(out)/Testing/Temporary/LastTest.log
-	@for version in $(versions); do \
-		echo "testing on RabbitMQ: $$version"; $(broker) $$version -- $(out)/test-live || exit; done
+	$(call live,the core,$(out)/test-live)
 
 test-python: python-package
-	@for version in $(versions); do echo "testing Python on RabbitMQ: $$version"; \
-		$(broker) $$version -- build/python/default/bin/python -m pytest -q -p no:cacheprovider python/tests || exit; done
+	$(call live,Python,python/tools/test -m broker)
 
-# The Python package's archives, built, installed in environments of their own, and tested without a broker.
-python-package: packages
-	@tools/install-packages python
-	@python/tools/check
+test-ruby: ruby-package
+	$(call live,Ruby,ruby/tools/test live)
 
-# What a decision costs; then Backhop beside plain librabbitmq, and in Python beside pika, on a private RabbitMQ or on the
-# broker that AMQP_URL names.
-bench: packages configured python-package
+test-node: node-package
+	$(call live,Node,node/tools/test default test/live)
+
+# The languages' packages, built, installed in places of their own, and tested without a broker, where a file changed.
+python-package ruby-package node-package: %-package: build/%/checked
+
+.SECONDEXPANSION:
+files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*')
+build/%/checked: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | packages
+	@tools/install-packages $*
+	@$*/tools/check
+	@touch $@
+
+# What a decision costs; then Backhop in each language beside what one would have without it, on a private RabbitMQ or on
+# the broker that AMQP_URL names.
+bench: packages configured python-package ruby-package node-package
 	$(call build,bench)
 	@$(out)/bench-decision
-	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run --rounds $(BACKHOP_BENCH_ROUNDS) $(out) build/bench
-	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- build/python/default/bin/python python/bench/run \
-		--rounds $(BACKHOP_BENCH_ROUNDS) $(out) build/bench
+	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run --rounds $(BACKHOP_BENCH_ROUNDS) \
+		--share $(BACKHOP_BENCH_SHARE) $(out) build/bench
 
 packages:
 	@tools/install-packages build broker
