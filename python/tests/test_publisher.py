@@ -35,6 +35,7 @@ class NotingPublisher(Publisher):
     def __init__(self) -> None:
         super().__init__(BaseRetrier(None, "orders"), 30)
         self.written: list[Copy] = []
+        self.pending_at_write: list[int] = []
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         return None
@@ -47,6 +48,7 @@ class NotingPublisher(Publisher):
 
     def _write(self, copy: Copy) -> None:
         self.written.append(copy)
+        self.pending_at_write.append(self.pending)
 
     def _declare(self, declarations: Any, done: Any) -> None:
         raise AssertionError("nothing is to be declared")
@@ -61,6 +63,16 @@ def published(publisher: Publisher, *ids: str) -> list[Original]:
         publisher.publish(Copy(plan, history, (plan.exchange, plan.routing_key, one), None, b"", original))
     publisher._pump()
     return originals
+
+
+def test_a_copy_is_pending_while_it_is_written_and_until_its_original_is_settled() -> None:
+    publisher = NotingPublisher()
+    published(publisher, "1", "2", "3")
+    assert publisher.pending_at_write == [1, 2, 3]
+    publisher._answered(2, True, True)
+    assert publisher.pending == 1
+    publisher._lost("the broker went away")
+    assert publisher.pending == 0
 
 
 def test_a_copy_that_came_back_is_not_acknowledged_with_the_others() -> None:

@@ -41,6 +41,9 @@ FAILED = 125  # exit status
 START_LIMIT = 60.0  # seconds
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)  # by this process
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."  # what it does by itself after half a second
+WATERMARK = 0.6  # of the machine's memory: more than a test uses
+# get_alarms is answered after every connection was told, which set_vm_memory_high_watermark does not wait for.
+SET_WATERMARK = "vm_memory_monitor:set_vm_memory_high_watermark({:f}), rabbit_alarm:get_alarms()."
 TICK = 0.05  # seconds between two looks at something that is waited for
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TOOLS = ("rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmq-queues")
@@ -422,6 +425,13 @@ class Broker:
         """Has RabbitMQ save its list of quorum queues: what a kill takes from it, nobody can use again."""
         self.administer("eval", SAVE_QUEUES)
 
+    def set_alarm(self) -> None:
+        """Has RabbitMQ block what publishes, as it does for want of memory."""
+        self.administer("eval", SET_WATERMARK.format(0.000001))
+
+    def clear_alarm(self) -> None:
+        self.administer("eval", SET_WATERMARK.format(WATERMARK))
+
     def obey(self, request: Sequence[str], files: Sequence[int]) -> int:
         """Does what ctl is asked for; returns the exit status.  `files`: ctl's 0, 1 and 2."""
         if request and request[0] in TOOLS:
@@ -432,9 +442,11 @@ class Broker:
             "stop": self.stop,
             "kill": self.kill,
             "save": self.save,
+            "set-alarm": self.set_alarm,
+            "clear-alarm": self.clear_alarm,
         }
         if len(request) != 1 or request[0] not in actions:
-            raise Failure(f"usage: ctl start|stop|kill|save, or ctl {'|'.join(TOOLS)} [ARG...]")
+            raise Failure(f"usage: ctl {'|'.join(actions)}, or ctl {'|'.join(TOOLS)} [ARG...]")
         actions[request[0]]()
         return 0
 

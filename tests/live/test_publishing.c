@@ -1,6 +1,7 @@
 #include "proxy.h"
 #include "setups.h"
 #include "suites.h"
+#include "trouble.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,7 +324,7 @@ END_TEST
 /* ---------------------------------------------------------------------------------------------- networks and alarms */
 
 /* A worker whose confirms have so long, by a network that the test can spoil. */
-static proxy *start_by_proxy(rig *r, int64_t confirm_timeout_ms)
+static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
 {
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     char url[4096];
@@ -361,7 +362,7 @@ START_TEST(a_copy_that_is_not_confirmed_in_time_leaves_the_original)
 {
     enum { TIMEOUT = 400 };
     rig *r = setup_rig(_i);
-    proxy *network = start_by_proxy(r, TIMEOUT);
+    proxy *network = start_impatient_by_proxy(r, TIMEOUT);
     publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     int64_t start = now_ms();
@@ -388,7 +389,7 @@ START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
     enum { DELAY = 1500 };
     rig *r = setup_rig(_i);
     bh_policy_set_initial_ms(r->policy, DELAY);
-    proxy *network = start_by_proxy(r, LIMIT_MS);
+    proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
     publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
@@ -413,7 +414,7 @@ END_TEST
 START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
 {
     rig *r = setup_rig(_i);
-    proxy *network = start_by_proxy(r, LIMIT_MS);
+    proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
     for (int is_known = 0; is_known < 2; is_known++) {
         publish_and_take(r);
         proxy_cut(network);
@@ -437,11 +438,6 @@ START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
 }
 END_TEST
 
-static void end_alarm(void)
-{
-    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0.6");
-}
-
 START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
 {
     enum { TIMEOUT = 500 };
@@ -452,7 +448,7 @@ START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
     rig_start(r);
     publish_and_take(r);
     atexit(end_alarm); /* also where the test fails */
-    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0");
+    begin_alarm();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_BLOCKED);
     pause_ms(3 * TIMEOUT);

@@ -60,12 +60,12 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 
 void begin_alarm(void)
 {
-    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0");
+    broker_ctl("set-alarm");
 }
 
 void end_alarm(void)
 {
-    broker_ctl("rabbitmqctl set_vm_memory_high_watermark 0.6");
+    broker_ctl("clear-alarm");
 }
 
 void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end)

@@ -431,7 +431,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       await broker.publish('opens the channel that publishes', queue)
       let isBlocking = false
       const consumer = await consuming(queue, async () => {
-        if (isBlocking) control('rabbitmqctl', 'set_vm_memory_high_watermark', '0.00000001')
+        if (isBlocking) control('set-alarm')
         throw new Park('why')
       }, { confirmTimeout: 300 })
       await broker.take(`${queue}.parked`, 1)
@@ -443,7 +443,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
         assert.equal(warned('was not confirmed'), 0)
         assert.equal(consumer.retrier.pending, 1)
       } finally {
-        control('rabbitmqctl', 'set_vm_memory_high_watermark', '0.6')
+        control('clear-alarm')
       }
       await until(() => consumer.retrier.pending === 0, 'nothing is pending')
       assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])

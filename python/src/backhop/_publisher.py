@@ -95,16 +95,17 @@ class Publisher(ABC):
         self._due: deque[Copy] = deque()
         self._sent: dict[int, Copy] = {}
         self._tag = 0
+        self._pending = 0
 
     @property
     def pending(self) -> int:
-        """Copies that are not confirmed yet."""
-        return len(self._due) + len(self._sent) + len(self._waiting)
+        """Copies that are not confirmed yet. Right in any thread: a copy counts while it goes from one list to another."""
+        return self._pending
 
     def publish(self, copy: Copy) -> None:
         """Publishes it as soon as it can be, and then acknowledges its original."""
-        self._due.append(copy)
-        self._pump()
+        self._pending += 1
+        self._enqueue(copy)
 
     # What a client's subclass does
 
@@ -208,6 +209,10 @@ class Publisher(ABC):
 
     # Sending
 
+    def _enqueue(self, copy: Copy) -> None:
+        self._due.append(copy)
+        self._pump()
+
     def _pump(self) -> None:
         while self._due and not self._is_declaring:
             if not self._is_ready:
@@ -280,7 +285,7 @@ class Publisher(ABC):
             return
         self._waiting.remove(copy)
         if self._is_open:
-            self.publish(copy)
+            self._enqueue(copy)
         else:
             self._end(copy, _GONE)
 
@@ -339,6 +344,7 @@ class Publisher(ABC):
 
     def _end(self, copy: Copy, error: Error | None = None) -> None:
         """Nothing more is done about a copy."""
+        self._pending -= 1
         if copy.replayed:
             copy.replayed(error)
 

@@ -430,17 +430,13 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
     if not control:
         pytest.skip("BACKHOP_BROKER_CTL is not set")
 
-    def set_watermark(fraction: str) -> None:
-        command = [control, "rabbitmqctl", "set_vm_memory_high_watermark", fraction]
-        subprocess.run(command, check=True, capture_output=True)
-
     queue, count = broker.queue(), 3
     for i in range(count):
         broker.publish(str(i).encode(), queue)
     options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.4}
     with connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options) as consumer:
         consumer.declare()
-        set_watermark("0.00001")
+        subprocess.run([control, "set-alarm"], check=True)
         try:
             consumer.begin()
             until(lambda: consumer.retrier.pending == count)
@@ -449,7 +445,7 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
                 assert consumer.retrier.pending == count
                 time.sleep(0.01)
         finally:
-            set_watermark("0.6")
+            subprocess.run([control, "clear-alarm"], check=True)
         until(lambda: consumer.retrier.pending == 0)
     assert "was not confirmed" not in caplog.text
     assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]

@@ -275,7 +275,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         handler = Handler.failing(count, Backhop::Park)
         connected(client, URL, queue, handler, **options, confirm_timeout: 0.4) do |consumer|
           consumer.declare
-          broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.00001")
+          broker.control("set-alarm")
           begin
             consumer.begin
             until_true { consumer.retrier.pending == count }
@@ -285,7 +285,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
               sleep 0.01
             end
           ensure
-            broker.control("rabbitmqctl", "set_vm_memory_high_watermark", "0.6")
+            broker.control("clear-alarm")
           end
           until_true { consumer.retrier.pending.zero? }
         end
