@@ -36,16 +36,20 @@ class Tap {
     this.#connection = connection
     if (connection.parser) this.#listen()
     for (const event of ['connect', 'secureConnect']) connection.on(event, () => this.#listen())
-    for (const event of ['error', 'close', 'end']) connection.on(event, reason => this.line?.lost(reason))
+    connection.on('error', error => { if (connection.parser !== this.line?.parser) this.line?.lost(error) })
     connection.on('unblocked', () => this.line?.unblocked())
   }
 
-  /** node-amqp makes a parser for each of its connections to the broker. */
+  /**
+   * node-amqp makes a parser and a socket for each of its connections to the broker, and drops the parser at an error.
+   * It passes on what any of its sockets tells: an old one may close when a new one is there.
+   */
   #listen () {
-    const { parser } = this.#connection
+    const { parser, socket } = this.#connection
     if (!parser || this.line?.parser === parser) return
     this.line?.lost()
     const line = this.line = new Line(this.#connection, parser)
+    for (const event of ['close', 'end']) socket.once(event, () => line.lost())
     const { _parseHeaderFrame: parseHeader, _parseMethodFrame: parseMethod } = parser
     parser._parseHeaderFrame = (number, payload) => {
       line.heard(number, payload)

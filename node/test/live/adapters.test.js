@@ -411,7 +411,10 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
     it('a broker that is killed loses nothing', NEEDS_CTL, async () => {
       const queue = await broker.queue({ 'x-queue-type': 'quorum' })
       const consume = () => consuming(queue, async () => { throw new Park('why') })
-      await consume()
+      const { connection, retrier, subscribed } = await consume()
+      const story = [] // for who reads why it failed
+      for (const event of ['error', 'close', 'ready']) connection.on(event, what => story.push(`${event} ${what}`))
+      for (const event of ['error', 'close', 'open']) subscribed?.on(event, what => story.push(`queue ${event} ${what}`))
       control('save')
       for (let i = 0; i < 20; i++) await broker.publish(String(i), queue, { persistent: true })
       control('kill')
@@ -423,7 +426,11 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
         const message = await broker.channel.get(`${queue}.parked`, { noAck: true }).catch(() => broker.reconnect())
         if (message) bodies.add(String(message.content))
         return bodies.size === 20
-      }, 'all are parked')
+      }, 'all are parked').catch(error => {
+        const queues = control('rabbitmqctl', 'list_queues', 'name', 'messages_ready', 'messages_unacknowledged', 'consumers')
+        error.message += `\n${bodies.size} are; ${retrier.pending} copies are pending\n${queues}${[...story, ...warnings].join('\n')}`
+        throw error
+      })
     })
 
     it('a broker that blocks publishers multiplies no copy', NEEDS_CTL, async () => {
@@ -666,6 +673,32 @@ describe('node-amqp', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
     await consumer.stop()
     assert.equal(await broker.count(queue), 0)
     proxy.close()
+    await broker.close()
+  })
+})
+
+describe('node-amqp, after a heartbeat was missed', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
+  it('a socket of before that closes late ends nothing', async () => {
+    const broker = await Broker.connect()
+    const queue = await broker.queue()
+    const options = { policy: QUICK, namespace: broker.namespace }
+    const consumer = await CLIENTS['node-amqp'].connect(URL, queue, options)
+    await consumer.retrier.declare()
+    await consumer.begin(handling(new Park('why')))
+    const { connection } = consumer
+    const { socket } = connection
+    const emit = socket.emit.bind(socket)
+    const late = []
+    socket.emit = (event, ...args) => event === 'end' || event === 'close' ? late.push([event, ...args]) : emit(event, ...args)
+    const isReady = new Promise(resolve => connection.once('ready', resolve))
+    connection.emit('error', new Error('no heartbeat or data in last 10s'))
+    await isReady
+    await until(() => late.some(([event]) => event === 'close'), 'the socket of before closes')
+    for (const event of late) emit(...event)
+    await broker.publish('body', queue)
+    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
+    await consumer.stop()
+    assert.equal(await broker.count(queue), 0)
     await broker.close()
   })
 })
