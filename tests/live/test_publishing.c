@@ -440,7 +440,7 @@ END_TEST
 
 START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
 {
-    enum { TIMEOUT = 500 };
+    enum { TIMEOUT = 1000 };
     rig *r = setup_rig(_i);
     rig_prepare(r);
     rig_make_worker(r);
@@ -451,7 +451,7 @@ START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
     begin_alarm();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_BLOCKED);
-    pause_ms(3 * TIMEOUT);
+    pause_ms(2 * TIMEOUT);
     expect_no_event(r, BH_EVENT_RETRIED);
     end_alarm();
     rig_await(r, BH_EVENT_UNBLOCKED);

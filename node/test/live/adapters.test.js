@@ -440,13 +440,13 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const consumer = await consuming(queue, async () => {
         if (isBlocking) control('set-alarm')
         throw new Park('why')
-      }, { confirmTimeout: 300 })
+      }, { confirmTimeout: 1000 })
       await broker.take(`${queue}.parked`, 1)
       isBlocking = true
       await broker.publish('body', queue)
       try {
         await once(consumer.connection, 'blocked')
-        await sleep(1000) // more than confirmTimeout: nothing is to happen in it
+        await sleep(2000) // more than confirmTimeout: nothing is to happen in it
         assert.equal(warned('was not confirmed'), 0)
         assert.equal(consumer.retrier.pending, 1)
       } finally {

@@ -95,7 +95,7 @@ class NodeAmqp extends Consumer {
     return new Promise(resolve => {
       this.connection.queue(this.queue, { passive: true, autoDelete: false }, subscribed => {
         this.subscribed = subscribed
-        subscribed.on('error', () => {})
+        subscribed.on('error', () => { if (!this.isStopped) this.begin(handle) }) // node-amqp gives the queue up
         const listener = this.retrier.wrap((payload, headers, deliveryInfo, message) => handle(message))
         subscribed.subscribe({ ack: true, prefetchCount: 100 }, listener).addCallback(resolve)
       })
@@ -103,6 +103,7 @@ class NodeAmqp extends Consumer {
   }
 
   async stop () {
+    this.isStopped = true
     await this.retrier.drain({ timeout: '20s' })
     this.connection.implOptions.reconnect = false
     this.connection.reconnect = () => {} // where it is scheduled already

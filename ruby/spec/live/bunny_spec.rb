@@ -273,13 +273,13 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         count = 3
         count.times { |i| broker.publish(i.to_s, queue) }
         handler = Handler.failing(count, Backhop::Park)
-        connected(client, URL, queue, handler, **options, confirm_timeout: 0.4) do |consumer|
+        connected(client, URL, queue, handler, **options, confirm_timeout: 1) do |consumer|
           consumer.declare
           broker.control("set-alarm")
           begin
             consumer.begin
             until_true { consumer.retrier.pending == count }
-            deadline = now + (3 * 0.4) # in which nothing may happen
+            deadline = now + 2 # in which nothing may happen
             while now < deadline
               expect(consumer.retrier.pending).to eq(count)
               sleep 0.01
