@@ -67,6 +67,7 @@ def published(publisher: Publisher, *ids: str) -> list[Original]:
 
 def test_a_copy_is_pending_while_it_is_written_and_until_its_original_is_settled() -> None:
     publisher = NotingPublisher()
+    publisher._open()
     published(publisher, "1", "2", "3")
     assert publisher.pending_at_write == [1, 2, 3]
     publisher._answered(2, True, True)
