@@ -420,13 +420,12 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       control('kill')
       control('start')
       await broker.reconnect()
-      if (client !== 'node-amqp') await consume()
+      if (client !== 'node-amqp') {
+        await until(() => consume().then(() => true, ({ message }) => { story.push(message) }), 'the queue has a leader')
+      }
       const bodies = new Set()
-      await until(async () => {
-        const message = await broker.channel.get(`${queue}.parked`, { noAck: true }).catch(() => broker.reconnect())
-        if (message) bodies.add(String(message.content))
-        return bodies.size === 20
-      }, 'all are parked').catch(error => {
+      await broker.consume(`${queue}.parked`, ({ content }) => bodies.add(String(content)))
+      await until(() => bodies.size === 20, 'all are parked').catch(error => {
         const queues = control('rabbitmqctl', 'list_queues', 'name', 'messages_ready', 'messages_unacknowledged', 'consumers')
         error.message += `\n${bodies.size} are; ${retrier.pending} copies are pending\n${queues}${[...story, ...warnings].join('\n')}`
         throw error

@@ -88,6 +88,16 @@ class Broker {
     return taken
   }
 
+  /** Takes what comes out of a queue, as soon as it can be: one of quorum type has no leader yet when a broker started. */
+  async consume (queue, take) {
+    const each = message => {
+      if (!message) return
+      take(message)
+      this.channel.ack(message)
+    }
+    await until(() => this.channel.consume(queue, each).then(() => true, () => this.#channel()), `${queue} is there`)
+  }
+
   async bodies (queue, count) {
     return (await this.take(queue, count)).map(({ content }) => content.toString())
   }
