@@ -268,6 +268,8 @@ class Tests:
         self.assertIn("no tree for RabbitMQ 1.0", done.stderr)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs ignore it, and so would the tool
+
 for each in os.environ.get("BACKHOP_BROKER_VERSIONS", "4.0").split():
     name = f"Broker_{each.replace('.', '_')}"
     globals()[name] = type(name, (Tests, unittest.TestCase), {"version": each})

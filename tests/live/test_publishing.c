@@ -326,15 +326,10 @@ END_TEST
 /* A worker whose confirms have so long, by a network that the test can spoil. */
 static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
 {
-    proxy *network = proxy_open("127.0.0.1", broker_port(0));
-    char url[4096];
-    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, confirm_timeout_ms));
-    rig_connect_by(r, url);
-    broker_bind(r->broker, r->queue, r->exchange, "work.#");
-    return network;
+    return start_by_proxy(r, "");
 }
 
 /* Takes and acknowledges all copies and originals of the one message; how many there were of each. */
