@@ -99,7 +99,7 @@ class Publisher(ABC):
 
     @property
     def pending(self) -> int:
-        """Copies that are not confirmed yet. Right in any thread: a copy counts while it goes from one list to another."""
+        """Copies that are not confirmed yet; right in any thread: a copy counts while it goes between the lists."""
         return self._pending
 
     def publish(self, copy: Copy) -> None:
