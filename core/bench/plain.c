@@ -4,8 +4,8 @@
  *     bench-plain consume|retry|lateness MESSAGES
  *
  * One connection. An acknowledgement covers ACKS_AT_ONCE messages, publishes do not wait for each other's confirms, and
- * a message is acknowledged once its copy is confirmed. The copy has the same headers as Backhop's, and goes to the same
- * wait queue; for `lateness` into the one wait queue that there is, with its delay as its expiration.
+ * a message is acknowledged once its copy is confirmed. The copy has the same headers as Backhop's, and goes to the
+ * same wait queue; for `lateness` into the one wait queue that there is, with its delay as its expiration.
  */
 #include "bench.h"
 

@@ -250,9 +250,10 @@ static int64_t headers_bytes(const bh_plan *self, const bh_delivery *delivery)
     return bytes;
 }
 
-/* Bytes that a broker adds to a copy on its way to the next consumer, in the same frame. Dead letters get x-death with one
- * record, x-first-death-* and x-last-death-*: 349 bytes, the queue's and the exchange's name three times each, and the
- * routing key. Quorum queues add x-delivery-count and x-acquired-count: 52 bytes. The rest is for brokers to come. */
+/* Bytes that a broker adds to a copy on its way to the next consumer, in the same frame. Dead letters get x-death with
+ * one record, x-first-death-* and x-last-death-*: 349 bytes, the queue's and the exchange's name three times each, and
+ * the routing key. Quorum queues add x-delivery-count and x-acquired-count: 52 bytes. The rest is for brokers to
+ * come. */
 static int64_t broker_bytes(const bh_plan *self, const input *in)
 {
     bh_strategy strategy = bh_topology_strategy(in->topology);

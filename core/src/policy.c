@@ -310,8 +310,8 @@ int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previ
     return whole_ms(self, base);
 }
 
-/* Decorrelated: the highest and mean delay after the attempt-th failure. The mean is that of min(max, U), U uniform from
- * initial to three times the mean before. */
+/* Decorrelated: the highest and mean delay after the attempt-th failure. The mean is that of min(max, U), U uniform
+ * from initial to three times the mean before. */
 static void decorrelated_ms(const bh_policy *self, int64_t attempt, double *highest, double *mean)
 {
     double initial = (double)self->initial_ms;

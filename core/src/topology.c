@@ -508,8 +508,8 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
             self, BH_ERR_STRATEGY,
             "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
             "kind fixed without jitter");
-    /* What dead-letters a message that nobody rejected begins a cycle that the broker breaks: it would never come back. A
-     * quorum queue that is full rejects publishes here, and dead-letters nothing. */
+    /* What dead-letters a message that nobody rejected begins a cycle that the broker breaks: it would never come back.
+     * A quorum queue that is full rejects publishes here, and dead-letters nothing. */
     static const char *const unrejected[] = {"x-message-ttl", "x-max-length", "x-max-length-bytes"};
     size_t count = self->work_queue_type == BH_QUEUE_QUORUM ? 1 : 3;
     for (size_t i = 0; i < count; i++) {
@@ -559,7 +559,8 @@ static bh_status build_delayed_exchange(bh_topology *self, const bh_policy *poli
     if (status != BH_OK)
         return status;
     self->wait_exchange = namespace_and(self, ".delayed");
-    /* No alternate-exchange: while it delays, the plugin routes to nothing, and the alternate would take every message. */
+    /* No alternate-exchange: while it delays, the plugin routes to nothing, and the alternate would take every
+     * message. */
     if (declare(self, BH_DECLARE_EXCHANGE, self->wait_exchange, "x-delayed-message"))
         add_string(self, "x-delayed-type", "fanout");
     bind(self, self->wait_exchange, self->return_exchange, "exchange", save(self, ""));

@@ -9,8 +9,8 @@
 
 #define BH__KEY_PREFIX "backhop:" /* of the routing key that leads back to one work queue */
 
-/* A copy of all that was set and built, which shares nothing with the original, in *out; NULL there: BH_ERR_NO_MEMORY. Free
- * it with bh_topology_free. */
+/* A copy of all that was set and built, which shares nothing with the original, in *out; NULL there: BH_ERR_NO_MEMORY.
+ * Free it with bh_topology_free. */
 bh_status bh__topology_copy(bh_topology **out, const bh_topology *from);
 int bh__topology_is_built(const bh_topology *self);
 /* 1 where a retry is a copy; 0 where the broker alone moves the message, by the work queue's own arguments. */

@@ -96,8 +96,8 @@ static span span_of(const bh_policy *policy, bh_series series, int64_t attempt)
     return needed;
 }
 
-/* The next attempt after `attempt` whose span is another, or `end`. All kinds but steps never fall, so their spans can be
- * searched by halves: a policy may have 10^9 attempts. */
+/* The next attempt after `attempt` whose span is another, or `end`. All kinds but steps never fall, so their spans can
+ * be searched by halves: a policy may have 10^9 attempts. */
 static int64_t next_change(const bh_policy *policy, bh_series series, int64_t attempt, int64_t end)
 {
     if (bh_policy_kind(policy) == BH_KIND_STEPS)

@@ -19,7 +19,7 @@ enum {
     STACK_BYTES = 8388608 /* librabbitmq decodes tables by recursion: a frame of them nested takes up to 3 MiB */
 };
 
-/* ------------------------------------------------------------------------------------------------------ new and free */
+/* ---------------------------------------------------------------------------------------------------- new and free */
 
 static bh_status make_back_off(bh_policy **out)
 {
@@ -258,7 +258,7 @@ bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue)
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------------- start and stop */
+/* -------------------------------------------------------------------------------------------------- start and stop */
 
 /* Signals are for the application's threads. */
 static int start_thread(bh_worker *self)
@@ -282,7 +282,7 @@ bh_status bh_worker_start(bh_worker *self)
     if (status != BH_OK)
         return status;
     if (self->uri_count == 0)
-        return refuse(self, BH_ERR_STATE, "there is no broker to connect to: bh_worker_add_uri first");
+        return refuse(self, BH_ERR_STATE, "there is no broker to connect to: add a URI first");
     status = bh__history_copy_settings(self->history, self->reading);
     if (status == BH_OK)
         status = bh__history_copy_settings(self->shared.history, self->reading);
@@ -312,7 +312,7 @@ bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms)
     return BH_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------- messages and events */
+/* --------------------------------------------------------------------------------------------- messages and events */
 
 int bh_worker_fd(bh_worker *self)
 {
@@ -360,7 +360,7 @@ bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, i
     bh_status status = may_settle(self, message);
     if (status != BH_OK)
         return status;
-    if ((error.size && !error.data) || retry_after_ms < 0)
+    if (error.size && !error.data)
         return BH_ERR_ARGUMENT;
     if (!claim(message))
         return BH_ERR_STATE;
@@ -394,7 +394,7 @@ bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outc
         return status;
     if ((outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT &&
          outcome != BH_OUTCOME_DROPPED) ||
-        (error.size && !error.data) || retry_after_ms < 0)
+        (error.size && !error.data))
         return BH_ERR_ARGUMENT;
     if (atomic_load(&self->shared.life) != BH__RUNNING || !claim(message))
         return BH_ERR_STATE;

@@ -33,14 +33,27 @@ bh_status bh__worker_channel_closed(bh__link *link, amqp_channel_t channel, cons
     return status;
 }
 
-/* Waits for the reply that the link expects. */
-static bh_status await(bh_worker *self, bh__link *link, int64_t deadline_ms)
+/* Until when to wait for an answer. One who leaves has until the stop's limit, and a little in any case: to give the
+ * connection up is to give back what callers still settle. */
+static int64_t deadline_of(const bh_worker *self, int64_t begun_ms, int64_t timeout_ms)
 {
+    if (self->stage != BH__LEAVING)
+        return begun_ms + timeout_ms;
+    int64_t limit_ms = atomic_load(&self->shared.stop_ms) - begun_ms;
+    int64_t most_ms = limit_ms < timeout_ms ? limit_ms : timeout_ms;
+    return begun_ms + (most_ms > GOODBYE_MS ? most_ms : GOODBYE_MS);
+}
+
+/* Waits for the reply that the link expects. */
+static bh_status await(bh_worker *self, bh__link *link, int64_t timeout_ms)
+{
+    int64_t begun_ms = bh__monotonic_ms();
     while (link->reply.id == 0 && !bh__link_is_broken(link)) {
         /* On an open connection a stop ends a call at its limit alone: what was half done would have to be undone. */
         if (link->is_open ? self->stage != BH__LEAVING && bh__monotonic_ms() >= atomic_load(&self->shared.stop_ms)
                           : bh__worker_is_interrupted(self))
             return bh__report_set(&self->problem, BH_ERR_CONNECTION, "the worker is stopping");
+        int64_t deadline_ms = deadline_of(self, begun_ms, timeout_ms);
         if (bh__monotonic_ms() >= deadline_ms) {
             bh__link_fail(link, BH_ERR_CONNECTION, "the broker did not answer in time");
             break;
@@ -61,7 +74,7 @@ static bh_status call(bh_worker *self, bh__link *link, amqp_channel_t channel, a
     link->awaited_too = other;
     if (method)
         bh__link_send(link, channel, method, arguments);
-    bh_status status = await(self, link, bh__monotonic_ms() + timeout_ms);
+    bh_status status = await(self, link, timeout_ms);
     link->awaited = link->awaited_too = 0;
     return status;
 }
@@ -71,8 +84,7 @@ bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channe
                           bh__answer *out)
 {
     *out = (bh__answer){.code = 0};
-    bh_status status = call(self, link, channel, method, arguments, reply, other,
-                            self->stage == BH__LEAVING ? GOODBYE_MS : self->confirm_timeout_ms);
+    bh_status status = call(self, link, channel, method, arguments, reply, other, self->confirm_timeout_ms);
     if (status != BH_OK) {
         char reason[512];
         snprintf(reason, sizeof reason, "%s", bh__report_text(&self->problem).data);

@@ -7,11 +7,11 @@
 
 enum { FIRST_CHANNEL = 3, VERSION_4_3 = 40003 };
 
-/* An acknowledgement costs the broker the same for one message and for a hundred. So what is done behind a message whose
- * confirm is about to come waits for that: so long, or until it is this part of the prefetch. */
+/* An acknowledgement costs the broker the same for one message and for a hundred. So what is done behind a message
+ * whose confirm is about to come waits for that: so long, or until it is this part of the prefetch. */
 enum { GAP_MS = 50, GAP_SHARE = 2 };
 
-/* -------------------------------------------------------------------------------------------------- what is unsettled */
+/* ----------------------------------------------------------------------------------------------- what is unsettled */
 
 static void hold(bh__consumer *self, bh_message *message)
 {
@@ -60,7 +60,7 @@ int64_t bh__worker_count_unacknowledged(const bh_worker *self)
     return count;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the channel */
+/* ----------------------------------------------------------------------------------------------------- the channel */
 
 int64_t bh__worker_end_consumer(bh_worker *self)
 {
@@ -156,8 +156,8 @@ void bh__worker_leave_behind(bh_worker *self, bh_message *message)
     consumer->is_consuming = 0;
 }
 
-/* Waits a little before it consumes again: RabbitMQ 4.3 closes the connection of who consumes from a queue that is just being
- * deleted (541). */
+/* Waits a little before it consumes again: RabbitMQ 4.3 closes the connection of who consumes from a queue that is just
+ * being deleted (541). */
 static void tell_cancelled(bh_worker *self, bh_status status, const char *reason, int64_t count)
 {
     char text[900];
@@ -182,8 +182,8 @@ static void cancelled(bh_worker *self, const amqp_basic_cancel_t *cancel)
         tell_cancelled(self, BH_ERR_CANCELLED, "the queue was deleted, or is not available", 0);
 }
 
-/* Leaves the channel, so that the broker has all again that is not settled. It is given back first: 4.3 counts no failure
- * then. */
+/* Leaves the channel, so that the broker has all again that is not settled. It is given back first: 4.3 counts no
+ * failure then. */
 static void abandon_channel(bh_worker *self)
 {
     amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};

@@ -52,8 +52,8 @@ void bh__worker_nack(bh_worker *self, bh_message *message, int requeue);
 void bh__worker_reject(bh_worker *self, bh_message *message, int requeue);
 /* The message stays unacknowledged for good. */
 void bh__worker_leave_behind(bh_worker *self, bh_message *message);
-/* Writes the acknowledgements; or only the one for all up to the first message that is not done, where others need not go
- * yet. */
+/* Writes the acknowledgements; or only the one for all up to the first message that is not done, where others need not
+ * go yet. */
 void bh__worker_flush_acks(bh_worker *self);
 void bh__worker_flush_acks_in_time(bh_worker *self, int64_t now_ms);
 /* When they have to go; INT64_MAX: there are none. */

@@ -11,8 +11,8 @@
 
 #include <backhop/plan.h>
 
-/* Reads exchange, routing key, and `properties` (the property flags and list of AMQP 0-9-1, section 4.2.6.1); replaces what
- * the delivery held. Headers may nest as deep as they like. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
+/* Reads exchange, routing key, and `properties` (the property flags and list of AMQP 0-9-1, section 4.2.6.1); replaces
+ * what the delivery held. Headers may nest as deep as they like. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
 bh_status bh__content_read(bh_delivery *out, bh_bytes exchange, bh_bytes routing_key, bh_bytes properties);
 /* Appends the property flags and list of the plan's copy. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
 bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes properties);

@@ -167,8 +167,7 @@ static void add_clash(const session *self, bh__report *list, size_t index, char 
     bh__report_add(list, "%s \"%.*s\" ", kind_of(self, index), (int)name.size, name.data);
     add_difference(list, text);
     bh__report_add(list, " (once it is empty and unused, delete it and declare again, or choose another %s)",
-                   is_of_work_queue(self, name) ? "name for the work queue"
-                                                : "namespace with bh_topology_set_namespace");
+                   is_of_work_queue(self, name) ? "name for the work queue" : "namespace");
 }
 
 /* What a declaration that failed means to the user. */
@@ -187,13 +186,13 @@ static bh_status explain(session *self, size_t index, bh_status status, bh__answ
         add_clash(self, self->report, index, got->text);
     } else if (status == BH_ERR_MISSING && is_binding && bh__same(name, queue)) {
         bh__report_set(self->report, status,
-                       "the work queue \"%.*s\" does not exist: declare it first, or have it declared with "
-                       "bh_topology_set_work_queue_type",
+                       "the work queue \"%.*s\" does not exist: declare it first, or have it declared by "
+                       "giving the type of the work queue",
                        (int)queue.size, queue.data);
     } else if (status == BH_ERR_ACCESS) {
         bh__report_add(self->report,
-                       "; grant the permission, or import the topology's definitions (bh_topology_export) and "
-                       "use BH_MODE_VERIFY or BH_MODE_NONE");
+                       "; grant the permission, or import the topology's definitions and use the mode verify or "
+                       "none");
     }
     return status;
 }
@@ -280,10 +279,6 @@ static bh_status verify_all(session *self, findings *found)
         if (status != BH_OK)
             return status;
     }
-    if (found->missing_on_demand > 0)
-        bh__report_add(&found->missing,
-                       "%s%zu rungs that a handler's request for a delay can need (max_retry_after_ms 0 needs none)",
-                       found->missing.size ? ", " : "", found->missing_on_demand);
     if (has_work_queue)
         return BH_OK;
     bh__answer got;
@@ -296,14 +291,20 @@ static bh_status verify_all(session *self, findings *found)
 
 static bh_status report_findings(const session *self, const findings *found)
 {
-    if (!found->different.size && !found->missing.size)
+    int creates = found->different.size || found->missing.size; /* rungs on demand are not made beforehand */
+    if (!creates && found->missing_on_demand == 0)
         return BH_OK;
     bh_status status = bh__report_set(self->report, found->different.size ? BH_ERR_CLASH : BH_ERR_MISSING, "%s",
                                       found->different.size ? found->different.text : "");
     if (found->missing.size)
         bh__report_add(self->report, "missing: %s; ", found->missing.text);
-    bh__report_add(self->report,
-                   "declare with BH_MODE_CREATE, or import the topology's definitions (bh_topology_export)");
+    if (found->missing_on_demand > 0)
+        bh__report_add(self->report,
+                       "missing: %zu rungs that a handler's request for a delay can need (a greatest request of 0 "
+                       "needs none); ",
+                       found->missing_on_demand);
+    bh__report_add(self->report, "%simport the topology's definitions",
+                   creates ? "declare with the mode create, or " : "");
     return status;
 }
 

@@ -121,8 +121,8 @@ typedef struct bh__answer {
 } bh__answer;
 
 /*
- * Sends a method (0: none) and waits for its reply, or one of two. BH_ERR_CONNECTION, BH_ERR_NO_MEMORY; where the broker
- * closed the channel instead: BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_CHANNEL. `what` was done, for
+ * Sends a method (0: none) and waits for its reply, or one of two. BH_ERR_CONNECTION, BH_ERR_NO_MEMORY; where the
+ * broker closed the channel instead: BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_CHANNEL. `what` was done, for
  * self->problem.
  */
 bh_status bh__worker_call(bh_worker *self, bh__link *link, amqp_channel_t channel, amqp_method_number_t method,
@@ -149,8 +149,8 @@ bh_status bh__worker_declare_rung(bh_worker *self, int64_t wait_ms);
 
 /* Reads delivery and history of a message. BH_ERR_NO_MEMORY, BH_ERR_CHANNEL (malformed). */
 bh_status bh__worker_read(const bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
-/* The same into self->delivery and self->history, for a plan on this connection, and its random bytes. BH_ERR_STATE: the
- * system has none. */
+/* The same into self->delivery and self->history, for a plan on this connection, and its random bytes. BH_ERR_STATE:
+ * the system has none. */
 bh_status bh__worker_read_in_hand(bh_worker *self, const bh_message *message, bh_bytes *random);
 /* As bh_worker_settle, with what bh_worker_fail noted. */
 bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome);

@@ -1,4 +1,5 @@
-/* Link: one AMQP connection that never blocks. Frames in, frames out, heartbeats; librabbitmq knows the methods. Internal. */
+/* Link: one AMQP connection that never blocks. Frames in and out, heartbeats; librabbitmq knows the methods.
+ * Internal. */
 #ifndef BACKHOP_WORKER_LINK_H
 #define BACKHOP_WORKER_LINK_H
 

@@ -92,7 +92,7 @@ size_t bh__worker_count_copies(const bh_worker *self)
     return self->publisher.due.count + self->publisher.waiting.count + count_sent(&self->publisher);
 }
 
-/* ------------------------------------------------------------------------------------------------------ the channels */
+/* ---------------------------------------------------------------------------------------------------- the channels */
 
 int bh__publisher_is_open(const bh__publisher *self)
 {
@@ -223,7 +223,7 @@ bh_status bh__worker_queue_copy(bh_worker *self, bh_message *message)
     return BH_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------- the broker's answer */
+/* --------------------------------------------------------------------------------------------- the broker's answer */
 
 /* It is with the broker, in a queue. */
 static void published(bh_worker *self, bh__publication *publication)

@@ -66,8 +66,8 @@ static int expect_peer(SSL *tls, const char *host)
                                                 (void *)(uintptr_t)host); /* SSL_set_tlsext_host_name, const as it is */
 }
 
-/* OpenSSL's own paths and variables; and, for an OpenSSL that was built on another system, the bundle of Debian, Fedora,
- * openSUSE, or Alpine and the BSDs. */
+/* OpenSSL's own paths and variables; and, for an OpenSSL that was built on another system, the bundle of Debian,
+ * Fedora, openSUSE, or Alpine and the BSDs. */
 static int trust_system(SSL_CTX *context)
 {
     static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
@@ -90,7 +90,7 @@ static bh_status trust(SSL_CTX *context, const char *ca_file, bh__report *report
                ? BH_OK
                : bh__report_set(report, BH_ERR_TLS,
                                 "the system's CA certificates cannot be used; install them (ca-certificates), or name "
-                                "a file with bh_worker_set_ca_file");
+                                "a CA file");
 }
 
 bh_status bh__socket_begin_tls(bh__socket *self, const bh__uri *uri, const char *ca_file, bh__report *report)
@@ -141,7 +141,7 @@ static bh_status handshake_failed(const SSL *tls, const bh__uri *uri, int error,
     if (verified != X509_V_OK)
         return bh__report_set(report, BH_ERR_TLS,
                               "the certificate of %s:%d is not signed by a trusted CA, or is not valid now (%s); name "
-                              "its CA with bh_worker_set_ca_file",
+                              "its CA file",
                               uri->host, uri->port, X509_verify_cert_error_string(verified));
     return bh__report_set(report, BH_ERR_TLS, "no TLS with %s:%d (%s); check that this port speaks TLS (often 5671)",
                           uri->host, uri->port, reason);

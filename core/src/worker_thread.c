@@ -104,7 +104,7 @@ static int are_open(const bh_worker *self)
     return self->consume.link.is_open && self->publish.link.is_open;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ set-up */
+/* ---------------------------------------------------------------------------------------------------------- set-up */
 
 /* What a cancel meant is asked of the consume connection alone. */
 static int may_set_up(const bh_worker *self)
@@ -227,7 +227,7 @@ static void work(bh_worker *self)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------------------- draining */
+/* -------------------------------------------------------------------------------------------------------- draining */
 
 /* Whether callers have something to settle still, or copies are on their way, and it can still count. */
 static int is_busy(const bh_worker *self)

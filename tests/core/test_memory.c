@@ -28,8 +28,8 @@ typedef struct {
 } decision;
 
 /*
- * The status of a call. Where it is BH_ERR_NO_MEMORY the call is made once more, on the same objects: since "nothing was
- * changed" it now does what it would have done.
+ * The status of a call. Where it is BH_ERR_NO_MEMORY the call is made once more, on the same objects: since "nothing
+ * was changed" it now does what it would have done.
  */
 #define TRY(self, expected, call_)                                                                                     \
     do {                                                                                                               \

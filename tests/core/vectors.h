@@ -1,8 +1,9 @@
 /*
  * Vectors: the cases of tests/vectors, and how the core's objects are filled from them and compared with them.
  *
- * The schema is in tests/vectors/README.md. The directory comes from the environment variable BACKHOP_VECTORS, else from
- * the macro of the same name. A key that the schema does not know fails its case, and so does a case that compares nothing.
+ * The schema is in tests/vectors/README.md. The directory comes from the environment variable BACKHOP_VECTORS, else
+ * from the macro of the same name. A key that the schema does not know fails its case, and so does a case that compares
+ * nothing.
  */
 #ifndef BACKHOP_TESTS_VECTORS_H
 #define BACKHOP_TESTS_VECTORS_H
@@ -42,7 +43,8 @@ vectors vectors_load(const char *noun);
 /* Adds one test per case to the suite; the test finds its case with the loop's index. */
 void vectors_add(Suite *suite, const vectors *all, const TTest *test);
 
-/* Begins a case: allowed keys besides "name" and "expect", and the allowed keys of "expect", each separated by spaces. */
+/* Begins a case: allowed keys besides "name" and "expect", and the allowed keys of "expect", each separated by
+ * spaces. */
 void vector_begin(vector *v, const char *keys, const char *expect_keys);
 /* Ends a case; fails it where it compared nothing. */
 void vector_end(vector *v);
@@ -65,7 +67,8 @@ bh_type vector_value(const vector *v, const char *field, const json_t *json, con
 const char *vector_show(bh_bytes bytes);
 int vector_same(bh_bytes a, bh_bytes b);
 
-/* Fill an object from a case; the first status that is not BH_OK ends it and is returned. JSON of NULL: every default. */
+/* Fill an object from a case; the first status that is not BH_OK ends it and is returned. JSON of NULL: every
+ * default. */
 bh_status vector_fill_delivery(const vector *v, const json_t *json, bh_delivery *delivery);
 /* *field: the field whose setter refused. A setter that refuses must have left the policy as it was. */
 bh_status vector_fill_policy(const vector *v, const json_t *json, bh_policy *policy, const char **field);

@@ -1,7 +1,7 @@
 /*
  * Soak: 50,000 messages go round while the broker is killed and started ten times. Each fails once or twice and then
- * succeeds. None may be lost, and no more may come twice than were in flight at the kills. For a private broker, of which
- * BACKHOP_BROKER_CTL tells.
+ * succeeds. None may be lost, and no more may come twice than were in flight at the kills. For a private broker, of
+ * which BACKHOP_BROKER_CTL tells.
  */
 #include "trouble.h"
 

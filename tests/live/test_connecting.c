@@ -290,7 +290,7 @@ START_TEST(tls_without_the_ca_is_refused)
 {
     rig *r = unconnected_rig();
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "bh_worker_set_ca_file");
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "CA file");
     rig_stop_worker(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));

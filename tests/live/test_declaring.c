@@ -76,7 +76,7 @@ START_TEST(verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it)
     for (int i = 0; i < 2; i++) {
         expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
         expect_told(r, r->parked);
-        expect_told(r, "BH_MODE_CREATE");
+        expect_told(r, "the mode create");
     }
     ck_assert_uint_eq(count_present(r, &all), 0);
     expect_no_event(r, BH_EVENT_CONNECTED);
@@ -152,7 +152,7 @@ START_TEST(a_rung_with_another_ttl_is_a_clash)
     expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_rung(r, RIG_DELAY_MS));
     expect_told(r, "x-message-ttl = 99");
     expect_told(r, "50 is needed");
-    expect_told(r, "bh_topology_set_namespace");
+    expect_told(r, "choose another namespace");
     broker_delete_queue(r->broker, rig_rung(r, RIG_DELAY_MS));
     rig_await(r, BH_EVENT_CONNECTED);
     rig_free(r);
@@ -268,10 +268,16 @@ START_TEST(definitions_that_an_administrator_imports_are_complete)
 {
     rig *r = setup_rig(_i);
     bh_policy_set_max_retry_after_ms(r->policy, 500); /* rungs on demand too */
-    rig_prepare(r);
+    rig_in_a_hurry(r);
+    start_by(r, broker_url());
+    rig_await(r, BH_EVENT_CONNECTED);
+    restart(r, BH_MODE_VERIFY); /* which makes no rung later either */
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, "rungs that a handler's request for a delay can need");
+    expect_told(r, "import the topology's definitions");
+    ck_assert(!holds(bh_event_text(r->event), "the mode create"));
     ck_assert_int_eq(bh_topology_export(r->topology, bh_str("/")), BH_OK);
     broker_import(bh_topology_definitions(r->topology));
-    rig_restart(r, BH_MODE_VERIFY);
+    rig_await(r, BH_EVENT_CONNECTED);
     broker_publish_text(r->broker, "", r->queue, "first");
     rig_take(r, "first");
     rig_settle(r, BH_OUTCOME_FAILED, "429", 300);

@@ -1,6 +1,6 @@
 /*
- * What brokers, networks and people do to a worker: each time the event that tells it, the recovery that needs nobody, and
- * the count of the messages: none is lost, and none comes twice that was not in flight.
+ * What brokers, networks and people do to a worker: each time the event that tells it, the recovery that needs nobody,
+ * and the count of the messages: none is lost, and none comes twice that was not in flight.
  */
 #include "suites.h"
 #include "trouble.h"
@@ -22,7 +22,7 @@ static int waiting(rig *r)
     return broker_depth(r->broker, rig_rung(r, WAITING_MS));
 }
 
-/* -------------------------------------------------------------------------------------------- brokers that come back */
+/* ------------------------------------------------------------------------------------------ brokers that come back */
 
 static const char *const downs[] = {"stop", "kill"};
 
@@ -76,7 +76,7 @@ START_TEST(a_broker_that_was_down_is_found_again)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------- connections that are cut off */
+/* ------------------------------------------------------------------------------------ connections that are cut off */
 
 enum { LARGE = 200000, INSIDE = 100000 }; /* of a body that takes two frames; so many bytes are within the first one */
 
@@ -330,7 +330,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------- what a person mends */
+/* --------------------------------------------------------------------------------------------- what a person mends */
 
 static void remove_user(void)
 {
@@ -618,7 +618,7 @@ START_TEST(a_confirm_that_does_not_come_holds_up_no_other_acknowledgement)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------- poisoned messages */
+/* ----------------------------------------------------------------------------------------------- poisoned messages */
 
 /* Takes the message, and loses the connection with it in hand, so often. */
 static void crash(rig *r, proxy *network, int times)

@@ -27,7 +27,7 @@ static void expect_one_copy(rig *r)
     ck_assert_int_eq(broker_depth(r->broker, rig_rung(r, WAITING_MS)), 1);
 }
 
-/* ------------------------------------------------------------------------------------------------- a hold that ended */
+/* ----------------------------------------------------------------------------------------------- a hold that ended */
 
 static void close_consumer(const rig *r)
 {
@@ -129,7 +129,7 @@ START_TEST(messages_that_timed_out_with_the_broker_get_no_copy_published)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------ alarms */
+/* ---------------------------------------------------------------------------------------------------------- alarms */
 
 START_TEST(an_alarm_multiplies_no_message_and_stops_no_consumer)
 {
@@ -196,7 +196,7 @@ START_TEST(copies_of_a_message_carry_one_id)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------- messages that are refused */
+/* --------------------------------------------------------------------------------------- messages that are refused */
 
 enum {
     FILLING_BYTES = 131072 - 8 - 12 - 2 - 4 - 1 - 1 - 1 - 4, /* of a header's value that fills its frame */
@@ -320,7 +320,7 @@ START_TEST(a_parked_message_that_fits_no_frame_blocks_none_behind_it)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------- leaving and coming back */
+/* ----------------------------------------------------------------------------------------- leaving and coming back */
 
 START_TEST(a_worker_that_leaves_counts_no_failure)
 {

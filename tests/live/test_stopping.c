@@ -266,6 +266,25 @@ START_TEST(a_broker_that_says_nothing_holds_up_no_stop)
 }
 END_TEST
 
+START_TEST(a_broker_that_is_slow_to_answer_takes_no_time_from_who_settles)
+{
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    proxy *network = start_by_proxy(r, "");
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    proxy_hold_broker(network, PROXY_ALL);
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
+    pause_ms(3000); /* beyond what a broker gets that is not worth waiting for */
+    expect_no_event(r, BH_EVENT_DRAINED);
+    rig_succeed(r);
+    proxy_hold_broker(network, PROXY_NONE);
+    expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+    proxy_close(network);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------------------------------ forks */
 
 /* What the child gets from each call; 0 where all are as they should be, else which is not. */
@@ -400,6 +419,7 @@ Suite *suite_stopping(void)
     tcase_add_test(draining, a_copy_that_is_not_confirmed_holds_a_stop_up_to_its_limit);
     tcase_add_test(draining, a_copy_whose_connection_is_lost_while_draining_goes_over_the_next);
     tcase_add_test(draining, a_broker_that_says_nothing_holds_up_no_stop);
+    tcase_add_test(draining, a_broker_that_is_slow_to_answer_takes_no_time_from_who_settles);
     TCase *forks = add_case(suite, "forks");
     tcase_add_test(forks, a_child_can_only_free_the_worker_and_leaves_the_parents_alone);
     tcase_add_test(forks, a_worker_made_before_a_fork_works_on_in_the_parent_that_forks_often);

@@ -310,7 +310,8 @@ START_TEST(retry_after_gets_a_rung_of_its_own_on_demand)
     bh_policy_set_max_attempts(r->policy, 0);
     rig_start(r);
     ck_assert(!broker_has_queue(r->broker, rig_rung(r, 315)));
-    static const int64_t asked[] = {260, 260, 49, 0, 90000}, given[] = {315, 315, RIG_DELAY_MS, RIG_DELAY_MS, 500};
+    static const int64_t asked[] = {260, 260, 49, 0, -5000, 90000},
+                         given[] = {315, 315, RIG_DELAY_MS, RIG_DELAY_MS, RIG_DELAY_MS, 500};
     rig_publish(r, "work.a", "first");
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
         rig_take(r, "first");

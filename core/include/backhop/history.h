@@ -7,8 +7,8 @@
  *   3. the x-death records of wait queues of a hand-made set-up, where the application names them
  *      (bh_history_add_wait_queue): the sum of their "expired" counts.
  * Strategies in which the broker alone moves messages add what it has counted since: reject the "rejected" count of the
- * work queue's x-death record, native x-delivery-count, which grows with every delivery that was not settled, also when its
- * consumer died. No other x-death record counts: a client may have republished it.
+ * work queue's x-death record, native x-delivery-count, which grows with every delivery that was not settled, also when
+ * its consumer died. No other x-death record counts: a client may have republished it.
  *
  * A header that cannot be trusted (a wrong type, a negative or absurd number) is ignored and named in the problems.
  */
@@ -45,8 +45,8 @@ BH_API bh_status bh_history_set_legacy_counter(bh_history *self, bh_bytes header
 BH_API bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue);
 
 /*
- * Reads the delivery's past and replaces what was read before. `topology` tells the strategy and the work queue; NULL: no
- * strategy counts. BH_ERR_NO_MEMORY, BH_ERR_STATE (a table of the delivery is open), BH_ERR_ARGUMENT.
+ * Reads the delivery's past and replaces what was read before. `topology` tells the strategy and the work queue; NULL:
+ * no strategy counts. BH_ERR_NO_MEMORY, BH_ERR_STATE (a table of the delivery is open), BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology);
 
@@ -75,9 +75,9 @@ BH_API int64_t bh_history_acquired_count(const bh_history *self);
  *   reject  less the "rejected" count of the work queue's x-death record: RabbitMQ 4.0 to 4.2 count each
  *           basic.nack(requeue=false) and carry the count along; other versions do not, so there it may be too low
  *   native  0: basic.reject(requeue=true) counts as a crash does, so both are attempts
- * x-acquired-count is not used: on 4.3 it also counts returns that are no failures, as basic.nack, consumer timeouts and
- * a worker that stops in good order. Before 4.3 x-delivery-count counts every requeue, also of messages that a consumer
- * had only prefetched: where many are prefetched and consumers restart often, raise bh_policy_set_max_crashes.
+ * x-acquired-count is not used: on 4.3 it also counts returns that are no failures, as basic.nack, consumer timeouts
+ * and a worker that stops in good order. Before 4.3 x-delivery-count counts every requeue, also of messages that a
+ * consumer had only prefetched: where many are prefetched and consumers restart often, raise bh_policy_set_max_crashes.
  */
 BH_API int64_t bh_history_crashes(const bh_history *self);
 

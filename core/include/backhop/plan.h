@@ -13,8 +13,9 @@
  *   BH_ACTION_RETURN                basic.reject(requeue=true)
  *   BH_ACTION_RETRY, BH_ACTION_PARK basic.publish of a copy, wait for its confirm, then basic.ack of the original
  *
- * The copy is the original's body, its properties but those the plan drops, delivery-mode 2, the expiration that the plan
- * sets, its headers but those the plan drops, each with the type and bytes it had, and the headers that the plan sets.
+ * The copy is the original's body, its properties but those the plan drops, delivery-mode 2, the expiration that the
+ * plan sets, its headers but those the plan drops, each with the type and bytes it had, and the headers that the plan
+ * sets.
  */
 #ifndef BACKHOP_PLAN_H
 #define BACKHOP_PLAN_H
@@ -51,8 +52,8 @@ typedef struct bh_plan bh_plan;
 BH_API bh_status bh_plan_new(bh_plan **out);
 /* Frees the plan; NULL is allowed. */
 BH_API void bh_plan_free(bh_plan *self);
-/* The frame_max that the publishing connection negotiated, in bytes; 0: no limit. Default BH_PLAN_DEFAULT_FRAME_MAX. A copy
- * leaves room in it for what brokers add on the way back: x-death and its kin, the counts of quorum queues. */
+/* The frame_max that the publishing connection negotiated, in bytes; 0: no limit. Default BH_PLAN_DEFAULT_FRAME_MAX. A
+ * copy leaves room in it for what brokers add on the way back: x-death and its kin, the counts of quorum queues. */
 BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
 
 /*
@@ -61,8 +62,8 @@ BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
  *   error           why the handler failed; at most BH_HISTORY_MOST_ERROR_BYTES of it are kept
  *   retry_after_ms  the delay that the handler asks for at least, in ms; 0, or less: none
  *   now_ms          ms since the epoch: 0 to 2^53 - 1
- *   random          BH_PLAN_RANDOM_BYTES random bytes: big-endian, the first 8 for the jitter, the next 8 for the choice
- *                   of a rung (of both, the upper 53 bits), the last 16 for the message's id
+ *   random          BH_PLAN_RANDOM_BYTES random bytes: big-endian, the first 8 for the jitter, the next 8 for the
+ *                   choice of a rung (of both, the upper 53 bits), the last 16 for the message's id
  *
  * BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built, the history not read, a table of the delivery open),
  * BH_ERR_NO_MEMORY, BH_ERR_FRAME (not even the message's own headers fit frame_max).
@@ -71,10 +72,10 @@ BH_API bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const 
                               const bh_policy *policy, const bh_topology *topology, bh_outcome outcome, bh_bytes error,
                               int64_t retry_after_ms, int64_t now_ms, bh_bytes random);
 /*
- * Decides, before a handler sees the message, whether one may: BH_ACTION_NONE, or BH_ACTION_PARK with the reason "poison"
- * where it has crashed its consumers as often as the policy's max_crashes allows. Strategy native, where a crash is an
- * attempt: where the broker delivers it again with all attempts used up; the last one crashed, or it would have been parked.
- * Arguments and errors as bh_plan_make; the copy's error says how often the consumer was lost.
+ * Decides, before a handler sees the message, whether one may: BH_ACTION_NONE, or BH_ACTION_PARK with the reason
+ * "poison" where it has crashed its consumers as often as the policy's max_crashes allows. Strategy native, where a
+ * crash is an attempt: where the broker delivers it again with all attempts used up; the last one crashed, or it would
+ * have been parked. Arguments and errors as bh_plan_make; the copy's error says how often the consumer was lost.
  */
 BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);

@@ -77,16 +77,17 @@ BH_API int64_t bh_policy_max_crashes(const bh_policy *self);
 
 /*
  * The delay after the `attempt`-th failure (1, 2, ...), in ms, at least 1. `u` in [0, 1) is the random number; a value
- * outside is taken as the nearest inside, NaN as 0. `previous_ms` is the delay before this one, for decorrelated jitter;
- * one below initial, 0 included, is taken as initial. Past the last step, the last step stays.
+ * outside is taken as the nearest inside, NaN as 0. `previous_ms` is the delay before this one, for decorrelated
+ * jitter; one below initial, 0 included, is taken as initial. Past the last step, the last step stays.
  */
 BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previous_ms, double u);
 
 /*
  * Preview: the lowest, mean and highest delay after the `attempt`-th failure, and the sum of the means up to it, in ms.
  * With decorrelated jitter the mean is the one that follows a mean previous delay: exact until max is reached, and a
- * little high from there on. Attempts after the millionth are summed as the millionth. The ladder waits on its rungs, none of
- * which is above max: with jitter, where delays reach max and the grid has no rung at it, the mean is a little lower.
+ * little high from there on. Attempts after the millionth are summed as the millionth. The ladder waits on its rungs,
+ * none of which is above max: with jitter, where delays reach max and the grid has no rung at it, the mean is a little
+ * lower.
  */
 BH_API int64_t bh_policy_lowest_ms(const bh_policy *self, int64_t attempt);
 BH_API int64_t bh_policy_mean_ms(const bh_policy *self, int64_t attempt);

@@ -54,9 +54,10 @@ BH_API bh_status bh_topology_set_series(bh_topology *self, bh_series series);
 /*
  * Makes the work queue itself part of the topology: durable, of this type, with the arguments that the strategy needs
  * and those added here. A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message that was
- * delivered 21 times; a work queue of your own should have it too. Without it the work queue has to be there already, and is never declared; reject and native,
- * which live in the work queue's own arguments, declare it always (default: quorum). The arguments' names and strings are
- * UTF-8 (BH_ERR_ARGUMENT); one that the strategy sets itself makes bh_topology_build fail.
+ * delivered 21 times; a work queue of your own should have it too. Without it the work queue has to be there already,
+ * and is never declared; reject and native, which live in the work queue's own arguments, declare it always (default:
+ * quorum). The arguments' names and strings are UTF-8 (BH_ERR_ARGUMENT); one that the strategy sets itself makes
+ * bh_topology_build fail.
  */
 BH_API bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type);
 BH_API bh_status bh_topology_add_work_queue_string(bh_topology *self, bh_bytes argument, bh_bytes value);
@@ -90,8 +91,8 @@ BH_API size_t bh_topology_rung_count(const bh_topology *self);
 BH_API int64_t bh_topology_rung_ms(const bh_topology *self, size_t index);
 
 /*
- * The declarations, in an order in which they can be made. All are durable, none is auto-deleted, exclusive or internal.
- * An index out of range gives an empty one.
+ * The declarations, in an order in which they can be made. All are durable, none is auto-deleted, exclusive or
+ * internal. An index out of range gives an empty one.
  */
 BH_API size_t bh_topology_count(const bh_topology *self);
 BH_API bh_declaration bh_topology_declaration(const bh_topology *self, size_t index);
@@ -106,8 +107,8 @@ BH_API bh_bytes bh_topology_routing_key(const bh_topology *self, size_t index);
 /* The rung that this belongs to, in ms; 0 for none. */
 BH_API int64_t bh_topology_wait_ms(const bh_topology *self, size_t index);
 /*
- * 1 for a rung above or between the policy's, that only a handler's request for a delay can need. Declaring leaves it out
- * until a plan asks for it (bh_plan_on_demand); verifying and exporting mean the whole list.
+ * 1 for a rung above or between the policy's, that only a handler's request for a delay can need. Declaring leaves it
+ * out until a plan asks for it (bh_plan_on_demand); verifying and exporting mean the whole list.
  */
 BH_API int bh_topology_on_demand(const bh_topology *self, size_t index);
 /* Arguments: name, type (BH_TYPE_STRING or BH_TYPE_INT64) and value. */

@@ -15,8 +15,8 @@
  *     bh_worker_settle(worker, message, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0);
  *
  * A message is acknowledged after its copy was confirmed, never before. What goes wrong in between leaves the original
- * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made again,
- * for as long as the worker runs.
+ * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made
+ * again, for as long as the worker runs.
  *
  * Threads: settings, start, run and free are for one thread at a time; take, settle, fail, read, attempt, take_event,
  * replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
@@ -32,7 +32,7 @@ BH_BEGIN_DECLS
 /* How the worker treats the broker's topology when it connects. */
 typedef enum bh_mode {
     BH_MODE_CREATE, /* make what is missing */
-    BH_MODE_VERIFY, /* change nothing; what is missing or different is an error */
+    BH_MODE_VERIFY, /* change nothing; what is missing, rungs on demand too, or different is an error */
     BH_MODE_NONE    /* ask nothing: it is all there */
 } bh_mode;
 
@@ -86,23 +86,24 @@ BH_API bh_status bh_worker_set_retry_events(bh_worker *self, int on);
 
 /*
  * Starts the background thread: it connects (two connections: consume; publish), declares and consumes. What goes well
- * and wrong there are events. The name service is the one thing that it waits for without a limit of its own. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can be
- * started again.
+ * and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can
+ * be started again.
  */
 BH_API bh_status bh_worker_start(bh_worker *self);
 /* Readable while there is a message or an event to take: the same descriptor from bh_worker_new to bh_worker_free. Only
  * poll it; do not read it. -1 in a fork's child. */
 BH_API int bh_worker_fd(bh_worker *self);
 /*
- * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one, an
- * hour at most; 0: not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED, BH_ERR_ARGUMENT.
+ * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one,
+ * an hour at most; 0: not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED,
+ * BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms);
 /*
- * Says what became of a message; the background thread makes the plan and carries it out. Never waits. Messages may be
- * settled in any order. One of a connection that is gone is ignored, as the broker delivers it again: BH_EVENT_STALE.
- * BH_ERR_STATE (settled already; stopped), BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY,
- * BH_ERR_FORKED.
+ * Says what became of a message, and the delay that it asks for at least, in ms (0, or less: none); the background
+ * thread makes the plan and carries it out. Never waits. Messages may be settled in any order. One of a connection that
+ * is gone is ignored, as the broker delivers it again: BH_EVENT_STALE. BH_ERR_STATE (settled already; stopped),
+ * BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY, BH_ERR_FORKED.
  */
 BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
                                   int64_t retry_after_ms);
@@ -117,10 +118,10 @@ BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
  */
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
 /*
- * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes back
- * to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
- * before the first start makes that drain at once. May be called from
- * a signal handler. BH_ERR_ARGUMENT (not 0 to 3 600 000), BH_ERR_FORKED.
+ * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes
+ * back to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
+ * before the first start makes that drain at once. May be called from a signal handler. BH_ERR_ARGUMENT (not 0 to
+ * 3 600 000), BH_ERR_FORKED.
  */
 BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
 
@@ -129,8 +130,8 @@ BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
  * drained. Listener may be NULL. As bh_worker_start; BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
-/* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0:
- * none). BH_ERR_STATE (settled), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
+/* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0,
+ * or less: none). BH_ERR_STATE (settled), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
 BH_API bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms);
 
 /* Frees what bh_worker_take gave. One that is not settled stays unacknowledged until the worker stops. NULL is
