@@ -38,7 +38,7 @@ from typing import Any
 SUITES = {"3.10": "bookworm", "4.0": "trixie", "4.3": "forky"}  # RabbitMQ: Debian suite
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FAILED = 125  # exit status
-START_LIMIT = 60.0  # seconds
+START_LIMIT = 180.0  # seconds; several may start at once
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)  # by this process
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."  # what it does by itself after half a second
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
@@ -474,7 +474,7 @@ def serve(broker: Broker, owner: int) -> None:
             if 0 in select.select(inputs, [], [])[0]:
                 raise Abandoned
             connection, _ = listener.accept()
-            connection.settimeout(5)
+            connection.settimeout(60)
             with connection, contextlib.suppress(OSError):
                 request, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
                 try:
