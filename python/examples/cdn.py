@@ -31,12 +31,12 @@ class NoSuchSiteError(Exception):
 
 
 class PurgeApi(ThreadingHTTPServer):
-    """A purge API whose peak begins with its start: it takes one page then, and answers 507 to all others."""
+    """A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others."""
 
     def __init__(self, peak: float = 4.0) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lock = threading.Lock()
-        self.started = time.monotonic()
+        self.started = 0.0
         self.peak = peak
         self.refused = 0
         self.purged: list[str] = []
@@ -45,6 +45,7 @@ class PurgeApi(ThreadingHTTPServer):
     def answer(self, path: str) -> tuple[int, str, int]:
         """Status, text and Retry-After."""
         with self.lock:
+            self.started = self.started or time.monotonic()
             if path.startswith("/old/"):
                 return 404, "no such site", 0
             if time.monotonic() - self.started < self.peak and self.purged:

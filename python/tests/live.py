@@ -20,6 +20,13 @@ needs_broker = pytest.mark.broker
 needs_worker = pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")
 
 
+def parameters(url: str) -> Any:
+    """pika's, as patient as the tests."""
+    made = pytest.importorskip("pika").URLParameters(url)
+    made.socket_timeout = made.stack_timeout = PATIENCE
+    return made
+
+
 class Broker:
     """Declares, publishes and looks, by pika."""
 
@@ -36,7 +43,7 @@ class Broker:
         self._connect()
 
     def _connect(self) -> None:
-        self._connection = self._pika.BlockingConnection(self._pika.URLParameters(URL))
+        self._connection = self._pika.BlockingConnection(parameters(URL))
         self.channel = self._connection.channel()
 
     def queue(self, suffix: str = "") -> str:

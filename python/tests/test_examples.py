@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import needs_broker, needs_worker
+from live import PATIENCE, needs_broker, needs_worker
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -16,7 +16,7 @@ pytest.importorskip("pika")
 def purge_everything(example: str) -> None:
     """Runs it; it ends once every page but the one that does not exist is purged, and that one is parked."""
     command = [sys.executable, str(EXAMPLES / example)]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     purged, refusals, parked = map(int, re.findall(r"\d+", output.splitlines()[-1]))
     assert (purged, parked) == (19, 1)
     assert refusals >= 18

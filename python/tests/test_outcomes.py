@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 import backhop
-from backhop.outcomes import Result, called, result_of
+from backhop.decider import Decider
+from backhop.outcomes import Result, called, parking, result_of
 
 
 def test_an_exception_is_a_failure_with_its_name_and_text() -> None:
@@ -17,6 +19,14 @@ def test_an_exception_is_a_failure_with_its_name_and_text() -> None:
 def test_a_class_in_never_parks_and_so_do_its_children() -> None:
     assert result_of(UnicodeError("bad"), (ValueError,)).outcome == "permanent"
     assert result_of(OSError("bad"), (ValueError,)).outcome == "failed"
+
+
+@pytest.mark.parametrize("what", ["ValueError", ValueError("x"), int, None])
+def test_what_is_no_class_of_exceptions_cannot_be_in_never(what: Any) -> None:
+    assert parking([ValueError, KeyboardInterrupt]) == (ValueError, KeyboardInterrupt)
+    for take in (parking, lambda never: Decider(backhop.Topology("orders"), never=never)):
+        with pytest.raises(backhop.ArgumentError, match=rf"^never holds {re.escape(repr(what))}: give classes"):
+            take([ValueError, what])
 
 
 def test_retry_after_is_a_floor() -> None:

@@ -189,6 +189,58 @@ def test_in_a_forked_child_a_worker_of_the_parent_says_what_to_do() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=PATIENCE)
 
 
+either_go = pytest.mark.parametrize("go", ["worker.run(print)", "asyncio.run(worker.serve(print))"])
+
+
+@needs_worker
+@either_go
+def test_a_forked_child_gets_its_signals_back(go: str) -> None:
+    code = f"""if True:
+        import asyncio, os, signal, threading, time, backhop
+        met = threading.Event()
+        worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=lambda _: met.set())
+        def fork():
+            met.wait()  # the handlers are there
+            reading, writing = os.pipe()
+            child = os.fork()
+            if not child:
+                os.write(writing, b".")
+                time.sleep({PATIENCE})
+                os._exit(0)
+            os.read(reading, 1)
+            os.kill(child, signal.SIGTERM)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            worker.stop()
+        threading.Thread(target=fork).start()
+        {go}
+        """
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, check=True, timeout=PATIENCE, stdout=subprocess.PIPE, text=True)
+    assert done.stdout == f"{-signal.SIGTERM}\n"
+
+
+@needs_worker
+@either_go
+def test_a_callback_may_end_the_process_at_the_last_event(go: str) -> None:
+    code = f"""if True:
+        import asyncio, sys, backhop
+        def on_event(event):
+            worker.stop()
+            if event.name == "drained":
+                sys.exit(7)
+        worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=on_event)
+        {go}
+        """
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, check=False, timeout=PATIENCE, stderr=subprocess.PIPE).returncode == 7
+
+
+def test_what_is_no_class_of_exceptions_is_refused_at_once() -> None:
+    never: Any = ["ValueError"]
+    with pytest.raises(backhop.ArgumentError, match="give classes of exceptions"):
+        backhop.Worker("amqp://localhost", queue="orders", never=never)
+
+
 # --- Live ------------------------------------------------------------------------------------------------------------
 
 
@@ -466,6 +518,7 @@ class TestLive:
         uri, name, events = os.environ["AMQPS_URL"], broker.queue(), Events()
         with running(backhop.Worker(uri, queue=name, on_event=events), print):
             assert isinstance(events.get("failed").error, backhop.TLSError)
+        events = Events()
         with running(
             backhop.Worker(uri, queue=name, on_event=events, ca_file=os.environ["BACKHOP_CA_FILE"], mode="verify"),
             print,

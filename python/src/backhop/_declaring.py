@@ -10,7 +10,7 @@ from ._errors import AccessError, BrokerError, ChannelClosedError, ClashError, E
 from .topology import Declaration, Topology
 
 _ACCESS_REFUSED = 403
-_NOT_FOUND = 404
+NOT_FOUND = 404
 _PRECONDITION_FAILED = 406
 _DIFFERENCE = re.compile(
     r"inequivalent arg '(?P<name>[^']*)'.*: received (?P<needed>.*) but current is (?P<is>.*)", re.S
@@ -42,11 +42,17 @@ def check_broker(topology: Topology, server_properties: Mapping[str, Any] | None
 
 
 def creating(topology: Topology, declarations: Iterable[Declaration] | None = None) -> Steps:
-    """Declares; by default all that is not for demand alone."""
+    """Declares; by default all that is not for demand alone.
+
+    A rung on demand, which comes last, is taken to be there where the user may not declare it: an administrator may
+    have imported it, and where none did, the broker refuses the copy.
+    """
     for declaration in topology.declarations if declarations is None else declarations:
         if declarations is None and declaration.on_demand:
             continue
         refusal = yield Step(declaration, passive=False)
+        if refusal and declaration.on_demand and refusal.code == _ACCESS_REFUSED:
+            return
         if refusal:
             raise _explained(topology, declaration, refusal)
 
@@ -55,34 +61,40 @@ def verifying(topology: Topology) -> Steps:
     """Makes nothing, and raises all that is missing or different.
 
     Declaring what exists changes nothing, and compares its arguments. Without the permission to declare, that it exists
-    is all that can be known. AMQP cannot look at bindings.
+    is all that can be known. A rung on demand may be missing, but not then: nobody would make it. AMQP cannot look at
+    bindings.
     """
     different: list[str] = []
     missing: list[str] = []
-    lacks_rungs = False
+    rungs: set[float] = set()  # on demand, and missing
+    may_declare = True
     declared = [declaration for declaration in topology.declarations if declaration.what != "binding"]
     for declaration in declared:
-        if declaration.on_demand and lacks_rungs:
-            continue  # there are many, and each that is missing costs a channel
         refusal = yield Step(declaration, passive=True)
-        if refusal and refusal.code == _NOT_FOUND:
-            missing.append(f'{declaration.what} "{declaration.name}"')
+        if refusal and refusal.code == NOT_FOUND:
             if declaration.on_demand:
-                lacks_rungs = True
-                missing[-1] += " and other rungs that a handler's RetryAfter can need (max_retry_after=0 needs none)"
+                rungs.add(declaration.wait)
+            else:
+                missing.append(f'{declaration.what} "{declaration.name}"')
             continue
-        refusal = refusal or (yield Step(declaration, passive=False))
+        if not refusal:
+            refusal = yield Step(declaration, passive=False)
+            may_declare = may_declare and not (refusal and refusal.code == _ACCESS_REFUSED)
         if refusal and refusal.code == _PRECONDITION_FAILED:
             different.append(_clash(topology, declaration, refusal))
         elif refusal and refusal.code != _ACCESS_REFUSED:
             raise _explained(topology, declaration, refusal)
     if not any(declaration.what == "queue" and declaration.name == topology.queue for declaration in declared):
         refusal = yield Step(Declaration("queue", topology.queue, ""), passive=True)
-        if refusal and refusal.code == _NOT_FOUND:
+        if refusal and refusal.code == NOT_FOUND:
             missing.append(f'the work queue "{topology.queue}"')
+    advice = "declare() makes what is missing, or import topology.definitions()"
+    if rungs and not may_declare:
+        if not missing:
+            advice = "import topology.definitions(), or set max_retry_after=0, which needs none"
+        missing.append(f"{len(rungs)} rung{'s' * (len(rungs) > 1)} that a handler's RetryAfter can need")
     if different or missing:
-        found = [*different, *(["missing: " + ", ".join(missing)] if missing else [])]
-        text = "; ".join(found) + "; declare() makes what is missing, or import topology.definitions()"
+        text = "; ".join([*different, *(["missing: " + ", ".join(missing)] if missing else []), advice])
         raise ClashError(text) if different else MissingError(text)
 
 
@@ -95,12 +107,12 @@ def _explained(topology: Topology, declaration: Declaration, refusal: Refusal) -
         )
     if code == _PRECONDITION_FAILED:
         return ClashError(_clash(topology, declaration, refusal))
-    if code == _NOT_FOUND and declaration.what == "binding" and declaration.name == topology.queue:
+    if code == NOT_FOUND and declaration.what == "binding" and declaration.name == topology.queue:
         return MissingError(
             f'the work queue "{topology.queue}" does not exist: declare it first, or have it declared with '
             'work_queue="quorum"'
         )
-    if code == _NOT_FOUND:
+    if code == NOT_FOUND:
         return MissingError(f'declaring "{declaration.name}": {text}')
     if code == _ACCESS_REFUSED:
         return AccessError(

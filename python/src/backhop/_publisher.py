@@ -90,6 +90,7 @@ class Publisher(ABC):
         self._is_ready = False
         self._is_watched = False
         self._is_declaring = False
+        self._was_blocked = False  # at the last look
         self._is_suspecting = False  # what is sent is one copy, which may have closed the channel
         self._waiting: set[Copy] = set()  # for their back-off
         self._due: deque[Copy] = deque()
@@ -294,16 +295,22 @@ class Publisher(ABC):
             self._is_watched = True
             self._later(self._confirm_timeout / 2, self._look)
 
-    def _look(self) -> None:
+    def _look(self, is_second: bool = False) -> None:
         """Gives the channel up where confirms do not come."""
         self._is_watched = False
         if not self._sent or not self._is_open:
             return
-        if self._is_blocked:
+        is_blocked = self._is_blocked
+        if is_blocked or self._was_blocked:  # the block may have ended just now
             self._await_confirms_anew()
+        self._was_blocked = is_blocked
         oldest = next(iter(self._sent.values()))
         if time.monotonic() - oldest.sent_at < self._confirm_timeout:
             self._watch()
+            return
+        if not is_second:  # confirms that came while the event loop stood still are read first
+            self._is_watched = True
+            self._later(0, partial(self._look, True))
             return
         channel = self._channel
         for copy in self._leave_channel():

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -80,7 +82,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def declare(self, verify: bool = False) -> None:
         """Declares exchanges, queues and bindings, on a channel of its own.
 
-        :param verify: make nothing, and say what is missing or different; AMQP cannot look at bindings
+        :param verify: make nothing, and say what is missing or different. A rung that only a handler's RetryAfter can
+            need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings
         :raises ClashError: an exchange or queue exists with other arguments
         :raises MissingError: the work queue does not exist; with verify, anything
         :raises AccessError: the user may not declare
@@ -143,10 +146,11 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             await self.settle(message)
 
     async def _failed(self, message: Message, error: BaseException) -> None:
-        if not isinstance(error, Exception):  # cancelled: nobody knows what became of it
-            message._original.settle("requeue")
-            raise error
-        await self.settle(message, error)
+        if isinstance(error, Exception) or (isinstance(error, asyncio.CancelledError) and not _is_cancelled()):
+            await self.settle(message, error)
+            return
+        message._original.settle("requeue")  # nobody knows what became of it
+        raise error
 
     def read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         """The message as a handler gets it, for who calls the handler himself; hand it to ``settle`` in the end.
@@ -195,7 +199,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     @property
     def pending(self) -> int:
         """How many copies are not confirmed yet; their originals are unacknowledged."""
-        return sum(publisher.pending for publisher in self._publishers.values())
+        return sum(publisher.pending for publisher in [*self._publishers.values()])  # a copy: in any thread
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Waits until every copy is confirmed and its original acknowledged.
@@ -221,16 +225,18 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :param limit: how many at most
         :returns: how many went
         :raises PublishError: a message could not be published; it is parked still
+        :raises MissingError: there is no queue of parked messages
         """
         connection = await self._wire_connection()
         channel = await connection.channel(publisher_confirms=False)
-        count = 0
+        count, most = 0, math.inf if limit is None else limit
         try:
-            parked = (await channel.queue_declare(self.topology.parked_queue, passive=True)).message_count or 0
-            for _ in range(parked if limit is None else min(parked, limit)):
+            while count < most:
                 delivered = await channel.basic_get(self.topology.parked_queue)
                 if delivered.delivery_tag is None:
                     break
+                if count == 0:  # not by a passive declare: of a quorum queue a busy broker answers 0
+                    most = min(most, (delivered.message_count or 0) + 1)
                 message = self.read(aio_pika.IncomingMessage(delivered))
                 done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
                 self._publish(message, self._decider.replay(message.history), done.set_result)
@@ -243,6 +249,12 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             await self._publisher(connection).writer.flush()
             await close(channel)
         return count
+
+
+def _is_cancelled() -> bool:
+    """Whether it is the handler's own task that was cancelled, and not something that it awaited."""
+    task: Any = asyncio.current_task()
+    return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 does not tell
 
 
 def _properties(plan: Plan, incoming: aio_pika.abc.AbstractIncomingMessage, headers: dict[Any, Any]) -> dict[str, Any]:

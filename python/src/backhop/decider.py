@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from ._amqp import Headers, Text
 from .delivery import Delivery
 from .history import History
-from .outcomes import Result, result_of
+from .outcomes import Result, parking, result_of
 from .plan import FRAME_MAX, RANDOM_BYTES, Plan
 from .topology import Topology
 
@@ -43,7 +43,7 @@ class Decider:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.topology = topology
-        self.never = tuple(never)
+        self.never = parking(never)
         self.legacy_counter = legacy_counter
         self.wait_queues = tuple(wait_queues)
         self.frame_max = frame_max

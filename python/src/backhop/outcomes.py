@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from ._errors import ArgumentError
 from ._time import Seconds, milliseconds
 from .plan import Outcome
 
@@ -53,6 +54,18 @@ class Result(NamedTuple):
 
 
 OK = Result()
+
+
+def parking(never: Iterable[type[BaseException]]) -> tuple[type[BaseException], ...]:
+    """The classes of ``never``, for result_of.
+
+    :raises ArgumentError: for what is no class of exceptions
+    """
+    classes = tuple(never)
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise ArgumentError(f"never holds {each!r}: give classes of exceptions")
+    return classes
 
 
 def result_of(exception: BaseException, never: tuple[type[BaseException], ...] = ()) -> Result:

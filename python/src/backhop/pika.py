@@ -15,6 +15,7 @@ confirmed its copy. These confirms are pipelined: nothing waits for them, and a 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,8 +26,8 @@ import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
 from ._amqp import encode_table, wire_text
-from ._declaring import Steps, check_broker, creating, verifying
-from ._errors import ConnectionFailedError, Error, WaitTimeoutError
+from ._declaring import NOT_FOUND, Steps, check_broker, creating, verifying
+from ._errors import ConnectionFailedError, Error, MissingError, WaitTimeoutError
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
 from ._publisher import Copy
 from ._retrier import LOGGER, BaseRetrier, PoisonError, tell_refused
@@ -91,7 +92,8 @@ class Retrier(BaseRetrier[Any]):
         With a BlockingConnection it raises what is wrong. With an asynchronous one it returns at once, and calls back
         with None or with the error; without a callback an error is logged.
 
-        :param verify: make nothing, and say what is missing or different; AMQP cannot look at bindings
+        :param verify: make nothing, and say what is missing or different. A rung that only a handler's RetryAfter can
+            need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings
         :param callback: asynchronous connections only
         :raises ClashError: an exchange or queue exists with other arguments
         :raises MissingError: the work queue does not exist; with verify, anything
@@ -274,6 +276,7 @@ class Retrier(BaseRetrier[Any]):
         :param limit: how many at most
         :returns: how many went
         :raises PublishError: a message could not be published; it is parked still
+        :raises MissingError: there is no queue of parked messages
         """
         ends: list[tuple[int, Error | None]] = []
 
@@ -299,9 +302,9 @@ class _Replay:
 
     def __init__(self, retrier: Retrier, limit: int | None, done: Callable[[int, Error | None], None]) -> None:
         self._retrier = retrier
-        self._limit = limit
         self._done = done
-        self._left = 0
+        self._left = math.inf if limit is None else max(0, limit)
+        self._is_counted = False
         self._open = 0
         self._count = 0
         self._error: Error | None = None  # the first; what is in flight then goes on
@@ -311,11 +314,6 @@ class _Replay:
 
     def _opened(self, channel: Any) -> None:
         channel.add_callback(self._empty, [pika.spec.Basic.GetEmpty], one_shot=False)
-        channel.queue_declare(self._retrier.topology.parked_queue, passive=True, callback=self._counted)
-
-    def _counted(self, frame: Any) -> None:
-        parked = frame.method.message_count
-        self._left = parked if self._limit is None else max(0, min(parked, self._limit))
         self._next()
 
     def _next(self) -> None:
@@ -334,6 +332,9 @@ class _Replay:
 
     def _got(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         retrier = self._retrier
+        if not self._is_counted:  # not by a passive declare: of a quorum queue a busy broker answers 0
+            self._is_counted = True
+            self._left = min(self._left, method.message_count + 1)
         self._left -= 1
         try:
             message = retrier.read(method, properties, body, channel)
@@ -355,7 +356,10 @@ class _Replay:
             self._end(self._error)
 
     def _closed(self, _: Any, reason: Exception) -> None:
-        self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
+        if isinstance(reason, pika.exceptions.ChannelClosedByBroker) and reason.reply_code == NOT_FOUND:
+            self._end(MissingError(reason.reply_text))
+        else:
+            self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
 
     def _end(self, error: Error | None) -> None:
         if self._is_over:

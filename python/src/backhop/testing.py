@@ -5,7 +5,7 @@
     def test_a_full_queue_is_tried_again_and_then_parked():
         rehearsal = rehearse(handle, b"/index.html", policy=policy)
         assert rehearsal.outcome == "parked"
-        assert rehearsal.delays == pytest.approx([10, 30, 90], rel=0.2)
+        assert rehearsal.delays == pytest.approx([10, 30, 90], rel=0.4)  # jitter, then one of the two rungs around it
         print(rehearsal)                    # as a table
 
 The decisions are those of the core, as in production; of the broker, what waits comes back when its delay is over, with

@@ -8,7 +8,6 @@ import logging
 import os
 import select
 import signal
-import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,13 +16,13 @@ from typing import Any, Literal, TypeAlias
 from . import _backhop as c
 from ._amqp import Text
 from ._core import made, number
-from ._errors import Error, NoLibrabbitmqError, StateError, WaitTimeoutError, check, error
+from ._errors import Error, ForkedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, error
 from ._time import Seconds, milliseconds
 from .delivery import Delivery
 from .event import Event, event_of
 from .history import History
 from .message import Message
-from .outcomes import OK, Result, called, result_of
+from .outcomes import OK, Result, called, parking, result_of
 from .plan import OUTCOMES
 from .policy import Policy
 from .topology import Topology
@@ -74,7 +73,8 @@ class Worker:
         consumes nothing: for a worker that only replays
     :param never: classes of exceptions that park a message at once
     :param mode: how to treat the broker's topology at each connect: ``"create"`` what is missing, ``"verify"`` that all
-        is there and change nothing, ``"none"``
+        is there and change nothing, ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand under
+        ``"create"`` alone: verifying asks for them too
     :param ca_file: PEM file of the CAs to trust with amqps:// instead of the system's; the peer is always verified
     :param connect_timeout: for a connection
     :param confirm_timeout: for the broker's confirm of a copy
@@ -120,7 +120,7 @@ class Worker:
             raise ValueError(f"drain is {drain}: give an hour at most")
         self.topology = topology or Topology(queue or "", policy)
         self.threads = threads
-        self.never = tuple(never)
+        self.never = parking(never)
         self.drain = drain
         self.on_event = on_event
         self._drained = threading.Event()
@@ -129,12 +129,10 @@ class Worker:
         self._events = threading.Lock()
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
         handle = self._handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
-        uris = [uri] if isinstance(uri, str | bytes) else [*uri]
-        for one in uris:
+        for one in [uri] if isinstance(uri, str | bytes) else uri:
             self._check(c.Worker_add_uri(handle, one))
-        trusted = ca_file or (_system_cas() if any(one[:6] in ("amqps:", b"amqps:") for one in uris) else None)
-        if trusted:
-            self._check(c.Worker_set_ca_file(handle, os.fspath(trusted)))
+        if ca_file:
+            self._check(c.Worker_set_ca_file(handle, os.fspath(ca_file)))
         self._check(c.Worker_set_mode(handle, number(_MODES, mode, "mode")))
         self._check(c.Worker_set_prefetch(handle, prefetch))
         self._check(c.Worker_set_connect_timeout_ms(handle, milliseconds(connect_timeout)))
@@ -200,14 +198,16 @@ class Worker:
         failures: list[BaseException] = []
 
         def look() -> None:
-            self._take_events()
-            while (message := self._take()) is not None:
-                task = loop.create_task(self._handle_async(handle, message, lambda: is_leaving))
-                tasks.add(task)
-                task.add_done_callback(finish)
-            if has_drained.is_set():
-                drained.set()
-                ended.set()
+            try:
+                self._take_events()
+                while (message := self._take()) is not None:
+                    task = loop.create_task(self._handle_async(handle, message, lambda: is_leaving))
+                    tasks.add(task)
+                    task.add_done_callback(finish)
+            finally:
+                if has_drained.is_set():
+                    drained.set()
+                    ended.set()
 
         def finish(task: asyncio.Task[None]) -> None:
             tasks.discard(task)
@@ -220,7 +220,7 @@ class Worker:
         descriptor = c.Worker_fd(self._handle)
         loop.add_reader(descriptor, look)
         try:
-            with self._loop_signals(loop):
+            with self._signals():
                 await ended.wait()
         finally:
             is_leaving = True
@@ -301,14 +301,15 @@ class Worker:
                 self._tell(event_of(taken))
 
     def _tell(self, event: Event) -> None:
-        log.log(event.level, "%s", event)
-        if self.on_event:
-            try:
+        try:
+            log.log(event.level, "%s", event)
+            if self.on_event:
                 self.on_event(event)
-            except Exception:
-                log.exception("on_event failed at %s", event.name)
-        if event.name == "drained":
-            self._drained.set()
+        except Exception:
+            log.exception("on_event failed at %s", event.name)
+        finally:
+            if event.name == "drained":  # whatever on_event does, nobody takes this event again
+                self._drained.set()
 
     # --- Handling ----------------------------------------------------------------------------------------------------
 
@@ -359,39 +360,25 @@ class Worker:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        stop = self._drain_or_stop()
-        before = {one: signal.signal(one, stop) for one in _SIGNALS}
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                signal.signal(one, signal.SIG_DFL if handler is None else handler)
-
-    @contextmanager
-    def _loop_signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        stop = self._drain_or_stop()
-        before = {one: signal.getsignal(one) for one in _SIGNALS}
-        for one in _SIGNALS:
-            loop.add_signal_handler(one, stop)
-        try:
-            yield
-        finally:
-            for one, handler in before.items():
-                loop.remove_signal_handler(one)
-                signal.signal(one, signal.SIG_DFL if handler is None else handler)
-
-    def _drain_or_stop(self) -> Callable[..., None]:
+        before: dict[int, Any] = {one: signal.getsignal(one) or signal.SIG_DFL for one in _SIGNALS}
         asked = False
 
-        def stop(*_: object) -> None:
+        def stop(number: int, _: object) -> None:
             nonlocal asked
-            self.stop(drain=0 if asked else None)
+            try:
+                self.stop(drain=0 if asked else None)
+            except ForkedError:  # in a child, which has this handler from its parent
+                signal.signal(number, before[number])
+                signal.raise_signal(number)
             asked = True
 
-        return stop
+        for one in _SIGNALS:  # not the event loop's handlers, which in a child would tell the parent
+            signal.signal(one, stop)
+        try:
+            yield
+        finally:
+            for one in _SIGNALS:
+                signal.signal(one, before[one])
 
     def __repr__(self) -> str:
         return f"<Worker for {self.topology.queue!r}>"
@@ -399,11 +386,6 @@ class Worker:
 
 _NOTHING = (WaitTimeoutError.status, StateError.status)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-def _system_cas() -> str | None:
-    """Where Python finds the system's CAs; a wheel's own OpenSSL may look where another distribution has them."""
-    return ssl.get_default_verify_paths().cafile
 
 
 class _Run:

@@ -11,7 +11,7 @@ from typing import Any
 
 import aio_pika
 import pika
-from live import PATIENCE
+from live import PATIENCE, parameters
 from pika.adapters.asyncio_connection import AsyncioConnection
 
 import backhop
@@ -66,7 +66,7 @@ class Consumer:
 class Blocking(Consumer):
     def run(self) -> None:
         self.is_over = False
-        self.connection = pika.BlockingConnection(pika.URLParameters(self.url))
+        self.connection = pika.BlockingConnection(parameters(self.url))
         self.channel = self.connection.channel()
         self.channel.basic_qos(prefetch_count=100)
         self.retrier = backhop.pika.Retrier(self.channel, self.queue, **self.options)
@@ -106,7 +106,7 @@ class Blocking(Consumer):
 class Select(Consumer):
     def connect(self) -> Any:
         return pika.SelectConnection(
-            pika.URLParameters(self.url), self._opened, on_close_callback=lambda connection, _: connection.ioloop.stop()
+            parameters(self.url), self._opened, on_close_callback=lambda connection, _: connection.ioloop.stop()
         )
 
     def run(self) -> None:
@@ -169,7 +169,7 @@ class Asyncio(Select):
     def connect(self) -> Any:
         self._loop = asyncio.new_event_loop()
         return AsyncioConnection(
-            pika.URLParameters(self.url),
+            parameters(self.url),
             self._opened,
             on_close_callback=lambda connection, _: connection.ioloop.stop(),
             custom_ioloop=self._loop,
