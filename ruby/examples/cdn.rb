@@ -27,7 +27,7 @@ module CDN
   # 404: the API does not know the site, and never will.
   class NoSuchSite < StandardError; end
 
-  # A purge API whose peak begins with its start: it takes one page then, and answers 507 to all others.
+  # A purge API whose peak begins with the first page: it takes that one, and answers 507 to all others.
   class PurgeApi
     attr_reader :purged, :refused
 
@@ -35,7 +35,8 @@ module CDN
       @lock = Mutex.new
       @purged = []
       @refused = 0
-      @ends = Process.clock_gettime(Process::CLOCK_MONOTONIC) + peak
+      @peak = peak
+      @ends = nil
       @server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: 0, AccessLog: [], Logger: WEBrick::Log.new(File::NULL))
       @server.mount("/", Servlet, self)
       Thread.new { @server.start }
@@ -66,9 +67,9 @@ module CDN
     private
 
     def take(path)
-      return if @purged.any? && Process.clock_gettime(Process::CLOCK_MONOTONIC) < @ends
-
-      @purged << path
+      now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @ends ||= now + @peak
+      @purged << path if @purged.empty? || now >= @ends
     end
 
     # Answers PURGE.
@@ -96,7 +97,9 @@ module CDN
 
   # Deletes what is the example's own; returns how many messages were parked.
   def clean_up(channel)
-    parked = channel.queue("#{QUEUE}.parked", passive: true).message_count
+    parked_queue = channel.queue("#{QUEUE}.parked", passive: true)
+    parked = 0
+    parked += 1 while parked_queue.pop.last # its message_count may be 0 on a busy broker
     [QUEUE, "#{QUEUE}.parked"].each { |queue| channel.queue_delete(queue) }
     channel.exchange_delete(EXCHANGE)
     parked

@@ -85,6 +85,41 @@ RSpec.describe Backhop::Bunny do
     end
   end
 
+  # As the broker would close the connection.
+  describe "a channel that is closed while what to write is made ready" do
+    let(:transport) { double(open?: true, write: nil) }
+    let(:connection) { double(transport: transport, frame_max: 131_072, status: :open, open?: true, blocked?: false) }
+    let(:channel) { double(connection: connection, confirm_select: nil) }
+
+    before do
+      allow(connection).to receive(:create_channel).and_return(channel)
+      allow(channel).to receive(:open?).and_return(true)
+      allow(channel).to receive(:id) do
+        allow(channel).to receive(:open?).and_return(false)
+        1
+      end
+    end
+
+    after { expect(transport).not_to have_received(:write) }
+
+    it "gets no copy, which is taken back" do
+      history = decider.read(headers: {})
+      plan = decider.plan(history, RuntimeError.new("no"))
+      copy = described_class::Copy.new(plan, history, { headers: {} }, "body".b, double(here?: true))
+      outbox = described_class::Outbox.new(nil, double(needed: [], doubt: nil), connection, 30)
+      outbox.turn([copy], [])
+      outbox.turn([], [[:closed, channel, "404"]])
+      expect([outbox.size, copy.failures]).to eq([1, 1])
+    end
+
+    it "gets no settlement" do
+      original = described_class::Original.new(channel, 1)
+      original.settle(:ack)
+      allow(channel).to receive(:open?).and_return(true)
+      described_class::Original.acknowledge([original])
+    end
+  end
+
   describe Backhop::Bunny::Retrier do
     def made(queue: "work", **options)
       described_class.new(Struct.new(:connection).new(Bunny.new(**options)), queue: queue)

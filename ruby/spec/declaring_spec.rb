@@ -85,17 +85,53 @@ RSpec.describe Backhop::Declaring do
     expect { verify { |_, passive| passive ? nil : refusal(403) } }.not_to raise_error
   end
 
-  it "looks for one rung for demand, and not for all" do
-    on_demand = Backhop::Topology.new("work", policy: Backhop::Policy.new(max_retry_after: 60))
-    asked = 0
-    expect do
-      described_class.verify(on_demand) do |declaration, _|
-        next unless declaration.on_demand?
+  describe "of rungs on demand" do
+    let(:policy) { Backhop::Policy.new(initial: 1, jitter: :none, max: 2, max_retry_after: 4) } # 2.5, 3.15 and 4 s
+    let(:on_demand) { topology.declarations.select(&:on_demand?) }
 
-        asked += 1
-        refusal(404)
+    it "takes one to be there that it may not declare, and nothing else" do
+      described_class.create(topology, on_demand) do |declaration, _|
+        taken << declaration
+        refusal(403)
       end
-    end.to raise_error(Backhop::MissingError, /other rungs that a handler's RetryAfter can need/)
-    expect(asked).to eq(1)
+      expect(taken).to eq(on_demand.first(1))
+      [406, 404, 541].each do |code|
+        expect { described_class.create(topology, on_demand) { refusal(code) } }.to raise_error(Backhop::Error)
+      end
+      expect { described_class.create(topology) { refusal(403) } }.to raise_error(Backhop::AccessError)
+    end
+
+    it "misses none where they can be made" do
+      verify { |declaration, passive| refusal(404) if passive && declaration.on_demand? }
+    end
+
+    it "counts those that are missing where nobody makes them" do
+      lacking = lambda do |names, declaration, passive|
+        next refusal(403) unless passive
+
+        refusal(404) if declaration.on_demand? ? declaration.wait > 3 : names.include?(declaration.name)
+      end
+      expect { verify(&lacking.curry[[]]) }.to raise_error(
+        Backhop::MissingError, "missing: 2 rungs that a handler's RetryAfter can need; import topology.definitions, " \
+                               "or set max_retry_after: 0, which needs none"
+      )
+      expect { verify(&lacking.curry[["work"]]) }.to raise_error(
+        Backhop::MissingError, 'missing: the work queue "work", 2 rungs that a handler\'s RetryAfter can need; ' \
+                               "declare makes what is missing, or import topology.definitions"
+      )
+    end
+
+    it "looks at all, and finds one that is different" do
+      last = on_demand.reject { |each| each.what == :binding }.last
+      expect do
+        verify do |declaration, passive|
+          if declaration == last
+            refusal(406, "cut") unless passive
+          elsif declaration.on_demand?
+            refusal(404)
+          end
+        end
+      end.to raise_error(Backhop::ClashError, /\A#{last.what} "#{last.name}" exists with other arguments \(cut\)/)
+    end
   end
 end

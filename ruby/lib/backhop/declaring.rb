@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "set"
+
 module Backhop
   # How a topology is declared or verified, and what the broker's refusals mean.
   #
@@ -23,9 +25,13 @@ module Backhop
       end
 
       # Declares; by default all that is not for demand alone.
+      #
+      # A rung on demand, which comes last, is taken to be there where the user may not declare it: an administrator may
+      # have imported it, and where none did, the broker refuses the copy.
       def create(topology, declarations = topology.declarations.reject(&:on_demand?))
         declarations.each do |declaration|
           refusal = yield declaration, false
+          break if refusal&.code == ACCESS_REFUSED && declaration.on_demand?
           raise explained(topology, declaration, refusal) if refusal
         end
       end
@@ -88,37 +94,45 @@ module Backhop
     end
 
     # Declaring what exists changes nothing, and compares its arguments. Without the permission to declare, that it exists
-    # is all that can be known. AMQP cannot look at bindings.
+    # is all that can be known. A rung on demand may be missing, but not then: nobody would make it. AMQP cannot look at
+    # bindings.
     class Verification
+      DECLARE = "declare makes what is missing, or import topology.definitions"
+      IMPORT = "import topology.definitions, or set max_retry_after: 0, which needs none"
+      private_constant :DECLARE, :IMPORT
+
       def initialize(topology, &take)
         @topology = topology
         @take = take
         @different = []
         @missing = []
-        @lacks_rungs = false
+        @rungs = Set.new # on demand, and missing
+        @may_declare = true
       end
 
       def call
         declared = @topology.declarations.reject { |declaration| declaration.what == :binding }
         declared.each { |declaration| look_at(declaration) }
         look_at_work_queue unless declared.any? { |each| each.what == :queue && each.name == @topology.queue }
+        advice = @may_declare || @rungs.empty? ? DECLARE : miss_rungs
         return if @different.empty? && @missing.empty?
 
         found = @different
         found += ["missing: #{@missing.join(", ")}"] unless @missing.empty?
-        text = "#{found.join("; ")}; declare makes what is missing, or import topology.definitions"
+        text = [*found, advice].join("; ")
         raise @different.empty? ? MissingError.new(text) : ClashError.new(text)
       end
 
       private
 
       def look_at(declaration)
-        return if declaration.on_demand? && @lacks_rungs # there are many, and each that is missing costs a channel
-
         refusal = @take.call(declaration, true)
-        return misses(declaration) if refusal&.code == NOT_FOUND
+        return miss(declaration) if refusal&.code == NOT_FOUND
 
-        refusal ||= @take.call(declaration, false)
+        unless refusal
+          refusal = @take.call(declaration, false)
+          @may_declare = false if refusal&.code == ACCESS_REFUSED
+        end
         case refusal&.code
         when nil, ACCESS_REFUSED then nil
         when PRECONDITION_FAILED then @different << Declaring.clash(@topology, declaration, refusal)
@@ -126,12 +140,17 @@ module Backhop
         end
       end
 
-      def misses(declaration)
-        @missing << %(#{declaration.what} "#{declaration.name}")
-        return unless declaration.on_demand?
+      def miss(declaration)
+        return @rungs << declaration.wait if declaration.on_demand?
 
-        @lacks_rungs = true
-        @missing.last << " and other rungs that a handler's RetryAfter can need (max_retry_after: 0 needs none)"
+        @missing << %(#{declaration.what} "#{declaration.name}")
+      end
+
+      # Gives the advice.
+      def miss_rungs
+        advice = @missing.empty? ? IMPORT : DECLARE
+        @missing << "#{@rungs.size} rung#{"s" if @rungs.size > 1} that a handler's RetryAfter can need"
+        advice
       end
 
       def look_at_work_queue

@@ -35,8 +35,9 @@ module Backhop
     # | gives anything else               | nothing: Kicks' way to settle it by oneself                                |
     #
     # The option backhop: is a Hash of what {Bunny::Retrier#initialize} takes, but for the queue, and of mode: :create (the
-    # default: declares exchanges, queues and bindings), :verify (makes nothing, and raises what is missing) or :none. A
-    # worker with work_with_params(payload, delivery_info, metadata) finds the {Bunny::Message} as delivery_info[:backhop].
+    # default: declares exchanges, queues and bindings), :verify (as {Bunny::Retrier#declare}: makes nothing, and raises
+    # what is missing) or :none. A worker with work_with_params(payload, delivery_info, metadata) finds the
+    # {Bunny::Message} as delivery_info[:backhop].
     #
     # A message that crashed its consumers too often is parked before the worker sees it. A delivery of before a reconnect is
     # never settled on the new connection, whichever thread ends late. Where the process ends, what is unconfirmed then is

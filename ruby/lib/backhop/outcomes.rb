@@ -12,7 +12,7 @@ module Backhop
     # @return [String, Exception, nil] why
     attr_reader :error
 
-    # @param delay [Numeric] seconds
+    # @param delay [Numeric] seconds; 0 or less, as of a date that has passed, is none
     # @param error [String, Exception, nil] why, for whoever reads the message's story: a text, or the exception that was
     #   met; default: the exception that this was raised from, as its cause
     def initialize(delay, error = nil)

@@ -47,7 +47,8 @@ module Backhop
     #   consumes nothing: for a worker that only replays
     # @param never [Array<Module>] classes of exceptions that park a message at once
     # @param mode [Symbol] how to treat the broker's topology at each connect: :create what is missing, :verify that all is
-    #   there and change nothing, :none
+    #   there and change nothing, :none. Rungs that only a handler's RetryAfter can need are made on demand under :create
+    #   alone: verifying asks for them too
     # @param ca_file [String, nil] PEM file of the CAs to trust with amqps:// instead of the system's; the peer is always
     #   verified
     # @param connect_timeout [Numeric] seconds for a connection
@@ -207,18 +208,10 @@ module Backhop
 
     def set_connections(uris, ca_file, connect_timeout, confirm_timeout, back_off)
       uris.each { |uri| check(@native.add_uri(uri)) }
-      ca_file ||= system_cas if uris.any? { |uri| uri.start_with?("amqps:") }
       check(@native.set_ca_file(ca_file.to_s)) if ca_file
       check(@native.set_connect_timeout_ms(Times.milliseconds(connect_timeout)))
       check(@native.set_confirm_timeout_ms(Times.milliseconds(confirm_timeout)))
       check(@native.set_back_off(back_off.native)) if back_off
-    end
-
-    # Where Ruby finds the system's CAs; an OpenSSL inside the extension may look where another distribution has them.
-    def system_cas
-      require "openssl"
-      path = ENV.fetch(OpenSSL::X509::DEFAULT_CERT_FILE_ENV, OpenSSL::X509::DEFAULT_CERT_FILE)
-      path if File.exist?(path)
     end
 
     # --- Running -------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "spec_helper"
+require "running"
 require_relative "support"
 
 # What the adapters could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
@@ -10,6 +11,17 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
   let(:queue) { broker.queue }
   let(:parked) { "#{queue}.parked" }
   let(:options) { { policy: QUICK, namespace: namespace } }
+
+  # As a busy broker does when a quorum queue is declared.
+  def say_nothing_is_there(connection)
+    allow(connection).to receive(:create_channel).and_wrap_original do |create, *options|
+      channel = create.call(*options)
+      allow(channel).to receive(:queue_declare).and_wrap_original do |declare, *declared|
+        declare.call(*declared).tap { |answer| allow(answer).to receive(:message_count).and_return(0) }
+      end
+      channel
+    end
+  end
 
   CLIENTS.each do |name, client|
     context "with #{name}" do
@@ -32,7 +44,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect(messages[1].first_failure).to eq(messages[2].first_failure)
         expect(messages[1].first_failure).to be_a(Time)
         expect(messages[2].delivery_info.routing_key).to eq("order.created")
-        expect(handler.times[2] - handler.times[1]).to be >= 0.2
+        expect(handler.times[2] - handler.times[1]).to be >= 0.19
         expect([broker.count(queue), broker.count(sibling), broker.count(parked)]).to eq([0, 1, 0])
         broker.channel.exchange_delete(exchange)
       end
@@ -174,7 +186,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           proxy.cut
           until_true { broker.count(parked) > count } # its original came again
         end
-        found = Array.new(broker.count(parked)) { broker.get(parked).last }
+        found = broker.all(parked)
         expect(found.uniq.sort).to eq(Array.new(count, &:to_s).sort)
         expect(found.size).to be <= 2 * count
         expect(broker.count(queue)).to eq(0)
@@ -243,9 +255,9 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           handler.saw(7)
           until_true { broker.count(parked) >= 5 } # a copy that went before it may go again: its confirm is lost
         end
-        expect(broker.bodies(parked, broker.count(parked)).uniq).to match_array(%w[1 2 3 4 5])
+        expect(broker.all(parked).uniq).to match_array(%w[1 2 3 4 5])
         expect(log.string).to include("the broker closed the channel that publishes (404 NOT_FOUND")
-        expect(handler.messages.last.body).to eq("0")
+        expect(handler.messages.map(&:body).tally["0"]).to eq(2)
         expect(broker.count(queue)).to eq(0)
       end
 
@@ -256,10 +268,13 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           held.hold if message.body == "body"
           raise Backhop::Park, "why"
         end
-        consuming(client, proxy.url, queue, handler, **options, confirm_timeout: 0.3) do |consumer|
+        consuming(client, proxy.url, queue, handler, **options, confirm_timeout: 2) do |consumer|
           broker.bodies(parked, 1)
+          until_true { consumer.retrier.pending.zero? }
+          late = -> { log.string.scan("was not confirmed within 2 s").size }
+          before = late.call # where the machine is slow
           broker.publish("body", queue)
-          until_true { log.string.include?("was not confirmed within 0.3 s") }
+          until_true { late.call > before }
           proxy.release
           until_true { consumer.retrier.pending.zero? }
         end
@@ -273,13 +288,13 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         count = 3
         count.times { |i| broker.publish(i.to_s, queue) }
         handler = Handler.failing(count, Backhop::Park)
-        connected(client, URL, queue, handler, **options, confirm_timeout: 1) do |consumer|
+        connected(client, URL, queue, handler, **options, confirm_timeout: 5) do |consumer|
           consumer.declare
           broker.control("set-alarm")
           begin
             consumer.begin
             until_true { consumer.retrier.pending == count }
-            deadline = now + 2 # in which nothing may happen
+            deadline = now + 7 # in which nothing may happen
             while now < deadline
               expect(consumer.retrier.pending).to eq(count)
               sleep 0.01
@@ -325,7 +340,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
             until_true { broker.count(parked) == (left.call ? 3 : 4) }
             until_true { consumer.retrier.pending.zero? }
           end
-          bodies = broker.bodies(parked, broker.count(parked)) + (left.call ? broker.bodies(queue, 1) : [])
+          bodies = broker.all(parked) + (left.call ? broker.bodies(queue, 1) : [])
           expect(bodies).to contain_exactly("one", "deep", "two", "three")
           expect([broker.count(parked), broker.count(queue)]).to eq([0, 0])
         end
@@ -386,8 +401,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
             came << broker.get(parked).last until (bodies - came).empty? # some may come twice
           end
         end
-        left = Array.new(broker.count(queue)) { broker.get(queue).last }
-        expect(left - came).to eq([])
+        expect(broker.all(queue) - came).to eq([])
         proxy.close
       end
 
@@ -434,6 +448,46 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect([broker.count(queue), broker.count(parked), broker.count(sibling)]).to eq([0, 0, 3])
         broker.channel.exchange_delete(exchange)
       end
+
+      it "replays what was parked when it began, also where the broker says that nothing is" do
+        count = 3
+        count.times { |i| broker.publish(i.to_s, queue) }
+        consuming(client, URL, queue, Handler.failing(1000, Backhop::Park), **options) do |consumer|
+          until_true { broker.count(parked) == count }
+          say_nothing_is_there(consumer.connection)
+          expect(consumer.retrier.replay(0)).to eq(0)
+          expect(consumer.retrier.replay).to eq(count)
+          until_true { broker.count(parked) == count }
+        end
+      end
+
+      it "misses rungs on demand only where its user may not make them, and takes imported ones" do
+        skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+        policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15)
+        given = { policy: policy, namespace: namespace }
+        handler = Handler.new(Backhop::RetryAfter.new(0.12))
+        topology = nil
+        connected(client, URL, queue, handler, **given) do |consumer|
+          topology = consumer.declare.topology
+          consumer.declare(verify: true)
+        end
+        broker.with_stranger do |url|
+          connected(client, url, queue, handler, **given) do |consumer|
+            expect { consumer.declare(verify: true) }.to raise_error(
+              Backhop::MissingError, "missing: 2 rungs that a handler's RetryAfter can need; import " \
+                                     "topology.definitions, or set max_retry_after: 0, which needs none"
+            )
+            broker.import(topology.definitions)
+            consumer.declare(verify: true)
+            consumer.begin
+            broker.publish("", queue)
+            handler.saw(2)
+          end
+        end
+        expect(handler.messages[1].last_delay).to eq(0.125)
+        expect(broker.count(queue)).to eq(0)
+        broker.delete(topology)
+      end
     end
   end
 
@@ -475,16 +529,13 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
 
     it "says what permission is missing" do
       skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-      user = namespace
-      broker.control("rabbitmqctl", "add_user", user, "secret")
-      broker.control("rabbitmqctl", "set_permissions", user, "^$", ".*", ".*")
-      url = URL.sub("guest:guest", "#{user}:secret")
-      connected(BunnyClient, url, queue, Handler.new, **options) do |consumer|
-        expect { consumer.declare }.to raise_error(Backhop::AccessError, /declare\(verify: true\)/)
-        BunnyClient.new(URL, queue, Handler.new, **options).tap(&:declare).stop
-        consumer.declare(verify: true)
+      broker.with_stranger do |url|
+        connected(BunnyClient, url, queue, Handler.new, **options) do |consumer|
+          expect { consumer.declare }.to raise_error(Backhop::AccessError, /declare\(verify: true\)/)
+          BunnyClient.new(URL, queue, Handler.new, **options).tap(&:declare).stop
+          consumer.declare(verify: true)
+        end
       end
-      broker.control("rabbitmqctl", "delete_user", user)
     end
 
     it "raises when replaying without a parked queue, or without what leads home" do
@@ -545,7 +596,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         broker.publish("large", parked, headers: { "n" => "x" * 9000 })
         until_true { broker.count(parked) == 5 }
         expect { consumer.retrier.replay }.to raise_error(Backhop::FrameError)
-        expect(consumer.retrier.pending).to eq(0)
+        until_true { consumer.retrier.pending.zero? }
       end
       until_true { broker.count(parked) == 1 }
       expect(broker.bodies(queue, 4)).to eq(%w[0 1 2 3])
@@ -601,18 +652,18 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     end
 
     it "hands messages to a Bunny::Consumer" do
-      got = Queue.new
+      got = Running::Inbox.new
       connected(BunnyClient, URL, queue, nil, **options) do |made|
         made.declare
         consumer = Bunny::Consumer.new(made.channel, queue, "consumer", false)
         consumer.on_delivery(&made.retrier.wrap { |message|
-          got << message.attempt
+          got.call(message.attempt)
           raise "again" if message.attempt == 1
         })
         made.channel.basic_consume_with(consumer)
         broker.publish("body", queue)
-        expect([got.pop, got.pop]).to eq([1, 2])
-        consumer.cancel
+        expect([got.get, got.get]).to eq([1, 2])
+        Client.finish(consumer)
       end
       expect(broker.count(queue)).to eq(0)
     end
@@ -644,7 +695,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           until_true { Thread.list.none? { |thread| thread.name == "backhop" } }
         end
       end
-      expect([broker.count(parked), broker.count(queue)]).to eq([2, 0])
+      until_true { broker.count(parked) == 2 }
+      expect(broker.count(queue)).to eq(0)
     end
 
     it "leaves the user's channel as it is" do

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "spec_helper"
+require "running"
 require_relative "support"
 
 # The calls are those of Kicks 3 (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
@@ -9,9 +10,9 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
 
   let(:queue) { broker.queue }
   let(:parked) { "#{queue}.parked" }
-  let(:connection) { Bunny.new(URL, logger: Logger.new(IO::NULL)).start }
+  let(:connection) { Bunny.new(URL, **PATIENT).start }
   let(:channel) { connection.create_channel }
-  let(:arrived) { Queue.new }
+  let(:arrived) { Running::Inbox.new }
 
   after { connection.close }
 
@@ -22,7 +23,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
     options[:queue_options] = described_class.configure_queue(name, options)
     bunny_queue = channel.queue(name, **options[:queue_options])
     handler = described_class.new(channel, bunny_queue, options)
-    bunny_queue.subscribe(block: false, manual_ack: options[:ack]) { |*delivery| arrived << delivery }
+    bunny_queue.subscribe(block: false, manual_ack: options[:ack]) { |*delivery| arrived.call(delivery) }
     handler
   end
 
@@ -36,13 +37,13 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
     work do |name|
       handler = subscribe(name, policy: QUICK, namespace: namespace)
       broker.publish("body", name)
-      handler.reject(*arrived.pop)
-      second = arrived.pop
+      handler.reject(*arrived.get)
+      second = arrived.get
       expect(second[0][:backhop]).to have_attributes(
         attempt: 2, last_error: "Backhop::Kicks::RejectedError: the worker rejected it"
       )
       handler.timeout(*second)
-      third = arrived.pop
+      third = arrived.get
       expect(third[0][:backhop].last_error).to eq("Backhop::Kicks::JobTimeoutError: the worker took too long")
       handler.error(*third, RuntimeError.new("507"))
       copy = broker.get("#{name}.parked")[1]
@@ -55,8 +56,8 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
     work do |name|
       handler = subscribe(name, policy: QUICK, namespace: namespace)
       broker.publish("body", name)
-      handler.reject(*arrived.pop, true)
-      second = arrived.pop
+      handler.reject(*arrived.get, true)
+      second = arrived.get
       expect(second[0][:backhop]).to have_attributes(attempt: 1, redelivered?: true)
       handler.acknowledge(*second)
       channel.close # what is unacknowledged goes back to the queue's head
@@ -69,7 +70,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
     work do |name|
       handler = subscribe(name, policy: QUICK, namespace: namespace)
       broker.publish("body", name)
-      handler.noop(*arrived.pop)
+      handler.noop(*arrived.get)
       channel.close
       until_true { broker.count(name) == 1 }
     end
@@ -79,7 +80,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
     work do |name|
       handler = subscribe(name, policy: QUICK, namespace: namespace, mode: :create)
       broker.publish("body", name)
-      delivery = arrived.pop
+      delivery = arrived.get
       expect(handler.around_action(*delivery) { :ack }).to eq(:ack)
       handler.acknowledge(*delivery)
     end
@@ -90,9 +91,9 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
       handler = subscribe(name, policy: QUICK, namespace: namespace, never: [KeyError])
       errors = [KeyError.new("a"), Backhop::Park.new("b"), Backhop::Drop.new]
       errors.size.times { |i| broker.publish(i.to_s, name) }
-      errors.map { |error| Thread.new { handler.error(*arrived.pop, error) } }.each(&:join)
+      errors.map { |error| Thread.new { handler.error(*arrived.get, error) } }.each(&:join)
       handler.retrier.drain(PATIENCE)
-      expect(broker.count("#{name}.parked")).to eq(2)
+      until_true { broker.count("#{name}.parked") == 2 }
     end
   end
 
@@ -101,8 +102,8 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
       policy = Backhop::Policy.new(initial: 0.2, kind: :fixed, jitter: :none, max_attempts: 2)
       handler = subscribe(name, policy: policy, namespace: namespace, strategy: :reject)
       broker.publish("body", name)
-      handler.error(*arrived.pop, RuntimeError.new)
-      again = arrived.pop
+      handler.error(*arrived.get, RuntimeError.new)
+      again = arrived.get
       expect(again[0][:backhop].attempt).to eq(2)
       handler.error(*again, RuntimeError.new)
       expect(broker.get("#{name}.parked").last).to eq("body")

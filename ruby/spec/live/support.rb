@@ -4,6 +4,7 @@ require "json"
 require "securerandom"
 require "socket"
 require "stringio"
+require "tempfile"
 require "uri"
 
 require "backhop/bunny"
@@ -12,6 +13,9 @@ require "backhop/kicks"
 URL = ENV.fetch("AMQP_URL", "").chomp("/")
 VERSION = ENV.fetch("BACKHOP_BROKER_VERSION", "4.3").split(".").map(&:to_i)
 NEEDS_BROKER = ("AMQP_URL is not set: tests/broker/broker run 4.3 -- ..." if URL.empty?)
+# How long Bunny waits: where it gives up at a recovery, as for a queue without a leader, a consumer is lost for good.
+# Half the patience for an answer, as a recovery does not begin before one that is lost with its connection is given up.
+PATIENT = { continuation_timeout: PATIENCE * 500, write_timeout: PATIENCE, logger: Logger.new(IO::NULL) }.freeze
 QUICK = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.2, max_attempts: 3, max_retry_after: 0)
 
 # Waits for conditions.
@@ -44,7 +48,7 @@ class Broker
 
   # Connects, again where it did.
   def connect
-    @connection = Bunny.new(URL, automatically_recover: false, session_error_handler: nobody, logger: Logger.new(IO::NULL))
+    @connection = Bunny.new(URL, automatically_recover: false, session_error_handler: nobody, **PATIENT)
     @connection.start
     @channel = @connection.create_channel
   end
@@ -73,7 +77,7 @@ class Broker
     @connection.transport.write(frames.join)
   end
 
-  # Messages that are ready; nil where the queue is missing.
+  # Messages that are ready; nil where the queue is missing. Of a quorum queue a busy broker may answer 0.
   def count(queue)
     @channel.queue_declare(queue, passive: true).message_count
   rescue Bunny::NotFound
@@ -90,6 +94,9 @@ class Broker
 
   def bodies(queue, count) = Array.new(count) { get(queue).last }
 
+  # The bodies of all that a queue has.
+  def all(queue) = Enumerator.produce { take(queue) }.take_while(&:itself).map(&:last)
+
   def close
     @queues.each { |name| @channel.queue_delete(name) }
     @connection.close
@@ -103,7 +110,27 @@ class Broker
   end
 
   # The rabbitmqctl of the broker.
-  def control(*arguments) = system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
+  def control(*arguments, **options)
+    system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, **options, exception: true)
+  end
+
+  def import(definitions)
+    Tempfile.create do |file|
+      file.write(definitions)
+      file.rewind
+      control("rabbitmqctl", "import_definitions", in: file)
+    end
+  end
+
+  # Yields the URL of a user who may configure nothing.
+  def with_stranger
+    user = "test-#{SecureRandom.hex}"
+    control("rabbitmqctl", "add_user", user, "secret")
+    control("rabbitmqctl", "set_permissions", user, "^$", ".*", ".*")
+    yield URL.sub("guest:guest", "#{user}:secret")
+  ensure
+    control("rabbitmqctl", "delete_user", user)
+  end
 
   private
 
@@ -232,7 +259,7 @@ class BunnyClient
   def initialize(url, queue, handler, threads: 1, bunny: {}, **options)
     @queue = queue
     @handler = handler
-    @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL), **bunny).start
+    @connection = Bunny.new(url, network_recovery_interval: 0.1, **PATIENT, **bunny).start
     @channel = @connection.create_channel(nil, threads)
     @channel.prefetch(100)
     @retrier = Backhop::Bunny::Retrier.new(@channel, queue: queue, **options)
@@ -265,7 +292,7 @@ class KicksClient
     @queue = queue
     @handler = handler
     @options = { ack: true, queue_options: queue_options, backhop: options.merge(mode: :none) }
-    @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL)).start
+    @connection = Bunny.new(url, network_recovery_interval: 0.1, **PATIENT).start
     @channel = @connection.create_channel
     @channel.prefetch(100)
     @jobs = Queue.new

@@ -12,8 +12,9 @@ module Backhop
       # Settles many in one write; where a channel is gone, the broker delivers its messages again.
       def self.acknowledge(originals)
         originals.group_by(&:transport).each do |transport, group|
-          frames = group.filter_map { |original| original.frame(:ack) }
-          transport.write(frames.join) unless frames.empty?
+          frames = group.map { |original| original.frame(:ack) }
+          here = group.zip(frames).filter_map { |original, frame| original.here? ? frame : original.tell_gone }
+          transport.write(here.join) unless here.empty?
         end
       end
 
@@ -34,13 +35,11 @@ module Backhop
       # Settles it; where its channel is gone, the broker delivers it again.
       def settle(action)
         encoded = frame(action)
-        @transport.write(encoded) if encoded
+        here? ? @transport.write(encoded) : tell_gone # looked at last: a closed channel's frame ends the connection
       end
 
-      # What to write; nil where its channel is gone.
+      # What to write.
       def frame(action)
-        return tell_gone unless here?
-
         basic = AMQ::Protocol::Basic
         case action
         when :ack, :drop then basic::Ack.encode(@channel.id, @tag, false)

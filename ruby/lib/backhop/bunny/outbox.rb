@@ -196,7 +196,7 @@ module Backhop
           write(data) if data.bytesize > WRITE
         end
       ensure
-        write(data) if data # what is counted as sent
+        write(data) if data
       end
 
       def give_up(copy)
@@ -204,8 +204,11 @@ module Backhop
         copy.original.tell_gone
       end
 
+      # What is counted as sent; not on a channel that was closed meanwhile, for which the broker would close the
+      # connection: what is heard of that takes it back.
       def write(data)
-        @transport.write(data.slice!(0..)) unless data.empty?
+        written = data.slice!(0..)
+        @transport.write(written) if !written.empty? && here? && @channel.open?
       end
 
       # The first that is due is sent with the data; false where it cannot be encoded, and nothing of it is written.

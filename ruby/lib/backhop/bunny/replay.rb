@@ -28,10 +28,13 @@ module Backhop
       def run
         channel = Declarer.channel(@connection)
         name = @retrier.topology.parked_queue.b
-        parked = channel.queue_declare(name, passive: true).message_count
-        [parked, @limit].compact.min.times do
-          break unless publish(channel, name)
-
+        channel.queue_declare(name, passive: true) # for a queue that is missing Bunny's basic_get waits
+        seen = 0
+        most = @limit || Float::INFINITY
+        while seen < most && (left = publish(channel, name))
+          # Not by the declare's count: of a quorum queue a busy broker answers 0.
+          most = [most, left + 1].min if seen.zero?
+          seen += 1
           hear until @ends.empty?
           break if @error
         end
@@ -42,22 +45,22 @@ module Backhop
         Declarer.close(channel)
       end
 
-      # False where nothing is there, or no copy can be made of what is.
+      # How many messages are behind the one that it takes; nil where none is there, or no copy can be made of it.
       def publish(channel, name)
         got, properties, payload = channel.basic_get(name, manual_ack: true)
-        return false unless got
+        return unless got
 
         info = ::Bunny::GetResponse.new(got, channel)
         message = @retrier.read(info, ::Bunny::MessageProperties.new(properties), payload)
         @retrier.replay_copy(message, @ends.method(:push))
         @open += 1
-        true
+        got.message_count
       rescue Error, *Declarer::LOST => e
         @error ||= e
-        false
+        nil
       rescue *Outcomes::FAILURES => e
         @error ||= PublishError.new("a message can be neither read nor copied: #{Outcomes.text(e)}")
-        false
+        nil
       end
 
       def hear

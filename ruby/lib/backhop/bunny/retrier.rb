@@ -40,7 +40,9 @@ module Backhop
 
       # Declares exchanges, queues and bindings, on a channel of its own.
       #
-      # @param verify [Boolean] make nothing, and say what is missing or different; AMQP cannot look at bindings
+      # @param verify [Boolean] make nothing, and say what is missing or different. A rung that only a handler's
+      #   RetryAfter can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look
+      #   at bindings
       # @return [self]
       # @raise [ClashError] an exchange or queue exists with other arguments
       # @raise [MissingError] the work queue does not exist; with verify, anything
