@@ -24,11 +24,11 @@ class QueueFullError extends Error {
 /** 404: the API does not know the site, and never will. */
 class NoSuchSiteError extends Error {}
 
-/** A purge API whose peak begins with its start: it takes one page then, and answers 507 to all others. */
+/** A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others. */
 class PurgeApi {
   refused = 0
   purged = []
-  #started = Date.now()
+  #begun
   #peak
   #server = http.createServer((request, response) => {
     const [status, headers] = this.#answer(request.url)
@@ -49,7 +49,8 @@ class PurgeApi {
 
   #answer (path) {
     if (path.startsWith('/old/')) return [404, {}]
-    if (Date.now() - this.#started < this.#peak && this.purged.length) {
+    this.#begun ??= Date.now()
+    if (Date.now() - this.#begun < this.#peak && this.purged.length) {
       this.refused++
       return [507, this.refused % 9 === 0 ? { 'Retry-After': '3' } : {}]
     }
@@ -89,7 +90,7 @@ async function changePages () {
 /** Deletes what is the example's own; resolves to how many messages were parked. */
 async function cleanUp () {
   return withChannel(async channel => {
-    const { messageCount } = await channel.checkQueue(`${QUEUE}.parked`)
+    const { messageCount } = await channel.purgeQueue(`${QUEUE}.parked`)
     await channel.deleteQueue(QUEUE)
     await channel.deleteQueue(`${QUEUE}.parked`)
     await channel.deleteExchange(EXCHANGE)

@@ -10,13 +10,14 @@ const { EventEmitter, once } = require('node:events')
 
 const { methods } = require('amqp/lib/definitions')
 
-const { ChannelClosedError, ConnectionFailedError } = require('./errors')
+const { ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { BaseRetrier, ORIGINAL } = require('./retrier')
 const wire = require('./wire')
 
 const BASIC_NACK = 60 << 16 | 120
+const NOT_FOUND = 404
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const CONNECTION_CLOSE = 10 << 16 | 50
 const REPLIES = new Set([
@@ -35,8 +36,10 @@ class Tap {
   constructor (connection) {
     this.#connection = connection
     if (connection.parser) this.#listen()
+    if (this.line) this.line.isBlocked = connection._blocked
     for (const event of ['connect', 'secureConnect']) connection.on(event, () => this.#listen())
     connection.on('error', error => { if (connection.parser !== this.line?.parser) this.line?.lost(error) })
+    connection.on('blocked', () => { if (this.line) this.line.isBlocked = true })
     connection.on('unblocked', () => this.line?.unblocked())
   }
 
@@ -76,6 +79,7 @@ function tapOf (connection) {
 /** A connection of node-amqp's to the broker, until it is lost. */
 class Line {
   isOpen = true
+  isBlocked = false // node-amqp itself keeps it beyond the connection
   reason
   #connection
   #publishers = new Set()
@@ -84,10 +88,6 @@ class Line {
   constructor (connection, parser) {
     this.#connection = connection
     this.parser = parser
-  }
-
-  get isBlocked () {
-    return this.#connection._blocked
   }
 
   get frameMax () {
@@ -103,6 +103,7 @@ class Line {
   }
 
   unblocked () {
+    this.isBlocked = false
     for (const publisher of this.#publishers) publisher.unblocked()
   }
 
@@ -347,21 +348,13 @@ class DeclaringChannel {
       : channel.declareQueue(name, args, passive)
   }
 
-  /** Messages that are ready; undefined where there is no such queue. */
-  async count (queue) {
-    try {
-      return (await this.#channel.declareQueue(queue, {}, true)).messageCount
-    } catch (error) {
-      if (error.code === 404) return undefined
-      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
-    }
-  }
-
+  /** A message, and how many were left behind it; undefined where there is none. */
   async get (queue) {
     try {
       const got = await this.#channel.call('basicGet', { reserved1: 0, queue, noAck: false })
-      return got.payload && { ...got, channel: this.#channel }
+      return got.payload && { ...got, channel: this.#channel, left: got.args.messageCount }
     } catch (error) {
+      if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
       throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
     }
   }
@@ -458,8 +451,10 @@ class Retrier extends BaseRetrier {
   async _line () {
     const connection = this.#connection
     while (!this.#tap.line?.isOpen || !connection.readyEmitted) {
-      const isComing = !this.#tap.line || connection.connectionAttemptScheduled || connection.socket.connecting
-      if (!isComing && !this.#tap.line.isOpen) throw new ConnectionFailedError('the connection is closed')
+      const { connectionAttemptScheduled: isScheduled, implOptions, socket } = connection
+      // Without reconnect, node-amqp schedules nothing and says so all the same.
+      const isComing = socket.connecting || (isScheduled ? implOptions.reconnect : !this.#tap.line)
+      if (!isComing && !this.#tap.line?.isOpen) throw new ConnectionFailedError('the connection is closed')
       await once(connection, 'ready').catch(error => {
         throw new ConnectionFailedError(`there is no connection: ${error?.message ?? error}`, { cause: error })
       })

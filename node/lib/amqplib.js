@@ -1,7 +1,7 @@
 'use strict'
 // Retries over amqplib, on the connection that the application has.
 
-const { ChannelClosedError, ConnectionFailedError } = require('./errors')
+const { ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { only } = require('./options')
@@ -12,6 +12,7 @@ const { decodedHeaders } = require('./values')
 // By the protocol, class 85: amqplib exports no names of methods.
 const CONFIRM_SELECT = 85 << 16 | 10
 const CONFIRM_SELECT_OK = 85 << 16 | 11
+const NOT_FOUND = 404
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const MOST_HEADER_BYTES = 65536 // amqplib encodes a table in a buffer of that size
 const LONG = { integer: value => ({ '!': 'long', value }) } // else amqplib writes the smallest type
@@ -207,21 +208,13 @@ class DeclaringChannel {
       : call(channel, 'assertQueue', name, options)
   }
 
-  /** Messages that are ready; undefined where there is no such queue. */
-  async count (queue) {
-    try {
-      return (await call(this.#channel, 'checkQueue', queue)).messageCount
-    } catch (error) {
-      if (error.code === 404) return undefined
-      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
-    }
-  }
-
+  /** A message, and how many were left behind it; undefined where there is none. */
   async get (queue) {
     try {
       const incoming = await call(this.#channel, 'get', queue, {})
-      return incoming && { incoming, channel: this.#channel }
+      return incoming ? { incoming, channel: this.#channel, left: incoming.fields.messageCount } : undefined
     } catch (error) {
+      if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
       throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
     }
   }

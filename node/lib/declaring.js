@@ -19,10 +19,16 @@ function checkBroker (topology, serverProperties) {
   topology.checkBroker(String(product ?? ''), String(version ?? ''))
 }
 
-/** Declares; by default all that is not for demand alone. */
+/**
+ * Declares; by default all that is not for demand alone.
+ *
+ * A rung on demand, which comes last, is taken to be there where the user may not declare it: an administrator may have
+ * imported it, and what is published to one that is not there is noticed.
+ */
 function * creating (topology, declarations = topology.declarations.filter(each => !each.onDemand)) {
   for (const declaration of declarations) {
     const refusal = yield { declaration, passive: false }
+    if (declaration.onDemand && refusal?.code === ACCESS_REFUSED) return
     if (refusal) throw explained(topology, declaration, refusal)
   }
 }
@@ -31,26 +37,26 @@ function * creating (topology, declarations = topology.declarations.filter(each 
  * Makes nothing, and throws all that is missing or different.
  *
  * Declaring what exists changes nothing, and compares its arguments. Without the permission to declare, that it exists
- * is all that can be known. AMQP cannot look at bindings.
+ * is all that can be known; and nobody makes the rungs on demand, so that they must not be missing. AMQP cannot look at
+ * bindings.
  */
 function * verifying (topology) {
   const different = []
   const missing = []
-  let lacksRungs = false
+  const rungs = new Set() // on demand, and missing
+  let mayDeclare = true
   const declared = topology.declarations.filter(each => each.what !== 'binding')
   for (const declaration of declared) {
-    if (declaration.onDemand && lacksRungs) continue // there are many, and each that is missing costs a channel
     let refusal = yield { declaration, passive: true }
     if (refusal?.code === NOT_FOUND) {
-      let name = `${declaration.what} "${declaration.name}"`
-      if (declaration.onDemand) {
-        lacksRungs = true
-        name += ' and other rungs that a handler\'s RetryAfter can need (maxRetryAfter: 0 needs none)'
-      }
-      missing.push(name)
+      if (declaration.onDemand) rungs.add(declaration.wait)
+      else missing.push(`${declaration.what} "${declaration.name}"`)
       continue
     }
-    refusal ??= yield { declaration, passive: false }
+    if (!refusal) {
+      refusal = yield { declaration, passive: false }
+      mayDeclare &&= refusal?.code !== ACCESS_REFUSED
+    }
     if (refusal?.code === PRECONDITION_FAILED) different.push(clash(topology, declaration, refusal))
     else if (refusal && refusal.code !== ACCESS_REFUSED) throw explained(topology, declaration, refusal)
   }
@@ -58,9 +64,14 @@ function * verifying (topology) {
     const refusal = yield { declaration: { what: 'queue', name: topology.queue, type: '' }, passive: true }
     if (refusal?.code === NOT_FOUND) missing.push(`the work queue "${topology.queue}"`)
   }
+  let advice = 'declare() makes what is missing, or import topology.definitions()'
+  if (rungs.size && !mayDeclare) {
+    if (!missing.length) advice = 'import topology.definitions(), or set maxRetryAfter: 0, which needs none'
+    missing.push(`${rungs.size} rung${rungs.size > 1 ? 's' : ''} that a handler's RetryAfter can need`)
+  }
   if (!different.length && !missing.length) return
   const found = missing.length ? [...different, `missing: ${missing.join(', ')}`] : different
-  const text = `${found.join('; ')}; declare() makes what is missing, or import topology.definitions()`
+  const text = `${found.join('; ')}; ${advice}`
   throw different.length ? new ClashError(text) : new MissingError(text)
 }
 

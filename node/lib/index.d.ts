@@ -505,11 +505,12 @@ export class Message {
 /**
  * Try again, and not before `delay`: a floor under the policy's delay, capped by its maxRetryAfter.
  *
- *     throw new RetryAfter(response.headers["retry-after"] + "s", error)
+ *     const seconds = Number(response.headers["retry-after"])       // NaN for none, and for a date
+ *     throw seconds > 0 ? new RetryAfter(1000 * seconds, error) : error
  */
 export class RetryAfter extends Error {
   /**
-   * @param delay at least so long
+   * @param delay at least so long; 0 or less asks for nothing
    * @param reason why, for whoever reads the message's story: a text, or the error that was met
    * @throws TypeError for what is no duration
    */

@@ -28,7 +28,8 @@ export abstract class BaseRetrier {
    * Declares exchanges, queues and bindings, on channels of its own. Where copies come back for want of a queue later,
    * it declares again.
    *
-   * @param options `verify`: make nothing, and say what is missing or different; AMQP cannot look at bindings
+   * @param options `verify`: make nothing, and say what is missing or different. A rung that only a handler's RetryAfter
+   * can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings
    * @throws {@link ClashError} where an exchange or queue exists with other arguments
    * @throws {@link MissingError} where the work queue does not exist; with verify, anything
    * @throws {@link AccessError} where the user may not declare

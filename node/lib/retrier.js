@@ -3,7 +3,7 @@
 
 const { Decider } = require('./decider')
 const { Declared, checkBroker, creating, takeAll, verifying } = require('./declaring')
-const { ArgumentError, MissingError, WaitTimeoutError } = require('./errors')
+const { ArgumentError, WaitTimeoutError } = require('./errors')
 const { debug, warn } = require('./log')
 const { only } = require('./options')
 const { OK, textOf } = require('./outcomes')
@@ -239,13 +239,13 @@ class BaseRetrier {
     const channel = await line.openChannel()
     const queue = this.#topology.parkedQueue
     let count = 0
+    let most = limit
     try {
-      const parked = await channel.count(queue)
-      if (parked === undefined) throw new MissingError(`there is no queue "${queue}"`)
-      for (const most = Math.min(parked, limit); count < most; count++) {
-        const incoming = await channel.get(queue)
-        if (!incoming) break
-        const message = this._parked(incoming, line, channel)
+      for (; count < most; count++) {
+        const got = await channel.get(queue)
+        if (!got) break
+        if (count === 0) most = Math.min(limit, got.left + 1) // a passive declare of a busy quorum queue tells 0
+        const message = this._parked(got, line)
         const plan = this.#decider.replay(message.history)
         await new Promise((resolve, reject) => {
           const replayed = error => error ? reject(error) : resolve()

@@ -2,9 +2,13 @@
 // The bytes that node-amqp does not keep: what is read of a header frame, and what a copy's has.
 
 const assert = require('node:assert/strict')
+const { once } = require('node:events')
+const net = require('node:net')
 const { describe, it } = require('node:test')
 
-const { Policy, Topology } = require('backhop')
+const amqp = require('amqp')
+
+const { ConnectionFailedError, Policy, Topology } = require('backhop')
 const { Retrier } = require('backhop/amqp')
 
 const { inside } = require('./internals')
@@ -123,5 +127,17 @@ describe('a header frame', () => {
 describe('a retrier over node-amqp', () => {
   it('says what it needs', () => {
     assert.throws(() => new Retrier({}, { queue: 'work' }), /this is no connection of node-amqp/)
+  })
+
+  it('waits for no connection that failed and is not tried again', async () => {
+    const nobody = net.createServer().listen(0, '127.0.0.1')
+    await once(nobody, 'listening')
+    const { port } = nobody.address()
+    nobody.close()
+    await once(nobody, 'close')
+    const connection = amqp.createConnection({ host: '127.0.0.1', port }, { reconnect: false })
+    const retrier = new Retrier(connection, { queue: 'work' })
+    await assert.rejects(retrier.declare(), ConnectionFailedError) // it connects still
+    await assert.rejects(retrier.declare(), ConnectionFailedError)
   })
 })

@@ -4,7 +4,7 @@ const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')
 
 const {
-  AccessError, BrokerError, ChannelClosedError, ClashError, MissingError, Policy, Topology
+  AccessError, BackhopError, BrokerError, ChannelClosedError, ClashError, MissingError, Policy, Topology
 } = require('backhop')
 
 const { inside } = require('./internals')
@@ -12,9 +12,13 @@ const { inside } = require('./internals')
 const { Declared, checkBroker, creating, takeAll, verifying } = inside('declaring')
 
 const policy = new Policy({ initial: 100, jitter: 'none', max: 200, maxRetryAfter: '1s' })
-const topology = new Topology({ queue: 'work', policy, namespace: 'space' })
+const TOPOLOGY = { queue: 'work', namespace: 'space' }
+const topology = new Topology({ ...TOPOLOGY, policy })
 const CLASH = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'work.parked' in vhost '/': received " +
   "the value 'quorum' of type 'longstr' but current is the value 'classic' of type 'longstr'"
+const ON_DEMAND = topology.declarations.filter(({ onDemand }) => onDemand)
+const FORBIDDEN = { code: 403, text: 'ACCESS_REFUSED' }
+const NOT_FOUND = { code: 404, text: 'NOT_FOUND' }
 
 /** Takes the steps, and refuses what the function refuses. */
 function take (steps, refuse = () => undefined) {
@@ -73,6 +77,14 @@ describe('creating', () => {
     assert.throws(refused('space.return', { code: 541, text: 'INTERNAL_ERROR' }), ChannelClosedError)
   })
 
+  it('takes a rung on demand to be there where it may not be declared', () => {
+    assert.deepEqual(take(creating(topology, ON_DEMAND), () => FORBIDDEN), [{ declaration: ON_DEMAND[0], passive: false }])
+    for (const code of [404, 406, 541]) {
+      assert.throws(() => take(creating(topology, ON_DEMAND), () => ({ code, text: '' })), BackhopError)
+    }
+    assert.throws(() => take(creating(topology, topology.declarations), () => FORBIDDEN), AccessError)
+  })
+
   it('names the plugin that an exchange type needs', () => {
     const delayed = new Topology({ queue: 'work', policy: new Policy(), strategy: 'delayed-exchange' })
     const refusal = { code: 503, text: "COMMAND_INVALID - unknown exchange type 'x-delayed-message'" }
@@ -91,10 +103,8 @@ describe('verifying', () => {
     assert.ok(taken.at(-1).passive && taken.at(-1).declaration.name === 'work')
   })
 
-  it('tells all that is missing and different at once, and looks for one rung of those on demand', () => {
-    const seen = []
+  it('tells all that is missing and different at once', () => {
     const refuse = ({ declaration: { name }, passive }) => {
-      seen.push(name)
       if (name === 'work.parked' && !passive) return { code: 406, text: CLASH }
       const isMissing = name === 'space.return' || name === 'work' || name.startsWith('space.wait')
       if (passive && isMissing) return { code: 404, text: '' }
@@ -105,12 +115,48 @@ describe('verifying', () => {
       assert.match(error.message, /, the work queue "work"; declare\(\)/)
       return true
     })
-    assert.equal(seen.filter(name => name === 'space.wait.1000').length, 0)
-    assert.throws(() => take(verifying(topology), ({ passive }) => passive && { code: 404, text: '' }), MissingError)
+    assert.throws(() => take(verifying(topology), ({ passive }) => passive && NOT_FOUND), MissingError)
   })
 
   it('takes that something exists for enough, where it may not compare', () => {
-    take(verifying(topology), ({ passive }) => !passive && { code: 403, text: '' })
+    take(verifying(topology), ({ passive }) => !passive && FORBIDDEN)
+  })
+
+  it('looks at all rungs on demand, which may be missing', () => {
+    const taken = take(verifying(topology), ({ declaration }) => declaration.onDemand && NOT_FOUND)
+    const looked = taken.map(({ declaration }) => declaration).filter(({ onDemand }) => onDemand)
+    assert.deepEqual(looked, ON_DEMAND.filter(({ what }) => what !== 'binding'))
+  })
+
+  it('tells a rung on demand that differs, though another is missing', () => {
+    const refuse = ({ declaration, passive }) => {
+      if (passive) return declaration === ON_DEMAND[0] && NOT_FOUND
+      return declaration === ON_DEMAND.at(-2) && { code: 406, text: 'cut' }
+    }
+    assert.throws(() => take(verifying(topology), refuse), error => {
+      assert.ok(error instanceof ClashError)
+      assert.ok(error.message.startsWith(`queue "${ON_DEMAND.at(-2).name}" exists with other arguments (cut)`))
+      assert.doesNotMatch(error.message, /missing: /)
+      return true
+    })
+  })
+
+  it('counts the rungs on demand that are missing where nobody makes them', () => {
+    const refuse = (...missing) => ({ declaration: { name, onDemand }, passive }) => {
+      if (!passive) return FORBIDDEN
+      return (onDemand || missing.includes(name)) && NOT_FOUND
+    }
+    const upTo = maxRetryAfter => {
+      return new Topology({ ...TOPOLOGY, policy: new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter }) })
+    }
+    assert.throws(() => take(verifying(upTo(125)), refuse()), new MissingError(
+      'missing: 1 rung that a handler\'s RetryAfter can need; import topology.definitions(), or set maxRetryAfter: 0, ' +
+      'which needs none'
+    ))
+    assert.throws(() => take(verifying(upTo(150)), refuse('work', 'space.return')), new MissingError(
+      'missing: exchange "space.return", the work queue "work", 2 rungs that a handler\'s RetryAfter can need; ' +
+      'declare() makes what is missing, or import topology.definitions()'
+    ))
   })
 })
 

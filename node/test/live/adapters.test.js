@@ -5,7 +5,7 @@ const assert = require('node:assert/strict')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const path = require('node:path')
-const { afterEach, beforeEach, describe, it } = require('node:test')
+const { afterEach, beforeEach } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
 const {
@@ -15,12 +15,12 @@ const {
 
 const { Retrier } = require('backhop/amqplib')
 
-const { Broker, CTL, QUICK, URL, VERSION, control, until } = require('./broker')
+const { inside } = require('../internals')
+const {
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, feed, it, until
+} = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
-
-const NEEDS_BROKER = URL ? {} : { skip: 'AMQP_URL is not set: tests/broker/broker run 4.3 -- ...' }
-const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 
 const warnings = []
 process.on('warning', ({ name, message }) => { if (name === 'BackhopWarning') warnings.push(message) })
@@ -43,7 +43,7 @@ function handling (...errors) {
 }
 
 for (const [client, Consumer] of Object.entries(CLIENTS)) {
-  describe(client, { ...NEEDS_BROKER, timeout: 300_000 }, () => {
+  describe(client, NEEDS_BROKER, () => {
     let broker
     let proxy
     let consumers
@@ -59,10 +59,13 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     afterEach(async () => {
       proxy.release()
-      for (const consumer of consumers) await consumer.stop()
-      proxy.close()
-      await broker.close()
-    })
+      try {
+        for (const consumer of consumers) await consumer.stop()
+      } finally {
+        proxy.close()
+        await broker.close()
+      }
+    }, { timeout: LIMIT })
 
     async function connected (queue, { url = URL, ...options } = {}) {
       const consumer = await Consumer.connect(url, queue, { ...common, ...options })
@@ -79,7 +82,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     /** All that was in hand is acknowledged. */
     async function isAcknowledged (queue) {
-      for (const consumer of consumers.splice(0)) await consumer.stop()
+      for (; consumers.length; consumers.shift()) await consumers[0].stop()
       assert.equal(await broker.count(queue), 0)
     }
 
@@ -398,10 +401,12 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const consumer = await consuming(queue, async message => {
         if (String(message.content) === 'body') proxy.hold()
         throw new Park('why')
-      }, { url: proxy.url, confirmTimeout: 300 })
+      }, { url: proxy.url, confirmTimeout: 1000 })
       await broker.take(`${queue}.parked`, 1)
+      await until(() => consumer.retrier.pending === 0, 'the first one is confirmed')
+      warnings.length = 0
       await broker.publish('body', queue)
-      await until(() => warned('was not confirmed within 0.3 s'), 'the timeout is told')
+      await until(() => warned('was not confirmed within 1 s'), 'the timeout is told')
       proxy.release()
       await until(() => consumer.retrier.pending === 0, 'nothing is pending')
       await broker.take(`${queue}.parked`, 1)
@@ -410,8 +415,11 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     it('a broker that is killed loses nothing', NEEDS_CTL, async () => {
       const queue = await broker.queue({ 'x-queue-type': 'quorum' })
-      const consume = () => consuming(queue, async () => { throw new Park('why') })
-      const { connection, retrier, subscribed } = await consume()
+      const options = { policy: new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) } // and no wait queue: where one is
+      // deleted just after a restart, RabbitMQ 3.10 dead-letters no more, and then declares none
+      const consume = () => consuming(queue, async () => { throw new Park('why') }, options)
+      let consumer = await consume()
+      const { connection, retrier, subscribed } = consumer
       const story = [] // for who reads why it failed
       for (const event of ['error', 'close', 'ready']) connection.on(event, what => story.push(`${event} ${what}`))
       for (const event of ['error', 'close', 'open']) subscribed?.on(event, what => story.push(`queue ${event} ${what}`))
@@ -420,12 +428,14 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       control('kill')
       control('start')
       await broker.reconnect()
-      if (client !== 'node-amqp') {
-        await until(() => consume().then(() => true, ({ message }) => { story.push(message) }), 'the queue has a leader')
+      const isConsuming = async () => {
+        if (client === 'node-amqp' || consumer.isOpen) return true // node-amqp consumes again by itself
+        await consume().then(again => { consumer = again }, ({ message }) => { story.push(message) })
       }
+      await until(isConsuming, 'the queue has a leader')
       const bodies = new Set()
       await broker.consume(`${queue}.parked`, ({ content }) => bodies.add(String(content)))
-      await until(() => bodies.size === 20, 'all are parked').catch(error => {
+      await until(async () => await isConsuming() && bodies.size === 20, 'all are parked').catch(error => {
         const queues = control('rabbitmqctl', 'list_queues', 'name', 'messages_ready', 'messages_unacknowledged', 'consumers')
         error.message += `\n${bodies.size} are; ${retrier.pending} copies are pending\n${queues}${[...story, ...warnings].join('\n')}`
         throw error
@@ -439,13 +449,15 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const consumer = await consuming(queue, async () => {
         if (isBlocking) control('set-alarm')
         throw new Park('why')
-      }, { confirmTimeout: 1000 })
+      }, { confirmTimeout: 3000 })
       await broker.take(`${queue}.parked`, 1)
+      await until(() => consumer.retrier.pending === 0, 'the first one is confirmed')
+      await broker.channel.purgeQueue(`${queue}.parked`) // of its copies, had it been late
+      warnings.length = 0
       isBlocking = true
-      await broker.publish('body', queue)
       try {
-        await once(consumer.connection, 'blocked')
-        await sleep(2000) // more than confirmTimeout: nothing is to happen in it
+        await Promise.all([once(consumer.connection, 'blocked'), broker.publish('body', queue)])
+        await sleep(5000) // more than confirmTimeout: nothing is to happen in it
         assert.equal(warned('was not confirmed'), 0)
         assert.equal(consumer.retrier.pending, 1)
       } finally {
@@ -539,6 +551,37 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       }
     })
 
+    it('rungs on demand are missing only to who may not make them', NEEDS_CTL, async () => {
+      const queue = await broker.queue()
+      const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: 150 })
+      const { retrier } = await connected(queue, { policy })
+      await retrier.declare()
+      await retrier.verify()
+      control('rabbitmqctl', 'add_user', broker.namespace, 'secret')
+      try {
+        control('rabbitmqctl', 'set_permissions', broker.namespace, '^$', '.*', '.*')
+        const url = URL.replace('guest:guest', `${broker.namespace}:secret`)
+        const consumer = await connected(queue, { policy, url })
+        await assert.rejects(consumer.retrier.verify(), error => {
+          assert.ok(error instanceof MissingError)
+          const text = 'missing: 2 rungs that a handler\'s RetryAfter can need; import topology.definitions(), or set '
+          assert.equal(error.message, `${text}maxRetryAfter: 0, which needs none`)
+          return true
+        })
+        feed(retrier.topology.definitions(), 'rabbitmqctl', 'import_definitions')
+        await consumer.retrier.verify()
+        const handler = handling(new RetryAfter(120))
+        await consumer.begin(handler)
+        await broker.publish('', queue)
+        await handler.saw(2)
+        assert.equal(handler.messages[1].lastDelay, 125)
+        await isAcknowledged(queue)
+      } finally {
+        control('rabbitmqctl', 'delete_user', broker.namespace)
+      }
+      for (const declaration of retrier.topology.declarations) await broker.delete(declaration)
+    })
+
     it('parked messages are replayed to their queue alone', async () => {
       const [queue, sibling] = [await broker.queue(), await broker.queue()]
       const exchange = await broker.events('fanout', [queue, sibling])
@@ -558,6 +601,24 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       assert.deepEqual(again.map(({ content }) => String(content)), ['0', '1', '2'])
       await isAcknowledged(queue)
       assert.deepEqual([await broker.count(`${queue}.parked`), await broker.count(sibling)], [0, 3])
+    })
+
+    it('replaying ends with what was parked when it began, however busy the broker is', async ({ mock }) => {
+      const queue = await broker.queue()
+      for (let i = 0; i < 3; i++) await broker.publish('', queue)
+      const { retrier, channel } = await consuming(queue, () => { throw new Park('why') })
+      const areParked = () => until(async () => await broker.count(`${queue}.parked`) === 3, 'all are parked')
+      await areParked()
+      const looks = channel ? [channel.constructor.prototype, 'checkQueue'] : [inside('wire'), 'declareQueue']
+      mock.method(...looks, () => { throw new Error('of a quorum queue, a busy broker tells 0') })
+      try {
+        assert.equal(await retrier.replay({ limit: 0 }), 0)
+        assert.equal(await retrier.replay(), 3)
+      } finally {
+        mock.restoreAll()
+      }
+      await areParked()
+      await isAcknowledged(queue)
     })
 
     it('replaying without a topology leaves what is parked', async () => {
@@ -638,14 +699,34 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
   })
 }
 
-describe('node-amqp', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
-  it('acknowledges no delivery of a lost connection on the new one', async () => {
-    const broker = await Broker.connect()
-    const proxy = await Proxy.to(URL)
-    const queue = await broker.queue()
-    const options = { policy: QUICK, namespace: broker.namespace }
-    const consumer = await CLIENTS['node-amqp'].connect(proxy.url, queue, options)
+describe('node-amqp', NEEDS_BROKER, () => {
+  let broker
+  let proxy
+  let consumer
+  let queue
+
+  beforeEach(async () => {
+    warnings.length = 0
+    broker = await Broker.connect()
+    proxy = await Proxy.to(URL)
+    queue = await broker.queue()
+    const options = { policy: QUICK, namespace: broker.namespace, confirmTimeout: 1000 }
+    consumer = await CLIENTS['node-amqp'].connect(proxy.url, queue, options)
     await consumer.retrier.declare()
+  })
+
+  afterEach(async () => {
+    proxy.release()
+    try {
+      await consumer.stop()
+      assert.equal(await broker.count(queue), 0)
+    } finally {
+      proxy.close()
+      await broker.close()
+    }
+  }, { timeout: LIMIT })
+
+  it('acknowledges no delivery of a lost connection on the new one', async () => {
     const seen = []
     const ends = []
     await consumer.begin(message => {
@@ -669,20 +750,9 @@ describe('node-amqp', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
     await until(() => seen.length === 5, 'both came again')
     ends[3].resolve()
     ends[4].resolve()
-    await consumer.stop()
-    assert.equal(await broker.count(queue), 0)
-    proxy.close()
-    await broker.close()
   })
-})
 
-describe('node-amqp, after a heartbeat was missed', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
-  it('a socket of before that closes late ends nothing', async () => {
-    const broker = await Broker.connect()
-    const queue = await broker.queue()
-    const options = { policy: QUICK, namespace: broker.namespace }
-    const consumer = await CLIENTS['node-amqp'].connect(URL, queue, options)
-    await consumer.retrier.declare()
+  it('after a missed heartbeat, a socket of before that closes late ends nothing', async () => {
     await consumer.begin(handling(new Park('why')))
     const { connection } = consumer
     const { socket } = connection
@@ -696,19 +766,9 @@ describe('node-amqp, after a heartbeat was missed', { ...NEEDS_BROKER, timeout: 
     for (const event of late) emit(...event)
     await broker.publish('body', queue)
     assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
-    await consumer.stop()
-    assert.equal(await broker.count(queue), 0)
-    await broker.close()
   })
-})
 
-describe('node-amqp, a message id that is no UTF-8', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
-  it('is known in what the broker returns', async () => {
-    const broker = await Broker.connect()
-    const queue = await broker.queue()
-    const options = { policy: QUICK, namespace: broker.namespace }
-    const consumer = await CLIENTS['node-amqp'].connect(URL, queue, options)
-    await consumer.retrier.declare()
+  it('a message id that is no UTF-8 is known in what the broker returns', async () => {
     await broker.channel.deleteQueue(`${queue}.parked`)
     const handler = handling(new Park('why'))
     await consumer.begin(handler)
@@ -724,13 +784,42 @@ describe('node-amqp, a message id that is no UTF-8', { ...NEEDS_BROKER, timeout:
     assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
     assert.equal(handler.messages[0].id, '\xffLACE')
     assert.equal(warned('was returned by the broker'), 1)
-    await consumer.stop()
-    assert.equal(await broker.count(queue), 0)
-    await broker.close()
+  })
+
+  it('a lost connection that is not to come again is told', async () => {
+    const { connection, retrier } = consumer
+    connection.implOptions.reconnect = false
+    const isLost = new Promise(resolve => connection.once('close', resolve))
+    proxy.cut()
+    await isLost
+    assert.ok(connection.connectionAttemptScheduled) // so it says
+    await assert.rejects(retrier.declare(), ConnectionFailedError)
+    await assert.rejects(retrier.replay(), ConnectionFailedError)
+  })
+
+  it('a connection that was lost as the broker blocked it is not blocked any more', async () => {
+    const { connection, retrier } = consumer
+    await consumer.begin(message => {
+      if (String(message.content) === 'body') proxy.hold()
+      throw new Park('why')
+    })
+    const isReady = new Promise(resolve => connection.once('ready', resolve))
+    connection._blocked = true // as node-amqp does it
+    connection.emit('blocked')
+    proxy.cut()
+    await isReady
+    await broker.publish('opens the channel that publishes', queue)
+    await broker.take(`${queue}.parked`, 1)
+    await until(() => retrier.pending === 0, 'the first one is confirmed')
+    warnings.length = 0
+    await broker.publish('body', queue)
+    await until(() => warned('was not confirmed within 1 s'), 'the timeout is told')
+    proxy.release()
+    await broker.take(`${queue}.parked`, 1)
   })
 })
 
-describe('amqplib', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
+describe('amqplib', NEEDS_BROKER, () => {
   let broker
   let consumer
   let queue
@@ -744,9 +833,12 @@ describe('amqplib', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
   })
 
   afterEach(async () => {
-    await consumer.stop()
-    await broker.close()
-  })
+    try {
+      await consumer.stop()
+    } finally {
+      await broker.close()
+    }
+  }, { timeout: LIMIT })
 
   it('an error handler takes what a framework catches', async () => {
     const handle = consumer.retrier.errorHandler()
@@ -822,7 +914,8 @@ describe('amqplib', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
       retrier.errorHandler()(channel, incoming, new Park('once more'))
       await retrier.drain({ timeout: '20s' })
       await channel.checkQueue(queue) // the channel is open
-      assert.equal(await broker.count(`${queue}.parked`), error ? 1 : 0)
+      const isParked = async () => await broker.count(`${queue}.parked`) === (error ? 1 : 0)
+      await until(isParked, 'it is parked where it failed')
     }
     assert.equal(await broker.count(queue), 0)
   })
@@ -900,10 +993,13 @@ describe('amqplib', { ...NEEDS_BROKER, timeout: 60_000 }, () => {
   })
 
   it('a message that is refused stays, whatever is acknowledged after it', async () => {
+    let handled = 0
     await consumer.channel.consume(queue, breaking(({ content }) => {
+      handled++
       if (content === 'parsed') throw new Park('why')
     }))
     for (const body of ['bad', 'one', 'two']) await broker.publish(body, queue, { headers: { number: 1 } })
+    await until(() => handled === 3, 'all were handled')
     await until(() => warned('it stays unacknowledged') === 1, 'it is told')
     await consumer.stop()
     assert.deepEqual(await broker.bodies(queue, 1), ['bad'])

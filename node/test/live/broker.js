@@ -1,8 +1,10 @@
 'use strict'
-// The broker of the live tests, which AMQP_URL names, as tests/broker/broker sets it; and how to wait for something.
+// The broker of the live tests, which AMQP_URL names, as tests/broker/broker sets it; and how to wait for something, and
+// how long at most.
 
 const { execFileSync } = require('node:child_process')
 const { randomUUID } = require('node:crypto')
+const test = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
 const amqplib = require('amqplib')
@@ -12,8 +14,29 @@ const { Policy, Topology } = require('backhop')
 const URL_OF_BROKER = process.env.AMQP_URL
 const CTL = process.env.BACKHOP_BROKER_CTL
 const VERSION = Number(process.env.BACKHOP_BROKER_VERSION ?? 4.3)
-const PATIENCE = 120_000 // that no test takes which passes
+const PATIENCE = 120_000 // that nothing takes which ends well
+const LIMIT = 300_000
+const LEAVING = 10_000
+const NEEDS_BROKER = URL_OF_BROKER ? {} : { skip: 'AMQP_URL is not set: tests/broker/broker run 4.3 -- ...' }
+const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
+
+let leaving
+
+/** As node:test's; what a test that failed leaves open keeps the process no longer than LEAVING once all is over. */
+function describe (name, needs, body) {
+  test.describe(name, needs, () => {
+    test.before(() => clearTimeout(leaving))
+    test.after(() => { leaving = setTimeout(() => process.exit(1), LEAVING).unref() })
+    body()
+  })
+}
+
+/** As node:test's, limited: a limit of a suite's would be one for all of its tests together. */
+function it (name, ...rest) {
+  const run = rest.pop()
+  test.it(name, { timeout: LIMIT, ...rest[0] }, run)
+}
 
 /** Waits for a condition, and resolves to it. */
 async function until (isSo, what = String(isSo)) {
@@ -49,6 +72,11 @@ class Broker {
     this.channel.on('error', () => {})
   }
 
+  /** Where the broker closed the channel, or the connection. */
+  async #again () {
+    await this.#channel().catch(() => this.reconnect())
+  }
+
   /** Again, after the broker was away. */
   async reconnect () {
     await until(() => this.#open().then(() => true, () => false), 'the broker is there')
@@ -72,7 +100,7 @@ class Broker {
     try {
       return (await this.channel.checkQueue(queue)).messageCount
     } catch {
-      await this.#channel()
+      await this.#again()
       return 0
     }
   }
@@ -95,7 +123,7 @@ class Broker {
       take(message)
       this.channel.ack(message)
     }
-    await until(() => this.channel.consume(queue, each).then(() => true, () => this.#channel()), `${queue} is there`)
+    await until(() => this.channel.consume(queue, each).then(() => true, () => this.#again()), `${queue} is there`)
   }
 
   async bodies (queue, count) {
@@ -128,7 +156,14 @@ class Broker {
 }
 
 function control (...args) {
-  return execFileSync(CTL, args, { encoding: 'utf8' })
+  return feed(undefined, ...args)
 }
 
-module.exports = { Broker, CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, until }
+/** As control, of what reads from its standard input. */
+function feed (input, ...args) {
+  return execFileSync(CTL, args, { encoding: 'utf8', input, timeout: PATIENCE })
+}
+
+module.exports = {
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, describe, feed, it, until
+}

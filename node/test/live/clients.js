@@ -87,6 +87,11 @@ class NodeAmqp extends Consumer {
     this.connection = amqp.createConnection({ url, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
     this.connection.on('error', () => {})
     this.connection.on('close', () => {})
+    this.connection.on('end', () => { // node-amqp connects again only after an error, and a broker may die without one
+      const { readyEmitted, socket } = this.connection
+      if (this.isStopped || !readyEmitted || !socket.readableEnded) return // or a socket of before ended
+      this.connection.emit('error', new Error('the broker ended the connection'))
+    })
     await once(this.connection, 'ready')
     this.retrier = new AmqpRetrier(this.connection, { queue: this.queue, ...this.options })
   }

@@ -4,18 +4,17 @@
 const assert = require('node:assert/strict')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
-const { after, afterEach, before, describe, it } = require('node:test')
+const { after, afterEach, before } = require('node:test')
 const { Worker: Thread } = require('node:worker_threads')
 
 const {
   BackhopError, Drop, MissingError, Park, Policy, RetryAfter, TLSError, Worker, buildInfo, explain
 } = require('backhop')
 
-const { Broker, CTL, URL, control, until } = require('./broker')
+const { Broker, NEEDS_BROKER, NEEDS_CTL, URL, control, describe, it, until } = require('./broker')
 
 const FAST = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 3 })
-const skip = !URL ? 'AMQP_URL is not set: tests/broker/broker run 4.3 -- ...' : !buildInfo().worker && 'built without librabbitmq'
-const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const NEEDS_TLS = process.env.BACKHOP_CA_FILE ? {} : { skip: 'there is no broker with TLS' }
 
 require('../warnings') // of events that nobody listens to
@@ -31,7 +30,7 @@ function inbox (...errors) {
   return handle
 }
 
-describe('worker', { skip, timeout: 300_000 }, () => {
+describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
   let broker
   let workers = []
 
@@ -140,6 +139,15 @@ describe('worker', { skip, timeout: 300_000 }, () => {
     assert.deepEqual(new Map(errors), new Map([['never', 'SyntaxError: no JSON'], ['park', 'no such file']]))
     await worker.stop()
     assert.equal(await broker.count(queue), 0)
+  })
+
+  it('takes a delay below 0 for none', async () => {
+    const queue = await broker.queue()
+    const handle = inbox(new RetryAfter(-1))
+    await broker.publish('body', queue)
+    start(queue, handle)
+    await handle.saw(2)
+    assert.equal(handle.messages[1].lastDelay, 100)
   })
 
   it('sends parked messages back', async () => {
@@ -301,15 +309,16 @@ describe('worker', { skip, timeout: 300_000 }, () => {
       const { parentPort } = require('node:worker_threads')
       const worker = new Worker(${JSON.stringify(URL)}, { queue: ${JSON.stringify(queue)} })
       worker.run(async message => {
-        parentPort.postMessage(message.content.toString())
-        if (message.content.toString() === 'hang') await new Promise(() => {})
+        const body = message.content.toString()
+        if (body === 'hang') await new Promise(setImmediate) // in which the other one is settled
+        parentPort.postMessage(body)
+        if (body === 'hang') await new Promise(() => {})
       })`
     for (const body of ['settled', 'hang']) await broker.publish(body, queue)
     const thread = new Thread(code, { eval: true })
     const bodies = []
     thread.on('message', body => bodies.push(body))
-    await until(() => bodies.length === 2)
-    await thread.terminate()
+    await until(() => bodies.length === 2, 'both came').finally(() => thread.terminate())
     assert.deepEqual(await broker.bodies(queue, 1), ['hang'])
   })
 
@@ -330,9 +339,14 @@ describe('worker', { skip, timeout: 300_000 }, () => {
     let output = ''
     child.stdout.on('data', data => { output += data })
     const exit = once(child, 'exit')
-    await until(() => output.includes('begun'))
-    child.kill('SIGTERM')
-    child.stdin.write('go on\n')
+    try {
+      await until(() => output.includes('begun'), 'its handler has begun')
+      child.kill('SIGTERM')
+      child.stdin.write('go on\n')
+      await until(() => child.exitCode !== null || child.signalCode, 'it has ended')
+    } finally {
+      child.kill('SIGKILL') // if it has not
+    }
     assert.deepEqual(await exit, [0, null])
     assert.deepEqual(output.trim().split('\n'), ['begun', 'ended', 'ran'])
     assert.equal(await broker.count(queue), 0)

@@ -1,0 +1,27 @@
+'use strict'
+// The examples end as they tell, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+
+const assert = require('node:assert/strict')
+const { execFile } = require('node:child_process')
+const path = require('node:path')
+const { promisify } = require('node:util')
+
+const { buildInfo } = require('backhop')
+
+const { NEEDS_BROKER, PATIENCE, describe, it } = require('./broker')
+
+const EXAMPLES = path.join(__dirname, '..', '..', 'examples')
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
+
+describe('the CDN purge', NEEDS_BROKER, () => {
+  for (const [name, needs] of [['amqp', {}], ['amqplib', {}], ['worker', NEEDS_WORKER]]) {
+    it(`cdn-purge-${name}.js ends with every page purged`, needs, async () => {
+      const program = path.join(EXAMPLES, `cdn-purge-${name}.js`)
+      const { stdout } = await promisify(execFile)(process.execPath, [program], { timeout: PATIENCE })
+      const [purged, refusals, parked] = stdout.trim().split('\n').at(-1).match(/\d+/g).map(Number)
+      assert.deepEqual([purged, parked], [19, 1])
+      assert.ok(refusals >= 18, stdout)
+      assert.equal(stdout.match(/507 queue is full/g).length, refusals)
+    })
+  }
+})
