@@ -98,14 +98,14 @@ static bh_status open_channel(bh_worker *self)
     return status;
 }
 
-bh_status bh__worker_consume(bh_worker *self)
+static bh_status consume(bh_worker *self)
 {
     bh__consumer *consumer = &self->consumer;
     bh__answer answer = {.code = 0};
     bh_status status = consumer->is_open ? BH_OK : open_channel(self);
     if (status == BH_OK && consumer->oldest) /* which a refusal would take along */
         status = bh__worker_find_queue(self);
-    if (status == BH_ERR_MISSING)
+    if (status == BH_ERR_MISSING || (status == BH_OK && !consumer->is_open)) /* it may be closed meanwhile */
         return status;
     if (status == BH_OK) {
         amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)self->prefetch};
@@ -128,6 +128,14 @@ bh_status bh__worker_consume(bh_worker *self)
     if (status == BH_ERR_MISSING)
         bh__report_add(&self->problem, "; declare the work queue first");
     return status == BH_ERR_CLASH ? (self->problem.status = BH_ERR_CHANNEL) : status;
+}
+
+bh_status bh__worker_consume(bh_worker *self)
+{
+    bh_status status = consume(self);
+    if (status == BH_ERR_MISSING)
+        self->is_declared = 0; /* no more */
+    return status;
 }
 
 void bh__worker_cancel(bh_worker *self)

@@ -197,13 +197,6 @@ class Tests:
             self.assertEqual(tool.stdout.read(), "")
             self.assert_gone(broker)
 
-    def test_alarm(self: Any) -> None:
-        with self.started() as (_, broker):
-            for order, is_set in (("set-alarm", True), ("clear-alarm", False)):
-                self.assertEqual(ctl(broker, order).returncode, 0)
-                alarms = ctl(broker, "rabbitmqctl", "eval", "rabbit_alarm:get_alarms().").stdout
-                self.assertEqual("{resource_limit,memory," in alarms, is_set, alarms)
-
     @unittest.skipUnless(os.geteuid() == 0, "only root can kill the supervisor")
     def test_nothing_runs_when_the_supervisor_is_killed(self: Any) -> None:
         with self.started() as (tool, broker):

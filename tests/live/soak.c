@@ -17,7 +17,7 @@ enum {
     RUNGS = 2,
     HOP = 32, /* that a quorum queue dead-letters at a time: dead_letter_worker_consumer_prefetch */
     MOST_IN_FLIGHT = KILLS * (AHEAD + RUNGS * HOP), /* not acknowledged, or on the way from a rung to the work queue */
-    LIMIT_S = 900,
+    LIMIT_S = 3000,
     PATIENCE_MS = 240000, /* without a message: a wait queue sends again after 180 s what was not confirmed to it */
     SILENCE_MS = 2000,    /* after which no more is under way */
 };
@@ -106,9 +106,7 @@ static rig *start(void)
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
     expect_ok(r->worker, bh_worker_set_retry_events(r->worker, 0));
     rig_start(r);
-    /* RabbitMQ saves its list of quorum queues twice a second, and forgets a queue that is younger when it is killed;
-     * nothing tells when the list is saved. */
-    pause_ms(1000);
+    broker_ctl("save"); /* RabbitMQ forgets a queue that is not on its saved list when it is killed */
     broker_publish_numbers(r->broker, r->queue, MESSAGES);
     return r;
 }

@@ -331,7 +331,7 @@ START_TEST(cc_and_bcc_reach_their_queues_once_and_never_again)
     ck_assert_uint_eq(kept.size, original.size);
     ck_assert(memcmp(kept.data, original.data, original.size) == 0);
     ck_assert_int_eq(broker_depth(r->broker, cc_queue), 0);
-    ck_assert_int_eq(broker_depth(r->broker, bcc_queue), 1);
+    broker_await_depth(r->broker, bcc_queue, 1);
     ck_assert_int_eq(broker_depth(r->broker, victim), 0);
     message_free(&control);
     message_free(&parked);

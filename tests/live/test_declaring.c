@@ -107,7 +107,7 @@ START_TEST(verifying_what_is_complete_is_content_and_changes_nothing)
     expect_no_event(r, BH_EVENT_FAILED);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    ck_assert_int_eq(broker_depth(r->broker, r->parked), 1);
+    broker_await_depth(r->broker, r->parked, 1);
     rig_free(r);
 }
 END_TEST
@@ -130,7 +130,7 @@ START_TEST(what_is_different_tells_the_way_out_and_changes_nothing)
         ck_assert_int_eq(bh_event_status(r->event), BH_ERR_CLASH);
         for (size_t j = 0; j < sizeof parts / sizeof parts[0]; j++)
             expect_told(r, parts[j]);
-        ck_assert_int_eq(broker_depth(r->broker, r->parked), 1);
+        broker_await_depth(r->broker, r->parked, 1);
         expect_no_event(r, BH_EVENT_CONNECTED);
     }
     broker_delete_queue(r->broker, r->parked);
@@ -183,7 +183,7 @@ START_TEST(a_work_queue_without_the_arguments_that_reject_needs_is_a_clash)
     expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, r->queue);
     expect_part_at(bh_event_text(r->event), "x-d", __FILE__,
                    __LINE__); /* dead letters or delivery limit: it names one */
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 1);
+    broker_await_depth(r->broker, r->queue, 1);
     expect_no_event(r, BH_EVENT_CONNECTED);
     rig_free(r);
 }

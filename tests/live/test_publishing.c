@@ -7,10 +7,22 @@
 #include <stdlib.h>
 
 /* The exchange, and the queue, where the rig's messages wait. */
+/* The queue in which a message waits so long. */
+static const char *waiting_for(const rig *r, int64_t delay_ms)
+{
+    switch (bh_topology_strategy(r->topology)) {
+    case BH_STRATEGY_LADDER:
+        return rig_rung(r, delay_ms);
+    case BH_STRATEGY_REJECT:
+        return rig_name(r, "work.retry");
+    default:
+        return rig_name(r, "work.wait");
+    }
+}
+
 static const char *waiting(const rig *r)
 {
-    return bh_topology_strategy(r->topology) == BH_STRATEGY_LADDER ? rig_rung(r, RIG_DELAY_MS)
-                                                                   : rig_name(r, "work.wait");
+    return waiting_for(r, RIG_DELAY_MS);
 }
 
 static void publish_and_take(rig *r)
@@ -209,7 +221,7 @@ static void replace_by_full(rig *r, const char *queue, const char *exchange)
     if (exchange)
         broker_bind(r->broker, queue, exchange, "");
     broker_publish_text(r->broker, "", queue, "a message before");
-    ck_assert_int_eq(broker_depth(r->broker, queue), 1);
+    broker_await_depth(r->broker, queue, 1);
 }
 
 /* What another worker does that creates the topology. */
@@ -238,7 +250,7 @@ START_TEST(a_full_wait_queue_leaves_the_original)
     replace_by_full(r, waiting(r), waiting(r));
     publish_and_fail(r);
     expect_nacked(r, waiting(r));
-    ck_assert_int_eq(broker_depth(r->broker, waiting(r)), 1);
+    broker_await_depth(r->broker, waiting(r), 1);
     expect_original(r);
     rig_free(r);
 }
@@ -265,7 +277,7 @@ END_TEST
 
 START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up)
 {
-    enum { COUNT = 5, DELAY = 1000 };
+    enum { COUNT = 5, DELAY = 3000 }; /* until the first comes back its queue has to be gone */
     rig *r = setup_rig(_i);
     bh_policy_set_initial_ms(r->policy, DELAY);
     rig_start(r);
@@ -276,8 +288,10 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
         rig_publish(r, "work.a", "first"); /* to both */
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, "first");
-        rig_fail(r, "507");
+        rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     }
+    broker_await_depth(
+        r->broker, bh_topology_strategy(r->topology) == BH_STRATEGY_LADDER ? rig_rung(r, DELAY) : waiting(r), COUNT);
     rig_stop_worker(r);
     broker_delete_queue(r->broker, r->queue);
     int64_t failed_at = now_ms();
@@ -336,7 +350,7 @@ static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
 static void take_all(rig *r, int *originals, int *copies)
 {
     *originals = *copies = 0;
-    for (int64_t limit = LIMIT_MS; rig_try_take(r, limit); limit = 500) {
+    for (int64_t limit = LIMIT_MS; rig_try_take(r, limit); limit = 3000) {
         expect_bytes(bh_message_body(r->message), "first");
         int64_t attempt = bh_worker_attempt(r->worker, r->message);
         ck_assert(attempt == 1 || attempt == 2);
@@ -355,7 +369,7 @@ static void expect_reconnected(rig *r, int64_t count)
 
 START_TEST(a_copy_that_is_not_confirmed_in_time_leaves_the_original)
 {
-    enum { TIMEOUT = 400 };
+    enum { TIMEOUT = 3000 };
     rig *r = setup_rig(_i);
     proxy *network = start_impatient_by_proxy(r, TIMEOUT);
     publish_and_take(r);
@@ -372,7 +386,8 @@ START_TEST(a_copy_that_is_not_confirmed_in_time_leaves_the_original)
     int originals, copies;
     take_all(r, &originals, &copies);
     ck_assert_int_eq(originals, 0);
-    ck_assert_msg(copies == 1 || copies == 2, "%d copies", copies); /* the first one had reached the broker */
+    int most = 2 + rig_count_events(r, BH_EVENT_UNCONFIRMED); /* the first one had reached the broker */
+    ck_assert_msg(copies >= 1 && copies <= most, "%d copies", copies);
     expect_nothing_left(r);
     rig_free(r);
     proxy_close(network);
@@ -435,18 +450,17 @@ END_TEST
 
 START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
 {
-    enum { TIMEOUT = 1000 };
-    rig *r = setup_rig(_i);
+    enum { TIMEOUT = 5000 };
+    rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, TIMEOUT));
     rig_start(r);
     publish_and_take(r);
-    atexit(end_alarm); /* also where the test fails */
     begin_alarm();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_BLOCKED);
-    pause_ms(2 * TIMEOUT);
+    pause_ms(TIMEOUT + 1000);
     expect_no_event(r, BH_EVENT_RETRIED);
     end_alarm();
     rig_await(r, BH_EVENT_UNBLOCKED);
@@ -463,7 +477,7 @@ END_TEST
 
 enum {
     RESENT_MS = 240000, /* a wait queue that is ready before its target sends again after 180 s */
-    DEATH_LIMIT_S = 300
+    DEATH_LIMIT_S = 900
 };
 
 /* The messages come back, each with its second attempt. Classic queues write down late what was acknowledged, so
@@ -558,8 +572,7 @@ Suite *suite_publishing(void)
     tcase_add_loop_test(networks, a_connection_lost_while_the_handler_works_loses_and_doubles_nothing, first,
                         first + 1);
     if (broker_can_be_controlled()) {
-        TCase *controlled = add_case(suite, "alarms");
-        tcase_add_loop_test(controlled, a_broker_that_blocks_publishers_leaves_the_original, first, first + 1);
+        add_test_with_end(suite, "alarms", a_broker_that_blocks_publishers_leaves_the_original, end_alarm);
         TCase *deaths = add_case(suite, "deaths");
         tcase_set_timeout(deaths, DEATH_LIMIT_S);
         tcase_add_test(deaths, messages_wait_through_the_death_of_the_broker);

@@ -92,7 +92,7 @@ START_TEST(no_more_than_the_prefetch_is_out)
     rig_take(r, "first");
     expect_ok(r->worker, bh_worker_take(r->worker, &second, LIMIT_MS));
     rig_expect_silence(r, 200);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 3);
+    broker_await_depth(r->broker, r->queue, 3);
     rig_succeed(r);
     rig_take(r, "first");
     broker_await_depth(r->broker, r->queue, 2);

@@ -96,7 +96,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
     ck_assert_int_eq(broker_depth(r->broker, beside->queue), 0);
-    ck_assert_int_eq(broker_depth(r->broker, sibling), COUNT);
+    broker_await_depth(r->broker, sibling, COUNT);
     rig_free(beside);
     rig_free(r);
 }
@@ -244,7 +244,7 @@ START_TEST(a_message_of_a_direct_exchange_keeps_its_exchange_and_routing_key)
         else
             rig_succeed(r);
     }
-    ck_assert_int_eq(broker_depth(r->broker, sibling), 1);
+    broker_await_depth(r->broker, sibling, 1);
     rig_free(r);
 }
 END_TEST
@@ -296,7 +296,7 @@ START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
         int id = atoi(bh_message_body(r->message).data);
-        expect_waited(failed_at[id], delays[id]);
+        ck_assert_int_ge(now_ms() - failed_at[id] + 1, delays[id]); /* later by what failed after it */
         rig_succeed(r);
     }
     rig_free(r);
