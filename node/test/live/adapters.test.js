@@ -17,7 +17,7 @@ const { Retrier } = require('backhop/amqplib')
 
 const { inside } = require('../internals')
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, feed, it, until
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, importing, it, until
 } = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
@@ -568,7 +568,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
           assert.equal(error.message, `${text}maxRetryAfter: 0, which needs none`)
           return true
         })
-        feed(retrier.topology.definitions(), 'rabbitmqctl', 'import_definitions')
+        importing(retrier.topology.definitions())
         await consumer.retrier.verify()
         const handler = handling(new RetryAfter(120))
         await consumer.begin(handler)

@@ -156,14 +156,15 @@ class Broker {
 }
 
 function control (...args) {
-  return feed(undefined, ...args)
+  return execFileSync(CTL, args, { encoding: 'utf8', timeout: PATIENCE })
 }
 
-/** As control, of what reads from its standard input. */
-function feed (input, ...args) {
-  return execFileSync(CTL, args, { encoding: 'utf8', input, timeout: PATIENCE })
+/** As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see. */
+function importing (definitions) {
+  const text = Buffer.from(definitions).toString('base64')
+  control('rabbitmqctl', 'eval', `rabbit_definitions:import_raw(base64:decode(<<"${text}">>)).`)
 }
 
 module.exports = {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, describe, feed, it, until
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, describe, importing, it, until
 }

@@ -73,8 +73,8 @@ class Worker:
         consumes nothing: for a worker that only replays
     :param never: classes of exceptions that park a message at once
     :param mode: how to treat the broker's topology at each connect: ``"create"`` what is missing, ``"verify"`` that all
-        is there and change nothing, ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand under
-        ``"create"`` alone: verifying asks for them too
+        is there and change nothing, ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand
+        under ``"create"`` alone: verifying asks for them too
     :param ca_file: PEM file of the CAs to trust with amqps:// instead of the system's; the peer is always verified
     :param connect_timeout: for a connection
     :param confirm_timeout: for the broker's confirm of a copy

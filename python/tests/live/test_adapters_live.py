@@ -786,9 +786,8 @@ def test_rungs_on_demand_are_missing_only_to_a_user_who_may_not_make_them(
             "missing: 2 rungs that a handler's RetryAfter can need; import topology.definitions(), or set "
             "max_retry_after=0, which needs none"
         )
-        definitions = base64.b64encode(
-            topology.definitions().encode()
-        ).decode()  # import_definitions wants a file there
+        # as an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see
+        definitions = base64.b64encode(topology.definitions().encode()).decode()
         rabbitmqctl("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{definitions}">>)).')
         consumer.declare(verify=True)
         consumer.begin()

@@ -4,7 +4,6 @@ require "json"
 require "securerandom"
 require "socket"
 require "stringio"
-require "tempfile"
 require "uri"
 
 require "backhop/bunny"
@@ -110,16 +109,13 @@ class Broker
   end
 
   # The rabbitmqctl of the broker.
-  def control(*arguments, **options)
-    system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, **options, exception: true)
+  def control(*arguments)
+    system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
   end
 
+  # As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see.
   def import(definitions)
-    Tempfile.create do |file|
-      file.write(definitions)
-      file.rewind
-      control("rabbitmqctl", "import_definitions", in: file)
-    end
+    control("rabbitmqctl", "eval", %(rabbit_definitions:import_raw(base64:decode(<<"#{[definitions].pack("m0")}">>)).))
   end
 
   # Yields the URL of a user who may configure nothing.
