@@ -127,9 +127,11 @@ typedef enum bh_source {
     int64_t last_delay_ms();
     bh_bytes last_error();
     bh_bytes id();
+    int has_id();
     bh_bytes exchange();
     bh_bytes routing_key();
     bh_bytes parked();
+    int64_t replays();
     int64_t delivery_count();
     int64_t acquired_count();
     int64_t crashes();
@@ -231,8 +233,10 @@ typedef enum bh_action {
     int publishes();
     int64_t attempts();
     int64_t delay_ms();
+    int64_t rung_ms();
     int retry_after_met();
     bh_bytes reason();
+    bh_bytes id();
 
     bh_bytes exchange();
     bh_bytes routing_key();
@@ -274,10 +278,12 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
     bh_status set_queue_type(bh_queue_type type);
     bh_status set_namespace(bh_bytes name);
     bh_status set_series(bh_series series);
+    bh_status set_stripes(int count);
     bh_status set_work_queue_type(bh_queue_type type);
     bh_status add_work_queue_string(bh_bytes argument, bh_bytes value);
     bh_status add_work_queue_int(bh_bytes argument, int64_t value);
 
+    bh_status add_policy(bh_policy *policy);
     bh_status build(bh_policy *policy);
     bh_status check_broker(bh_bytes product, bh_bytes version);
     bh_bytes error();
@@ -286,6 +292,13 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
     bh_strategy strategy();
     bh_bytes parked_queue();
     int64_t worst_lateness_ms();
+
+    int64_t lowest_ms(const bh_policy *policy, int64_t attempt);
+    int64_t mean_ms(const bh_policy *policy, int64_t attempt);
+    int64_t highest_ms(const bh_policy *policy, int64_t attempt);
+    int64_t total_ms(const bh_policy *policy, int64_t attempt);
+    size_t spread(const bh_policy *policy, int64_t attempt);
+    double share(const bh_policy *policy, int64_t attempt, size_t index);
 
     size_t rung_count();
     int64_t rung_ms(size_t index);
@@ -309,6 +322,92 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
 
+/* --- ledger ------------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_state {
+    BH_STATE_NONE,
+    BH_STATE_ARRIVED,
+    BH_STATE_TAKEN,
+    BH_STATE_SETTLED,
+    BH_STATE_DUE,
+    BH_STATE_SENT,
+    BH_STATE_WAITING,
+    BH_STATE_CONFIRMED,
+    BH_STATE_LEFT,
+    BH_STATE_ACKNOWLEDGED,
+    BH_STATE_REJECTED,
+    BH_STATE_GIVEN_BACK,
+    BH_STATE_LAST
+} bh_state;
+
+typedef enum bh_step {
+    BH_STEP_REST,
+    BH_STEP_TELL,
+    BH_STEP_ACK,
+    BH_STEP_NACK,
+    BH_STEP_REJECT,
+    BH_STEP_GIVE_BACK,
+    BH_STEP_DECLARE,
+    BH_STEP_PUBLISH
+} bh_step;
+
+typedef enum bh_ending {
+    BH_ENDING_ORDERLY,
+    BH_ENDING_WORDLESS,
+    BH_ENDING_COMPLAINT,
+    BH_ENDING_MISSING
+} bh_ending;
+
+%object(Ledger, bh_ledger)
+%extend bh_ledger {
+    bh_status set_confirm_timeout_ms(int64_t timeout_ms);
+    bh_status set_most_sent(int64_t most);
+    bh_status set_acks(int64_t most, int64_t gap_ms);
+    bh_status set_left(int64_t most, int64_t for_ms);
+
+    bh_status open_channel(int64_t *number);
+    int64_t close_channel(int64_t channel);
+    bh_status arrive(int64_t channel, int64_t delivery_tag, int64_t *number);
+    bh_status take(int64_t entry);
+    bh_status acknowledge(int64_t entry);
+    bh_status settle(int64_t entry, bh_action action, int64_t rung_ms, bh_bytes id, bh_bytes exchange,
+                     bh_bytes routing_key);
+    bh_status give_back(int64_t entry);
+    bh_status leave(int64_t entry, int64_t now_ms);
+    bh_status postpone(int64_t entry, int64_t now_ms);
+    void flush();
+
+    bh_status open_publisher(int64_t *number);
+    void close_publisher(int64_t publisher, bh_ending ending, int64_t now_ms);
+    void disconnect(bh_ending ending, int64_t now_ms);
+    void confirm(int64_t publisher, int64_t tag, int multiple, int is_ack, int64_t now_ms);
+    void block(int is_blocked, int64_t now_ms);
+    void rung(int64_t rung_ms, bh_status status, int64_t now_ms);
+    void forget_rungs();
+
+    bh_step next(int64_t now_ms, int may_publish);
+    bh_step step();
+    int64_t step_entry();
+    int64_t step_channel();
+    int64_t step_publisher();
+    int64_t step_tag();
+    int step_multiple();
+    int step_event();
+    bh_status step_status();
+    int64_t step_delay_ms();
+    int64_t step_count();
+    int64_t due_ms();
+
+    bh_state state(int64_t entry);
+    int64_t count(bh_state state);
+    int64_t unsettled();
+    int64_t copies();
+    int is_full();
+}
+bh_status bh_ledger_new(bh_ledger **out, const bh_policy *back_off, bh_bytes random);
+/* No method: return is a keyword of C++. */
+void bh_ledger_return(bh_ledger *self, int64_t publisher, bh_bytes id, bh_bytes exchange, bh_bytes routing_key);
+
 /* --- event ------------------------------------------------------------------------------------------------------- */
 
 %object(Event, bh_event)
@@ -317,6 +416,8 @@ bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: e
     bh_status status();
     bh_bytes text();
     bh_bytes id();
+    bh_bytes connection();
+    bh_bytes host();
     int64_t attempts();
     int64_t delay_ms();
     int64_t count();
@@ -345,6 +446,7 @@ typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
     bh_status set_legacy_counter(bh_bytes header);
     bh_status add_wait_queue(bh_bytes queue);
     bh_status set_retry_events(int on);
+    bh_status set_fail_fast(int on);
 
     bh_status start();
     int fd();

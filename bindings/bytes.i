@@ -5,6 +5,7 @@
  * so that it goes in again as the bytes it was. `binary` is a bh_bytes that comes out as bytes.
  *
  * T **out: no argument; the result is the status and the object, nothing where the status is a failure.
+ * int64_t *number: no argument; the result is the status and the number.
  * int64_t no_wait: no argument; 0, so that nothing behind a binding blocks.
  */
 %{
@@ -198,6 +199,21 @@ static Napi::Value bh_described(Napi::Env env, const bh_plan *plan)
 #endif
 
 %typemap(in, numinputs=0) int64_t no_wait "$1 = 0;"
+
+%typemap(in, numinputs=0) int64_t *number (int64_t number = 0) "$1 = &number;"
+#if defined(SWIGPYTHON)
+%typemap(argout) int64_t *number {
+    %append_output(PyLong_FromLongLong(*$1));
+}
+#elif defined(SWIGRUBY)
+%typemap(argout) int64_t *number {
+    %append_output(LL2NUM(*$1));
+}
+#elif defined(SWIGJAVASCRIPT)
+%typemap(argout, fragment="bh_int64") int64_t *number {
+    %append_output(bh_int64_out(env, *$1));
+}
+#endif
 
 /* A class of the language for an opaque struct of the core. */
 #ifdef SWIGPYTHON /* without its proxy, which costs more than most calls and which nothing uses */

@@ -69,12 +69,26 @@ def languages(programs: Path) -> dict[str, Language]:
             {
                 "pika": Contender("pika, a loop that waits for each confirm", [*python, "pika"], messages=few),
                 "worker": Contender("backhop.Worker", [*python, "worker"], {"consume": 3, "retry": 25}),
-                "select": Contender("backhop.pika, SelectConnection", [*python, "select"], {"retry": 5}),
-                "blocking": Contender("backhop.pika, BlockingConnection", [*python, "blocking"]),
-                "aio-pika": Contender("backhop.aio_pika", [*python, "aio-pika"], {"retry": 5}),
+                "blocking": Contender("backhop.pika, BlockingConnection", [*python, "blocking"], {"consume": 0.9}),
             },
             {"consume": 50000, "retry": 40000},
-            decides="select",
+            decides="blocking",
+        ),
+        "python-select": Language(
+            "Python, SelectConnection",
+            {
+                "pika": Contender("pika, a loop with confirm callbacks", [*python, "pika-select"]),
+                "select": Contender("backhop.pika", [*python, "select"], {"consume": 0.9, "retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+        "python-aio-pika": Language(
+            "Python, aio-pika",
+            {
+                "aio-pika": Contender("aio-pika, a task a message that awaits its confirm", [*python, "plain-aio-pika"]),
+                "backhop": Contender("backhop.aio_pika", [*python, "aio-pika"], {"consume": 0.9, "retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
         ),
         "ruby": Language(
             "Ruby",

@@ -16,6 +16,7 @@
 #include <backhop/policy.h>   /* how long, how often, how random, when to give up */
 #include <backhop/plan.h>     /* the decision as data */
 #include <backhop/topology.h> /* the exchanges and queues that a strategy needs */
+#include <backhop/ledger.h>   /* every message in hand, and what to do next */
 #include <backhop/worker.h>   /* runs it all on librabbitmq */
 #include <backhop/event.h>    /* what a worker met */
 

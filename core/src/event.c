@@ -17,9 +17,10 @@ bh_bytes bh_event_name(int kind)
 #undef NAME
 }
 
-bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id)
+bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, bh_bytes connection,
+                        bh_bytes host)
 {
-    bh_event *self = calloc(1, sizeof *self + text.size + id.size + 2);
+    bh_event *self = calloc(1, sizeof *self + text.size + id.size + connection.size + host.size + 4);
     if (!self)
         return NULL;
     char *at = self->data;
@@ -27,6 +28,8 @@ bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_
     self->status = status;
     self->text = bh__keep(&at, text);
     self->id = bh__keep(&at, id);
+    self->connection = bh__keep(&at, connection);
+    self->host = bh__keep(&at, host);
     return self;
 }
 
@@ -53,6 +56,16 @@ bh_bytes bh_event_text(const bh_event *self)
 bh_bytes bh_event_id(const bh_event *self)
 {
     return self ? self->id : bh_str("");
+}
+
+bh_bytes bh_event_connection(const bh_event *self)
+{
+    return self ? self->connection : bh_str("");
+}
+
+bh_bytes bh_event_host(const bh_event *self)
+{
+    return self ? self->host : bh_str("");
 }
 
 int64_t bh_event_attempts(const bh_event *self)

@@ -13,10 +13,13 @@ struct bh_event {
     int64_t count;
     bh_bytes text; /* in `data` */
     bh_bytes id;
+    bh_bytes connection;
+    bh_bytes host;
     char data[];
 };
 
-/* An event with copies of text and id; NULL: no memory. */
-bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id);
+/* An event with copies of the strings; NULL: no memory. */
+bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, bh_bytes connection,
+                        bh_bytes host);
 
 #endif

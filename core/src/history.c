@@ -40,12 +40,16 @@ struct bh_history {
     size_t key_count;
     size_t key_capacity;
     int64_t attempts;
+    int64_t broker_attempts; /* of them, those that the broker alone counted */
     bh_source source;
     int64_t first_failure_ms;
     int64_t last_delay_ms;
     int64_t delivery_count;
     int64_t acquired_count;
     int64_t crashes;
+    int64_t counted_crashes; /* of them, before the last wait */
+    int64_t replays;
+    int is_back; /* it was parked, and came back by other hands */
     bh__text last_error;
     bh__text id;
     bh__text exchange;
@@ -168,6 +172,8 @@ typedef enum known {
     EXCHANGE,
     ROUTING_KEY,
     PARKED,
+    CRASHES,
+    REPLAYS,
     X_DEATH,
     DELIVERY_COUNT,
     ACQUIRED_COUNT,
@@ -185,6 +191,8 @@ static const bh_bytes known_names[KNOWN] = {
     [EXCHANGE] = BH__LITERAL("backhop-exchange"),
     [ROUTING_KEY] = BH__LITERAL("backhop-routing-key"),
     [PARKED] = BH__LITERAL("backhop-parked"),
+    [CRASHES] = BH__LITERAL("backhop-crashes"),
+    [REPLAYS] = BH__LITERAL("backhop-replays"),
     [X_DEATH] = BH__LITERAL("x-death"),
     [DELIVERY_COUNT] = BH__LITERAL("x-delivery-count"),
     [ACQUIRED_COUNT] = BH__LITERAL("x-acquired-count"),
@@ -465,6 +473,7 @@ static void read_attempts(bh_history *self, const headers *in, const bh_delivery
     /* Added, because the message may have come from another strategy with a count that this one does not write. */
     int64_t more = 0;
     bh_source source = BH_SOURCE_NONE;
+    int64_t counted = read_number(self, in, CRASHES, BH_HISTORY_MOST_ATTEMPTS);
     self->crashes = self->delivery_count;
     if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT) {
         int64_t rejected = sum_deaths(self, is_rejected_work, topology, &first_s);
@@ -475,7 +484,11 @@ static void read_attempts(bh_history *self, const headers *in, const bh_delivery
         more = self->delivery_count;
         source = more > 0 ? BH_SOURCE_DELIVERY_COUNT : BH_SOURCE_NONE;
         self->crashes = 0;
+    } else if (counted > 0) {
+        self->counted_crashes = counted;
+        self->crashes = counted + self->delivery_count;
     }
+    self->broker_attempts = more;
     self->attempts = base + more < BH_HISTORY_MOST_ATTEMPTS ? base + more : BH_HISTORY_MOST_ATTEMPTS;
     if (self->source == BH_SOURCE_NONE)
         self->source = source;
@@ -494,6 +507,31 @@ static bh__text first_exchange(const bh_history *self, const bh_delivery *delive
             if (is_rejected_work(self, &self->deaths[i], topology))
                 return self->deaths[i].exchange;
     return bh__delivery_exchange_text(delivery);
+}
+
+/* 1 where the message was parked and is no longer in the parked queue: copies get there by the default exchange, so that
+ * one that was moved or published from there arrives by another exchange or key. Headers without either, as people read
+ * them off a screen, tell of no queue. */
+static int came_back(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
+{
+    bh_bytes exchange = bh_delivery_exchange(delivery);
+    bh_bytes key = bh_delivery_routing_key(delivery);
+    if (!topology || self->parked.size == 0 || (exchange.size == 0 && key.size == 0))
+        return 0;
+    return exchange.size > 0 || !bh__same(key, bh_topology_parked_queue(topology));
+}
+
+/* As bh_plan_replay would have sent it. What the broker alone counts, it counted since. */
+static void begin_anew(bh_history *self)
+{
+    self->replays += self->replays < BH_HISTORY_MOST_ATTEMPTS;
+    self->attempts = self->broker_attempts;
+    self->source = BH_SOURCE_BACKHOP;
+    self->first_failure_ms = -1;
+    self->last_delay_ms = -1;
+    self->last_error = no_text;
+    self->crashes -= self->counted_crashes;
+    self->counted_crashes = 0;
 }
 
 bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
@@ -536,6 +574,11 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     self->routing_key =
         read_string(self, &in, ROUTING_KEY, LONGEST_SHORT_STRING, bh__delivery_routing_key_text(delivery));
     self->parked = read_short_string(self, &in, PARKED);
+    count = read_number(self, &in, REPLAYS, BH_HISTORY_MOST_ATTEMPTS);
+    self->replays = count > 0 ? count : 0;
+    self->is_back = came_back(self, delivery, topology);
+    if (self->is_back)
+        begin_anew(self);
     for (known i = 0; i < 3; i++) {
         self->first_death[i] = read_short_string(self, &in, FIRST_DEATH + i);
         self->last_death[i] = read_short_string(self, &in, LAST_DEATH + i);
@@ -579,6 +622,11 @@ bh_bytes bh_history_id(const bh_history *self)
     return self ? get(self, self->id) : bh_str("");
 }
 
+int bh_history_has_id(const bh_history *self)
+{
+    return bh_history_id(self).size > 0;
+}
+
 bh_bytes bh_history_exchange(const bh_history *self)
 {
     return self ? get(self, self->exchange) : bh_str("");
@@ -602,6 +650,21 @@ int64_t bh_history_delivery_count(const bh_history *self)
 int64_t bh_history_acquired_count(const bh_history *self)
 {
     return self ? self->acquired_count : 0;
+}
+
+int bh__history_is_back(const bh_history *self)
+{
+    return self->is_back;
+}
+
+int64_t bh__history_counted_crashes(const bh_history *self)
+{
+    return self->counted_crashes;
+}
+
+int64_t bh_history_replays(const bh_history *self)
+{
+    return self ? self->replays : 0;
 }
 
 int64_t bh_history_crashes(const bh_history *self)

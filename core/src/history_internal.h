@@ -8,5 +8,9 @@
 bh_status bh__history_copy_settings(bh_history *to, const bh_history *from);
 /* 1 after the last bh_history_read went well. */
 int bh__history_is_read(const bh_history *self);
+/* 1 where a parked message came back by other hands; bh_history_replays counts that. */
+int bh__history_is_back(const bh_history *self);
+/* Of bh_history_crashes, those that bh_plan_guard counted before it sent the message round its last wait. */
+int64_t bh__history_counted_crashes(const bh_history *self);
 
 #endif

@@ -6,11 +6,11 @@ int bh__reserve(void **items, size_t *capacity, size_t size, size_t count)
 {
     if (count <= *capacity)
         return 1;
+    if (count > SIZE_MAX / 2 / size) /* below it the doubling cannot overflow */
+        return 0;
     size_t wanted = *capacity ? *capacity : 16;
     while (wanted < count)
         wanted *= 2;
-    if (wanted > SIZE_MAX / size)
-        return 0;
     void *grown = realloc(*items, wanted * size);
     if (!grown)
         return 0;
@@ -103,6 +103,13 @@ double bh__random_number(const char bytes[8])
     for (size_t i = 0; i < 8; i++)
         bits = bits << 8 | (unsigned char)bytes[i];
     return (double)(bits >> 11) / 9007199254740992.0; /* 2^53 */
+}
+
+int bh__random_choice(const char bytes[16], int count)
+{
+    unsigned first = ((unsigned)(unsigned char)bytes[6] & 7U) << 8 | (unsigned char)bytes[7];
+    unsigned second = ((unsigned)(unsigned char)bytes[14] & 7U) << 8 | (unsigned char)bytes[15];
+    return (int)(((uint64_t)(first << 11 | second) * (uint64_t)count) >> 22);
 }
 
 static int is_continuation(char byte)

@@ -51,6 +51,8 @@ bh_bytes bh__decimal(char digits[BH__DIGITS], int64_t number);
 
 /* The random number in [0, 1) that the upper 53 bits of eight bytes make, big-endian. */
 double bh__random_number(const char bytes[8]);
+/* One of `count` numbers from 0 on, by the bits that bh__random_number leaves of two times eight bytes. */
+int bh__random_choice(const char bytes[16], int count);
 
 /* Copies the bytes to *at, a zero byte behind them, and moves *at behind that. */
 static inline bh_bytes bh__keep(char **at, bh_bytes bytes)

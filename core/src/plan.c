@@ -35,7 +35,8 @@ struct bh_plan {
     int64_t frame_max;
     bh_action action;
     int64_t attempts;
-    int64_t first_failure_ms;
+    int64_t first_failure_ms; /* -1: unknown */
+    int64_t crashes;          /* that bh_plan_guard counted */
     int64_t delay_ms;
     int is_retry_after_met;
     int is_on_demand;
@@ -107,6 +108,8 @@ static const bh_bytes never_kept[] = {
     BH__LITERAL("backhop-routing-key"),
     BH__LITERAL("backhop-error"),
     BH__LITERAL("backhop-parked"),
+    BH__LITERAL("backhop-crashes"),
+    BH__LITERAL("backhop-replays"),
 };
 
 /* The index of the header that is set by this name; header_count where there is none. */
@@ -197,12 +200,25 @@ static void set_origin(bh_plan *self, const input *in)
     set_string(self, "backhop-routing-key", bh_history_routing_key(in->history));
 }
 
+/* What is counted beside attempts, where there is any. */
+static void set_counts(bh_plan *self, const input *in)
+{
+    int is_replayed = self->action == BH_ACTION_REPLAY && !bh__history_is_back(in->history);
+    int64_t replays = bh_history_replays(in->history) + is_replayed;
+    if (self->crashes > 0)
+        set_int(self, "backhop-crashes", self->crashes);
+    if (replays > 0)
+        set_int(self, "backhop-replays", replays < BH_HISTORY_MOST_ATTEMPTS ? replays : BH_HISTORY_MOST_ATTEMPTS);
+}
+
 /* The headers of a retry's or a parked copy. */
 static void set_headers(bh_plan *self, const input *in)
 {
     set_queue(self, in);
     set_int(self, "backhop-attempts", self->attempts);
-    set_int(self, "backhop-first-failure", self->first_failure_ms);
+    set_counts(self, in);
+    if (self->first_failure_ms >= 0)
+        set_int(self, "backhop-first-failure", self->first_failure_ms);
     if (self->action == BH_ACTION_RETRY)
         set_int(self, "backhop-delay", self->delay_ms);
     set_id(self, in);
@@ -295,7 +311,8 @@ static int shorten_error(bh_plan *self, int64_t over)
 /* Shortens and leaves out what a copy can do without, the error's text first, until it fits. */
 static int make_fit(bh_plan *self, const input *in)
 {
-    static const char *const spare[] = {"backhop-error", "backhop-expiration", "backhop-user-id", "backhop-cc"};
+    static const char *const spare[] = {"backhop-error", "backhop-replays", "backhop-expiration", "backhop-user-id",
+                                        "backhop-cc"};
     int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
     int64_t over = headers_bytes(self, in->delivery) - room;
     if (over <= 0 || shorten_error(self, over))
@@ -330,7 +347,8 @@ static void set_least_headers(bh_plan *self, const input *in)
 {
     set_string(self, "backhop-parked", bh_str(self->reason));
     set_int(self, "backhop-attempts", self->attempts);
-    set_int(self, "backhop-first-failure", self->first_failure_ms);
+    if (self->first_failure_ms >= 0)
+        set_int(self, "backhop-first-failure", self->first_failure_ms);
     set_id(self, in);
     set_queue(self, in);
     set_origin(self, in);
@@ -365,16 +383,21 @@ static bh_status park(bh_plan *self, const input *in, const char *reason)
     return BH_OK;
 }
 
-/* The rung for a delay between two of them: chosen so that the mean stays the delay. */
-static int64_t choose_rung(const bh__rungs *rungs, int64_t delay_ms, double random)
+/* The rung for a delay between two of them: chosen so that the mean stays the delay. None above `most_ms`: the topology
+ * may have rungs for policies of longer delays. */
+static int64_t choose_between(int64_t below, int64_t above, int64_t delay_ms, int64_t most_ms, double random)
 {
-    int64_t below = bh__rungs_below_ms(rungs, delay_ms);
-    int64_t above = bh__rungs_above_ms(rungs, delay_ms);
-    if (delay_ms <= below || above <= below)
+    if (delay_ms <= below || above <= below || above > most_ms)
         return below;
     if (delay_ms >= above)
         return above;
     return random < (double)(delay_ms - below) / (double)(above - below) ? above : below;
+}
+
+static int64_t choose_rung(const bh__rungs *rungs, int64_t delay_ms, int64_t most_ms, double random)
+{
+    return choose_between(bh__rungs_below_ms(rungs, delay_ms), bh__rungs_above_ms(rungs, delay_ms), delay_ms, most_ms,
+                          random);
 }
 
 static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
@@ -386,7 +409,8 @@ static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
                                           bh__random_number(in->random.data));
     switch (bh_topology_strategy(in->topology)) {
     case BH_STRATEGY_LADDER:
-        self->delay_ms = choose_rung(rungs, delay_ms, bh__random_number(in->random.data + 8));
+        self->delay_ms =
+            choose_rung(rungs, delay_ms, bh_policy_max_ms(in->policy), bh__random_number(in->random.data + 8));
         if (self->delay_ms < floor_ms)
             self->delay_ms = bh__rungs_floor_ms(rungs, delay_ms > floor_ms ? delay_ms : floor_ms);
         if (self->delay_ms == 0) /* the policy's delay is above every rung */
@@ -405,8 +429,8 @@ static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
     self->is_retry_after_met = retry_after_ms <= self->delay_ms;
 }
 
-/* Publishes the copy to where it waits. */
-static bh_status publish_retry(bh_plan *self, const input *in)
+/* Publishes the copy to where it waits; parks it with the reason where the headers leave no room for it. */
+static bh_status publish_retry(bh_plan *self, const input *in, const char *no_room)
 {
     char digits[BH__DIGITS];
     bh_bytes delay = bh__decimal(digits, self->delay_ms);
@@ -414,15 +438,21 @@ static bh_status publish_retry(bh_plan *self, const input *in)
     bh_strategy strategy = bh_topology_strategy(in->topology);
     self->action = BH_ACTION_RETRY;
     to(self, wait, harmless(bh_delivery_routing_key(in->delivery)));
-    if (strategy == BH_STRATEGY_LADDER && !bh__store_join(&self->store, &self->exchange, wait, delay, bh_str("")))
-        self->no_memory = 1;
+    if (strategy == BH_STRATEGY_LADDER) {
+        char stripe[16] = "";
+        int chosen = bh__random_choice(in->random.data, bh__topology_stripes(in->topology));
+        if (chosen > 0)
+            snprintf(stripe, sizeof stripe, ".%d", chosen + 1);
+        if (!bh__store_join(&self->store, &self->exchange, wait, delay, bh_str(stripe)))
+            self->no_memory = 1;
+    }
     if (strategy == BH_STRATEGY_MESSAGE_TTL && !bh__store_add(&self->store, &self->expiration, delay))
         self->no_memory = 1;
     set_headers(self, in);
     if (strategy == BH_STRATEGY_DELAYED_EXCHANGE)
         set_int(self, "x-delay", self->delay_ms);
     set_return_key(self, in);
-    return make_fit(self, in) ? BH_OK : park(self, in, "oversized");
+    return make_fit(self, in) ? BH_OK : park(self, in, no_room);
 }
 
 static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_after_ms)
@@ -437,7 +467,7 @@ static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_af
     if (max_age_ms > 0 && in->now_ms - self->first_failure_ms + self->delay_ms > max_age_ms)
         return park(self, in, "too-old");
     if (bh__topology_copies(in->topology))
-        return publish_retry(self, in);
+        return publish_retry(self, in, "oversized");
     self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
 }
@@ -471,6 +501,8 @@ static bh_status begin_decision(bh_plan *self, const input *in)
     if (!in->policy || in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
         return BH_ERR_ARGUMENT;
     bh_status status = begin(self, in);
+    if (status == BH_OK && !bh__topology_serves(in->topology, in->policy))
+        status = BH_ERR_FOREIGN_POLICY;
     if (status != BH_OK)
         return status;
     int64_t first_ms = bh_history_first_failure_ms(in->history);
@@ -505,31 +537,79 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
     return end(self, BH_ERR_ARGUMENT);
 }
 
-static int is_poison(const input *in)
+/* What is known of a message whose deliveries ended without being settled. */
+static void tell_crashes(char *out, size_t size, int64_t crashes)
 {
+    char times[32] = "";
+    if (crashes > 1) /* 0: they cannot be told from attempts */
+        snprintf(times, sizeof times, " %lld times", (long long)crashes);
+    snprintf(out, size, "its consumer was lost, or gave it back,%s while it, or a message beside it, was in hand",
+             times);
+}
+
+/* Full jitter: any wait up to the longest that the policy has after as many failures; 0 where there is none. A ladder
+ * whose policies have only one such rung takes the grid's: on one rung messages that were lost together would come back
+ * together. */
+static void choose_crash_wait(bh_plan *self, const input *in, int64_t wait)
+{
+    int64_t most_ms = bh_policy_highest_ms(in->policy, wait);
+    int64_t delay_ms = (int64_t)(bh__random_number(in->random.data) * (double)most_ms + 0.5);
+    const bh__rungs *rungs = bh__topology_rungs(in->topology);
+    double random = bh__random_number(in->random.data + 8);
+    if (bh_topology_strategy(in->topology) != BH_STRATEGY_LADDER) {
+        self->delay_ms = delay_ms > 1 ? delay_ms : 1;
+    } else if (bh__rungs_up_to(rungs, most_ms) > 1) {
+        self->delay_ms = choose_rung(rungs, delay_ms, most_ms, random);
+    } else {
+        int64_t below = bh__rungs_any_below_ms(rungs, delay_ms);
+        int64_t above = bh__rungs_any_above_ms(rungs, delay_ms);
+        self->delay_ms = below == 0 ? above : choose_between(below, above, delay_ms, most_ms, random);
+        self->is_on_demand = self->delay_ms > 0 && !bh__rungs_has(rungs, self->delay_ms);
+    }
+}
+
+/* A message that was in hand when its consumer was lost, as often as the policy allows: it waits, each time longer, so
+ * that those which were lost together come back apart, and the one that is to blame is alone with it in the end. The
+ * handler's attempts do not count these waits: whether it ever saw the message is unknown. */
+static bh_status decide_crashed(bh_plan *self, const input *in)
+{
+    int64_t max_crashes = bh_policy_max_crashes(in->policy);
+    int64_t counted = bh__history_counted_crashes(in->history) + 1;
+    self->crashes = counted > max_crashes ? counted : max_crashes;
+    int64_t wait = self->crashes - max_crashes + 1;
+    if (wait > BH_POLICY_CRASH_WAITS || bh__delivery_lost_headers(in->delivery)) /* its crashes may be among them */
+        return park(self, in, "poison");
+    choose_crash_wait(self, in, wait);
+    return self->delay_ms > 0 ? publish_retry(self, in, "poison") : park(self, in, "poison");
+}
+
+static bh_status decide_guarded(bh_plan *self, const input *in)
+{
+    bh_strategy strategy = bh_topology_strategy(in->topology);
     int64_t max_attempts = bh_policy_max_attempts(in->policy);
     int64_t max_crashes = bh_policy_max_crashes(in->policy);
-    if (bh_topology_strategy(in->topology) == BH_STRATEGY_NATIVE) /* attempts of another strategy alone are no crash */
-        return max_attempts > 0 && bh_history_attempts(in->history) >= max_attempts &&
-               bh_history_delivery_count(in->history) > 0;
-    return max_crashes > 0 && bh_history_crashes(in->history) >= max_crashes;
+    int64_t crashes = bh_history_crashes(in->history);
+    if (strategy == BH_STRATEGY_NATIVE) { /* attempts of another strategy alone are no crash */
+        int is_used_up = max_attempts > 0 && bh_history_attempts(in->history) >= max_attempts;
+        return is_used_up && bh_history_delivery_count(in->history) > 0 ? park(self, in, "poison") : BH_OK;
+    }
+    if (max_crashes == 0 || crashes < max_crashes || crashes == bh__history_counted_crashes(in->history))
+        return BH_OK;
+    return strategy == BH_STRATEGY_REJECT ? park(self, in, "poison") : decide_crashed(self, in);
 }
 
 bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
                         const bh_topology *topology, int64_t now_ms, bh_bytes random)
 {
-    char times[32] = "";
-    char error[96];
-    input in = {delivery, history, policy, topology, bh_str(""), now_ms, random};
+    char error[160];
+    tell_crashes(error, sizeof error, bh_history_crashes(history));
+    input in = {delivery, history, policy, topology, bh_str(error), now_ms, random};
     bh_status status = begin_decision(self, &in);
-    if (status != BH_OK || !is_poison(&in))
+    if (status != BH_OK)
         return status;
-    int64_t crashes = bh_history_crashes(history); /* 0 where they cannot be told from attempts */
-    if (crashes > 1)
-        snprintf(times, sizeof times, "%lld times ", (long long)crashes);
-    snprintf(error, sizeof error, "its consumer was lost %swhile it held this message", times);
-    in.error = bh_str(error);
-    return end(self, park(self, &in, "poison"));
+    if (bh_history_first_failure_ms(history) < 0) /* a crash is none */
+        self->first_failure_ms = -1;
+    return end(self, decide_guarded(self, &in));
 }
 
 bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
@@ -542,6 +622,7 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
     self->action = BH_ACTION_REPLAY;
     set_queue(self, &in);
     set_int(self, "backhop-attempts", 0); /* goes before a legacy counter, which the copy keeps */
+    set_counts(self, &in);
     set_id(self, &in);
     set_origin(self, &in);
     bh_strategy strategy = bh_topology_strategy(topology);
@@ -598,6 +679,12 @@ bh_bytes bh_plan_exchange(const bh_plan *self)
     return self ? get(self, self->exchange) : bh_str("");
 }
 
+bh_bytes bh_plan_id(const bh_plan *self)
+{
+    size_t at = self ? find_header(self, bh_str("backhop-id")) : 0;
+    return self && at < self->header_count ? get(self, self->headers[at].string) : bh_str("");
+}
+
 bh_bytes bh_plan_routing_key(const bh_plan *self)
 {
     return self ? get(self, self->routing_key) : bh_str("");
@@ -612,6 +699,11 @@ int bh_plan_mandatory(const bh_plan *self)
 int bh_plan_on_demand(const bh_plan *self)
 {
     return self ? self->is_on_demand : 0;
+}
+
+int64_t bh_plan_rung_ms(const bh_plan *self)
+{
+    return bh_plan_on_demand(self) ? bh_plan_delay_ms(self) : 0;
 }
 
 int bh_plan_keeps_property(const bh_plan *self, bh_property property)

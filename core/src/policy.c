@@ -69,6 +69,17 @@ bh_status bh__policy_copy(bh_policy **out, const bh_policy *from)
     return BH_OK;
 }
 
+int bh__policy_same(const bh_policy *a, const bh_policy *b)
+{
+    if (a == b)
+        return 1;
+    return a->kind == b->kind && a->jitter == b->jitter && a->ratio == b->ratio && a->factor == b->factor &&
+           a->initial_ms == b->initial_ms && a->max_ms == b->max_ms && a->max_attempts == b->max_attempts &&
+           a->max_age_ms == b->max_age_ms && a->max_retry_after_ms == b->max_retry_after_ms &&
+           a->step_count == b->step_count &&
+           (a->step_count == 0 || memcmp(a->steps_ms, b->steps_ms, a->step_count * sizeof *a->steps_ms) == 0);
+}
+
 static bh_status refuse(bh_policy *self, const char *sentence)
 {
     snprintf(self->error, sizeof self->error, "%s", sentence);

@@ -1,3 +1,4 @@
+#include "policy_internal.h"
 #include "topology_internal.h"
 
 #include <stdio.h>
@@ -46,11 +47,16 @@ struct bh_topology {
     bh_strategy strategy;
     bh_queue_type queue_type;
     bh_series series;
+    int stripes;
     int declares_work_queue;
     bh_queue_type work_queue_type;
     arguments work_queue;
+    bh_policy **further; /* policies beside the one that is given to build */
+    size_t further_count;
+    size_t further_capacity;
     /* what was built */
     int is_built;
+    bh_policy *policy; /* as it was when it was given to build */
     bh__store store;
     declaration *declarations;
     size_t count;
@@ -64,6 +70,8 @@ struct bh_topology {
     bh__text return_exchange;
     bh__text wait_exchange;
     int64_t worst_lateness_ms;
+    int64_t fixed_ms;      /* reject, native: the delay that the work queue's arguments say, */
+    int64_t fixed_most_ms; /* and the longest that it grows to */
     bh__store definitions; /* JSON, without the zero byte behind it in its size */
     int no_memory;
     char error[1024];
@@ -101,6 +109,7 @@ bh_status bh_topology_new(bh_topology **out, bh_bytes queue)
         return BH_ERR_NO_MEMORY;
     }
     self->series = BH_SERIES_R10;
+    self->stripes = 1;
     *out = self;
     return BH_OK;
 }
@@ -112,11 +121,28 @@ void bh_topology_free(bh_topology *self)
     bh__store_free(&self->settings);
     bh__store_free(&self->work_queue.store);
     free(self->work_queue.items);
+    for (size_t i = 0; i < self->further_count; i++)
+        bh_policy_free(self->further[i]);
+    free(self->further);
+    bh_policy_free(self->policy);
     bh__store_free(&self->store);
     free(self->declarations);
     free(self->arguments);
     bh__store_free(&self->definitions);
     free(self);
+}
+
+/* Copies the policies of `from`, of which `self` has none yet. False: no memory. */
+static int copy_policies(bh_topology *self, const bh_topology *from)
+{
+    self->further_capacity = from->further_count;
+    self->further = bh__duplicate(from->further, from->further_count * sizeof(bh_policy *));
+    if (!self->further)
+        return 0;
+    for (; self->further_count < from->further_count; self->further_count++)
+        if (bh__policy_copy(&self->further[self->further_count], from->further[self->further_count]) != BH_OK)
+            return 0;
+    return !from->policy || bh__policy_copy(&self->policy, from->policy) == BH_OK;
 }
 
 bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
@@ -125,6 +151,9 @@ bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
     bh_topology *copy = bh__duplicate(from, sizeof *from);
     if (!copy)
         return BH_ERR_NO_MEMORY;
+    copy->further = NULL;
+    copy->further_count = 0;
+    copy->policy = NULL;
     copy->settings = copy->work_queue.store = copy->store = copy->definitions = (bh__store){NULL, 0, 0};
     copy->work_queue.items =
         bh__duplicate(from->work_queue.items, from->work_queue.count * sizeof *from->work_queue.items);
@@ -138,7 +167,8 @@ bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
     if (!copy->work_queue.items || !copy->declarations || !copy->arguments ||
         !bh__store_copy(&copy->settings, &from->settings) ||
         !bh__store_copy(&copy->work_queue.store, &from->work_queue.store) ||
-        !bh__store_copy(&copy->store, &from->store) || !bh__store_copy(&copy->definitions, &definitions)) {
+        !bh__store_copy(&copy->store, &from->store) || !bh__store_copy(&copy->definitions, &definitions) ||
+        !copy_policies(copy, from)) {
         bh_topology_free(copy);
         return BH_ERR_NO_MEMORY;
     }
@@ -195,6 +225,34 @@ bh_status bh_topology_set_series(bh_topology *self, bh_series series)
         (series != BH_SERIES_R5 && series != BH_SERIES_R10 && series != BH_SERIES_R20 && series != BH_SERIES_R40))
         return BH_ERR_ARGUMENT;
     self->series = series;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_stripes(bh_topology *self, int count)
+{
+    if (!self || count < 1 || count > BH_TOPOLOGY_MOST_STRIPES)
+        return BH_ERR_ARGUMENT;
+    self->stripes = count;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_add_policy(bh_topology *self, bh_policy *policy)
+{
+    if (!self || !policy)
+        return BH_ERR_ARGUMENT;
+    bh_status status = bh_policy_check(policy);
+    if (status != BH_OK)
+        return fail(self, status, bh_policy_error(policy).data);
+    void *further = self->further;
+    if (!bh__reserve(&further, &self->further_capacity, sizeof(bh_policy *), self->further_count + 1))
+        return BH_ERR_NO_MEMORY;
+    self->further = further;
+    status = bh__policy_copy(&self->further[self->further_count], policy);
+    if (status != BH_OK)
+        return status;
+    self->further_count++;
     self->is_built = 0;
     return BH_OK;
 }
@@ -268,11 +326,16 @@ static bh__text work_queue_and(bh_topology *self, const char *suffix)
     return join(self, bh_topology_queue(self), bh_str(suffix), bh_str(""));
 }
 
+static bh_bytes default_namespace(const bh_topology *self)
+{
+    return bh_str(self->queue_type == BH_QUEUE_QUORUM ? "backhop" : "backhop.classic");
+}
+
 static bh__text namespace_and(bh_topology *self, const char *suffix)
 {
     bh_bytes name = bh__store_get(&self->settings, self->name_space);
     if (name.size == 0)
-        name = bh_str(self->queue_type == BH_QUEUE_QUORUM ? "backhop" : "backhop.classic");
+        name = default_namespace(self);
     return join(self, name, bh_str(suffix), bh_str(""));
 }
 
@@ -420,6 +483,103 @@ static int is_exact(const bh_policy *policy)
     return bh_policy_jitter(policy) == BH_JITTER_NONE;
 }
 
+/* What a policy asks of strategies that have no wait queue for each delay. */
+typedef struct demand {
+    bh__rungs rungs;  /* ladder */
+    int64_t fixed_ms; /* reject, native: the first delay and the longest */
+    int64_t fixed_most_ms;
+} demand;
+
+static const char *demand_of_reject(demand *self, const bh_policy *policy)
+{
+    bh__delays(policy, &self->fixed_ms, &self->fixed_most_ms);
+    if (!is_exact(policy) || self->fixed_ms != self->fixed_most_ms)
+        return "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
+               "kind fixed without jitter";
+    return NULL;
+}
+
+static const char *demand_of_native(demand *self, const bh_policy *policy)
+{
+    bh_kind kind = bh_policy_kind(policy);
+    if (!is_exact(policy) || (kind != BH_KIND_LINEAR && kind != BH_KIND_FIXED))
+        return "strategy native has delays that grow by a constant, without jitter: take strategy ladder, or a policy "
+               "of kind linear or fixed without jitter";
+    if (bh_policy_max_age_ms(policy) > 0)
+        return "strategy native does not know when a message first failed, so it has no max_age: leave it out, or "
+               "take strategy ladder";
+    self->fixed_ms = bh_policy_lowest_ms(policy, 1);
+    self->fixed_most_ms = kind == BH_KIND_FIXED ? self->fixed_ms : bh_policy_max_ms(policy);
+    return NULL;
+}
+
+static const char *demand_of_delayed_exchange(const bh_policy *policy)
+{
+    int64_t lowest_ms;
+    int64_t highest_ms;
+    bh__delays(policy, &lowest_ms, &highest_ms);
+    if (highest_ms > LONGEST_X_DELAY_MS)
+        return "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_ms, or take strategy "
+               "ladder";
+    if (bh_policy_max_retry_after_ms(policy) > LONGEST_X_DELAY_MS)
+        return "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_retry_after_ms, or take "
+               "strategy ladder";
+    return NULL;
+}
+
+/* Adds what a policy asks of the strategy; NULL, or the sentence why the strategy cannot serve it. */
+static const char *add_demand(demand *self, const bh_topology *topology, const bh_policy *policy)
+{
+    switch (topology->strategy) {
+    case BH_STRATEGY_LADDER:
+        return bh__rungs_add(&self->rungs, policy, topology->series);
+    case BH_STRATEGY_MESSAGE_TTL:
+        return NULL;
+    case BH_STRATEGY_REJECT:
+        return demand_of_reject(self, policy);
+    case BH_STRATEGY_DELAYED_EXCHANGE:
+        return demand_of_delayed_exchange(policy);
+    case BH_STRATEGY_NATIVE:
+        return demand_of_native(self, policy);
+    }
+    return NULL;
+}
+
+/* What all policies of the topology ask for, in its rungs and its fixed delay. */
+static bh_status demand_all(bh_topology *self)
+{
+    demand all;
+    bh__rungs_clear(&all.rungs);
+    all.fixed_ms = all.fixed_most_ms = 0;
+    const char *why_not = add_demand(&all, self, self->policy);
+    self->fixed_ms = all.fixed_ms;
+    self->fixed_most_ms = all.fixed_most_ms;
+    for (size_t i = 0; !why_not && i < self->further_count; i++) {
+        why_not = add_demand(&all, self, self->further[i]);
+        if (!why_not && (all.fixed_ms != self->fixed_ms || all.fixed_most_ms != self->fixed_most_ms))
+            why_not = "this strategy has the same delays for all messages, and the policies differ: give policies of "
+                      "the same delays, or take strategy ladder";
+    }
+    if (self->strategy == BH_STRATEGY_LADDER)
+        bh__rungs_add_crash_waits(&all.rungs, self->policy, self->series);
+    self->rungs = all.rungs;
+    return why_not ? fail(self, BH_ERR_STRATEGY, why_not) : BH_OK;
+}
+
+int bh__topology_serves(const bh_topology *self, const bh_policy *policy)
+{
+    if (bh__policy_same(self->policy, policy))
+        return 1;
+    for (size_t i = 0; i < self->further_count; i++)
+        if (bh__policy_same(self->further[i], policy))
+            return 1;
+    demand asked;
+    bh__rungs_clear(&asked.rungs);
+    asked.fixed_ms = asked.fixed_most_ms = 0;
+    return !add_demand(&asked, self, policy) && bh__rungs_include(&self->rungs, &asked.rungs) &&
+           asked.fixed_ms == self->fixed_ms && asked.fixed_most_ms == self->fixed_most_ms;
+}
+
 /* Names that the next functions share; the parked queue of all strategies. */
 static void make_names(bh_topology *self)
 {
@@ -457,21 +617,48 @@ static void build_rung(bh_topology *self, int64_t ms, int is_on_demand)
 {
     char digits[BH__DIGITS];
     bh_bytes number = bh__decimal(digits, ms);
-    bh__text name = join(self, get(self, self->wait_exchange), number, bh_str(""));
     size_t first = self->count;
-    exchange(self, name, "fanout");
-    wait_queue(self, name, ms, self->return_exchange);
+    for (int stripe = 1; stripe <= self->stripes; stripe++) {
+        char suffix[16] = "";
+        if (stripe > 1)
+            snprintf(suffix, sizeof suffix, ".%d", stripe);
+        bh__text name = join(self, get(self, self->wait_exchange), number, bh_str(suffix));
+        exchange(self, name, "fanout");
+        wait_queue(self, name, ms, self->return_exchange);
+    }
     for (size_t i = first; i < self->count; i++) {
         self->declarations[i].wait_ms = ms;
         self->declarations[i].is_on_demand = is_on_demand;
     }
 }
 
-static bh_status build_ladder(bh_topology *self, const bh_policy *policy)
+/* A full work queue that refuses publishes stops the rungs that lead to it: they may be nobody else's. */
+static bh_status check_overflow(bh_topology *self)
 {
-    const char *why_not = bh__rungs_make(&self->rungs, policy, self->series);
-    if (why_not)
-        return fail(self, BH_ERR_STRATEGY, why_not);
+    const arguments *own = &self->work_queue;
+    bh_bytes standard = default_namespace(self);
+    if (self->name_space.size > 0 && !bh__same(bh__store_get(&self->settings, self->name_space), standard))
+        return BH_OK;
+    for (size_t i = 0; i < own->count; i++) {
+        bh_bytes value = bh__store_get(&own->store, own->items[i].string);
+        if (!bh__same(bh__store_get(&own->store, own->items[i].name), bh_str("x-overflow")) ||
+            !bh__begins(value, "reject-publish"))
+            continue;
+        snprintf(self->error, sizeof self->error,
+                 "a work queue with x-overflow %s stops the wait queues that lead to it while it is full, and in "
+                 "namespace %s they are everybody's: give a namespace of its own, leave x-overflow out, or take "
+                 "strategy message-ttl",
+                 value.data, standard.data);
+        return BH_ERR_STRATEGY;
+    }
+    return BH_OK;
+}
+
+static bh_status build_ladder(bh_topology *self)
+{
+    bh_status overflow = check_overflow(self);
+    if (overflow != BH_OK)
+        return overflow;
     bh_status status = build_return(self);
     if (status != BH_OK)
         return status;
@@ -483,7 +670,7 @@ static bh_status build_ladder(bh_topology *self, const bh_policy *policy)
     return BH_OK;
 }
 
-static bh_status build_message_ttl(bh_topology *self, const bh_policy *policy)
+static bh_status build_message_ttl(bh_topology *self)
 {
     bh_status status = build_return(self);
     if (status != BH_OK)
@@ -493,21 +680,20 @@ static bh_status build_message_ttl(bh_topology *self, const bh_policy *policy)
     wait_queue(self, self->wait_exchange, 0, self->return_exchange);
     int64_t lowest_ms;
     int64_t highest_ms;
-    bh__delays(policy, &lowest_ms, &highest_ms);
+    bh__delays(self->policy, &lowest_ms, &highest_ms);
+    for (size_t i = 0; i < self->further_count; i++) {
+        int64_t lowest;
+        int64_t highest;
+        bh__delays(self->further[i], &lowest, &highest);
+        lowest_ms = lowest < lowest_ms ? lowest : lowest_ms;
+        highest_ms = highest > highest_ms ? highest : highest_ms;
+    }
     self->worst_lateness_ms = highest_ms - lowest_ms;
     return BH_OK;
 }
 
-static bh_status build_reject(bh_topology *self, const bh_policy *policy)
+static bh_status build_reject(bh_topology *self)
 {
-    int64_t lowest_ms;
-    int64_t highest_ms;
-    bh__delays(policy, &lowest_ms, &highest_ms);
-    if (!is_exact(policy) || lowest_ms != highest_ms)
-        return fail(
-            self, BH_ERR_STRATEGY,
-            "strategy reject has one fixed delay, and this policy has others: take strategy ladder, or a policy of "
-            "kind fixed without jitter");
     /* What dead-letters a message that nobody rejected begins a cycle that the broker breaks: it would never come back.
      * A quorum queue that is full rejects publishes here, and dead-letters nothing. */
     static const char *const unrejected[] = {"x-message-ttl", "x-max-length", "x-max-length-bytes"};
@@ -537,24 +723,12 @@ static bh_status build_reject(bh_topology *self, const bh_policy *policy)
             return status;
     }
     bind(self, self->return_exchange, work_queue_and(self, ""), "queue", save(self, ""));
-    wait_queue(self, self->wait_exchange, lowest_ms, self->return_exchange);
+    wait_queue(self, self->wait_exchange, self->fixed_ms, self->return_exchange);
     return BH_OK;
 }
 
-static bh_status build_delayed_exchange(bh_topology *self, const bh_policy *policy)
+static bh_status build_delayed_exchange(bh_topology *self)
 {
-    int64_t lowest_ms;
-    int64_t highest_ms;
-    bh__delays(policy, &lowest_ms, &highest_ms);
-    if (highest_ms > LONGEST_X_DELAY_MS)
-        return fail(self, BH_ERR_STRATEGY,
-                    "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_ms, or take strategy "
-                    "ladder");
-    if (bh_policy_max_retry_after_ms(policy) > LONGEST_X_DELAY_MS)
-        return fail(
-            self, BH_ERR_STRATEGY,
-            "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_retry_after_ms, or take "
-            "strategy ladder");
     bh_status status = build_return(self);
     if (status != BH_OK)
         return status;
@@ -567,29 +741,17 @@ static bh_status build_delayed_exchange(bh_topology *self, const bh_policy *poli
     return BH_OK;
 }
 
-static bh_status build_native(bh_topology *self, const bh_policy *policy)
+static bh_status build_native(bh_topology *self)
 {
-    bh_kind kind = bh_policy_kind(policy);
-    if (!is_exact(policy) || (kind != BH_KIND_LINEAR && kind != BH_KIND_FIXED))
-        return fail(
-            self, BH_ERR_STRATEGY,
-            "strategy native has delays that grow by a constant, without jitter: take strategy ladder, or a policy "
-            "of kind linear or fixed without jitter");
-    if (bh_policy_max_age_ms(policy) > 0)
-        return fail(
-            self, BH_ERR_STRATEGY,
-            "strategy native does not know when a message first failed, so it has no max_age: leave it out, or take "
-            "strategy ladder");
     if (self->declares_work_queue && self->work_queue_type != BH_QUEUE_QUORUM)
         return fail(self, BH_ERR_STRATEGY,
                     "strategy native needs a quorum work queue: make it one, or take strategy ladder");
     shelf_queue(self, self->parked_queue);
     if (!work_queue(self))
         return BH_OK;
-    int64_t initial_ms = bh_policy_lowest_ms(policy, 1);
     add_string(self, "x-delayed-retry-type", "failed");
-    add_int(self, "x-delayed-retry-min", initial_ms);
-    add_int(self, "x-delayed-retry-max", kind == BH_KIND_FIXED ? initial_ms : bh_policy_max_ms(policy));
+    add_int(self, "x-delayed-retry-min", self->fixed_ms);
+    add_int(self, "x-delayed-retry-max", self->fixed_most_ms);
     return work_queue_end(self);
 }
 
@@ -600,12 +762,29 @@ static void clear(bh_topology *self)
     self->definitions.size = 0;
     self->count = 0;
     self->argument_count = 0;
-    self->rungs.count = 0;
-    self->rungs.demand_count = 0;
+    bh__rungs_clear(&self->rungs);
     self->worst_lateness_ms = 0;
+    self->fixed_ms = self->fixed_most_ms = 0;
     self->no_memory = 0;
     self->error[0] = '\0';
     self->return_key = self->parked_queue = self->return_exchange = self->wait_exchange = (bh__text){0, 0};
+}
+
+static bh_status build_strategy(bh_topology *self)
+{
+    switch (self->strategy) {
+    case BH_STRATEGY_LADDER:
+        return build_ladder(self);
+    case BH_STRATEGY_MESSAGE_TTL:
+        return build_message_ttl(self);
+    case BH_STRATEGY_REJECT:
+        return build_reject(self);
+    case BH_STRATEGY_DELAYED_EXCHANGE:
+        return build_delayed_exchange(self);
+    case BH_STRATEGY_NATIVE:
+        return build_native(self);
+    }
+    return BH_ERR_ARGUMENT;
 }
 
 bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
@@ -616,35 +795,29 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
     bh_status status = bh_policy_check(policy);
     if (status != BH_OK)
         return fail(self, status, bh_policy_error(policy).data);
+    bh_policy *copy;
+    if (bh__policy_copy(&copy, policy) != BH_OK)
+        return BH_ERR_NO_MEMORY;
+    bh_policy_free(self->policy);
+    self->policy = copy;
     make_names(self);
     if (self->work_queue.count > 0 && !self->declares_work_queue && bh__topology_copies(self))
         return fail(
             self, BH_ERR_STRATEGY,
             "arguments are given for a work queue that this strategy does not declare: set the work queue's type "
             "too, or leave them out");
-    switch (self->strategy) {
-    case BH_STRATEGY_LADDER:
-        status = build_ladder(self, policy);
-        break;
-    case BH_STRATEGY_MESSAGE_TTL:
-        status = build_message_ttl(self, policy);
-        break;
-    case BH_STRATEGY_REJECT:
-        status = build_reject(self, policy);
-        break;
-    case BH_STRATEGY_DELAYED_EXCHANGE:
-        status = build_delayed_exchange(self, policy);
-        break;
-    case BH_STRATEGY_NATIVE:
-        status = build_native(self, policy);
-        break;
-    }
+    if (self->stripes > 1 && self->strategy != BH_STRATEGY_LADDER)
+        return fail(self, BH_ERR_STRATEGY,
+                    "stripes are for the rungs of strategy ladder, and this strategy has none: leave them out, or take "
+                    "strategy ladder");
+    status = demand_all(self);
+    if (status == BH_OK)
+        status = build_strategy(self);
     if (self->no_memory)
         status = BH_ERR_NO_MEMORY;
     if (status != BH_OK) {
         self->count = 0;
-        self->rungs.count = 0;
-        self->rungs.demand_count = 0;
+        bh__rungs_clear(&self->rungs);
     }
     self->is_built = status == BH_OK;
     return status;
@@ -834,6 +1007,11 @@ bh_bytes bh_topology_argument_string(const bh_topology *self, size_t index, size
 int64_t bh_topology_argument_int(const bh_topology *self, size_t index, size_t number)
 {
     return argument_at(self, index, number)->number;
+}
+
+int bh__topology_stripes(const bh_topology *self)
+{
+    return self->stripes;
 }
 
 int bh__topology_is_built(const bh_topology *self)

@@ -116,10 +116,29 @@ static int64_t next_change(const bh_policy *policy, bh_series series, int64_t at
     return other;
 }
 
-const char *bh__rungs_make(bh__rungs *self, const bh_policy *policy, bh_series series)
+void bh__rungs_clear(bh__rungs *self)
 {
     self->count = 0;
     self->demand_count = 0;
+}
+
+/* Makes on demand what the grid has up to a delay and no policy needs. */
+static void add_demand(bh__rungs *self, bh_series series, int64_t floor_ms)
+{
+    int64_t most_ms = self->demand_count > 0 ? self->demand_ms[self->demand_count - 1] : 0;
+    floor_ms = floor_ms > most_ms ? floor_ms : most_ms;
+    self->demand_count = 0;
+    for (size_t i = 0; floor_ms > 0; i++) {
+        int64_t ms = grid_ms(series, i);
+        if (!bh__rungs_has(self, ms))
+            self->demand_ms[self->demand_count++] = ms;
+        if (ms >= floor_ms)
+            break;
+    }
+}
+
+const char *bh__rungs_add(bh__rungs *self, const bh_policy *policy, bh_series series)
+{
     int is_exact = bh_policy_jitter(policy) == BH_JITTER_NONE;
     if (!is_exact && bh_policy_max_ms(policy) < BH_TOPOLOGY_LOWEST_RUNG_MS)
         return "max_ms is below the ladder's lowest rung of 100 ms: raise max_ms, or take jitter none, whose exact "
@@ -133,17 +152,58 @@ const char *bh__rungs_make(bh__rungs *self, const bh_policy *policy, bh_series s
                 return "strategy ladder would need more than 128 wait queues for this policy: add jitter, so that the "
                        "shared grid serves, take a coarser series, or lower max_ms";
     }
-    if (end <= 1) /* nothing is tried again */
-        return NULL;
-    int64_t floor_ms = bh_policy_max_retry_after_ms(policy);
-    for (size_t i = 0; floor_ms > 0; i++) {
-        int64_t ms = grid_ms(series, i);
-        if (!bh__rungs_has(self, ms))
-            self->demand_ms[self->demand_count++] = ms;
-        if (ms >= floor_ms)
-            break;
-    }
+    int is_tried_again = end > 1;
+    add_demand(self, series, is_tried_again ? bh_policy_max_retry_after_ms(policy) : 0);
     return NULL;
+}
+
+void bh__rungs_add_crash_waits(bh__rungs *self, const bh_policy *policy, bh_series series)
+{
+    if (self->count + self->demand_count == 0)
+        add_demand(self, series, bh_policy_highest_ms(policy, BH_POLICY_CRASH_WAITS));
+}
+
+/* 1 where `rung_ms` is among the sorted rungs. */
+static int is_among(const int64_t *rungs_ms, size_t count, int64_t rung_ms)
+{
+    for (size_t i = 0; i < count && rungs_ms[i] <= rung_ms; i++)
+        if (rungs_ms[i] == rung_ms)
+            return 1;
+    return 0;
+}
+
+int bh__rungs_include(const bh__rungs *self, const bh__rungs *other)
+{
+    for (size_t i = 0; i < other->count; i++)
+        if (!bh__rungs_has(self, other->policy_ms[i]))
+            return 0;
+    for (size_t i = 0; i < other->demand_count; i++)
+        if (!bh__rungs_has(self, other->demand_ms[i]) &&
+            !is_among(self->demand_ms, self->demand_count, other->demand_ms[i]))
+            return 0;
+    return 1;
+}
+
+size_t bh__rungs_up_to(const bh__rungs *self, int64_t delay_ms)
+{
+    size_t count = 0;
+    while (count < self->count && self->policy_ms[count] <= delay_ms)
+        count++;
+    return count;
+}
+
+int64_t bh__rungs_any_below_ms(const bh__rungs *self, int64_t delay_ms)
+{
+    size_t count = bh__rungs_up_to(self, delay_ms);
+    int64_t rung = count > 0 ? self->policy_ms[count - 1] : 0;
+    for (size_t i = 0; i < self->demand_count && self->demand_ms[i] <= delay_ms; i++)
+        rung = self->demand_ms[i] > rung ? self->demand_ms[i] : rung;
+    return rung;
+}
+
+int64_t bh__rungs_any_above_ms(const bh__rungs *self, int64_t delay_ms)
+{
+    return bh__rungs_floor_ms(self, delay_ms);
 }
 
 int64_t bh__rungs_below_ms(const bh__rungs *self, int64_t delay_ms)
@@ -175,8 +235,5 @@ int64_t bh__rungs_floor_ms(const bh__rungs *self, int64_t delay_ms)
 
 int bh__rungs_has(const bh__rungs *self, int64_t rung_ms)
 {
-    for (size_t i = 0; i < self->count; i++)
-        if (self->policy_ms[i] == rung_ms)
-            return 1;
-    return 0;
+    return is_among(self->policy_ms, self->count, rung_ms);
 }

@@ -45,7 +45,8 @@ END_TEST
 
 START_TEST(an_event_tells_what_was_put_into_it)
 {
-    bh_event *event = bh__event_new(BH_EVENT_RETRIED, BH_ERR_PUBLISH, bh_str("507"), bh_str("an id"));
+    bh_event *event = bh__event_new(BH_EVENT_RETRIED, BH_ERR_PUBLISH, bh_str("507"), bh_str("an id"), bh_str("publish"),
+                                    bh_str("host:5672"));
     ck_assert_ptr_nonnull(event);
     event->attempts = 3;
     event->delay_ms = 4000;
@@ -63,7 +64,7 @@ START_TEST(an_event_keeps_copies_of_its_texts)
 {
     char text[] = "a\0b", id[] = "an id";
     bh_bytes text_bytes = {text, 3}, id_bytes = {id, 2};
-    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, text_bytes, id_bytes);
+    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, text_bytes, id_bytes, bh_str(""), bh_str(""));
     ck_assert_ptr_nonnull(event);
     memset(text, '?', sizeof text);
     memset(id, '?', sizeof id);
@@ -77,7 +78,7 @@ END_TEST
 
 START_TEST(an_event_without_texts_has_empty_ones)
 {
-    bh_event *event = bh__event_new(BH_EVENT_BLOCKED, BH_OK, bh_str(""), bh_str(""));
+    bh_event *event = bh__event_new(BH_EVENT_BLOCKED, BH_OK, bh_str(""), bh_str(""), bh_str(""), bh_str(""));
     ck_assert_ptr_nonnull(event);
     ck_assert_str_eq(bh_event_text(event).data, "");
     ck_assert_str_eq(bh_event_id(event).data, "");

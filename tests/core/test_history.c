@@ -68,7 +68,7 @@ START_TEST(a_vector)
     vector *v = &all.cases[_i];
     vector_begin(v, "delivery policy topology legacy_counter wait_queues",
                  "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
-                 "delivery_count acquired_count crashes deaths death_count first_death last_death problems");
+                 "delivery_count acquired_count crashes replays deaths death_count first_death last_death problems");
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
     bh_topology *t = NULL;
@@ -102,6 +102,8 @@ START_TEST(a_vector)
         expect_int(v, v->expect, "delivery_count", bh_history_delivery_count(h));
         expect_int(v, v->expect, "acquired_count", bh_history_acquired_count(h));
         expect_int(v, v->expect, "crashes", bh_history_crashes(h));
+        expect_int(v, v->expect, "replays", bh_history_replays(h));
+        same_int(v, "has_id", bh_history_id(h).size > 0, bh_history_has_id(h));
         expect_int(v, v->expect, "death_count", (int64_t)bh_history_death_count(h));
         const json_t *deaths = json_object_get(v->expect, "deaths");
         if (deaths)

@@ -78,6 +78,8 @@ static void make_topology(decision *self, bh_strategy strategy)
         snprintf(name, sizeof name, "x-text-%d", (int)argument);
         TRY(self, BH_OK, bh_topology_add_work_queue_string(self->topology, bh_str(name), bh_str("text")));
     }
+    if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE) /* which have one delay */
+        TRY(self, BH_OK, bh_topology_add_policy(self->topology, self->policy));
     TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
     TRY(self, BH_ERR_BROKER, bh_topology_check_broker(self->topology, bh_str("Another"), bh_str("4.0.5")));
     TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("/")));
@@ -393,11 +395,85 @@ START_TEST(test_copied_settings_replace_those_before)
 }
 END_TEST
 
+/* -------------------------------------------------------------------------------------------------------- ledger */
+
+#define LEDGER_MESSAGES 100
+
+/* Messages that arrive, are retried over rungs of their own and confirmed; the steps are counted, which allocate
+ * nothing. */
+static int run_ledger(decision *self, bh_ledger *ledger)
+{
+    int64_t channel, publisher, entries[LEDGER_MESSAGES];
+    int steps = 0;
+    TRY(self, BH_OK, bh_ledger_open_channel(ledger, &channel));
+    TRY(self, BH_OK, bh_ledger_open_publisher(ledger, &publisher));
+    for (int i = 0; i < LEDGER_MESSAGES; i++) {
+        TRY(self, BH_OK, bh_ledger_arrive(ledger, channel, i + 1, &entries[i]));
+        TRY(self, BH_OK,
+            bh_ledger_settle(ledger, entries[i], BH_ACTION_RETRY, 1000 * (i % 20 + 1), bh_str("id"), bh_str("exchange"),
+                             bh_str("key")));
+    }
+    long before = allocations_count();
+    for (int round = 0; round < 3; round++) {
+        for (; bh_ledger_next(ledger, round, 1) != BH_STEP_REST; steps++)
+            if (bh_ledger_step(ledger) == BH_STEP_DECLARE)
+                bh_ledger_rung(ledger, bh_ledger_step_delay_ms(ledger), BH_OK, round);
+        bh_ledger_confirm(ledger, publisher, 0, 1, 1, round);
+    }
+    self->different += allocations_count() != before;
+    return steps;
+}
+
+START_TEST(test_each_allocation_of_a_ledger_may_fail_once)
+{
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+        bh_policy *policy = NULL;
+        bh_ledger *ledger = NULL;
+        TRY(&self, BH_OK, bh_policy_new(&policy));
+        allocations_start(failing);
+        TRY(&self, BH_OK, bh_ledger_new(&ledger, policy, (bh_bytes){random_bytes, BH_LEDGER_RANDOM_BYTES}));
+        int steps = run_ledger(&self, ledger);
+        failed = allocations_failed();
+        allocations_start(-1);
+        int64_t acknowledged = bh_ledger_count(ledger, BH_STATE_ACKNOWLEDGED);
+        bh_ledger_free(ledger);
+        bh_policy_free(policy);
+        long leaked = allocations_live() - live;
+        ck_assert_msg(self.different == 0, "allocation %ld: another status than expected: %s", failing, self.call);
+        ck_assert_msg(self.told == failed, "allocation %ld failed and %d calls told so", failing, self.told);
+        ck_assert_msg(leaked == 0, "allocation %ld: %ld blocks leak", failing, leaked);
+        ck_assert_int_eq(acknowledged, LEDGER_MESSAGES);
+        ck_assert_int_eq(steps, 20 + 3 * LEDGER_MESSAGES); /* declare; publish, tell, acknowledge */
+    }
+}
+END_TEST
+
+START_TEST(test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before)
+{
+    decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+    bh_policy *policy = NULL;
+    bh_ledger *ledger = NULL;
+    TRY(&self, BH_OK, bh_policy_new(&policy));
+    TRY(&self, BH_OK, bh_ledger_new(&ledger, policy, (bh_bytes){random_bytes, BH_LEDGER_RANDOM_BYTES}));
+    run_ledger(&self, ledger);
+    bh_ledger_disconnect(ledger, BH_ENDING_ORDERLY, 10);
+    allocations_start(-1);
+    run_ledger(&self, ledger);
+    long count = allocations_count();
+    bh_ledger_free(ledger);
+    bh_policy_free(policy);
+    ck_assert_int_eq(self.different, 0);
+    ck_assert_int_eq(count, 0);
+}
+END_TEST
+
 START_TEST(test_an_event_without_memory_is_none)
 {
     long live = allocations_live();
     allocations_start(0);
-    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, bh_str("poison"), bh_str("an id"));
+    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, bh_str("poison"), bh_str("an id"), bh_str(""), bh_str(""));
     long leaked = allocations_live() - live;
     int failed = allocations_failed();
     ck_assert_ptr_null(event);
@@ -418,6 +494,8 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_a_topology_that_is_not_built_is_copied_as_such);
     tcase_add_test(tests, test_copied_settings_replace_those_before);
     tcase_add_test(tests, test_an_event_without_memory_is_none);
+    tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
+    tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -240,7 +240,7 @@ START_TEST(a_vector)
     vector_begin(v,
                  "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
                  "frame_max guard replay",
-                 "status action attempts delay_ms retry_after_met reason exchange routing_key mandatory on_demand "
+                 "status action attempts delay_ms retry_after_met reason id exchange routing_key mandatory on_demand "
                  "kept_properties expiration kept_headers headers headers_in_any_order headers_with headers_without");
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
@@ -267,6 +267,7 @@ START_TEST(a_vector)
     if (expect_status(v, decide(v, plan, d, h, p, t), bh_str(""))) {
         expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
         expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
+        expect_bytes(v, v->expect, "id", bh_plan_id(plan));
         expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
         expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
         expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
@@ -316,6 +317,138 @@ static void tear_down(void)
     bh_history_free(h);
     bh_delivery_free(d);
 }
+
+/* What a plan says of a policy whose waits the topology, built for `p` with `strategy`, may not have. */
+static bh_status make_with(bh_policy *other)
+{
+    bh_bytes random = {zeros, sizeof zeros};
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    bh_status status = bh_plan_make(plan, d, h, other, t, BH_OUTCOME_FAILED, bh_str("507"), 0, DEFAULT_NOW_MS, random);
+    ck_assert_int_eq(bh_plan_guard(plan, d, h, other, t, DEFAULT_NOW_MS, random), status);
+    return status;
+}
+
+START_TEST(a_policy_whose_waits_the_topology_lacks_is_refused)
+{
+    bh_policy *other;
+    ck_assert_int_eq(bh_policy_new(&other), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_OK); /* the same delays */
+    ck_assert_int_eq(bh_policy_set_max_attempts(other, 3), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_OK); /* some of the topology's rungs */
+    ck_assert_int_eq(bh_policy_set_max_crashes(other, 1), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_OK);
+    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(other, 7 * INT64_C(86400000)), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY); /* a request of a week has no rung */
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(other, 0), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_OK);
+    ck_assert_int_eq(bh_policy_set_initial_ms(other, 500), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY);
+    ck_assert_int_eq(bh_topology_add_policy(t, other), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_ERR_STATE); /* it has to be built again */
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    ck_assert_int_eq(make_with(other), BH_OK);
+    ck_assert_int_eq(make_with(p), BH_OK);
+    bh_policy_free(other);
+}
+END_TEST
+
+START_TEST(a_policy_that_was_changed_after_the_topology_was_built_is_refused)
+{
+    ck_assert_int_eq(make_with(p), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(p, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_policy_set_initial_ms(p, 1234), BH_OK);
+    ck_assert_int_eq(make_with(p), BH_ERR_FOREIGN_POLICY);
+}
+END_TEST
+
+START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
+{
+    const bh_strategy strategies[] = {BH_STRATEGY_REJECT, BH_STRATEGY_NATIVE};
+    bh_policy *other;
+    ck_assert_int_eq(bh_policy_new(&other), BH_OK);
+    bh_policy *both[] = {p, other};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(bh_policy_set_kind(both[i], BH_KIND_FIXED), BH_OK);
+        ck_assert_int_eq(bh_policy_set_jitter(both[i], BH_JITTER_NONE, 0), BH_OK);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(bh_topology_set_strategy(t, strategies[i]), BH_OK);
+        ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+        ck_assert_int_eq(bh_policy_set_initial_ms(other, 1000), BH_OK);
+        ck_assert_int_eq(bh_policy_set_max_attempts(other, 5), BH_OK);
+        ck_assert_int_eq(make_with(other), BH_OK);
+        ck_assert_int_eq(bh_policy_set_initial_ms(other, 2000), BH_OK);
+        ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY);
+    }
+    bh_policy_free(other);
+}
+END_TEST
+
+/* Makes plans for numbers that are spread evenly, and compares where they wait with what the topology says before. */
+static void compare_with_preview(int64_t attempt)
+{
+    enum { STEPS = 50, PICKS = 20 };
+    int64_t counts[BH_TOPOLOGY_MOST_RUNGS] = {0};
+    double sum = 0;
+    int64_t lowest_ms = bh_topology_lowest_ms(t, p, attempt);
+    int64_t highest_ms = bh_topology_highest_ms(t, p, attempt);
+    bh_delivery_clear(d);
+    ck_assert_int_eq(bh_delivery_push_int(d, bh_str("backhop-attempts"), BH_TYPE_INT64, attempt - 1), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    for (int step = 0; step < STEPS * PICKS; step++) {
+        char random[BH_PLAN_RANDOM_BYTES] = {0};
+        bh_bytes random_bytes = {random, sizeof random};
+        write_fraction((step / PICKS + 0.5) / STEPS, random);
+        write_fraction((step % PICKS + 0.5) / PICKS, random + 8);
+        ck_assert_int_eq(bh_plan_make(plan, d, h, p, t, BH_OUTCOME_FAILED, bh_str(""), 0, DEFAULT_NOW_MS, random_bytes),
+                         BH_OK);
+        int64_t delay_ms = bh_plan_delay_ms(plan);
+        ck_assert_int_ge(delay_ms, lowest_ms);
+        ck_assert_int_le(delay_ms, highest_ms);
+        sum += (double)delay_ms;
+        for (size_t i = 0; i < bh_topology_rung_count(t); i++)
+            counts[i] += bh_topology_rung_ms(t, i) == delay_ms;
+    }
+    size_t spread = 0;
+    for (size_t i = 0; i < bh_topology_rung_count(t); i++) {
+        double share = (double)counts[i] / (STEPS * PICKS);
+        spread += bh_topology_share(t, p, attempt, i) > 0;
+        ck_assert_double_eq_tol(share, bh_topology_share(t, p, attempt, i), 0.03);
+    }
+    ck_assert_uint_eq(spread, bh_topology_spread(t, p, attempt));
+    double mean = sum / (STEPS * PICKS);
+    ck_assert_double_eq_tol(mean, (double)bh_topology_mean_ms(t, p, attempt), mean / 100);
+}
+
+START_TEST(plans_wait_where_the_topology_s_preview_says)
+{
+    static const struct {
+        bh_jitter jitter;
+        double ratio;
+        int64_t initial_ms;
+        int64_t max_ms;
+        bh_series series;
+    } policies[] = {
+        {BH_JITTER_SPREAD, 0.2, 1000, 300000, BH_SERIES_R10},   {BH_JITTER_SPREAD, 0.2, 30000, 3600000, BH_SERIES_R10},
+        {BH_JITTER_SPREAD, 0.2, 30000, 3600000, BH_SERIES_R40}, {BH_JITTER_SPREAD, 1, 700, 5000, BH_SERIES_R20},
+        {BH_JITTER_EQUAL, 0, 1000, 9500, BH_SERIES_R5},         {BH_JITTER_FULL, 0, 150, 1000, BH_SERIES_R10},
+        {BH_JITTER_NONE, 0, 123, 3000, BH_SERIES_R10},
+    };
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        ck_assert_int_eq(bh_policy_set_jitter(p, policies[i].jitter, policies[i].ratio), BH_OK);
+        ck_assert_int_eq(bh_policy_set_initial_ms(p, policies[i].initial_ms), BH_OK);
+        ck_assert_int_eq(bh_policy_set_max_ms(p, policies[i].max_ms), BH_OK);
+        ck_assert_int_eq(bh_topology_set_series(t, policies[i].series), BH_OK);
+        ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+        for (int64_t attempt = 1; attempt <= 9; attempt += 2)
+            compare_with_preview(attempt);
+    }
+    ck_assert_int_eq(bh_policy_set_jitter(p, BH_JITTER_DECORRELATED, 0), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    compare_with_preview(1);
+}
+END_TEST
 
 static bh_status make(bh_outcome outcome, size_t random_size)
 {
@@ -467,6 +600,10 @@ Suite *suite_plan(void)
     TCase *calls = tcase_create("calls");
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, missing_arguments_are_refused);
+    tcase_add_test(calls, plans_wait_where_the_topology_s_preview_says);
+    tcase_add_test(calls, a_policy_whose_waits_the_topology_lacks_is_refused);
+    tcase_add_test(calls, a_policy_that_was_changed_after_the_topology_was_built_is_refused);
+    tcase_add_test(calls, reject_and_native_refuse_another_delay_than_the_work_queue_s);
     tcase_add_test(calls, too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused);
     tcase_add_test(calls, a_new_plan_has_decided_nothing);
     tcase_add_test(calls, a_history_that_was_not_read_is_refused);

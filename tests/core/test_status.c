@@ -28,6 +28,13 @@ START_TEST(a_fork_has_a_status_that_tells_what_to_do)
 }
 END_TEST
 
+START_TEST(a_foreign_policy_has_a_status_that_tells_what_to_do)
+{
+    ck_assert_str_eq(bh_status_name(BH_ERR_FOREIGN_POLICY).data, "BH_ERR_FOREIGN_POLICY");
+    ck_assert_ptr_nonnull(strstr(bh_status_text(BH_ERR_FOREIGN_POLICY).data, "build it for the policy"));
+}
+END_TEST
+
 START_TEST(a_number_that_is_no_status_has_no_name_and_a_sentence)
 {
     const int numbers[] = {1, BH_STATUS_LAST, BH_STATUS_LAST - 1, 2147483647, -2147483647 - 1};
@@ -53,6 +60,7 @@ Suite *suite_status(void)
     tcase_add_test(calls, every_status_has_a_name_and_a_sentence);
     tcase_add_test(calls, the_codes_have_no_gap);
     tcase_add_test(calls, a_fork_has_a_status_that_tells_what_to_do);
+    tcase_add_test(calls, a_foreign_policy_has_a_status_that_tells_what_to_do);
     tcase_add_test(calls, a_number_that_is_no_status_has_no_name_and_a_sentence);
     tcase_add_test(calls, the_version_is_a_text);
     suite_add_tcase(suite, calls);

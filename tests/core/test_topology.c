@@ -92,9 +92,13 @@ static void compare_rungs(vector *v, const bh_topology *t)
     int64_t on_demand[1024];
     size_t found = 0;
     size_t declared = 0;
+    int64_t before = 0;
     for (size_t i = 0; i < bh_topology_count(t); i++) {
         if (bh_topology_declaration(t, i) != BH_DECLARE_QUEUE || bh_topology_wait_ms(t, i) == 0)
             continue;
+        if (bh_topology_wait_ms(t, i) == before) /* another stripe */
+            continue;
+        before = bh_topology_wait_ms(t, i);
         if (!bh_topology_on_demand(t, i)) {
             if (declared >= count || bh_topology_wait_ms(t, i) != rungs[declared++])
                 vector_fail(v, "rungs", "%" PRId64 " is declared and not listed", bh_topology_wait_ms(t, i));
@@ -105,6 +109,48 @@ static void compare_rungs(vector *v, const bh_topology *t)
     if (declared != count)
         vector_fail(v, "rungs", "%zu are listed and %zu declared", count, declared);
     compare_numbers(v, "on_demand_rungs", on_demand, found);
+}
+
+/* --- Preview ---------------------------------------------------------------------------------------------------- */
+
+static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
+{
+    const json_t *rows = json_object_get(v->expect, "preview");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (json_array_size(row) != 6)
+            vector_fail(v, "preview", "a row must be [attempt, lowest, mean, highest, total, rungs]");
+        int64_t attempt = vector_int(v, "preview", json_array_get(row, 0));
+        const int64_t got[] = {bh_topology_lowest_ms(t, p, attempt), bh_topology_mean_ms(t, p, attempt),
+                               bh_topology_highest_ms(t, p, attempt), bh_topology_total_ms(t, p, attempt),
+                               (int64_t)bh_topology_spread(t, p, attempt)};
+        for (size_t column = 0; column < 5; column++)
+            same_int(v, "preview", vector_int(v, "preview", json_array_get(row, column + 1)), got[column]);
+        double sum = 0;
+        size_t with_share = 0;
+        for (size_t rung = 0; rung < bh_topology_rung_count(t); rung++) {
+            sum += bh_topology_share(t, p, attempt, rung);
+            with_share += bh_topology_share(t, p, attempt, rung) > 1e-12;
+        }
+        if (bh_topology_rung_count(t) > 0 && (sum < 0.999999 || sum > 1.000001))
+            vector_fail(v, "preview", "the shares of all rungs make %f", sum);
+        if (bh_policy_jitter(p) != BH_JITTER_DECORRELATED)
+            same_int(v, "preview, rungs with a share", got[4], (int64_t)with_share);
+    }
+    const json_t *shares = json_object_get(v->expect, "shares");
+    for (size_t i = 0; i < json_array_size(shares); i++) {
+        const json_t *row = json_array_get(shares, i);
+        int64_t attempt = vector_int(v, "shares", json_array_get(row, 0));
+        int64_t rung = vector_int(v, "shares", json_array_get(row, 1));
+        size_t at = 0;
+        while (at < bh_topology_rung_count(t) && bh_topology_rung_ms(t, at) != rung)
+            at++;
+        double want = vector_double(v, "shares", json_array_get(row, 2));
+        double got = bh_topology_share(t, p, attempt, at);
+        v->checks++;
+        if (got < want - 0.0005 || got > want + 0.0005)
+            vector_fail(v, "shares", "%" PRId64 " ms: expected %f, got %f", rung, want, got);
+    }
 }
 
 /* --- Brokers and definitions ------------------------------------------------------------------------------------ */
@@ -162,7 +208,7 @@ START_TEST(a_vector)
     vector *v = &all.cases[_i];
     vector_begin(v, "policy topology",
                  "status refused_by error queue strategy parked_queue worst_lateness_ms rungs on_demand_rungs "
-                 "declarations brokers definitions");
+                 "declarations brokers definitions preview shares");
     bh_policy *p = NULL;
     bh_topology *t = NULL;
     const char *field = "";
@@ -183,6 +229,7 @@ START_TEST(a_vector)
         expect_int(v, v->expect, "worst_lateness_ms", bh_topology_worst_lateness_ms(t));
         compare_declarations(v, t);
         compare_rungs(v, t);
+        compare_preview(v, t, p);
         compare_brokers(v, t);
         compare_definitions(v, t);
     } else {
@@ -227,9 +274,15 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_topology_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_set_namespace(NULL, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_set_series(NULL, BH_SERIES_R10), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_set_stripes(NULL, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_lowest_ms(NULL, p, 1), 0);
+    ck_assert_int_eq(bh_topology_lowest_ms(t, p, 1), 0); /* not built */
+    ck_assert_uint_eq(bh_topology_spread(t, NULL, 1), 0);
     ck_assert_int_eq(bh_topology_set_work_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_add_work_queue_string(NULL, text, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_add_work_queue_int(NULL, text, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_add_policy(NULL, p), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_add_policy(t, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_build(NULL, p), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_build(t, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_check_broker(NULL, text, text), BH_ERR_ARGUMENT);
@@ -246,6 +299,33 @@ START_TEST(numbers_that_are_none_of_the_names_are_refused)
     ck_assert_int_eq(bh_topology_set_work_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
     ck_assert_int_eq(bh_topology_strategy(t), BH_STRATEGY_LADDER);
+}
+END_TEST
+
+START_TEST(a_further_policy_that_contradicts_itself_is_refused)
+{
+    ck_assert_int_eq(bh_policy_set_kind(p, BH_KIND_STEPS), BH_OK);
+    ck_assert_int_eq(bh_topology_add_policy(t, p), BH_ERR_POLICY);
+    ck_assert_ptr_nonnull(strstr(bh_topology_error(t).data, "no step is given"));
+    ck_assert_int_eq(bh_policy_set_kind(p, BH_KIND_EXPONENTIAL), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+}
+END_TEST
+
+START_TEST(a_further_policy_is_copied)
+{
+    bh_policy *slow;
+    ck_assert_int_eq(bh_policy_new(&slow), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(slow, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(slow, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_policy_set_initial_ms(slow, 1234), BH_OK);
+    ck_assert_int_eq(bh_topology_add_policy(t, slow), BH_OK);
+    bh_policy_free(slow);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
+    size_t at = 0;
+    while (at < bh_topology_rung_count(t) && bh_topology_rung_ms(t, at) != 1234)
+        at++;
+    ck_assert_uint_lt(at, bh_topology_rung_count(t));
 }
 END_TEST
 
@@ -304,6 +384,8 @@ Suite *suite_topology(void)
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, missing_arguments_are_refused);
     tcase_add_test(calls, numbers_that_are_none_of_the_names_are_refused);
+    tcase_add_test(calls, a_further_policy_that_contradicts_itself_is_refused);
+    tcase_add_test(calls, a_further_policy_is_copied);
     tcase_add_test(calls, what_needs_a_built_topology_says_so);
     tcase_add_test(calls, a_refused_build_leaves_no_declarations);
     tcase_add_test(calls, an_index_out_of_range_gives_an_empty_declaration);

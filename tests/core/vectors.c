@@ -704,7 +704,7 @@ bh_status vector_new_topology(const vector *v, const json_t *json, bh_topology *
 {
     if (json)
         vector_keys(v, "topology", json,
-                    "queue strategy queue_type namespace series work_queue_type work_queue_arguments");
+                    "queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies");
     const json_t *value = json_object_get(json, "queue");
     *out = NULL;
     *field = "queue";
@@ -726,6 +726,10 @@ bh_status vector_new_topology(const vector *v, const json_t *json, bh_topology *
         *field = "series";
         status = bh_topology_set_series(*out, (bh_series)vector_int(v, *field, value));
     }
+    if (!status && (value = json_object_get(json, "stripes"))) {
+        *field = "stripes";
+        status = bh_topology_set_stripes(*out, (int)vector_int(v, *field, value));
+    }
     if (!status && (value = json_object_get(json, "work_queue_type"))) {
         *field = "work_queue_type";
         status = bh_topology_set_work_queue_type(
@@ -734,6 +738,17 @@ bh_status vector_new_topology(const vector *v, const json_t *json, bh_topology *
     if (!status && (value = json_object_get(json, "work_queue_arguments"))) {
         *field = "work_queue_arguments";
         status = add_arguments(v, value, *out);
+    }
+    value = json_object_get(json, "policies");
+    for (size_t i = 0; !status && i < json_array_size(value); i++) {
+        const char *refused = "";
+        bh_policy *policy = NULL;
+        *field = "policies";
+        ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+        if (vector_fill_policy(v, json_array_get(value, i), policy, &refused))
+            vector_fail(v, refused, "was refused: %s", bh_policy_error(policy).data);
+        status = bh_topology_add_policy(*out, policy);
+        bh_policy_free(policy);
     }
     return status;
 }

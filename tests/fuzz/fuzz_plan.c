@@ -2,22 +2,14 @@
  * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape; each message goes through
  * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_copy.
  */
+#include "fuzz.h"
+
 #include <backhop.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MOST_MESSAGES 4
 #define MOST_HEADERS 256
 #define LONGEST_TEXT 3000
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);                             \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* The bytes. Behind their end there are zeros. */
 
@@ -174,10 +166,11 @@ typedef struct {
 } field;
 
 static const field known_headers[] = {
-    {"x-death", 'A'},       {"x-death", 'A'},          {"backhop-attempts", 'l'},  {"backhop-first-failure", 'l'},
-    {"backhop-delay", 'l'}, {"backhop-id", 'S'},       {"backhop-exchange", 'S'},  {"backhop-routing-key", 'S'},
-    {"backhop-error", 'S'}, {"backhop-cc", 'A'},       {"backhop-parked", 'S'},    {"x-retry-count", 'I'},
-    {"x-retry-count", 'S'}, {"x-delivery-count", 'l'}, {"x-last-death-queue", 'S'}};
+    {"x-death", 'A'},        {"x-death", 'A'},          {"backhop-attempts", 'l'},   {"backhop-first-failure", 'l'},
+    {"backhop-delay", 'l'},  {"backhop-id", 'S'},       {"backhop-exchange", 'S'},   {"backhop-routing-key", 'S'},
+    {"backhop-error", 'S'},  {"backhop-cc", 'A'},       {"backhop-parked", 'S'},     {"x-retry-count", 'I'},
+    {"x-retry-count", 'S'},  {"x-delivery-count", 'l'}, {"x-last-death-queue", 'S'}, {"backhop-crashes", 'l'},
+    {"backhop-replays", 'l'}};
 static const field record_fields[] = {
     {"count", 'l'},        {"queue", 'S'}, {"reason", 'S'},   {"exchange", 'S'},
     {"routing-keys", 'A'}, {"time", 'T'},  {"exchange", 'S'}, {"original-expiration", 'S'}};
@@ -367,7 +360,10 @@ static void check_history(const bh_history *h)
     CHECK(checked(bh_history_routing_key(h)).size <= 255);
     checked(bh_history_parked(h));
     CHECK(bh_history_delivery_count(h) >= 0 && bh_history_acquired_count(h) >= 0);
-    CHECK(bh_history_crashes(h) >= 0 && bh_history_crashes(h) <= bh_history_delivery_count(h));
+    CHECK(bh_history_crashes(h) >= 0 &&
+          bh_history_crashes(h) <= bh_history_delivery_count(h) + BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(bh_history_replays(h) >= 0 && bh_history_replays(h) <= BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(bh_history_has_id(h) == (bh_history_id(h).size > 0));
     checked(bh_history_first_death_queue(h));
     checked(bh_history_first_death_reason(h));
     checked(bh_history_first_death_exchange(h));
@@ -549,29 +545,47 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     CHECK(bh_plan_publishes(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
 }
 
-/* Before a handler sees the message: it is handed over, or parked with the failures that it came with. */
+/* A wait for lost consumers: not longer than the policy's longest delay, but where the lowest rung is. */
+static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const bh_topology *t)
+{
+    int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;
+    CHECK(delay >= 1);
+    if (bh_topology_strategy(t) == BH_STRATEGY_LADDER)
+        CHECK(declares_exchange(t, bh_plan_exchange(plan), &wait_ms) && wait_ms == delay);
+    CHECK(delay <= bh_policy_max_ms(policy) || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
+}
+
+/* Before a handler sees the message: it is handed over, or waits or is parked with the failures that it came with. */
 static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
                         const bh_topology *t, const message *m, int64_t now_ms, bh_bytes random_argument,
                         int64_t frame_max)
 {
-    char error[128] = "its consumer was lost while it held this message";
+    char times[40] = "";
+    char error[160];
     int64_t attempts = bh_history_attempts(h), most = bh_policy_max_attempts(policy);
     int64_t crashes = bh_history_crashes(h), most_crashes = bh_policy_max_crashes(policy);
-    int is_poison = most_crashes > 0 && crashes >= most_crashes;
+    int is_lost = most_crashes > 0 && crashes >= most_crashes && bh_history_delivery_count(h) > 0;
     if (bh_topology_strategy(t) == BH_STRATEGY_NATIVE)
-        is_poison = most > 0 && attempts >= most && bh_history_delivery_count(h) > 0;
+        is_lost = most > 0 && attempts >= most && bh_history_delivery_count(h) > 0;
     if (crashes > 1)
-        snprintf(error, sizeof error, "its consumer was lost %lld times while it held this message",
-                 (long long)crashes);
+        snprintf(times, sizeof times, " %lld times", (long long)crashes);
+    snprintf(error, sizeof error,
+             "its consumer was lost, or gave it back,%s while it, or a message beside it, was in hand", times);
     bh_status status = bh_plan_guard(plan, d, h, policy, t, now_ms, random_argument);
-    CHECK(status == BH_OK || (is_poison && status == BH_ERR_FRAME));
+    CHECK(status == BH_OK || (is_lost && status == BH_ERR_FRAME));
     if (status != BH_OK)
         return;
-    CHECK(bh_plan_action(plan) == (is_poison ? BH_ACTION_PARK : BH_ACTION_NONE));
-    CHECK(equal(checked(bh_plan_reason(plan)), bh_str(is_poison ? "poison" : "")));
-    CHECK(bh_plan_attempts(plan) == attempts && bh_plan_delay_ms(plan) == 0);
-    CHECK(bh_plan_publishes(plan) == is_poison);
-    if (is_poison)
+    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
+    if (!waits)
+        CHECK(bh_plan_action(plan) == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
+    CHECK(equal(checked(bh_plan_reason(plan)), bh_str(is_lost && !waits ? "poison" : "")));
+    CHECK(bh_plan_attempts(plan) == attempts);
+    if (waits)
+        check_crash_wait(plan, policy, t);
+    else
+        CHECK(bh_plan_delay_ms(plan) == 0);
+    CHECK(bh_plan_publishes(plan) == is_lost);
+    if (is_lost)
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
 }
 
@@ -650,8 +664,6 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         check_copy(plan, delivery, history, topology, m, bh_str(""), frame_max);
     }
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

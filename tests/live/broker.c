@@ -444,12 +444,18 @@ static void expect_done(broker *self, const char *what, const char *name)
     ck_assert_msg(code == 0, "%s %s: the broker refuses it with %d", what, name, code);
 }
 
-void broker_declare_exchange(broker *self, const char *name, const char *type)
+void broker_declare_exchange_with(broker *self, const char *name, const char *type, amqp_table_entry_t *arguments,
+                                  int count)
 {
     broker_remove_later(name);
     amqp_exchange_declare(self->state, CHANNEL, amqp_cstring_bytes(name), amqp_cstring_bytes(type), 0, 1, 0, 0,
-                          amqp_empty_table);
+                          (amqp_table_t){count, arguments});
     expect_done(self, "declaring exchange", name);
+}
+
+void broker_declare_exchange(broker *self, const char *name, const char *type)
+{
+    broker_declare_exchange_with(self, name, type, NULL, 0);
 }
 
 int broker_try_queue(broker *self, const char *name, amqp_table_entry_t *arguments, int count)

@@ -56,6 +56,8 @@ amqp_bytes_t amqp_bytes_of(bh_bytes bytes);
 
 /* All are durable. What is declared is removed when the process ends. */
 void broker_declare_exchange(broker *self, const char *name, const char *type);
+void broker_declare_exchange_with(broker *self, const char *name, const char *type, amqp_table_entry_t *arguments,
+                                  int count);
 void broker_declare_queue(broker *self, const char *name, amqp_table_entry_t *arguments, int count);
 void broker_declare_quorum(broker *self, const char *name);
 void broker_declare_classic(broker *self, const char *name);

@@ -5,16 +5,20 @@
 #include "suites.h"
 
 #include "broker.h"
+#include "consumer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-int main(void)
+int main(int count, char **arguments)
 {
+    if (count == 9 && strcmp(arguments[1], "consume") == 0)
+        return consumer_run(arguments + 2);
     Suite *(*const suites[])(void) = {
         suite_strategies, suite_copies,  suite_publishing, suite_strangers, suite_declaring,
         suite_connecting, suite_running, suite_takeover,   suite_replay,    suite_recipes,
-        suite_holding,    suite_faults,  suite_stopping,
+        suite_holding,    suite_faults,  suite_stopping,   suite_operation, suite_crashes,
     };
     if (!broker_probe())
         return EXIT_FAILURE;

@@ -27,7 +27,10 @@ struct proxy {
     int port;
     int broker_port;
     char broker_host[256];
-    atomic_int held, cut, end;
+    atomic_int held, cut, end, cut_count;
+    _Atomic(const char *) marker;
+    _Atomic(const char *) name;       /* at which to begin to hold; NULL: none */
+    atomic_int has_answer;            /* that is held */
     atomic_int limits[2][PROXY_ALL];  /* bytes that may still come from client or broker of each connection */
     tunnel tunnels[MOST_CONNECTIONS]; /* the thread's alone, as is the buffer */
     char buffer[BUFFER];
@@ -110,6 +113,15 @@ static int pass_on(proxy *self, tunnel *way, int side)
         return 0;
     if (side == CLIENT && way->is == PROXY_NONE)
         recognize(way, self->buffer, (size_t)size);
+    const char *name = self->name, *marker = self->marker;
+    if (side == CLIENT && marker && holds((bh_bytes){self->buffer, (size_t)size}, marker)) {
+        self->cut_count++;
+        return 0;
+    }
+    if (side == CLIENT && name && holds((bh_bytes){self->buffer, (size_t)size}, name)) {
+        self->name = NULL;
+        self->held = PROXY_ALL;
+    }
     ssize_t allowed = allow(self, way, side, size);
     for (ssize_t sent = 0; sent < allowed;) {
         ssize_t now = send(way->ends[!side], self->buffer + sent, (size_t)(allowed - sent), MSG_NOSIGNAL);
@@ -137,6 +149,9 @@ static void *serve(void *data)
             const tunnel *way = &self->tunnels[i];
             fds[1 + 2 * i] = (struct pollfd){way->ends[CLIENT], POLLIN, 0};
             fds[2 + 2 * i] = (struct pollfd){is_held(self, way) ? -1 : way->ends[BROKER], POLLIN, 0};
+            struct pollfd answer = {is_held(self, way) ? way->ends[BROKER] : -1, POLLIN, 0};
+            if (poll(&answer, 1, 0) > 0)
+                self->has_answer = 1;
         }
         poll(fds, sizeof fds / sizeof fds[0], TICK_MS);
         for (int i = 0; i < MOST_CONNECTIONS; i++) {
@@ -146,7 +161,7 @@ static void *serve(void *data)
             int is_alive = 1;
             if (fds[1 + 2 * i].revents)
                 is_alive = pass_on(self, way, CLIENT);
-            if (is_alive && fds[2 + 2 * i].revents)
+            if (is_alive && fds[2 + 2 * i].revents && !is_held(self, way))
                 is_alive = pass_on(self, way, BROKER);
             if (!is_alive || self->cut)
                 end_tunnel(way);
@@ -191,9 +206,32 @@ int proxy_port(const proxy *self)
     return self->port;
 }
 
+void proxy_cut_on(proxy *self, const char *marker)
+{
+    self->marker = marker;
+}
+
+int proxy_cut_count(const proxy *self)
+{
+    return self->cut_count;
+}
+
 void proxy_hold_broker(proxy *self, int connections)
 {
     self->held = connections;
+}
+
+void proxy_hold_answer_to(proxy *self, const char *name)
+{
+    self->has_answer = 0;
+    self->name = name;
+}
+
+void proxy_await_answer(proxy *self)
+{
+    for (int64_t end = now_ms() + LIMIT_MS; !self->has_answer && now_ms() < end;)
+        pause_ms(TICK_MS);
+    ck_assert_msg(self->has_answer, "the broker was not asked, or gave no answer, within %d ms", LIMIT_MS);
 }
 
 void proxy_cut_from_broker(proxy *self, int connection, int bytes)

@@ -17,5 +17,7 @@ Suite *suite_recipes(void);
 Suite *suite_holding(void);
 Suite *suite_faults(void);
 Suite *suite_stopping(void);
+Suite *suite_operation(void);
+Suite *suite_crashes(void);
 
 #endif

@@ -112,6 +112,101 @@ START_TEST(verifying_what_is_complete_is_content_and_changes_nothing)
 }
 END_TEST
 
+/* NULL where the strategy needs none. */
+static const char *first_exchange(const rig *r)
+{
+    for (size_t i = 0; i < bh_topology_count(r->topology); i++)
+        if (bh_topology_declaration(r->topology, i) == BH_DECLARE_EXCHANGE)
+            return bh_topology_name(r->topology, i).data;
+    return NULL;
+}
+
+/* What the worker finds is deleted before it can compare it. */
+START_TEST(verifying_makes_nothing_where_what_it_found_is_deleted_just_then)
+{
+    char url[4096];
+    rig *r = connected_rig(_i);
+    rig_stop_worker(r);
+    for (int is_exchange = 0; is_exchange < 2; is_exchange++) {
+        const char *name = is_exchange ? first_exchange(r) : r->parked; /* which nothing before it names */
+        if (!name)
+            continue;
+        proxy *network = proxy_open("127.0.0.1", broker_port(0));
+        broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+        proxy_hold_answer_to(network, name);
+        rig_in_a_hurry(r);
+        expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+        start_by(r, url);
+        proxy_await_answer(network);
+        if (is_exchange)
+            broker_delete_exchange(r->broker, name);
+        else
+            broker_delete_queue(r->broker, name);
+        proxy_hold_broker(network, PROXY_NONE);
+        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, name);
+        ck_assert(!(is_exchange ? broker_has_exchange(r->broker, name) : broker_has_queue(r->broker, name)));
+        expect_no_event(r, BH_EVENT_CONNECTED);
+        rig_stop_worker(r);
+        proxy_close(network);
+        rig_restart(r, BH_MODE_CREATE);
+        rig_stop_worker(r);
+    }
+    rig_free(r);
+}
+END_TEST
+
+/* Names that the broker quotes in its words, which are read here. */
+START_TEST(verifying_compares_names_of_any_kind)
+{
+    static const char *const namespaces[] = {"an 'odd' name", "\xc3\xa9t\xc3\xa9 \xe2\x82\xac", " but current is 'x'",
+                                             ": received ", "100% %s"};
+    for (size_t i = 0; i <= sizeof namespaces / sizeof namespaces[0]; i++) {
+        char ns[512];
+        rig *r = setup_rig(_i);
+        if (i < sizeof namespaces / sizeof namespaces[0]) {
+            snprintf(ns, sizeof ns, "%s%s", r->ns, namespaces[i]);
+        } else { /* longer than what the broker's words have room for */
+            memset(ns, 'n', 200);
+            ns[200] = '\0';
+            memcpy(ns, r->ns, strlen(r->ns));
+        }
+        ck_assert_int_eq(bh_topology_set_namespace(r->topology, bh_str(ns)), BH_OK);
+        rig_start(r);
+        for (size_t each = 0; each < bh_topology_count(r->topology); each++)
+            if (bh_topology_declaration(r->topology, each) != BH_DECLARE_BINDING)
+                broker_remove_later(bh_topology_name(r->topology, each).data);
+        rig_restart(r, BH_MODE_VERIFY);
+        expect_no_event(r, BH_EVENT_FAILED);
+        rig_free(r);
+    }
+}
+END_TEST
+
+START_TEST(verifying_tells_another_alternate_exchange)
+{
+    rig *r = connected_rig(_i);
+    rig_stop_worker(r);
+    amqp_table_entry_t other = entry_string("alternate-exchange", "amq.fanout");
+    broker_delete_exchange(r->broker, rig_name(r, "return"));
+    broker_declare_exchange_with(r->broker, rig_name(r, "return"), "direct", &other, 1);
+    restart(r, BH_MODE_VERIFY);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_told(r, "alternate-exchange = amq.fanout");
+    expect_told(r, "unroutable is needed");
+    broker_delete_exchange(r->broker, rig_name(r, "return"));
+    broker_declare_exchange(r->broker, rig_name(r, "return"), "direct");
+    restart(r, BH_MODE_VERIFY);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_told(r, "alternate-exchange = none");
+    broker_delete_exchange(r->broker, rig_name(r, "return"));
+    broker_declare_exchange(r->broker, rig_name(r, "return"), "topic");
+    restart(r, BH_MODE_VERIFY);
+    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_told(r, "type = topic, and direct is needed");
+    rig_free(r);
+}
+END_TEST
+
 /* A parked queue of the other type, where the topology wants its own. */
 START_TEST(what_is_different_tells_the_way_out_and_changes_nothing)
 {
@@ -329,12 +424,15 @@ Suite *suite_declaring(void)
         tcase_add_loop_test(each, declaring_twice_is_as_declaring_once, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_complete_is_content_and_changes_nothing, i, i + 1);
+        tcase_add_loop_test(each, verifying_makes_nothing_where_what_it_found_is_deleted_just_then, i, i + 1);
         tcase_add_loop_test(each, what_is_different_tells_the_way_out_and_changes_nothing, i, i + 1);
         tcase_add_loop_test(each, mode_none_asks_nothing_and_waits_for_the_work_queue, i, i + 1);
         tcase_add_loop_test(each, arguments_of_the_users_own_are_on_the_work_queue, i, i + 1);
         if (setups[i].strategy == BH_STRATEGY_LADDER) {
             tcase_add_loop_test(each, a_rung_with_another_ttl_is_a_clash, i, i + 1);
             tcase_add_loop_test(each, an_exchange_of_another_type_is_a_clash, i, i + 1);
+            tcase_add_loop_test(each, verifying_tells_another_alternate_exchange, i, i + 1);
+            tcase_add_loop_test(each, verifying_compares_names_of_any_kind, i, i + 1);
         }
         if (setups[i].publishes) {
             tcase_add_loop_test(each, a_work_queue_that_the_user_forgot_is_missing, i, i + 1);

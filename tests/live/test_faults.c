@@ -445,12 +445,11 @@ START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connec
     char url[4096];
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
     expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, 2 * LIMIT_MS));
-    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
-    broker_make_url(url, sizeof url, NULL, NULL, UNANSWERED_HOST, 0);
     rig_connect_by(r, url);
     broker_bind(r->broker, r->queue, r->exchange, "work.#");
     rig_publish(r, "work.a", "first");
     rig_take(r, "first");
+    silence_name_service();
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0); /* its copy now waits for the connection that waits for an address */
     rig_await(r, BH_EVENT_DISCONNECTED);
@@ -634,31 +633,40 @@ static void crash(rig *r, proxy *network, int times)
     }
 }
 
+enum { CRASHES_THAT_WAIT = 3 };
+
 static rig *rig_that_crashes(proxy **network)
 {
-    enum { MOST = 3 };
-    rig *r = rig_that_waits();
-    ck_assert_int_eq(bh_policy_set_max_crashes(r->policy, MOST), BH_OK);
+    rig *r = setup_rig(setup_first());
+    ck_assert_int_eq(bh_policy_set_max_crashes(r->policy, CRASHES_THAT_WAIT), BH_OK);
     *network = start_by_proxy(rig_in_a_hurry(r), "");
     rig_publish(r, "work.a", "first");
     return r;
 }
 
-START_TEST(a_message_that_crashed_its_consumer_too_often_is_parked_before_a_handler_sees_it)
+START_TEST(a_message_that_crashed_its_consumer_too_often_waits_and_in_the_end_is_parked_unseen)
 {
     proxy *network;
     rig *r = rig_that_crashes(&network);
-    crash(r, network, 3);
+    crash(r, network, CRASHES_THAT_WAIT);
+    for (int i = 0; i < BH_POLICY_CRASH_WAITS; i++) {
+        expect_event(r, BH_EVENT_RETRIED, BH_OK, "");
+        ck_assert_int_eq(bh_event_delay_ms(r->event), RIG_DELAY_MS);
+        ck_assert_int_eq(bh_event_attempts(r->event), 0);
+        expect_no_event(r, BH_EVENT_PARKED);
+        crash(r, network, 1);
+    }
     expect_event(r, BH_EVENT_PARKED, BH_OK, "poison");
     rig_expect_silence(r, 200);
     message parked;
     broker_get(r->broker, r->parked, &parked);
     expect_bytes(message_string(&parked, "backhop-parked"), "poison");
+    ck_assert_int_eq(message_int(&parked, "backhop-crashes"), CRASHES_THAT_WAIT + BH_POLICY_CRASH_WAITS);
+    ck_assert_int_eq(message_int(&parked, "backhop-attempts"), 0);
     expect_bytes(parked.body, "first");
     message_free(&parked);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    ck_assert_int_eq(waiting(r), 0);
     rig_free(r);
     proxy_close(network);
 }
@@ -672,21 +680,29 @@ START_TEST(a_message_that_crashed_its_consumer_less_often_is_handled)
     rig_take(r, "first");
     expect_attempt(r, 1);
     rig_fail(r, "507");
-    expect_retried(r, WAITING_MS);
+    expect_retried(r, RIG_DELAY_MS);
     expect_no_event(r, BH_EVENT_PARKED);
     rig_free(r);
     proxy_close(network);
 }
 END_TEST
 
-START_TEST(by_default_the_fifth_crash_is_the_last)
+START_TEST(by_default_the_fifth_crash_is_a_wait_and_no_attempt)
 {
-    rig *r = rig_in_a_hurry(rig_that_waits());
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
     proxy *network = start_by_proxy(r, "");
     rig_publish(r, "work.a", "first");
     crash(r, network, 5);
-    expect_event(r, BH_EVENT_PARKED, BH_OK, "poison");
-    broker_await_depth(r->broker, r->parked, 1);
+    expect_event(r, BH_EVENT_RETRIED, BH_OK, "");
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    ck_assert_int_eq(bh_history_crashes(r->history), 5);
+    rig_fail(r, "507");
+    rig_take(r, "first");
+    expect_attempt(r, 2);
+    ck_assert_int_eq(bh_history_crashes(r->history), 0);
+    expect_no_event(r, BH_EVENT_PARKED);
+    rig_succeed(r);
     rig_free(r);
     proxy_close(network);
 }
@@ -734,9 +750,9 @@ Suite *suite_faults(void)
     tcase_add_test(copies, a_confirm_that_does_not_come_holds_up_no_other_acknowledgement);
     if (setups[setup_first()].type == BH_QUEUE_QUORUM) {
         TCase *poison = add_case(suite, "poison");
-        tcase_add_test(poison, a_message_that_crashed_its_consumer_too_often_is_parked_before_a_handler_sees_it);
+        tcase_add_test(poison, a_message_that_crashed_its_consumer_too_often_waits_and_in_the_end_is_parked_unseen);
         tcase_add_test(poison, a_message_that_crashed_its_consumer_less_often_is_handled);
-        tcase_add_test(poison, by_default_the_fifth_crash_is_the_last);
+        tcase_add_test(poison, by_default_the_fifth_crash_is_a_wait_and_no_attempt);
         if (broker_is_at_least(4, 3)) /* those before count every return */
             tcase_add_test(poison, leaving_in_good_order_is_no_crash);
     }

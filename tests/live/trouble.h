@@ -19,6 +19,10 @@ proxy *start_by_proxy(rig *r, const char *options);
 #define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
 /* A host for which the name service has no answer, ever. */
 #define UNANSWERED_HOST "host.unanswered"
+/* From now on no host has one. */
+void silence_name_service(void);
+/* While they are gone the system gives no random bytes. */
+void take_random_bytes_away(int are_gone);
 /* The alarm that lets the broker take no publishes. */
 void begin_alarm(void);
 void end_alarm(void);

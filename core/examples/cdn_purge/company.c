@@ -1,10 +1,12 @@
 #define _DEFAULT_SOURCE
 
 #include "company.h"
-#include "../../src/librabbitmq.h" /* the library's own: it knows what differs between librabbitmq 0.11 and 0.14 */
+#include "../../src/librabbitmq.h" /* the library's own: it knows what librabbitmq 0.12 renamed */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SEARCH_INDEX NAMESPACE ".search-index"
 #define PUBLISH_EVERY_MS 300
@@ -35,6 +37,18 @@ static int company_did(struct company *self, const char *what)
     return reply.reply_type == AMQP_RESPONSE_NORMAL || company_fail(self, what, reply);
 }
 
+/* OpenSSL's variable, else the bundle of Debian, Fedora, openSUSE, or Alpine and the BSDs: librabbitmq before 0.14 does
+ * not know where the system keeps its CAs. */
+static int trust_system(amqp_socket_t *socket)
+{
+    const char *paths[] = {getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt",
+                           "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (paths[i] && access(paths[i], R_OK) == 0)
+            return amqp_ssl_socket_set_cacert(socket, paths[i]);
+    return AMQP_STATUS_SSL_ERROR;
+}
+
 int company_connect(struct company *self, const char *url)
 {
     struct timeval patience = {10, 0};
@@ -48,7 +62,7 @@ int company_connect(struct company *self, const char *url)
         return 0;
     }
     amqp_socket_t *socket = to.ssl ? amqp_ssl_socket_new(self->connection) : amqp_tcp_socket_new(self->connection);
-    if (!socket || (to.ssl && bh__trust_system(socket) != AMQP_STATUS_OK) ||
+    if (!socket || (to.ssl && trust_system(socket) != AMQP_STATUS_OK) ||
         amqp_socket_open_noblock(socket, to.host, to.port, &patience) != AMQP_STATUS_OK) {
         snprintf(self->error, sizeof self->error, "no RabbitMQ at %s, port %d; name yours in AMQP_URL", to.host,
                  to.port);

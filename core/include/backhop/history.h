@@ -50,6 +50,11 @@ BH_API bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue);
  */
 BH_API bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology);
 
+/*
+ * A message that was parked, and arrives by another way than the one into the parked queue, was moved back by hand (a
+ * shovel, the management page, a script): its history begins anew, as if bh_plan_replay had sent it. That needs the
+ * topology; of headers alone the history is what they say.
+ */
 /* Failed attempts so far, and where the count comes from: the first of 1 to 3, else what the broker alone counted. */
 BH_API int64_t bh_history_attempts(const bh_history *self);
 BH_API bh_source bh_history_attempts_source(const bh_history *self);
@@ -59,25 +64,35 @@ BH_API int64_t bh_history_first_failure_ms(const bh_history *self);
 BH_API int64_t bh_history_last_delay_ms(const bh_history *self);
 /* The last error's text; "" where there is none. */
 BH_API bh_bytes bh_history_last_error(const bh_history *self);
-/* The id that all attempts share: backhop-id, else the message-id property, else "". */
+/*
+ * The id that all further attempts share: backhop-id, else the message-id property; "" where there is neither, which is
+ * a first attempt of a message that was published without message-id. Its first copy gets an id (bh_plan_id), made of
+ * random bytes: so two copies of one original, as a lost connection can leave them, have two ids, and only a message-id
+ * makes them one.
+ */
 BH_API bh_bytes bh_history_id(const bh_history *self);
+/* 1 where the message has an id; 0 where bh_history_id is "". */
+BH_API int bh_history_has_id(const bh_history *self);
 /* Where the message was first published: as saved by Backhop, else as delivered. Show it; do not route by it. */
 BH_API bh_bytes bh_history_exchange(const bh_history *self);
 BH_API bh_bytes bh_history_routing_key(const bh_history *self);
 /* Why the message was parked: "exhausted", "permanent", "too-old", "oversized", "poison"; "" where it was not. */
 BH_API bh_bytes bh_history_parked(const bh_history *self);
+/* How often the message was sent back from the parked queue, by bh_plan_replay or by other hands. */
+BH_API int64_t bh_history_replays(const bh_history *self);
 /* What a quorum queue counted: x-delivery-count and (4.3) x-acquired-count; 0 where absent. */
 BH_API int64_t bh_history_delivery_count(const bh_history *self);
 BH_API int64_t bh_history_acquired_count(const bh_history *self);
 /*
  * Deliveries of this message that ended without being settled, as far as the broker tells: x-delivery-count, which
- * quorum queues alone count, less what the strategy itself makes it count. A copy begins at 0 again.
+ * quorum queues alone count, less what the strategy itself makes it count, and what bh_plan_guard counted before its
+ * last wait (backhop-crashes). A copy that a handler's failure makes begins at 0 again.
  *   reject  less the "rejected" count of the work queue's x-death record: RabbitMQ 4.0 to 4.2 count each
  *           basic.nack(requeue=false) and carry the count along; other versions do not, so there it may be too low
  *   native  0: basic.reject(requeue=true) counts as a crash does, so both are attempts
  * x-acquired-count is not used: on 4.3 it also counts returns that are no failures, as basic.nack, consumer timeouts
  * and a worker that stops in good order. Before 4.3 x-delivery-count counts every requeue, also of messages that a
- * consumer had only prefetched: where many are prefetched and consumers restart often, raise bh_policy_set_max_crashes.
+ * consumer had only prefetched and gave back in good order.
  */
 BH_API int64_t bh_history_crashes(const bh_history *self);
 

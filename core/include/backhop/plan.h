@@ -63,25 +63,37 @@ BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
  *   retry_after_ms  the delay that the handler asks for at least, in ms; 0, or less: none
  *   now_ms          ms since the epoch: 0 to 2^53 - 1
  *   random          BH_PLAN_RANDOM_BYTES random bytes: big-endian, the first 8 for the jitter, the next 8 for the
- *                   choice of a rung (of both, the upper 53 bits), the last 16 for the message's id
+ *                   choice of a rung (of both, the upper 53 bits; the lower 11 bits of both choose the stripe), the
+ *                   last 16 for the message's id
  *
  * BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built, the history not read, a table of the delivery open),
+ * BH_ERR_FOREIGN_POLICY (the topology was built for other policies, and has not all waits of this one),
  * BH_ERR_NO_MEMORY, BH_ERR_FRAME (not even the message's own headers fit frame_max).
  */
 BH_API bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                               const bh_policy *policy, const bh_topology *topology, bh_outcome outcome, bh_bytes error,
                               int64_t retry_after_ms, int64_t now_ms, bh_bytes random);
 /*
- * Decides, before a handler sees the message, whether one may: BH_ACTION_NONE, or BH_ACTION_PARK with the reason
- * "poison" where it has crashed its consumers as often as the policy's max_crashes allows. Strategy native, where a
- * crash is an attempt: where the broker delivers it again with all attempts used up; the last one crashed, or it would
- * have been parked. Arguments and errors as bh_plan_make; the copy's error says how often the consumer was lost.
+ * Decides, before a handler sees the message, whether one may: BH_ACTION_NONE; or what becomes of a message whose
+ * consumers were lost, max_crashes times (bh_history_crashes), while it, or a message beside it, was in hand:
+ *
+ *   strategies that copy  BH_ACTION_RETRY: a copy waits, with full jitter, up to the longest delay that the policy has
+ *                         after as many failures as this has been waits; each crash after it is a longer wait. So those
+ *                         that were lost together come back apart. After BH_POLICY_CRASH_WAITS waits, or where a wait is
+ *                         not possible, BH_ACTION_PARK with the reason "poison". These waits are no attempts of the
+ *                         handler, and max_attempts and max_age do not end them.
+ *   reject                BH_ACTION_PARK, "poison", at once
+ *   native                a crash is an attempt, and the broker waits: BH_ACTION_PARK, "poison", where it delivers again
+ *                         what has all attempts used up; the last one crashed, or it would have been parked
+ *
+ * A consumer that left in good order counts as lost before RabbitMQ 4.3. Arguments and errors as bh_plan_make; the copy's
+ * error says how often the consumer was lost.
  */
 BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);
 /*
  * Decides to send a parked message back to its work queue, and to no other, as if it had never failed: history cleared,
- * id, original exchange and routing key kept. Errors as bh_plan_make.
+ * id, original exchange and routing key kept; backhop-replays counts it. Errors as bh_plan_make.
  */
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
@@ -99,6 +111,10 @@ BH_API int bh_plan_retry_after_met(const bh_plan *self);
  * room in the frame for a retry's), or "poison" (bh_plan_guard); else "". */
 BH_API bh_bytes bh_plan_reason(const bh_plan *self);
 
+/* The id that the copy carries (backhop-id): the history's, else one made of the random bytes. "" where none is
+ * published. */
+BH_API bh_bytes bh_plan_id(const bh_plan *self);
+
 /* Where the copy goes. */
 BH_API bh_bytes bh_plan_exchange(const bh_plan *self);
 BH_API bh_bytes bh_plan_routing_key(const bh_plan *self);
@@ -106,6 +122,9 @@ BH_API bh_bytes bh_plan_routing_key(const bh_plan *self);
 BH_API int bh_plan_mandatory(const bh_plan *self);
 /* 1 where the topology's declarations with bh_topology_wait_ms == bh_plan_delay_ms must be made before the publish. */
 BH_API int bh_plan_on_demand(const bh_plan *self);
+/* The delay of the rung that must be declared before the publish, in ms: bh_plan_delay_ms where bh_plan_on_demand, else
+ * 0. For bh_ledger_settle. */
+BH_API int64_t bh_plan_rung_ms(const bh_plan *self);
 
 /* 1 where the copy keeps a property of the original as it is. delivery-mode is always 2, headers are below. */
 BH_API int bh_plan_keeps_property(const bh_plan *self, bh_property property);

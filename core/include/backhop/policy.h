@@ -19,6 +19,12 @@ BH_BEGIN_DECLS
 #define BH_POLICY_LONGEST_MS INT64_C(100000000000) /* no delay, step, cap or age is longer: three years */
 #define BH_POLICY_MOST_STEPS 1000
 #define BH_POLICY_MOST_ATTEMPTS INT64_C(1000000000)
+/*
+ * So many waits has a message after max_crashes crashes, and no crash more between two of them, before bh_plan_guard
+ * parks it. With the default of 5 that is twenty crashes that park nothing, as many as RabbitMQ 4's own delivery limit.
+ * With the default policy's delays all of them together take less than two minutes for one message in 10^10.
+ */
+#define BH_POLICY_CRASH_WAITS 16
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
 
@@ -55,8 +61,11 @@ BH_API bh_status bh_policy_set_max_attempts(bh_policy *self, int64_t max_attempt
 BH_API bh_status bh_policy_set_max_age_ms(bh_policy *self, int64_t max_age_ms);
 /* Cap on the delay that a handler may ask for, in ms: 0 (requests are ignored) to BH_POLICY_LONGEST_MS. */
 BH_API bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_after_ms);
-/* Crashes (bh_history_crashes) at which bh_plan_guard parks a message before a handler sees it again: 1 to
- * BH_POLICY_MOST_ATTEMPTS; default 5; 0: no limit. Strategy native counts crashes as attempts instead. */
+/*
+ * Crashes (bh_history_crashes) at which bh_plan_guard sends a message round a wait, or with strategy reject parks it,
+ * before a handler sees it again: 1 to BH_POLICY_MOST_ATTEMPTS; default 5; 0: no limit. Strategy native counts crashes
+ * as attempts instead.
+ */
 BH_API bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes);
 
 /* BH_ERR_POLICY where fields contradict each other: kind steps without steps or with decorrelated jitter, steps with
@@ -85,9 +94,8 @@ BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_
 /*
  * Preview: the lowest, mean and highest delay after the `attempt`-th failure, and the sum of the means up to it, in ms.
  * With decorrelated jitter the mean is the one that follows a mean previous delay: exact until max is reached, and a
- * little high from there on. Attempts after the millionth are summed as the millionth. The ladder waits on its rungs,
- * none of which is above max: with jitter, where delays reach max and the grid has no rung at it, the mean is a little
- * lower.
+ * little high from there on. Attempts after the millionth are summed as the millionth. This is the formula alone: what
+ * waits make of it, as the ladder's rungs, bh_topology_lowest_ms and its kin tell.
  */
 BH_API int64_t bh_policy_lowest_ms(const bh_policy *self, int64_t attempt);
 BH_API int64_t bh_policy_mean_ms(const bh_policy *self, int64_t attempt);

@@ -32,10 +32,13 @@ BH_BEGIN_DECLS
     X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer, as it does when its queue is deleted")                \
     X(BH_ERR_TIMEOUT, -18, "nothing arrived in the time given")                                                        \
     X(BH_ERR_CHANNEL, -19, "the broker closed the channel; the event's text holds its reply code and text")            \
-    X(BH_ERR_FORKED, -20, "the process forked after the worker was made: free it in the child and make a new one")
+    X(BH_ERR_FORKED, -20, "the process forked after the worker was made: free it in the child and make a new one")     \
+    X(BH_ERR_CONTENT, -21, "the message's own properties are malformed; it stays unacked, move or remove it by hand")  \
+    X(BH_ERR_FOREIGN_POLICY, -22,                                                                                      \
+      "the topology lacks a wait of this policy: build it for the policy, or add that before")
 
 #define BH_STATUS_ENUM(name, code, sentence) name = (code),
-typedef enum bh_status { BH_STATUS_LIST(BH_STATUS_ENUM) BH_STATUS_LAST = -21 } bh_status;
+typedef enum bh_status { BH_STATUS_LIST(BH_STATUS_ENUM) BH_STATUS_LAST = -23 } bh_status;
 #undef BH_STATUS_ENUM
 
 /* The code's name, as "BH_ERR_POLICY"; "" for a number that is no status. */

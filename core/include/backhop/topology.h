@@ -15,8 +15,9 @@
 
 BH_BEGIN_DECLS
 
-#define BH_TOPOLOGY_MOST_RUNGS 128 /* of a policy; floor rungs, made on demand, come on top */
+#define BH_TOPOLOGY_MOST_RUNGS 128 /* of all policies; floor rungs, made on demand, come on top */
 #define BH_TOPOLOGY_LOWEST_RUNG_MS 100
+#define BH_TOPOLOGY_MOST_STRIPES 64
 #define BH_TOPOLOGY_LONGEST_NAME 247 /* bytes of a work queue's name: "backhop:" and the name are one routing key */
 
 /* Where a message waits. reject is not for messages with an expiration: once it is over, they never come back. */
@@ -52,20 +53,35 @@ BH_API bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name);
 /* Grid of the ladder; default R10. */
 BH_API bh_status bh_topology_set_series(bh_topology *self, bh_series series);
 /*
+ * How many wait queues each rung of the ladder has, 1 (the default) to BH_TOPOLOGY_MOST_STRIPES: a plan takes one at
+ * random, so that a rung moves as many messages at once as all of them together. The first is "<ns>.wait.<ms>", the
+ * k-th "<ns>.wait.<ms>.<k>": more stripes later leave those that are there as they are. Fewer leave some behind, which
+ * still empty themselves. BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_topology_set_stripes(bh_topology *self, int count);
+/*
  * Makes the work queue itself part of the topology: durable, of this type, with the arguments that the strategy needs
  * and those added here. A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message that was
  * delivered 21 times; a work queue of your own should have it too. Without it the work queue has to be there already,
  * and is never declared; reject and native, which live in the work queue's own arguments, declare it always (default:
  * quorum). The arguments' names and strings are UTF-8 (BH_ERR_ARGUMENT); one that the strategy sets itself makes
- * bh_topology_build fail.
+ * bh_topology_build fail, and so does x-overflow reject-publish on the ladder's shared default namespace, where a full
+ * work queue would hold up everybody.
  */
 BH_API bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type);
 BH_API bh_status bh_topology_add_work_queue_string(bh_topology *self, bh_bytes argument, bh_bytes value);
 BH_API bh_status bh_topology_add_work_queue_int(bh_topology *self, bh_bytes argument, int64_t value);
 
 /*
- * Makes the declarations for a policy. BH_ERR_POLICY (bh_policy_error tells more), BH_ERR_STRATEGY (the strategy cannot
- * serve this policy), BH_ERR_NO_MEMORY. After a failure there are no declarations.
+ * A further policy that the topology shall serve, beside the one that is given to bh_topology_build: one for each class
+ * of error, for instance. It is copied. A plan takes any of them (bh_plan_make); a policy whose waits the topology has
+ * not got is refused there. BH_ERR_POLICY (bh_topology_error tells more), BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_topology_add_policy(bh_topology *self, bh_policy *policy);
+/*
+ * Makes the declarations for a policy, and for those that were added. BH_ERR_POLICY (bh_policy_error tells more),
+ * BH_ERR_STRATEGY (the strategy cannot serve one of them; reject and native have the same delays for all),
+ * BH_ERR_NO_MEMORY. After a failure there are no declarations.
  */
 BH_API bh_status bh_topology_build(bh_topology *self, bh_policy *policy);
 /*
@@ -86,7 +102,22 @@ BH_API bh_bytes bh_topology_parked_queue(const bh_topology *self);
  */
 BH_API int64_t bh_topology_worst_lateness_ms(const bh_topology *self);
 
-/* The ladder's rungs that the policy uses, in ms, ascending. */
+/*
+ * Preview: what the waits of the topology make of one of its policies: the lowest, mean and highest delay after the
+ * `attempt`-th failure, and the sum of the means up to it, in ms. The ladder waits on its rungs; other strategies wait as
+ * bh_policy_lowest_ms and its kin say. `spread` is the number of rungs over which messages that fail together are spread
+ * (0: the strategy has none), and `share` the share of them that waits on the rung of this index, 0 to 1. With
+ * decorrelated jitter, mean and share are those that follow a mean previous delay. 0 where the topology is not built, or
+ * has not the policy's waits.
+ */
+BH_API int64_t bh_topology_lowest_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+BH_API int64_t bh_topology_mean_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+BH_API int64_t bh_topology_highest_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+BH_API int64_t bh_topology_total_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+BH_API size_t bh_topology_spread(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+BH_API double bh_topology_share(const bh_topology *self, const bh_policy *policy, int64_t attempt, size_t index);
+
+/* The ladder's rungs that its policies use, in ms, ascending. */
 BH_API size_t bh_topology_rung_count(const bh_topology *self);
 BH_API int64_t bh_topology_rung_ms(const bh_topology *self, size_t index);
 
@@ -107,7 +138,7 @@ BH_API bh_bytes bh_topology_routing_key(const bh_topology *self, size_t index);
 /* The rung that this belongs to, in ms; 0 for none. */
 BH_API int64_t bh_topology_wait_ms(const bh_topology *self, size_t index);
 /*
- * 1 for a rung above or between the policy's, that only a handler's request for a delay can need. Declaring leaves it
+ * 1 for a rung above or between the policies', that only a handler's request for a delay can need. Declaring leaves it
  * out until a plan asks for it (bh_plan_on_demand); verifying and exporting mean the whole list.
  */
 BH_API int bh_topology_on_demand(const bh_topology *self, size_t index);

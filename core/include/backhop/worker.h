@@ -48,11 +48,13 @@ typedef void (*bh_listener)(bh_worker *worker, const bh_event *event, void *data
 
 /*
  * A new worker in *out for the topology's work queue; free it with bh_worker_free. It copies policy and topology.
- * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built), BH_ERR_NO_LIBRABBITMQ.
+ * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built), BH_ERR_FOREIGN_POLICY (it was built for
+ * other policies), BH_ERR_NO_LIBRABBITMQ.
  */
 BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
-/* Stops at once where it runs (what was taken and not settled goes back to the queue) and frees the worker. Messages
- * and events that were taken stay readable until they are freed. NULL is allowed. */
+/* Stops where it runs, with a limit of 0 (see bh_worker_stop), and frees the worker: what was taken and not settled goes
+ * back to the queue, what was settled takes effect. Messages and events that were taken stay readable until they are
+ * freed. NULL is allowed. */
 BH_API void bh_worker_free(bh_worker *self);
 
 /*
@@ -83,10 +85,18 @@ BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
 BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
 /* Whether each retry is an event too (BH_EVENT_RETRIED): 0 (default) or 1. */
 BH_API bh_status bh_worker_set_retry_events(bh_worker *self, int on);
+/*
+ * Whether a worker that was never ready gives up where that cannot mend itself: a refused password, vhost or permission,
+ * a work queue that is missing and that it does not declare, a clash, a strategy that the broker cannot serve, a
+ * certificate that does not match. It has drained then, within seconds, and BH_EVENT_DRAINED has the status and the
+ * reason. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end. 0
+ * or 1; default: 1 for bh_worker_run, which returns that status, and 0 for bh_worker_start. BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_worker_set_fail_fast(bh_worker *self, int on);
 
 /*
- * Starts the background thread: it connects (two connections: consume; publish), declares and consumes. What goes well
- * and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can
+ * Starts the background thread: it connects (two connections, to one broker or cluster: consume; publish), declares and
+ * consumes. What goes well and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can
  * be started again.
  */
 BH_API bh_status bh_worker_start(bh_worker *self);
@@ -102,8 +112,8 @@ BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeo
 /*
  * Says what became of a message, and the delay that it asks for at least, in ms (0, or less: none); the background
  * thread makes the plan and carries it out. Never waits. Messages may be settled in any order. One of a connection that
- * is gone is ignored, as the broker delivers it again: BH_EVENT_STALE. BH_ERR_STATE (settled already; stopped),
- * BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY, BH_ERR_FORKED.
+ * is gone is ignored, as the broker delivers it again: BH_EVENT_STALE. BH_ERR_STATE (settled already; or the worker has
+ * stopped, and the broker delivers it again), BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY, BH_ERR_FORKED.
  */
 BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
                                   int64_t retry_after_ms);
@@ -119,7 +129,8 @@ BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
 /*
  * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes
- * back to the queue as the rest does. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
+ * back to the queue as the rest does. What was settled before takes effect in any case: copies that are under way then
+ * have up to 2 s to be confirmed, and their originals are acknowledged. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
  * before the first start makes that drain at once. May be called from a signal handler. BH_ERR_ARGUMENT (not 0 to
  * 3 600 000), BH_ERR_FORKED.
  */
@@ -127,7 +138,8 @@ BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
 
 /*
  * Starts the worker where it is not, and takes, handles and settles, one message after the other, until it has
- * drained. Listener may be NULL. As bh_worker_start; BH_ERR_ARGUMENT.
+ * drained. Listener may be NULL. As bh_worker_start; BH_ERR_ARGUMENT; where it gave up (bh_worker_set_fail_fast):
+ * BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_BROKER, BH_ERR_TLS, and bh_worker_error tells why.
  */
 BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
 /* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0,

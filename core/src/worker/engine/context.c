@@ -1,0 +1,156 @@
+#include "engine/context.h"
+
+#include "engine/pacing.h"
+#include "event_internal.h"
+#include "ledger_internal.h"
+#include "memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+bh_status bh__context_init(bh__context *self, const bh_worker *worker, const bh__settings *settings,
+                           bh__mailbox *mailbox)
+{
+    self->worker = worker;
+    self->settings = settings;
+    self->mailbox = mailbox;
+    self->consume.role = "consume";
+    self->publish.role = "publish";
+    self->random_used = sizeof self->random;
+    bh__link_init(&self->consume.link);
+    bh__link_init(&self->publish.link);
+    bh_status status = bh_delivery_new(&self->delivery);
+    if (status == BH_OK)
+        status = bh_history_new(&self->history);
+    if (status == BH_OK)
+        status = bh_plan_new(&self->plan);
+    return status;
+}
+
+void bh__context_free(bh__context *self)
+{
+    for (size_t i = 0; i < self->message_capacity; i++)
+        bh_message_free(self->messages[i]);
+    free(self->messages);
+    bh_ledger_free(self->ledger);
+    bh__buffer_free(&self->scratch);
+    bh__link_free(&self->consume.link);
+    bh__link_free(&self->publish.link);
+    bh_delivery_free(self->delivery);
+    bh_history_free(self->history);
+    bh_plan_free(self->plan);
+}
+
+static int64_t part_of(int64_t whole, int64_t part)
+{
+    return whole < part ? 1 : whole / part;
+}
+
+bh_status bh__context_begin(bh__context *self)
+{
+    const bh__settings *settings = self->settings;
+    bh_bytes random = {bh__draw(self, BH_LEDGER_RANDOM_BYTES), BH_LEDGER_RANDOM_BYTES};
+    if (!random.data)
+        return BH_ERR_STATE;
+    bh_ledger_free(self->ledger);
+    bh_status status = bh_ledger_new(&self->ledger, settings->back_off, random);
+    if (status == BH_OK)
+        status = bh_ledger_set_confirm_timeout_ms(self->ledger, settings->confirm_timeout_ms);
+    if (status == BH_OK)
+        status = bh_ledger_set_acks(self->ledger, part_of(settings->prefetch, BH__GAP_OF_PREFETCH), BH__GAP_MS);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------ time and random bytes */
+
+const char *bh__draw(bh__context *self, size_t size)
+{
+    if (sizeof self->random - self->random_used < size) {
+        if (!bh__random(self->random, sizeof self->random))
+            return NULL;
+        self->random_used = 0;
+    }
+    const char *drawn = self->random + self->random_used;
+    self->random_used += size;
+    return drawn;
+}
+
+int64_t bh__note_failure(bh__context *self, bh__back_off *state)
+{
+    const char *drawn = bh__draw(self, 8);
+    state->failures++;
+    state->wait_ms = bh_policy_delay_ms(self->settings->back_off, state->failures, state->wait_ms,
+                                        drawn ? bh__random_number(drawn) : 0.5);
+    state->due_ms = bh__monotonic_ms() + state->wait_ms;
+    return state->wait_ms;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- telling */
+
+static bh_event *make_event(const bh__news *news)
+{
+    char host[300] = "";
+    const bh__connection *connection = news->connection;
+    if (connection && connection->uri)
+        snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
+    bh_event *event =
+        bh__event_new(news->kind, news->status, news->text.data ? news->text : bh_str(""),
+                      news->id.data ? news->id : bh_str(""), bh_str(connection ? connection->role : ""), bh_str(host));
+    if (!event)
+        return NULL;
+    event->attempts = news->attempts;
+    event->delay_ms = news->delay_ms;
+    event->count = news->count;
+    return event;
+}
+
+void bh__tell(bh__context *self, bh__news news)
+{
+    bh__mailbox_tell(self->mailbox, make_event(&news), BH__RUNNING);
+}
+
+void bh__tell_last(bh__context *self, bh__news news)
+{
+    bh__mailbox_tell(self->mailbox, make_event(&news), BH__DRAINED);
+}
+
+/* ---------------------------------------------------------------------------------------------- the messages in hand */
+
+int bh__hold(bh__context *self, bh_message *message)
+{
+    size_t slot = bh__ledger_slot(message->entry);
+    size_t before = self->message_capacity;
+    void *messages = self->messages;
+    if (!bh__reserve(&messages, &self->message_capacity, sizeof(bh_message *), slot + 1))
+        return 0;
+    self->messages = messages;
+    for (size_t i = before; i < self->message_capacity; i++)
+        self->messages[i] = NULL;
+    self->messages[slot] = message;
+    return 1;
+}
+
+bh_message *bh__held(const bh__context *self, int64_t entry)
+{
+    size_t slot = bh__ledger_slot(entry);
+    bh_message *message = slot < self->message_capacity ? self->messages[slot] : NULL;
+    return message && message->entry == entry ? message : NULL;
+}
+
+void bh__release(bh__context *self, int64_t entry)
+{
+    bh_message *message = bh__held(self, entry);
+    if (!message)
+        return;
+    self->messages[bh__ledger_slot(entry)] = NULL;
+    self->guarded_count -= message->is_guarded;
+    bh_message_free(message);
+}
+
+int64_t bh__release_channel(bh__context *self, int64_t channel)
+{
+    for (size_t i = 0; i < self->message_capacity; i++)
+        if (self->messages[i] && self->messages[i]->channel == channel)
+            bh__release(self, self->messages[i]->entry);
+    return bh_ledger_close_channel(self->ledger, channel);
+}

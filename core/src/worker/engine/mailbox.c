@@ -1,0 +1,374 @@
+#include "engine/mailbox.h"
+
+#include "wire/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------------------------------ forks */
+
+static atomic_uint forks;
+static pthread_once_t watched = PTHREAD_ONCE_INIT;
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+int bh__mailbox_is_forked(const bh__mailbox *self)
+{
+    return atomic_load_explicit(&forks, memory_order_relaxed) != self->forks;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ pipes */
+
+static int open_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0)
+        return 1;
+    ends[0] = ends[1] = -1;
+    return 0;
+}
+
+static void close_pipe(const int ends[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+}
+
+static void write_byte(const int ends[2])
+{
+    int kept = errno;
+    ssize_t written = write(ends[1], "", 1);
+    (void)written; /* a full pipe is readable too */
+    errno = kept;
+}
+
+static void read_bytes(const int ends[2])
+{
+    char bytes[64];
+    while (read(ends[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
+        continue;
+}
+
+static int make_locks(bh__mailbox *self)
+{
+    pthread_condattr_t monotonic;
+    if (pthread_condattr_init(&monotonic) != 0)
+        return 0;
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    self->has_locks = pthread_mutex_init(&self->mutex, NULL) == 0 && pthread_mutex_init(&self->taking, NULL) == 0 &&
+                      pthread_mutex_init(&self->reading, NULL) == 0 &&
+                      pthread_cond_init(&self->arrived, &monotonic) == 0;
+    pthread_condattr_destroy(&monotonic);
+    return self->has_locks;
+}
+
+int bh__mailbox_init(bh__mailbox *self)
+{
+    pthread_once(&watched, watch_forks);
+    self->forks = atomic_load(&forks);
+    self->signal[0] = self->signal[1] = self->wake[0] = self->wake[1] = -1;
+    atomic_init(&self->life, BH__IDLE);
+    atomic_init(&self->stop_ms, BH__NEVER);
+    atomic_init(&self->sleep, BH__AWAKE);
+    atomic_init(&self->settled, NULL);
+    atomic_init(&self->settled_count, 0);
+    atomic_init(&self->event_count, 0);
+    self->replay_most = -1;
+    return make_locks(self) && open_pipe(self->signal) && open_pipe(self->wake) &&
+           bh_delivery_new(&self->delivery) == BH_OK && bh_history_new(&self->history) == BH_OK;
+}
+
+static void free_events(bh__mailbox *self)
+{
+    while (self->first_event) {
+        bh_event *event = self->first_event;
+        self->first_event = event->next;
+        bh_event_free(event);
+    }
+}
+
+void bh__mailbox_free(bh__mailbox *self)
+{
+    bh__mailbox_collect(self, &self->ready);
+    bh__queue_append(&self->ready, &self->at_hand);
+    bh__queue_clear(&self->ready);
+    free_events(self);
+    bh_delivery_free(self->delivery);
+    bh_history_free(self->history);
+    close_pipe(self->signal);
+    close_pipe(self->wake);
+    if (!self->has_locks)
+        return;
+    pthread_cond_destroy(&self->arrived);
+    pthread_mutex_destroy(&self->reading);
+    pthread_mutex_destroy(&self->taking);
+    pthread_mutex_destroy(&self->mutex);
+}
+
+void bh__mailbox_wake(bh__mailbox *self)
+{
+    write_byte(self->wake);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- callers */
+
+static int has_message(const bh__mailbox *self)
+{
+    return self->ready.first || self->has_at_hand;
+}
+
+static int has_event(const bh__mailbox *self)
+{
+    return atomic_load(&self->event_count) > 0;
+}
+
+/* Makes the descriptor readable exactly while there is something to take. */
+static void signal_rightly(bh__mailbox *self)
+{
+    int has_some = has_message(self) || has_event(self);
+    if (!self->is_watched || has_some == self->is_signalled)
+        return;
+    self->is_signalled = has_some;
+    if (has_some)
+        write_byte(self->signal);
+    else
+        read_bytes(self->signal);
+}
+
+/* Under `taking`. */
+static void replenish(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    bh__queue_append(&self->at_hand, &self->ready);
+    self->has_at_hand = self->at_hand.first != NULL;
+    signal_rightly(self);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+bh_message *bh__mailbox_take(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->taking);
+    if (!self->at_hand.first)
+        replenish(self);
+    bh_message *message = bh__queue_pop(&self->at_hand);
+    if (message && !self->at_hand.first)
+        replenish(self);
+    pthread_mutex_unlock(&self->taking);
+    return message;
+}
+
+int bh__mailbox_watch(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->is_watched = 1;
+    signal_rightly(self);
+    pthread_mutex_unlock(&self->mutex);
+    return self->signal[0];
+}
+
+void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
+    end.tv_sec += (time_t)(timeout_ms / 1000 + ns / 1000000000);
+    end.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&self->mutex);
+    int error = 0;
+    while (!(has_message(self) && bh__mailbox_gives(self)) && !(for_events && has_event(self)) && error == 0 &&
+           (for_events ? atomic_load(&self->life) == BH__RUNNING : bh__mailbox_gives(self)))
+        error = pthread_cond_timedwait(&self->arrived, &self->mutex, &end);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+int bh__mailbox_ask_replay(bh__mailbox *self, int64_t most)
+{
+    pthread_mutex_lock(&self->mutex);
+    int is_free = !self->is_replaying && self->replay_most < 0;
+    if (is_free)
+        self->replay_most = most;
+    pthread_mutex_unlock(&self->mutex);
+    return is_free;
+}
+
+int64_t bh__mailbox_begin_replay(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int64_t most = self->replay_most;
+    self->replay_most = -1;
+    self->is_replaying = most >= 0;
+    pthread_mutex_unlock(&self->mutex);
+    return most;
+}
+
+void bh__mailbox_end_replay(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    self->is_replaying = 0;
+    pthread_mutex_unlock(&self->mutex);
+}
+
+static bh_event *pop_event(bh__mailbox *self)
+{
+    bh_event *event = self->first_event;
+    if (self->missed_count) {
+        event = bh__event_new(BH_EVENT_MISSED, BH_OK, bh_str("events were not taken in time"), bh_str(""), bh_str(""),
+                              bh_str(""));
+        if (event)
+            event->count = self->missed_count;
+        self->missed_count = 0;
+        atomic_fetch_sub(&self->event_count, 1);
+    } else if (event) {
+        self->first_event = event->next;
+        if (!self->first_event)
+            self->last_event = NULL;
+        atomic_fetch_sub(&self->event_count, 1);
+    }
+    return event;
+}
+
+bh_event *bh__mailbox_take_event(bh__mailbox *self)
+{
+    if (!has_event(self))
+        return NULL;
+    pthread_mutex_lock(&self->mutex);
+    bh_event *event = pop_event(self);
+    signal_rightly(self);
+    pthread_mutex_unlock(&self->mutex);
+    return event;
+}
+
+/* No message's address: it takes the place of the last settled one when no more are taken. */
+#define CLOSED ((bh_message *)(uintptr_t)1)
+
+int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
+{
+    bh_message *before = atomic_load(&self->settled);
+    do {
+        if (before == CLOSED)
+            return 0;
+        message->next = before;
+    } while (!atomic_compare_exchange_weak(&self->settled, &before, message));
+    size_t count = atomic_fetch_add(&self->settled_count, 1) + 1;
+    int sleep = atomic_load(&self->sleep);
+    if ((sleep == BH__ASLEEP || (sleep == BH__NAPPING && count >= self->many)) &&
+        atomic_exchange(&self->sleep, BH__AWAKE) != BH__AWAKE)
+        write_byte(self->wake);
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------------------------- the thread */
+
+void bh__mailbox_offer(bh__mailbox *self, bh__queue *messages)
+{
+    if (!messages->first)
+        return;
+    pthread_mutex_lock(&self->mutex);
+    bh__queue_append(&self->ready, messages);
+    signal_rightly(self);
+    pthread_mutex_unlock(&self->mutex);
+    pthread_cond_broadcast(&self->arrived);
+}
+
+void bh__mailbox_withdraw(bh__mailbox *self, bh__queue *out)
+{
+    pthread_mutex_lock(&self->taking);
+    replenish(self);
+    bh__queue_append(out, &self->at_hand);
+    replenish(self);
+    pthread_mutex_unlock(&self->taking);
+    pthread_cond_broadcast(&self->arrived); /* the worker may be stopping */
+}
+
+/* Moves those that were settled, from the last one back, to the queue in the order in which they were settled. */
+static void append_settled(bh__mailbox *self, bh_message *last, bh__queue *out)
+{
+    bh_message *first = NULL;
+    size_t count = 0;
+    for (bh_message *message = last; message; count++) {
+        bh_message *before = message->next;
+        message->next = first;
+        first = message;
+        message = before;
+    }
+    atomic_fetch_sub(&self->settled_count, count);
+    bh__queue settled = {first, last, count};
+    bh__queue_append(out, &settled);
+}
+
+void bh__mailbox_collect(bh__mailbox *self, bh__queue *out)
+{
+    if (atomic_load(&self->settled) != CLOSED)
+        append_settled(self, atomic_exchange(&self->settled, NULL), out);
+}
+
+void bh__mailbox_close(bh__mailbox *self, bh__queue *out)
+{
+    bh_message *last = atomic_exchange(&self->settled, CLOSED);
+    append_settled(self, last == CLOSED ? NULL : last, out);
+}
+
+void bh__mailbox_open(bh__mailbox *self)
+{
+    atomic_store(&self->settled, NULL);
+}
+
+static void push_event(bh__mailbox *self, bh_event *event)
+{
+    if (self->last_event)
+        self->last_event->next = event;
+    else
+        self->first_event = event;
+    self->last_event = event;
+    atomic_fetch_add(&self->event_count, 1);
+}
+
+/* MISSED is an event of its own, told before the others. */
+static void miss_event(bh__mailbox *self)
+{
+    if (self->missed_count++ == 0)
+        atomic_fetch_add(&self->event_count, 1);
+}
+
+void bh__mailbox_tell(bh__mailbox *self, bh_event *event, bh__life life)
+{
+    bh_event *oldest = NULL;
+    pthread_mutex_lock(&self->mutex);
+    if (event)
+        push_event(self, event);
+    if (atomic_load(&self->event_count) > BH__MOST_EVENTS) {
+        oldest = self->first_event;
+        self->first_event = oldest->next;
+        atomic_fetch_sub(&self->event_count, 1);
+    }
+    if (!event || oldest)
+        miss_event(self);
+    atomic_store(&self->life, (int)life);
+    signal_rightly(self);
+    pthread_mutex_unlock(&self->mutex);
+    pthread_cond_broadcast(&self->arrived);
+    bh_event_free(oldest);
+}
+
+int bh__mailbox_lie_down(bh__mailbox *self, bh__sleep sleep)
+{
+    atomic_store(&self->sleep, (int)sleep);
+    return atomic_load(&self->settled_count) < (sleep == BH__NAPPING ? self->many : 1);
+}
+
+void bh__mailbox_get_up(bh__mailbox *self, int was_woken)
+{
+    atomic_store(&self->sleep, BH__AWAKE);
+    if (was_woken)
+        read_bytes(self->wake);
+}

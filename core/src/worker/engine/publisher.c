@@ -1,0 +1,149 @@
+#include "engine/publisher.h"
+
+#include "engine/decision.h"
+#include "wire/content.h"
+
+#include <stdio.h>
+
+void bh__publisher_free(bh__publisher *self)
+{
+    bh__report_free(&self->words);
+}
+
+int bh__publisher_is_open(const bh__publisher *self)
+{
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        if (!self->channels[i].number)
+            return 0;
+    return 1;
+}
+
+void bh__publisher_end(bh__publisher *self, bh__context *context, bh_ending ending)
+{
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++) {
+        bh__assembler_clear(&self->channels[i].returned);
+        self->channels[i].number = 0;
+    }
+    if (ending != BH_ENDING_ORDERLY)
+        bh__report_set(&self->words, context->publish.link.problem.status,
+                       "each time it was sent alone, the connection was lost: %s",
+                       bh__report_text(&context->publish.link.problem).data);
+    bh_ledger_disconnect(context->ledger, ending, bh__monotonic_ms());
+}
+
+/* --------------------------------------------------------------------------------------------- the broker's answers */
+
+static void on_confirm(const bh__publisher *self, bh__context *context, size_t index, uint64_t tag, int multiple,
+                       int is_ack)
+{
+    if (tag > INT64_MAX)
+        return;
+    context->publish.has_worked = 1;
+    bh_ledger_confirm(context->ledger, self->channels[index].number, (int64_t)tag, multiple, is_ack,
+                      bh__monotonic_ms());
+}
+
+static void on_return(bh__publisher *self, size_t index, const amqp_basic_return_t *method)
+{
+    bh_bytes text = bh__from_amqp(method->reply_text);
+    snprintf(self->return_text, sizeof self->return_text, "%d %.*s", method->reply_code, (int)text.size, text.data);
+    bh__assembler_begin(&self->channels[index].returned, 0, 0, method->exchange, method->routing_key);
+}
+
+static void on_returned_copy(const bh__publisher *self, bh__context *context, size_t index, const bh_message *copy)
+{
+    context->is_declared &= context->settings->mode != BH_MODE_CREATE; /* what is missing is made again */
+    bh_ledger_return(context->ledger, self->channels[index].number, bh__content_string(copy->properties, "backhop-id"),
+                     copy->exchange, copy->routing_key);
+}
+
+/* The broker closed the channel for one of the copies in flight. */
+static void on_publish_channel_close(bh__publisher *self, bh__context *context, size_t index,
+                                     const amqp_channel_close_t *close)
+{
+    amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
+    bh_status status =
+        bh__link_answer_channel_close(&context->publish.link, channel, close, "publishing", &self->words);
+    int is_missing = status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
+    bh_ledger_close_publisher(context->ledger, self->channels[index].number,
+                              is_missing ? BH_ENDING_MISSING : BH_ENDING_COMPLAINT, bh__monotonic_ms());
+    bh__assembler_clear(&self->channels[index].returned);
+    self->channels[index].number = 0;
+    if (status == BH_ERR_MISSING && context->settings->mode == BH_MODE_CREATE)
+        context->is_declared = 0;
+}
+
+static void on_publish_method(bh__publisher *self, bh__context *context, size_t index, const amqp_method_t *method)
+{
+    switch (method->id) {
+    case AMQP_BASIC_ACK_METHOD: {
+        const amqp_basic_ack_t *ack = method->decoded;
+        on_confirm(self, context, index, ack->delivery_tag, ack->multiple, 1);
+        break;
+    }
+    case AMQP_BASIC_NACK_METHOD: {
+        const amqp_basic_nack_t *nack = method->decoded;
+        on_confirm(self, context, index, nack->delivery_tag, nack->multiple, 0);
+        break;
+    }
+    case AMQP_BASIC_RETURN_METHOD:
+        on_return(self, index, method->decoded);
+        break;
+    case AMQP_CHANNEL_CLOSE_METHOD:
+        on_publish_channel_close(self, context, index, method->decoded);
+        break;
+    default:
+        break;
+    }
+}
+
+void bh__publisher_on_frame(bh__publisher *self, bh__context *context, const bh__frame *frame,
+                            const amqp_method_t *method)
+{
+    size_t index = (size_t)frame->channel - BH__FIRST_PUBLISH_CHANNEL;
+    if (frame->channel < BH__FIRST_PUBLISH_CHANNEL || index >= BH__PUBLISH_CHANNELS || !self->channels[index].number)
+        return;
+    if (method) {
+        on_publish_method(self, context, index, method);
+        return;
+    }
+    bh_message *copy;
+    bh_status status = bh__assembler_add(&self->channels[index].returned, frame, &copy);
+    if (status != BH_OK)
+        bh__link_fail(&context->publish.link, status, "a returned copy could not be received");
+    else if (copy)
+        on_returned_copy(self, context, index, copy);
+    bh_message_free(copy);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- sending */
+
+void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t number, const bh_message *message)
+{
+    const bh__copy *copy = message->copy;
+    amqp_basic_publish_t publish = {.exchange = bh__to_amqp(copy->exchange),
+                                    .routing_key = bh__to_amqp(copy->routing_key),
+                                    .mandatory = copy->mandatory};
+    for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
+        if (self->channels[i].number == number)
+            bh__link_publish(&context->publish.link, (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + i), &publish,
+                             copy->properties, message->body);
+}
+
+void bh__publisher_explain(const bh__publisher *self, bh_event_kind kind, bh_status status, const bh__copy *copy,
+                           bh__report *out)
+{
+    int key_size = (int)copy->routing_key.size, exchange_size = (int)copy->exchange.size;
+    if (kind == BH_EVENT_NACKED)
+        bh__report_set(out, status,
+                       "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is full "
+                       "(reject-publish) or not available",
+                       exchange_size, copy->exchange.data, key_size, copy->routing_key.data);
+    else if (kind == BH_EVENT_RETURNED && status == BH_ERR_PUBLISH)
+        bh__report_set(out, status,
+                       "the broker returned the copy (%s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
+                       self->return_text, key_size, copy->routing_key.data, exchange_size, copy->exchange.data);
+    else
+        bh__report_set(out, kind == BH_EVENT_REFUSED ? status : self->words.status, "%s",
+                       bh__report_text(&self->words).data);
+}

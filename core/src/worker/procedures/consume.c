@@ -1,0 +1,145 @@
+#include "procedures/runner.h"
+
+#include <stdio.h>
+
+/* --------------------------------------------------------------------------------------------------------- publishing */
+
+static bh_status open_publish_channel(bh__runner *self, size_t index)
+{
+    bh__context *context = &self->engine.context;
+    bh__link *link = &context->publish.link;
+    amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
+    bh__answer answer;
+    amqp_confirm_select_t confirm = {.nowait = 0};
+    bh_status status = bh__call_open_channel(self, link, channel, &answer);
+    if (status == BH_OK)
+        status = bh__call(self, link, channel, AMQP_CONFIRM_SELECT_METHOD, &confirm, AMQP_CONFIRM_SELECT_OK_METHOD, 0,
+                          "switching confirms on", &answer);
+    if (status == BH_OK)
+        status = bh_ledger_open_publisher(context->ledger, &self->engine.publisher.channels[index].number);
+    return status;
+}
+
+bh_status bh__open_publisher(bh__runner *self)
+{
+    bh_status status = BH_OK;
+    for (size_t i = 0; status == BH_OK && i < BH__PUBLISH_CHANNELS; i++)
+        if (!self->engine.publisher.channels[i].number)
+            status = open_publish_channel(self, i);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- consuming */
+
+static bh_status open_consume_channel(bh__runner *self)
+{
+    bh__consumer *consumer = &self->engine.consumer;
+    bh__link *link = &self->engine.context.consume.link;
+    bh__answer answer;
+    /* A new number each time: RabbitMQ up to 4.2 closes the channel of a message held too long once a minute until it
+     * is answered, and the second channel.close must not hit the next channel. */
+    int next = consumer->channel + 1;
+    consumer->channel =
+        (amqp_channel_t)(next > link->channel_max || next < BH__FIRST_CONSUME_CHANNEL ? BH__FIRST_CONSUME_CHANNEL
+                                                                                      : next);
+    bh_status status = bh__call_open_channel(self, link, consumer->channel, &answer);
+    return status == BH_OK ? bh__consumer_opened(consumer, &self->engine.context) : status;
+}
+
+static bh_status set_prefetch(bh__runner *self, bh__answer *answer)
+{
+    bh__context *context = &self->engine.context;
+    amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)context->settings->prefetch};
+    return bh__call(self, &context->consume.link, self->engine.consumer.channel, AMQP_BASIC_QOS_METHOD, &qos,
+                    AMQP_BASIC_QOS_OK_METHOD, 0, "setting the prefetch", answer);
+}
+
+static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
+{
+    bh__context *context = &self->engine.context;
+    bh__consumer *consumer = &self->engine.consumer;
+    snprintf(consumer->tag, sizeof consumer->tag, "backhop-%u", ++consumer->tag_count);
+    amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(context->settings->topology)),
+                                    .consumer_tag = amqp_cstring_bytes(consumer->tag)};
+    consumer->left_before = context->left_count;
+    consumer->is_consuming = 1; /* now: its end can come with its beginning */
+    return bh__call(self, &context->consume.link, consumer->channel, AMQP_BASIC_CONSUME_METHOD, &consume,
+                    AMQP_BASIC_CONSUME_OK_METHOD, 0, "consuming", answer);
+}
+
+static bh_status try_to_consume(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    bh__consumer *consumer = &self->engine.consumer;
+    bh__answer answer = {.code = 0};
+    bh_status status = consumer->is_open ? BH_OK : open_consume_channel(self);
+    if (status == BH_OK && bh_ledger_unsettled(context->ledger) > 0) /* which a refusal would take along */
+        status = bh__find_queue(self);
+    if (status == BH_ERR_MISSING || (status == BH_OK && !consumer->is_open)) /* it may be closed meanwhile */
+        return status;
+    if (status == BH_OK)
+        status = set_prefetch(self, &answer);
+    if (status == BH_OK)
+        status = begin_consuming(self, &answer);
+    if (status == BH_OK)
+        return BH_OK;
+    if (answer.code || bh__link_is_broken(&context->consume.link)) /* the channel is gone */
+        bh__consumer_end(consumer, context);
+    if (status == BH_ERR_MISSING)
+        bh__report_add(&self->problem, "; declare the work queue first");
+    return status == BH_ERR_CLASH ? (self->problem.status = BH_ERR_CHANNEL) : status;
+}
+
+bh_status bh__consume(bh__runner *self)
+{
+    bh_status status = try_to_consume(self);
+    if (status == BH_ERR_MISSING)
+        self->engine.context.is_declared = 0; /* no more */
+    return status;
+}
+
+void bh__cancel(bh__runner *self)
+{
+    bh__consumer *consumer = &self->engine.consumer;
+    bh__context *context = &self->engine.context;
+    bh__answer answer;
+    amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(consumer->tag)};
+    if (!consumer->is_consuming)
+        return;
+    consumer->is_consuming = 0;
+    bh_status status = bh__call(self, &context->consume.link, consumer->channel, AMQP_BASIC_CANCEL_METHOD, &cancel,
+                                AMQP_BASIC_CANCEL_OK_METHOD, 0, "cancelling the consumer", &answer);
+    if (status != BH_OK && answer.code)
+        bh__consumer_end(consumer, context);
+}
+
+/* Leaves the channel, so that the broker has all again that is not settled. It is given back first: 4.3 counts no
+ * failure then. */
+static void abandon_channel(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    bh__consumer *consumer = &self->engine.consumer;
+    amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
+    bh_ledger_flush(context->ledger);
+    bh__engine_advance(&self->engine);
+    bh__consumer_give_back_all(consumer, context);
+    bh__link_send(&context->consume.link, consumer->channel, AMQP_CHANNEL_CLOSE_METHOD, &close);
+    int64_t count = bh__consumer_end(consumer, context);
+    if (count)
+        bh__consumer_tell_cancelled(consumer, context, BH_ERR_CANCELLED,
+                                    "a message was held longer than the broker's consumer timeout, so that the broker "
+                                    "delivers again what was in hand",
+                                    count);
+}
+
+bh_status bh__resolve_cancel(bh__runner *self)
+{
+    bh__consumer *consumer = &self->engine.consumer;
+    bh_status status = bh__find_queue(self);
+    if (!consumer->is_open || (status != BH_OK && status != BH_ERR_MISSING))
+        return status;
+    consumer->is_doubtful = 0;
+    if (status == BH_OK)
+        abandon_channel(self);
+    return BH_OK;
+}

@@ -1,0 +1,123 @@
+#include "procedures/runner.h"
+
+#include "engine/decision.h"
+
+static bh_status open_get_channel(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    bh__answer answer;
+    bh_status status = bh__call_open_channel(self, &context->consume.link, BH__CHANNEL_GET, &answer);
+    return status == BH_OK ? bh__getter_opened(&self->engine.getter, context) : status;
+}
+
+/* What was not acknowledged goes back to the parked queue. */
+static void close_get_channel(bh__runner *self)
+{
+    bh__link *link = &self->engine.context.consume.link;
+    bh__answer answer;
+    if (!self->engine.getter.is_open)
+        return;
+    bh_ledger_flush(self->engine.context.ledger);
+    bh__engine_advance(&self->engine);
+    bh__getter_end(&self->engine.getter, &self->engine.context);
+    if (!bh__link_is_broken(link))
+        bh__call_close_channel(self, link, BH__CHANNEL_GET, &answer);
+}
+
+static int is_replay_over(const bh__runner *self, int64_t deadline_ms)
+{
+    const bh__context *context = &self->engine.context;
+    return bh__engine_is_interrupted(&self->engine) || !self->engine.getter.is_open ||
+           bh__link_is_broken(&context->consume.link) || bh__link_is_broken(&context->publish.link) ||
+           bh__monotonic_ms() >= deadline_ms;
+}
+
+static bh_status report_interruption(bh__runner *self, bh_status status, const char *what)
+{
+    return bh__report_set(&self->problem, status, "%s was interrupted; replay again", what);
+}
+
+/* Has the next parked message sent, where there is one: the getter's entry. *left is how many come behind it. */
+static bh_status get_parked(bh__runner *self, int64_t *left)
+{
+    bh__context *context = &self->engine.context;
+    bh__getter *getter = &self->engine.getter;
+    bh__answer answer;
+    amqp_basic_get_t get = {.queue = bh__to_amqp(bh_topology_parked_queue(context->settings->topology))};
+    int64_t deadline_ms = bh__monotonic_ms() + context->settings->confirm_timeout_ms;
+    getter->entry = 0;
+    bh_status status =
+        bh__call(self, &context->consume.link, BH__CHANNEL_GET, AMQP_BASIC_GET_METHOD, &get, AMQP_BASIC_GET_OK_METHOD,
+                 AMQP_BASIC_GET_EMPTY_METHOD, "reading the parked queue", &answer);
+    if (answer.code)
+        bh__getter_end(getter, context);
+    if (status != BH_OK || answer.method.id != AMQP_BASIC_GET_OK_METHOD)
+        return status;
+    const amqp_basic_get_ok_t *got = context->consume.link.reply.decoded;
+    *left = got->message_count;
+    while (!getter->entry && !is_replay_over(self, deadline_ms))
+        bh__runner_keep_going(self, deadline_ms);
+    return getter->entry ? BH_OK : report_interruption(self, BH_ERR_CONNECTION, "reading a parked message");
+}
+
+/* Sends the getter's message back and waits until it is there. */
+static bh_status replay_one(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    bh__getter *getter = &self->engine.getter;
+    int64_t deadline_ms = bh__monotonic_ms() + context->settings->confirm_timeout_ms;
+    bh_message *message = bh__held(context, getter->entry);
+    bh_status status = message ? bh__decide_replay(context, message) : BH_ERR_STATE;
+    if (status != BH_OK) {
+        bh__release(context, getter->entry);
+        return bh__report_set(&self->problem, status, "%s", bh_status_text(status).data);
+    }
+    while (getter->result == BH__REPLAY_PENDING && !is_replay_over(self, deadline_ms))
+        bh__runner_keep_going(self, deadline_ms);
+    if (getter->result == BH__REPLAY_WENT)
+        return BH_OK;
+    if (getter->result == BH__REPLAY_PENDING)
+        return report_interruption(self, BH_ERR_PUBLISH, "publishing a parked message");
+    return bh__report_set(&self->problem, getter->problem.status, "%s", bh__report_text(&getter->problem).data);
+}
+
+/* What is parked anew meanwhile is not for this one: else a message that always fails would go round for ever. */
+static bh_status replay_all(bh__runner *self, int64_t most, int64_t *count, bh__report *refusal)
+{
+    int64_t total = 1;
+    for (int64_t seen = 0; *count < most && seen < total; seen++) {
+        int64_t left = 0;
+        bh_status status = get_parked(self, &left);
+        if (status != BH_OK || !self->engine.getter.entry)
+            return status;
+        if (seen == 0)
+            total = left + 1;
+        status = replay_one(self);
+        int is_refusal = status == BH_ERR_FRAME || status == BH_ERR_CONTENT || status == BH_ERR_CHANNEL;
+        if (status != BH_OK && !is_refusal)
+            return status;
+        if (is_refusal && refusal->status == BH_OK)
+            bh__report_set(refusal, status, "%s", bh__report_text(&self->problem).data);
+        *count += status == BH_OK;
+    }
+    return BH_OK;
+}
+
+void bh__replay(bh__runner *self, int64_t most)
+{
+    bh__context *context = &self->engine.context;
+    bh__report refusal = {.status = BH_OK};
+    int64_t count = 0;
+    bh_status status = open_get_channel(self);
+    if (status == BH_OK)
+        status = replay_all(self, most, &count, &refusal);
+    if (status != BH_OK)
+        bh__report_set(&refusal, status, "%s", bh__report_text(&self->problem).data);
+    close_get_channel(self);
+    bh__mailbox_end_replay(context->mailbox); /* so that who hears of it may ask for the next one */
+    bh__tell(context, (bh__news){.kind = BH_EVENT_REPLAYED,
+                                 .status = refusal.status,
+                                 .text = bh__report_text(&refusal),
+                                 .count = count});
+    bh__report_free(&refusal);
+}

@@ -1,0 +1,73 @@
+/* Buffer: bytes that are written at one end and read at the other. Internal. */
+#ifndef BACKHOP_WORKER_WIRE_BUFFER_H
+#define BACKHOP_WORKER_WIRE_BUFFER_H
+
+#include "memory.h"
+
+#include <stdlib.h>
+
+/* Zero bytes are an empty one. */
+typedef struct bh__buffer {
+    char *data;
+    size_t begin;
+    size_t end;
+    size_t capacity;
+} bh__buffer;
+
+static inline size_t bh__buffer_size(const bh__buffer *self)
+{
+    return self->end - self->begin;
+}
+
+static inline void bh__buffer_clear(bh__buffer *self)
+{
+    self->begin = self->end = 0;
+}
+
+static inline void bh__buffer_free(bh__buffer *self)
+{
+    free(self->data);
+    *self = (bh__buffer){.data = NULL};
+}
+
+/* Makes room for `size` bytes behind the end, and moves what is there to the front for it. False: no memory. */
+static inline int bh__buffer_reserve(bh__buffer *self, size_t size)
+{
+    if (self->capacity - self->end >= size && self->data)
+        return 1;
+    if (self->begin > 0 && self->data) {
+        memmove(self->data, self->data + self->begin, bh__buffer_size(self));
+        self->end -= self->begin;
+        self->begin = 0;
+    }
+    void *data = self->data;
+    int is_there = bh__reserve(&data, &self->capacity, 1, self->end + size);
+    self->data = data;
+    return is_there;
+}
+
+/* The following write where room was made. */
+static inline void bh__put_bytes(bh__buffer *self, bh_bytes bytes)
+{
+    if (bytes.size)
+        memcpy(self->data + self->end, bytes.data, bytes.size);
+    self->end += bytes.size;
+}
+
+/* The lower `size` bytes of a number, big-endian. */
+static inline void bh__put_number(bh__buffer *self, uint64_t number, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        self->data[self->end + i] = (char)(number >> 8 * (size - 1 - i));
+    self->end += size;
+}
+
+static inline uint64_t bh__get_number(const char *data, size_t size)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < size; i++)
+        number = number << 8 | (unsigned char)data[i];
+    return number;
+}
+
+#endif

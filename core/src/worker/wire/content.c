@@ -1,0 +1,398 @@
+#include "wire/content.h"
+
+/* The properties as they lie: strings without their length, the headers without theirs; data NULL: absent. */
+typedef struct content {
+    bh_bytes values[BH_PROPERTY_LAST];
+} content;
+
+enum { TIMESTAMP_BYTES = 8, TYPE_BYTES = 1, LENGTH_BYTES = 4 };
+
+/* A part of the wire that is being read. */
+typedef struct reader {
+    const char *at;
+    const char *end;
+} reader;
+
+static size_t bytes_left(const reader *self)
+{
+    return (size_t)(self->end - self->at);
+}
+
+/* The next `size` bytes; false where there are fewer. */
+static int take_bytes(reader *self, size_t size, bh_bytes *out)
+{
+    if (bytes_left(self) < size)
+        return 0;
+    *out = (bh_bytes){self->at, size};
+    self->at += size;
+    return 1;
+}
+
+/* Bytes behind a length of `length_size` bytes. */
+static int take_counted(reader *self, size_t length_size, bh_bytes *out)
+{
+    bh_bytes length;
+    return take_bytes(self, length_size, &length) &&
+           take_bytes(self, (size_t)bh__get_number(length.data, length_size), out);
+}
+
+static int is_present(unsigned flags, int property)
+{
+    return (flags & 1u << (15 - property)) != 0; /* in order, from the highest bit */
+}
+
+static int parse_properties(content *self, bh_bytes properties)
+{
+    reader wire = {properties.data, properties.data + properties.size};
+    bh_bytes bytes;
+    memset(self, 0, sizeof *self);
+    if (!take_bytes(&wire, 2, &bytes))
+        return 0;
+    unsigned flags = (unsigned)bh__get_number(bytes.data, 2);
+    if (flags & 3u) /* no such property; further flags */
+        return 0;
+    for (int property = 0; property < BH_PROPERTY_LAST; property++) {
+        if (!is_present(flags, property))
+            continue;
+        int is_there = 0;
+        switch (property) {
+        case BH_PROPERTY_DELIVERY_MODE:
+        case BH_PROPERTY_PRIORITY:
+            is_there = take_bytes(&wire, 1, &bytes);
+            break;
+        case BH_PROPERTY_TIMESTAMP:
+            is_there = take_bytes(&wire, TIMESTAMP_BYTES, &bytes);
+            break;
+        case BH_PROPERTY_HEADERS:
+            is_there = take_counted(&wire, LENGTH_BYTES, &bytes);
+            break;
+        default:
+            is_there = take_counted(&wire, 1, &bytes);
+        }
+        if (!is_there)
+            return 0;
+        self->values[property] = bytes;
+    }
+    return 1;
+}
+
+/* A field's value, without its type; tables, arrays, strings and bytes without their length. */
+static int take_value(reader *self, char type, bh_bytes *out)
+{
+    switch ((unsigned char)type) {
+    case BH_TYPE_VOID:
+        return take_bytes(self, 0, out);
+    case BH_TYPE_BOOLEAN:
+    case BH_TYPE_INT8:
+    case BH_TYPE_UINT8:
+        return take_bytes(self, 1, out);
+    case BH_TYPE_INT16:
+    case BH_TYPE_UINT16:
+        return take_bytes(self, 2, out);
+    case BH_TYPE_INT32:
+    case BH_TYPE_UINT32:
+    case BH_TYPE_FLOAT:
+        return take_bytes(self, 4, out);
+    case BH_TYPE_DECIMAL:
+        return take_bytes(self, 5, out);
+    case BH_TYPE_INT64:
+    case BH_TYPE_UINT64:
+    case BH_TYPE_DOUBLE:
+    case BH_TYPE_TIMESTAMP:
+        return take_bytes(self, 8, out);
+    case BH_TYPE_STRING:
+    case BH_TYPE_BYTES:
+    case BH_TYPE_ARRAY:
+    case BH_TYPE_TABLE:
+        return take_counted(self, LENGTH_BYTES, out);
+    default:
+        return 0;
+    }
+}
+
+typedef struct field {
+    bh_bytes name; /* "" in an array */
+    bh_type type;
+    bh_bytes value;
+    bh_bytes whole; /* type and value as they lie */
+} field;
+
+/* The next of a table's or array's fields. */
+static int take_field(reader *self, int is_array, field *out)
+{
+    bh_bytes type;
+    out->name = bh_str("");
+    if (!is_array && !take_counted(self, 1, &out->name))
+        return 0;
+    if (!take_bytes(self, TYPE_BYTES, &type) || !take_value(self, *type.data, &out->value))
+        return 0;
+    out->type = (bh_type)(unsigned char)*type.data;
+    out->whole = (bh_bytes){type.data, (size_t)(self->at - type.data)};
+    return 1;
+}
+
+/* The first header of this name. */
+static int find_header(const content *self, bh_bytes name, field *out)
+{
+    bh_bytes headers = self->values[BH_PROPERTY_HEADERS];
+    if (!headers.data)
+        return 0;
+    reader wire = {headers.data, headers.data + headers.size};
+    while (bytes_left(&wire) > 0 && take_field(&wire, 0, out))
+        if (bh__same(out->name, name))
+            return 1;
+    return 0;
+}
+
+static int64_t field_integer(const field *self)
+{
+    uint64_t bits = bh__get_number(self->value.data, self->value.size);
+    switch (self->type) {
+    case BH_TYPE_INT8:
+        return (int8_t)bits;
+    case BH_TYPE_INT16:
+        return (int16_t)bits;
+    case BH_TYPE_INT32:
+        return (int32_t)bits;
+    default:
+        return (int64_t)bits; /* above 2^63 - 1 it turns negative: absurd either way */
+    }
+}
+
+static double field_real(const field *self)
+{
+    uint64_t bits = bh__get_number(self->value.data, self->value.size);
+    uint32_t half = (uint32_t)bits;
+    float small;
+    double large;
+    memcpy(&small, &half, sizeof small);
+    memcpy(&large, &bits, sizeof large);
+    return self->type == BH_TYPE_FLOAT ? (double)small : large;
+}
+
+/* Everything but tables and arrays. */
+static bh_status push_scalar(bh_delivery *out, const field *self)
+{
+    switch (self->type) {
+    case BH_TYPE_FLOAT:
+    case BH_TYPE_DOUBLE:
+        return bh_delivery_push_float(out, self->name, self->type, field_real(self));
+    case BH_TYPE_STRING:
+    case BH_TYPE_BYTES:
+        return bh_delivery_push_string(out, self->name, self->type, self->value);
+    case BH_TYPE_DECIMAL:
+        return bh_delivery_push_decimal(out, self->name, (int)bh__get_number(self->value.data, 1),
+                                        (int64_t)bh__get_number(self->value.data + 1, 4));
+    case BH_TYPE_VOID:
+        return bh_delivery_push_void(out, self->name);
+    default:
+        return bh_delivery_push_int(out, self->name, self->type, field_integer(self));
+    }
+}
+
+/* A table or array that is being walked. */
+typedef struct level {
+    reader wire;
+    int is_array;
+} level;
+
+/* Walks with a stack of its own: a stranger's nesting is bounded by the frame alone. */
+static bh_status push_headers(bh_delivery *out, bh_bytes headers)
+{
+    level *open = NULL;
+    size_t capacity = 0, depth = 0;
+    level current = {{headers.data, headers.data + headers.size}, 0};
+    bh_status status = BH_OK;
+    while (status == BH_OK) {
+        field next;
+        if (bytes_left(&current.wire) == 0) {
+            if (depth == 0)
+                break;
+            status = bh_delivery_end(out);
+            current = open[--depth];
+            continue;
+        }
+        if (!take_field(&current.wire, current.is_array, &next)) {
+            status = BH_ERR_CONTENT;
+            break;
+        }
+        int is_array = next.type == BH_TYPE_ARRAY;
+        if (!is_array && next.type != BH_TYPE_TABLE) {
+            status = push_scalar(out, &next);
+            continue;
+        }
+        status = is_array ? bh_delivery_begin_array(out, next.name) : bh_delivery_begin_table(out, next.name);
+        void *levels = open;
+        if (status == BH_OK && !bh__reserve(&levels, &capacity, sizeof *open, depth + 1))
+            status = BH_ERR_NO_MEMORY;
+        open = levels;
+        if (status == BH_OK) {
+            open[depth++] = current;
+            current = (level){{next.value.data, next.value.data + next.value.size}, is_array};
+        }
+    }
+    free(open);
+    return status;
+}
+
+static bh_status push_property(bh_delivery *out, bh_property property, bh_bytes value)
+{
+    switch (property) {
+    case BH_PROPERTY_HEADERS:
+        return push_headers(out, value);
+    case BH_PROPERTY_DELIVERY_MODE:
+    case BH_PROPERTY_PRIORITY:
+    case BH_PROPERTY_TIMESTAMP:
+        return bh_delivery_set_number(out, property, (int64_t)bh__get_number(value.data, value.size));
+    default:
+        return bh_delivery_set_property(out, property, value);
+    }
+}
+
+bh_status bh__content_read(bh_delivery *out, bh_bytes exchange, bh_bytes routing_key, bh_bytes properties)
+{
+    content wire;
+    bh_delivery_clear(out);
+    bh_status status = parse_properties(&wire, properties) ? BH_OK : BH_ERR_CONTENT;
+    if (status == BH_OK)
+        status = bh_delivery_set_exchange(out, exchange);
+    if (status == BH_OK)
+        status = bh_delivery_set_routing_key(out, routing_key);
+    for (int property = 0; status == BH_OK && property < BH_PROPERTY_LAST; property++)
+        if (wire.values[property].data)
+            status = push_property(out, (bh_property)property, wire.values[property]);
+    return status;
+}
+
+bh_bytes bh__content_string(bh_bytes properties, const char *name)
+{
+    content wire;
+    field found;
+    int is_there =
+        parse_properties(&wire, properties) && find_header(&wire, bh_str(name), &found) && found.type == BH_TYPE_STRING;
+    return is_there ? found.value : bh_str("");
+}
+
+/* -------------------------------------------------------------------------------------------------------- the copy */
+
+enum { HEADER_ROOM = 255 + 32 }; /* of a header that the plan sets: its name, and all but its string */
+
+static void put_short(bh__buffer *out, bh_bytes text)
+{
+    bh__put_number(out, text.size, 1);
+    bh__put_bytes(out, text);
+}
+
+static void put_long(bh__buffer *out, bh_bytes text)
+{
+    bh__put_number(out, text.size, LENGTH_BYTES);
+    bh__put_bytes(out, text);
+}
+
+static void put_type(bh__buffer *out, bh_type type)
+{
+    bh__put_number(out, (uint64_t)type, TYPE_BYTES);
+}
+
+/* A header that the plan sets. */
+static void put_header(bh__buffer *out, const bh_plan *plan, size_t index, const content *original)
+{
+    bh_type type = bh_plan_header_type(plan, index);
+    bh_bytes text = bh_plan_header_string(plan, index);
+    put_short(out, bh_plan_header_name(plan, index));
+    field source;
+    switch (type) {
+    case BH_TYPE_STRING:
+        put_type(out, type);
+        put_long(out, text);
+        break;
+    case BH_TYPE_INT64:
+        put_type(out, type);
+        bh__put_number(out, (uint64_t)bh_plan_header_int(plan, index), 8);
+        break;
+    case BH_TYPE_ARRAY:
+        put_type(out, type);
+        bh__put_number(out, TYPE_BYTES + LENGTH_BYTES + text.size, LENGTH_BYTES);
+        put_type(out, BH_TYPE_STRING);
+        put_long(out, text);
+        break;
+    default:
+        if (find_header(original, bh_plan_header_source(plan, index), &source))
+            bh__put_bytes(out, source.whole);
+        else
+            put_type(out, BH_TYPE_VOID);
+    }
+}
+
+static void put_headers(bh__buffer *out, const bh_plan *plan, const content *original)
+{
+    bh_bytes headers = original->values[BH_PROPERTY_HEADERS];
+    reader wire = {headers.data, headers.data ? headers.data + headers.size : NULL};
+    size_t length_at = out->end;
+    bh__put_number(out, 0, LENGTH_BYTES);
+    field kept;
+    while (wire.at != wire.end && take_field(&wire, 0, &kept)) {
+        if (!bh_plan_keeps_header(plan, kept.name))
+            continue;
+        put_short(out, kept.name);
+        bh__put_bytes(out, kept.whole);
+    }
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++)
+        put_header(out, plan, i, original);
+    size_t end = out->end;
+    out->end = length_at;
+    bh__put_number(out, end - length_at - LENGTH_BYTES, LENGTH_BYTES);
+    out->end = end;
+}
+
+/* More than the copy can take. */
+static size_t most_bytes(const bh_plan *plan, const content *original, bh_bytes properties)
+{
+    size_t most = 2 * properties.size + 512;
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+        field source;
+        most += HEADER_ROOM + bh_plan_header_string(plan, i).size;
+        if (bh_plan_header_type(plan, i) == BH_TYPE_VOID &&
+            find_header(original, bh_plan_header_source(plan, i), &source))
+            most += source.whole.size;
+    }
+    return most;
+}
+
+bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes properties)
+{
+    content original;
+    if (!parse_properties(&original, properties))
+        return BH_ERR_CONTENT;
+    if (!bh__buffer_reserve(out, most_bytes(plan, &original, properties)))
+        return BH_ERR_NO_MEMORY;
+    bh_bytes expiration = bh_plan_expiration(plan);
+    unsigned flags = 0;
+    size_t flags_at = out->end;
+    bh__put_number(out, 0, 2);
+    for (int property = 0; property < BH_PROPERTY_LAST; property++) {
+        bh_bytes value = original.values[property];
+        int is_set = 1;
+        if (property == BH_PROPERTY_HEADERS) {
+            put_headers(out, plan, &original);
+        } else if (property == BH_PROPERTY_DELIVERY_MODE) {
+            bh__put_number(out, 2, 1);
+        } else if (property == BH_PROPERTY_EXPIRATION && expiration.size) {
+            put_short(out, expiration);
+        } else if (value.data && bh_plan_keeps_property(plan, (bh_property)property)) {
+            int is_string = property != BH_PROPERTY_PRIORITY && property != BH_PROPERTY_TIMESTAMP;
+            if (is_string)
+                put_short(out, value);
+            else
+                bh__put_bytes(out, value);
+        } else {
+            is_set = 0;
+        }
+        flags |= (unsigned)is_set << (15 - property);
+    }
+    size_t end = out->end;
+    out->end = flags_at;
+    bh__put_number(out, flags, 2);
+    out->end = end;
+    return BH_OK;
+}

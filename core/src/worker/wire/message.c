@@ -1,0 +1,84 @@
+#include "wire/message.h"
+
+#include <stdlib.h>
+
+void bh__message_keep(bh_message *self)
+{
+    atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed);
+}
+
+void bh_message_free(bh_message *self)
+{
+    if (!self || atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) > 1)
+        return;
+    free(self->error);
+    free(self->copy);
+    free(self);
+}
+
+bh_bytes bh_message_body(const bh_message *self)
+{
+    return self ? self->body : bh_str("");
+}
+
+int bh_message_redelivered(const bh_message *self)
+{
+    return self && self->redelivered;
+}
+
+bh_status bh__message_set_error(bh_message *self, bh_bytes error)
+{
+    /* A little more than the plan keeps, so that it is the plan that cuts. */
+    size_t size = error.size < BH_HISTORY_MOST_ERROR_BYTES + 4 ? error.size : BH_HISTORY_MOST_ERROR_BYTES + 4;
+    char *copy = size ? malloc(size) : NULL;
+    if (size && !copy)
+        return BH_ERR_NO_MEMORY;
+    if (size)
+        memcpy(copy, error.data, size);
+    free(self->error);
+    self->error = copy;
+    self->error_size = size;
+    return BH_OK;
+}
+
+void bh__queue_push(bh__queue *self, bh_message *message)
+{
+    message->next = NULL;
+    if (self->last)
+        self->last->next = message;
+    else
+        self->first = message;
+    self->last = message;
+    self->count++;
+}
+
+bh_message *bh__queue_pop(bh__queue *self)
+{
+    bh_message *first = self->first;
+    if (!first)
+        return NULL;
+    self->first = first->next;
+    if (!self->first)
+        self->last = NULL;
+    self->count--;
+    return first;
+}
+
+void bh__queue_clear(bh__queue *self)
+{
+    for (bh_message *message; (message = bh__queue_pop(self));)
+        bh_message_free(message);
+}
+
+void bh__queue_append(bh__queue *self, bh__queue *from)
+{
+    if (!from->first)
+        return;
+    if (self->last)
+        self->last->next = from->first;
+    else
+        self->first = from->first;
+    self->last = from->last;
+    self->count += from->count;
+    *from = (bh__queue){.first = NULL};
+}

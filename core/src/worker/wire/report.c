@@ -1,0 +1,62 @@
+#include "wire/report.h"
+
+#include "memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void bh__report_free(bh__report *self)
+{
+    free(self->text);
+}
+
+void bh__report_clear(bh__report *self)
+{
+    self->status = BH_OK;
+    self->size = 0;
+    if (self->text)
+        self->text[0] = '\0';
+}
+
+__attribute__((format(printf, 2, 0))) static void append_formatted(bh__report *self, const char *format,
+                                                                   va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int size = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    void *text = self->text;
+    if (size < 0 || !bh__reserve(&text, &self->capacity, 1, self->size + (size_t)size + 1))
+        return;
+    self->text = text;
+    vsnprintf(self->text + self->size, (size_t)size + 1, format, arguments);
+    self->size += (size_t)size;
+}
+
+void bh__report_add(bh__report *self, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    append_formatted(self, format, arguments);
+    va_end(arguments);
+}
+
+bh_status bh__report_set(bh__report *self, bh_status status, const char *format, ...)
+{
+    bh__report_clear(self);
+    self->status = status;
+    va_list arguments;
+    va_start(arguments, format);
+    append_formatted(self, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+bh_bytes bh__report_text(const bh__report *self)
+{
+    if (self->size == 0)
+        return self->status == BH_OK ? bh_str("") : bh_status_text(self->status);
+    bh_bytes text = {self->text, self->size};
+    return text;
+}

@@ -1,0 +1,25 @@
+/* Report: the sentence that a failed call leaves behind. Internal. */
+#ifndef BACKHOP_WORKER_WIRE_REPORT_H
+#define BACKHOP_WORKER_WIRE_REPORT_H
+
+#include <backhop/status.h>
+
+/* Zero bytes are an empty one. */
+typedef struct bh__report {
+    bh_status status;
+    char *text;
+    size_t size;
+    size_t capacity;
+} bh__report;
+
+void bh__report_free(bh__report *self);
+void bh__report_clear(bh__report *self);
+/* Appends; without memory the sentence ends early. */
+void bh__report_add(bh__report *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Replaces the sentence and returns the status. */
+bh_status bh__report_set(bh__report *self, bh_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The sentence; that of the status where there is none. */
+bh_bytes bh__report_text(const bh__report *self);
+
+#endif

@@ -1,0 +1,364 @@
+/*
+ * Ledger: the vectors of sequences; random histories beside a model of the broker; calls that are refused.
+ * BACKHOP_LEDGER_SEED replays the history of one seed; BACKHOP_LEDGER_HISTORIES is how many are played (10,000).
+ */
+#include "ledger_model.h"
+#include "suites.h"
+#include "vectors.h"
+
+#include <backhop/ledger.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HISTORIES 10000
+#define HAPPENINGS 120
+
+/* --- Random histories ------------------------------------------------------------------------------------------- */
+
+/* SplitMix64, by Sebastiano Vigna. */
+static unsigned draw_by_seed(void *source, unsigned below)
+{
+    uint64_t *state = source;
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (unsigned)((z ^ (z >> 31)) >> 33) % below;
+}
+
+static void play(uint64_t seed)
+{
+    char name[64];
+    snprintf(name, sizeof name, "BACKHOP_LEDGER_SEED=%" PRIu64, seed);
+    uint64_t state = seed * UINT64_C(0xd1342543de82ef95);
+    ledger_model_play(draw_by_seed, &state, HAPPENINGS, name);
+}
+
+START_TEST(random_histories_keep_what_must_always_hold)
+{
+    const char *seed = getenv("BACKHOP_LEDGER_SEED"), *histories = getenv("BACKHOP_LEDGER_HISTORIES");
+    if (seed) {
+        play(strtoull(seed, NULL, 10));
+        return;
+    }
+    uint64_t count = histories ? strtoull(histories, NULL, 10) : HISTORIES;
+    for (uint64_t each = 1; each <= count; each++)
+        play(each);
+}
+END_TEST
+
+/* --- Vectors ---------------------------------------------------------------------------------------------------- */
+
+static vectors all;
+
+static const vector_name actions[] = {
+    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},       {"retry", BH_ACTION_RETRY},
+    {"reject", BH_ACTION_REJECT}, {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
+    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY}, {NULL, 0},
+};
+
+static const vector_name endings[] = {
+    {"orderly", BH_ENDING_ORDERLY},
+    {"wordless", BH_ENDING_WORDLESS},
+    {"complaint", BH_ENDING_COMPLAINT},
+    {"missing", BH_ENDING_MISSING},
+    {NULL, 0},
+};
+
+static const vector_name states[] = {
+    {"none", BH_STATE_NONE},
+    {"arrived", BH_STATE_ARRIVED},
+    {"taken", BH_STATE_TAKEN},
+    {"settled", BH_STATE_SETTLED},
+    {"due", BH_STATE_DUE},
+    {"sent", BH_STATE_SENT},
+    {"waiting", BH_STATE_WAITING},
+    {"confirmed", BH_STATE_CONFIRMED},
+    {"left", BH_STATE_LEFT},
+    {"acknowledged", BH_STATE_ACKNOWLEDGED},
+    {"rejected", BH_STATE_REJECTED},
+    {"given-back", BH_STATE_GIVEN_BACK},
+    {NULL, 0},
+};
+
+static const char *const steps[] = {"rest", "tell", "ack", "nack", "reject", "give_back", "declare", "publish"};
+
+typedef struct {
+    vector *v;
+    bh_ledger *ledger;
+    json_t *numbers; /* by the case's names */
+    const json_t *row;
+    int64_t now_ms;
+} sequence;
+
+/* The n-th argument of what the row does; NULL: it has none. */
+static const json_t *argument(const sequence *self, size_t n)
+{
+    return json_array_get(json_object_get(self->row, "do"), n);
+}
+
+static int64_t int_argument(const sequence *self, size_t n)
+{
+    return vector_int(self->v, "do", argument(self, n));
+}
+
+static bh_bytes text_argument(const sequence *self, size_t n, const char *otherwise)
+{
+    return argument(self, n) ? vector_bytes(self->v, "do", argument(self, n)) : bh_str(otherwise);
+}
+
+/* A number, or the name of one. */
+static int64_t number_argument(const sequence *self, size_t n)
+{
+    const json_t *name = argument(self, n);
+    if (json_is_integer(name))
+        return json_integer_value(name);
+    const json_t *number = json_object_get(self->numbers, json_string_value(name));
+    if (!number)
+        vector_fail(self->v, "do", "nothing has the name %s", json_string_value(name));
+    return json_integer_value(number);
+}
+
+static bh_status keep_number(sequence *self, size_t n, bh_status status, int64_t number)
+{
+    if (status == BH_OK)
+        json_object_set_new(self->numbers, json_string_value(argument(self, n)), json_integer(number));
+    else if (number != 0)
+        vector_fail(self->v, "do", "a refused call gave a number");
+    return status;
+}
+
+static const char *name_of(const sequence *self, int64_t number)
+{
+    const char *name;
+    json_t *each;
+    json_object_foreach(self->numbers, name, each) if (json_integer_value(each) == number) return name;
+    return "";
+}
+
+static int is_verb(const sequence *self, const char *verb)
+{
+    return strcmp(json_string_value(argument(self, 0)), verb) == 0;
+}
+
+static int flag_argument(const sequence *self, size_t n)
+{
+    return json_is_true(argument(self, n));
+}
+
+/* What the consuming side tells, and the settings. -1: it is something else. */
+static int consume(sequence *self, bh_status *status)
+{
+    bh_ledger *ledger = self->ledger;
+    int64_t number = 0;
+    if (is_verb(self, "open_channel")) {
+        *status = bh_ledger_open_channel(ledger, &number);
+        keep_number(self, 1, *status, number);
+    } else if (is_verb(self, "close_channel")) {
+        same_int(self->v, "close_channel", int_argument(self, 2),
+                 bh_ledger_close_channel(ledger, number_argument(self, 1)));
+    } else if (is_verb(self, "arrive")) {
+        *status = bh_ledger_arrive(ledger, number_argument(self, 1), int_argument(self, 2), &number);
+        keep_number(self, 3, *status, number);
+    } else if (is_verb(self, "take")) {
+        *status = bh_ledger_take(ledger, number_argument(self, 1));
+    } else if (is_verb(self, "acknowledge")) {
+        *status = bh_ledger_acknowledge(ledger, number_argument(self, 1));
+    } else if (is_verb(self, "settle")) {
+        bh_action action = (bh_action)vector_name_value(self->v, "do", argument(self, 2), actions);
+        *status = bh_ledger_settle(ledger, number_argument(self, 1), action, int_argument(self, 3),
+                                   text_argument(self, 4, "id"), bh_str("events"), bh_str("order.created"));
+    } else if (is_verb(self, "give_back")) {
+        *status = bh_ledger_give_back(ledger, number_argument(self, 1));
+    } else if (is_verb(self, "leave")) {
+        *status = bh_ledger_leave(ledger, number_argument(self, 1), self->now_ms);
+    } else if (is_verb(self, "postpone")) {
+        *status = bh_ledger_postpone(ledger, number_argument(self, 1), self->now_ms);
+    } else if (is_verb(self, "flush")) {
+        bh_ledger_flush(ledger);
+    } else if (is_verb(self, "set_confirm_timeout_ms")) {
+        *status = bh_ledger_set_confirm_timeout_ms(ledger, int_argument(self, 1));
+    } else if (is_verb(self, "set_most_sent")) {
+        *status = bh_ledger_set_most_sent(ledger, int_argument(self, 1));
+    } else if (is_verb(self, "set_acks")) {
+        *status = bh_ledger_set_acks(ledger, int_argument(self, 1), int_argument(self, 2));
+    } else if (is_verb(self, "set_left")) {
+        *status = bh_ledger_set_left(ledger, int_argument(self, 1), int_argument(self, 2));
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+static void publish(sequence *self, bh_status *status)
+{
+    bh_ledger *ledger = self->ledger;
+    if (is_verb(self, "open_publisher")) {
+        int64_t number;
+        *status = bh_ledger_open_publisher(ledger, &number);
+        keep_number(self, 1, *status, number);
+    } else if (is_verb(self, "close_publisher")) {
+        bh_ledger_close_publisher(ledger, number_argument(self, 1),
+                                  (bh_ending)vector_name_value(self->v, "do", argument(self, 2), endings),
+                                  self->now_ms);
+    } else if (is_verb(self, "disconnect")) {
+        bh_ledger_disconnect(ledger, (bh_ending)vector_name_value(self->v, "do", argument(self, 1), endings),
+                             self->now_ms);
+    } else if (is_verb(self, "confirm")) {
+        bh_ledger_confirm(ledger, number_argument(self, 1), int_argument(self, 2), flag_argument(self, 3),
+                          !json_is_false(argument(self, 4)), self->now_ms);
+    } else if (is_verb(self, "return")) {
+        bh_ledger_return(ledger, number_argument(self, 1), text_argument(self, 2, "id"), bh_str("events"),
+                         text_argument(self, 3, "order.created"));
+    } else if (is_verb(self, "block")) {
+        bh_ledger_block(ledger, flag_argument(self, 1), self->now_ms);
+    } else if (is_verb(self, "rung")) {
+        bh_ledger_rung(ledger, int_argument(self, 1), vector_status(self->v, argument(self, 2)), self->now_ms);
+    } else if (is_verb(self, "forget_rungs")) {
+        bh_ledger_forget_rungs(ledger);
+    } else {
+        vector_fail(self->v, "do", "%s is not known", json_string_value(argument(self, 0)));
+    }
+}
+
+/* The last step as the vectors have it. */
+static json_t *show_step(const sequence *self)
+{
+    const bh_ledger *ledger = self->ledger;
+    const char *entry = name_of(self, bh_ledger_step_entry(ledger));
+    const char *channel = name_of(self, bh_ledger_step_channel(ledger));
+    const char *kind = steps[bh_ledger_step(ledger)];
+    json_int_t tag = bh_ledger_step_tag(ledger);
+    switch (bh_ledger_step(ledger)) {
+    case BH_STEP_REST:
+        break;
+    case BH_STEP_TELL:
+        return json_pack("[s, s, s, s, I, I]", kind, bh_event_name((int)bh_ledger_step_event(ledger)).data, entry,
+                         bh_status_name(bh_ledger_step_status(ledger)).data,
+                         (json_int_t)bh_ledger_step_delay_ms(ledger), (json_int_t)bh_ledger_step_count(ledger));
+    case BH_STEP_ACK:
+        return json_pack("[s, s, I, b]", kind, channel, tag, bh_ledger_step_multiple(ledger));
+    case BH_STEP_NACK:
+    case BH_STEP_REJECT:
+    case BH_STEP_GIVE_BACK:
+        return json_pack("[s, s, I, s]", kind, channel, tag, entry);
+    case BH_STEP_DECLARE:
+        return json_pack("[s, I]", kind, (json_int_t)bh_ledger_step_delay_ms(ledger));
+    case BH_STEP_PUBLISH:
+        return json_pack("[s, s, s, I]", kind, entry, name_of(self, bh_ledger_step_publisher(ledger)), tag);
+    }
+    return json_pack("[s]", kind);
+}
+
+/* Every step until rest; where the row has `step`, that one. */
+static void compare_steps(sequence *self, size_t at)
+{
+    const json_t *one = json_object_get(self->row, "step"), *expected = json_object_get(self->row, "steps");
+    if (!one && !expected)
+        return;
+    int may_publish = !json_is_false(json_object_get(self->row, "may_publish"));
+    json_t *got = json_array();
+    while (json_array_size(got) < 200 && bh_ledger_next(self->ledger, self->now_ms, may_publish) != BH_STEP_REST) {
+        json_array_append_new(got, show_step(self));
+        if (one)
+            break;
+    }
+    json_t *wanted = one ? json_pack("[O]", one) : json_incref((json_t *)expected);
+    self->v->checks++;
+    if (!json_equal(got, wanted)) {
+        char *text = json_dumps(got, 0);
+        vector_fail(self->v, "steps", "row %zu, at %" PRId64 " ms: %s", at, self->now_ms, text);
+    }
+    json_decref(wanted);
+    json_decref(got);
+}
+
+static void compare_states(const sequence *self, size_t at)
+{
+    const char *name;
+    json_t *each;
+    json_object_foreach(json_object_get(self->row, "states"), name, each)
+    {
+        const json_t *number = json_object_get(self->numbers, name);
+        bh_state got = bh_ledger_state(self->ledger, json_integer_value(number));
+        self->v->checks++;
+        if (!number || (int)got != vector_name_value(self->v, "states", each, states))
+            vector_fail(self->v, "states", "row %zu: %s is %s", at, name, states[got].name);
+    }
+    json_object_foreach(json_object_get(self->row, "counts"), name, each)
+    {
+        json_t *key = json_string(name);
+        same_int(self->v, name, vector_int(self->v, "counts", each),
+                 bh_ledger_count(self->ledger, (bh_state)vector_name_value(self->v, "counts", key, states)));
+        json_decref(key);
+    }
+}
+
+static void play_row(sequence *self, size_t at)
+{
+    vector_keys(self->v, "history", self->row,
+                "at_ms do status may_publish step steps due_ms states counts unsettled copies is_full");
+    if (json_object_get(self->row, "at_ms"))
+        self->now_ms = vector_int(self->v, "at_ms", json_object_get(self->row, "at_ms"));
+    if (json_object_get(self->row, "do")) {
+        const json_t *expected = json_object_get(self->row, "status");
+        bh_status status = BH_OK;
+        if (!consume(self, &status))
+            publish(self, &status);
+        if (status != (expected ? vector_status(self->v, expected) : BH_OK))
+            vector_fail(self->v, "status", "row %zu: %s", at, bh_status_name(status).data);
+    }
+    compare_steps(self, at);
+    compare_states(self, at);
+    const json_t *due = json_object_get(self->row, "due_ms");
+    if (due)
+        same_int(self->v, "due_ms", json_is_null(due) ? BH_LEDGER_NEVER : vector_int(self->v, "due_ms", due),
+                 bh_ledger_due_ms(self->ledger));
+    expect_int(self->v, self->row, "unsettled", bh_ledger_unsettled(self->ledger));
+    expect_int(self->v, self->row, "copies", bh_ledger_copies(self->ledger));
+    expect_flag(self->v, self->row, "is_full", bh_ledger_is_full(self->ledger));
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "policy random", "history");
+    sequence self = {.v = v};
+    bh_policy *policy;
+    const char *field;
+    char random[BH_LEDGER_RANDOM_BYTES] = {0};
+    bh_bytes given = vector_get(v, "random") ? vector_bytes(v, "random", vector_get(v, "random"))
+                                             : (bh_bytes){random, sizeof random};
+    const json_t *history = json_object_get(v->expect, "history");
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    if (!vector_get(v, "policy")) {
+        ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+        ck_assert_int_eq(bh_policy_set_initial_ms(policy, 100), BH_OK);
+        ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    } else if (vector_fill_policy(v, vector_get(v, "policy"), policy, &field)) {
+        vector_fail(v, field, "was refused");
+    }
+    ck_assert_int_eq(bh_ledger_new(&self.ledger, policy, given), BH_OK);
+    self.numbers = json_object();
+    for (size_t i = 0; i < json_array_size(history); i++) {
+        self.row = json_array_get(history, i);
+        play_row(&self, i);
+    }
+    json_decref(self.numbers);
+    bh_ledger_free(self.ledger);
+    bh_policy_free(policy);
+    vector_end(v);
+}
+END_TEST
+
+Suite *suite_ledger(void)
+{
+    all = vectors_load("ledger");
+    Suite *suite = suite_create("ledger");
+    vectors_add(suite, &all, a_vector);
+    TCase *histories = tcase_create("histories");
+    tcase_set_timeout(histories, 120);
+    tcase_add_test(histories, random_histories_keep_what_must_always_hold);
+    suite_add_tcase(suite, histories);
+    return suite;
+}

@@ -1,0 +1,472 @@
+#include "suites.h"
+
+#include "wire/lookup.h"
+#include "wire/socket.h"
+
+#include <arpa/inet.h>
+#include <backhop/worker.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LIMIT_MS = 20000, TICK_MS = 5 };
+
+/* ------------------------------------------------------------------------------------------------------ descriptors */
+
+/*
+ * What the library opens is looked at in the very moment in which it is open: a child that another thread starts just
+ * then has it, unless it is made with FD_CLOEXEC. Descriptors that are set later are the race that this is about.
+ */
+static int opened, inheritable, blocking;
+
+static void see(int fd)
+{
+    if (fd < 0)
+        return;
+    opened++;
+    inheritable += !(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    blocking += !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+}
+
+int __real_socket(int family, int type, int protocol);
+int __wrap_socket(int family, int type, int protocol);
+int __real_pipe(int ends[2]);
+int __wrap_pipe(int ends[2]);
+int __real_pipe2(int ends[2], int flags);
+int __wrap_pipe2(int ends[2], int flags);
+
+int __wrap_socket(int family, int type, int protocol)
+{
+    int fd = __real_socket(family, type, protocol);
+    see(fd);
+    return fd;
+}
+
+int __wrap_pipe(int ends[2])
+{
+    int result = __real_pipe(ends);
+    see(result == 0 ? ends[0] : -1);
+    see(result == 0 ? ends[1] : -1);
+    return result;
+}
+
+int __wrap_pipe2(int ends[2], int flags)
+{
+    int result = __real_pipe2(ends, flags);
+    see(result == 0 ? ends[0] : -1);
+    see(result == 0 ? ends[1] : -1);
+    return result;
+}
+
+/* A port that takes connections. */
+static int listen_at(struct sockaddr_in *own)
+{
+    socklen_t size = sizeof *own;
+    *own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = __real_socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)own, size), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)own, &size), 0);
+    return fd;
+}
+
+/* Connects one to a peer of the test's own. */
+static void connect_pair(bh__socket *self, int *peer)
+{
+    struct sockaddr_in own;
+    int listener = listen_at(&own);
+    struct addrinfo address = {
+        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addr = (struct sockaddr *)&own, .ai_addrlen = sizeof own};
+    ck_assert_int_eq(bh__socket_begin(self, &address), 1);
+    *peer = accept(listener, NULL, NULL);
+    ck_assert_int_ge(*peer, 0);
+    fcntl(*peer, F_SETFL, O_NONBLOCK);
+    close(listener);
+    struct pollfd ready = {self->fd, POLLOUT, 0};
+    ck_assert_int_eq(poll(&ready, 1, LIMIT_MS), 1);
+    ck_assert_int_eq(bh__socket_connected(self), BH__DONE);
+}
+
+START_TEST(a_socket_is_never_inheritable_nor_blocking)
+{
+    bh__socket made;
+    int peer;
+    connect_pair(&made, &peer);
+    ck_assert_int_eq(opened, 1);
+    ck_assert_int_eq(inheritable, 0);
+    ck_assert_int_eq(blocking, 0);
+    bh__socket_close(&made);
+    ck_assert_int_eq(made.fd, -1);
+    close(peer);
+}
+END_TEST
+
+START_TEST(the_pipe_of_a_lookup_is_never_inheritable)
+{
+    bh__uri uri = {.host = "127.0.0.1", .port = 5672};
+    struct addrinfo *addresses;
+    int fd;
+    bh__lookup *lookup = bh__lookup_begin(&fd, &uri);
+    ck_assert_ptr_nonnull(lookup);
+    ck_assert_int_eq(opened, 2);
+    ck_assert_int_eq(inheritable, 0);
+    struct pollfd done = {fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&done, 1, LIMIT_MS), 1);
+    ck_assert_int_eq(bh__lookup_is_done(lookup), 1);
+    ck_assert_int_eq(bh__lookup_end(lookup, &addresses), 0);
+    ck_assert_ptr_nonnull(addresses);
+    ck_assert_int_eq(addresses->ai_family, AF_INET);
+    freeaddrinfo(addresses);
+    close(fd);
+}
+END_TEST
+
+START_TEST(the_pipes_of_a_worker_are_never_inheritable_nor_blocking)
+{
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_worker *worker;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("work")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_worker_new(&worker, policy, topology), BH_OK);
+    ck_assert_int_eq(opened, 4);
+    ck_assert_int_eq(inheritable, 0);
+    ck_assert_int_eq(blocking, 0);
+    bh_worker_free(worker);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+END_TEST
+
+START_TEST(a_lookup_that_is_given_up_frees_itself)
+{
+    bh__uri uri = {.host = "::1", .port = 1};
+    struct addrinfo *addresses;
+    for (int i = 0; i < 50; i++) {
+        int fd;
+        bh__lookup *lookup = bh__lookup_begin(&fd, &uri);
+        ck_assert_ptr_nonnull(lookup);
+        int error = bh__lookup_end(lookup, &addresses); /* done or not: either is fine, and a leak is not */
+        ck_assert(error == EAI_AGAIN || error == 0);
+        if (addresses)
+            freeaddrinfo(addresses);
+        struct pollfd done = {fd, POLLIN, 0};
+        ck_assert_int_eq(poll(&done, 1, LIMIT_MS), 1); /* the thread has ended */
+        close(fd);
+    }
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------------------ bytes */
+
+START_TEST(bytes_go_both_ways_and_none_is_none)
+{
+    bh__socket made;
+    int peer;
+    char bytes[8];
+    connect_pair(&made, &peer);
+    ck_assert_int_eq(bh__socket_read(&made, bytes, sizeof bytes), 0);
+    ck_assert_int_eq(bh__socket_write(&made, "to", 2), 2);
+    struct pollfd ready = {peer, POLLIN, 0};
+    ck_assert_int_eq(poll(&ready, 1, LIMIT_MS), 1);
+    ck_assert_int_eq(read(peer, bytes, sizeof bytes), 2);
+    ck_assert_int_eq(write(peer, "from", 4), 4);
+    ready = (struct pollfd){made.fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&ready, 1, LIMIT_MS), 1);
+    ck_assert_int_eq(bh__socket_read(&made, bytes, sizeof bytes), 4);
+    close(peer);
+    ck_assert_int_eq(poll(&ready, 1, LIMIT_MS), 1);
+    ck_assert_int_eq(bh__socket_read(&made, bytes, sizeof bytes), -1);
+    ck_assert_int_eq(errno, 0); /* closed by the peer */
+    bh__socket_close(&made);
+}
+END_TEST
+
+START_TEST(a_port_where_nobody_listens_is_refused)
+{
+    struct sockaddr_in own;
+    bh__socket made;
+    close(listen_at(&own));
+    struct addrinfo address = {
+        .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_addr = (struct sockaddr *)&own, .ai_addrlen = sizeof own};
+    int begun = bh__socket_begin(&made, &address);
+    if (begun) {
+        struct pollfd ready = {made.fd, POLLOUT, 0};
+        ck_assert_int_eq(poll(&ready, 1, LIMIT_MS), 1);
+        ck_assert_int_eq(bh__socket_connected(&made), BH__BROKEN);
+    }
+    ck_assert_int_eq(errno, ECONNREFUSED);
+    bh__socket_close(&made);
+    address.ai_family = -1;
+    ck_assert_int_eq(bh__socket_begin(&made, &address), 0);
+    ck_assert_int_eq(made.fd, -1);
+}
+END_TEST
+
+/* -------------------------------------------------------------------------------------------------------------- TLS */
+
+static EVP_PKEY *key;
+static X509 *certificate;
+static int trusts_the_system;
+static char ca_file[] = "/tmp/test-wire-ca-XXXXXX";
+
+/* A certificate that signs itself, for this common name and these alternative names ("": none). */
+static void make_certificate(const char *common_name, const char *names)
+{
+    EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, NULL);
+    ck_assert(EVP_PKEY_keygen_init(context) == 1 &&
+              EVP_PKEY_CTX_set_ec_paramgen_curve_nid(context, NID_X9_62_prime256v1) == 1 &&
+              EVP_PKEY_keygen(context, &key) == 1);
+    EVP_PKEY_CTX_free(context);
+    certificate = X509_new();
+    X509_set_version(certificate, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
+    X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+    X509_set_pubkey(certificate, key);
+    X509_NAME *name = X509_get_subject_name(certificate);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)common_name, -1, -1, 0);
+    X509_set_issuer_name(certificate, name);
+    if (*names) {
+        X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, names);
+        ck_assert_ptr_nonnull(extension);
+        X509_add_ext(certificate, extension, -1);
+        X509_EXTENSION_free(extension);
+    }
+    ck_assert_int_gt(X509_sign(certificate, key, EVP_sha256()), 0);
+    int fd = mkstemp(ca_file);
+    ck_assert_int_ge(fd, 0);
+    FILE *file = fdopen(fd, "w");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(PEM_write_X509(file, certificate), 1);
+    fclose(file);
+}
+
+static void free_certificate(void)
+{
+    unlink(ca_file);
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+}
+
+/* Connects to the host by TLS, where the test has this certificate. */
+static bh_status secure(const char *host, const char *common_name, const char *names, bh__report *report)
+{
+    bh__uri uri = {.host = host, .port = 5671};
+    bh__socket client;
+    int peer;
+    char bytes[8] = "";
+    make_certificate(common_name, names);
+    connect_pair(&client, &peer);
+    SSL_CTX *context = SSL_CTX_new(TLS_server_method());
+    ck_assert(SSL_CTX_use_certificate(context, certificate) == 1 && SSL_CTX_use_PrivateKey(context, key) == 1);
+    SSL *server = SSL_new(context);
+    SSL_set_fd(server, peer);
+    SSL_set_accept_state(server);
+    bh__step step = BH__AGAIN;
+    bh_status status = bh__socket_begin_tls(&client, &uri, trusts_the_system ? NULL : ca_file, report);
+    for (int waited = 0; status == BH_OK && step == BH__AGAIN; waited += TICK_MS) {
+        ck_assert_int_lt(waited, LIMIT_MS);
+        status = bh__socket_handshake(&client, &uri, &step, report);
+        SSL_do_handshake(server);
+        struct pollfd ready = {client.fd, POLLIN, 0};
+        poll(&ready, 1, TICK_MS);
+    }
+    if (status == BH_OK) { /* and it can be used */
+        ssize_t got = 0;
+        ck_assert_int_eq(bh__socket_write(&client, "ping", 4), 4);
+        for (int waited = 0; SSL_read(server, bytes, sizeof bytes) != 4; waited += TICK_MS) {
+            ck_assert_int_lt(waited, LIMIT_MS);
+            poll(NULL, 0, TICK_MS);
+        }
+        ck_assert_mem_eq(bytes, "ping", 4);
+        ck_assert_int_eq(SSL_write(server, "pong!", 5), 5);
+        for (int waited = 0; (got = bh__socket_read(&client, bytes, sizeof bytes)) == 0; waited += TICK_MS) {
+            ck_assert_int_lt(waited, LIMIT_MS);
+            poll(NULL, 0, TICK_MS);
+        }
+        ck_assert_int_eq(got, 5);
+        SSL_shutdown(server);
+        for (int waited = 0; (got = bh__socket_read(&client, bytes, sizeof bytes)) == 0; waited += TICK_MS) {
+            ck_assert_int_lt(waited, LIMIT_MS);
+            poll(NULL, 0, TICK_MS);
+        }
+        ck_assert_int_eq(got, -1);
+    }
+    bh__socket_close(&client);
+    SSL_free(server);
+    SSL_CTX_free(context);
+    close(peer);
+    free_certificate();
+    return status;
+}
+
+static void expect_accepted(const char *host, const char *common_name, const char *names)
+{
+    bh__report report = {.status = BH_OK};
+    bh_status status = secure(host, common_name, names, &report);
+    ck_assert_msg(status == BH_OK, "%s", bh__report_text(&report).data);
+    bh__report_free(&report);
+}
+
+static void expect_refused(const char *host, const char *common_name, const char *names, const char *part)
+{
+    bh__report report = {.status = BH_OK};
+    ck_assert_int_eq(secure(host, common_name, names, &report), BH_ERR_TLS);
+    ck_assert_msg(strstr(bh__report_text(&report).data, part) != NULL, "%s", bh__report_text(&report).data);
+    bh__report_free(&report);
+}
+
+START_TEST(a_certificate_whose_subject_alt_name_is_the_host_is_accepted)
+{
+    expect_accepted("broker.example.com", "somebody", "DNS:other.example.com,DNS:broker.example.com");
+}
+END_TEST
+
+START_TEST(a_wildcard_that_is_a_whole_label_is_accepted)
+{
+    expect_accepted("broker.example.com", "somebody", "DNS:*.example.com");
+}
+END_TEST
+
+START_TEST(an_address_in_the_subject_alt_name_is_accepted)
+{
+    expect_accepted("127.0.0.1", "somebody", "IP:127.0.0.1");
+}
+END_TEST
+
+START_TEST(a_certificate_with_a_common_name_alone_is_refused_with_what_to_do)
+{
+    expect_refused("broker.example.com", "broker.example.com", "",
+                   "have it issued with the subjectAltName DNS:broker.example.com");
+}
+END_TEST
+
+START_TEST(a_common_name_is_not_looked_at_beside_an_address)
+{
+    expect_refused("broker.example.com", "broker.example.com", "IP:127.0.0.1", "its common name is not looked at");
+}
+END_TEST
+
+START_TEST(a_wildcard_that_is_a_part_of_a_label_is_refused)
+{
+    expect_refused("broker.example.com", "somebody", "DNS:bro*.example.com", "subjectAltName DNS:broker.example.com");
+}
+END_TEST
+
+START_TEST(a_wildcard_is_no_more_than_one_label)
+{
+    expect_refused("broker.eu.example.com", "somebody", "DNS:*.example.com", "does not name this host");
+}
+END_TEST
+
+START_TEST(a_certificate_for_another_host_or_address_is_refused)
+{
+    expect_refused("broker.example.com", "somebody", "DNS:broker.example.org", "does not name this host");
+}
+END_TEST
+
+START_TEST(an_address_as_a_name_is_no_address)
+{
+    expect_refused("127.0.0.1", "127.0.0.1", "DNS:127.0.0.1", "subjectAltName IP:127.0.0.1");
+}
+END_TEST
+
+START_TEST(a_certificate_that_no_trusted_ca_has_signed_is_refused_with_what_to_do)
+{
+    bh__report report = {.status = BH_OK};
+    trusts_the_system = 1;
+    ck_assert_int_eq(secure("broker.example.com", "somebody", "DNS:broker.example.com", &report), BH_ERR_TLS);
+    ck_assert_msg(strstr(bh__report_text(&report).data, "name its CA file") != NULL, "%s",
+                  bh__report_text(&report).data);
+    bh__report_free(&report);
+}
+END_TEST
+
+START_TEST(a_ca_file_that_is_none_is_refused_by_its_name)
+{
+    bh__uri uri = {.host = "broker.example.com", .port = 5671};
+    bh__report report = {.status = BH_OK};
+    bh__socket made;
+    int peer;
+    connect_pair(&made, &peer);
+    ck_assert_int_eq(bh__socket_begin_tls(&made, &uri, "/nonexistent/ca.pem", &report), BH_ERR_TLS);
+    ck_assert_ptr_nonnull(strstr(bh__report_text(&report).data, "/nonexistent/ca.pem"));
+    bh__socket_close(&made);
+    close(peer);
+    bh__report_free(&report);
+}
+END_TEST
+
+/* What the peer says is no TLS; nothing: it closes. */
+static void expect_no_tls(const char *words)
+{
+    bh__uri uri = {.host = "broker.example.com", .port = 5672};
+    bh__report report = {.status = BH_OK};
+    bh__socket made;
+    int peer;
+    bh__step step = BH__AGAIN;
+    connect_pair(&made, &peer);
+    bh_status status = bh__socket_begin_tls(&made, &uri, NULL, &report);
+    ck_assert_int_eq(status, BH_OK);
+    ck_assert_int_eq(write(peer, words, strlen(words)), (ssize_t)strlen(words));
+    shutdown(peer, SHUT_WR);
+    for (int waited = 0; status == BH_OK; waited += TICK_MS) {
+        ck_assert_int_lt(waited, LIMIT_MS);
+        status = bh__socket_handshake(&made, &uri, &step, &report);
+        poll(NULL, 0, TICK_MS);
+    }
+    ck_assert_int_eq(status, BH_ERR_TLS);
+    ck_assert_msg(strstr(bh__report_text(&report).data, "check that this port speaks TLS") != NULL, "%s",
+                  bh__report_text(&report).data);
+    bh__socket_close(&made);
+    close(peer);
+    bh__report_free(&report);
+}
+
+START_TEST(a_peer_that_speaks_no_tls_is_told_with_what_to_check)
+{
+    expect_no_tls("AMQP");
+    expect_no_tls("HTTP/1.1 400 Bad Request\r\n\r\n");
+    expect_no_tls("");
+}
+END_TEST
+
+Suite *suite_socket(void)
+{
+    Suite *suite = suite_create("socket");
+    TCase *descriptors = tcase_create("descriptors");
+    tcase_add_test(descriptors, a_socket_is_never_inheritable_nor_blocking);
+    tcase_add_test(descriptors, the_pipe_of_a_lookup_is_never_inheritable);
+    tcase_add_test(descriptors, the_pipes_of_a_worker_are_never_inheritable_nor_blocking);
+    tcase_add_test(descriptors, a_lookup_that_is_given_up_frees_itself);
+    suite_add_tcase(suite, descriptors);
+    TCase *bytes = tcase_create("bytes");
+    tcase_add_test(bytes, bytes_go_both_ways_and_none_is_none);
+    tcase_add_test(bytes, a_port_where_nobody_listens_is_refused);
+    suite_add_tcase(suite, bytes);
+    TCase *tls = tcase_create("TLS");
+    tcase_add_test(tls, a_certificate_whose_subject_alt_name_is_the_host_is_accepted);
+    tcase_add_test(tls, a_wildcard_that_is_a_whole_label_is_accepted);
+    tcase_add_test(tls, an_address_in_the_subject_alt_name_is_accepted);
+    tcase_add_test(tls, a_certificate_with_a_common_name_alone_is_refused_with_what_to_do);
+    tcase_add_test(tls, a_common_name_is_not_looked_at_beside_an_address);
+    tcase_add_test(tls, a_wildcard_that_is_a_part_of_a_label_is_refused);
+    tcase_add_test(tls, a_wildcard_is_no_more_than_one_label);
+    tcase_add_test(tls, a_certificate_for_another_host_or_address_is_refused);
+    tcase_add_test(tls, an_address_as_a_name_is_no_address);
+    tcase_add_test(tls, a_certificate_that_no_trusted_ca_has_signed_is_refused_with_what_to_do);
+    tcase_add_test(tls, a_ca_file_that_is_none_is_refused_by_its_name);
+    tcase_add_test(tls, a_peer_that_speaks_no_tls_is_told_with_what_to_check);
+    suite_add_tcase(suite, tls);
+    return suite;
+}
