@@ -7,7 +7,7 @@ out := build/release
 broker := tests/broker/broker run
 build = @tools/quietly "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all demo test test-core test-python test-ruby test-node python-package ruby-package node-package bench packages \
+.PHONY: all demo test test-core test-python test-ruby test-node chaos python-package ruby-package node-package bench packages \
     configured clean
 all: packages configured
 	$(call build,all)
@@ -21,14 +21,19 @@ versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
 live = @for version in $(versions); do \
 	echo "testing $(1) on RabbitMQ: $$version"; $(broker) $$version -- $(2) || exit; done
 
-# Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names.
-test: test-core test-python test-ruby test-node
+part = $(MAKE) --no-print-directory test
+
+# Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names:
+# side by side, as they wait more than they compute. A part alone: make test-ruby.
+test:
+	@tools/install-packages build broker python ruby node
+	+@tools/side-by-side build/test core $(part)-core -- Python $(part)-python -- Ruby $(part)-ruby -- Node $(part)-node
 
 test-core: packages configured
 	$(call build,all)
 	@tools/quietly "testing the core" ctest --test-dir $(out) --output-on-failure
 	@grep -h '^[0-9]*%: Checks' $(out)/Testing/Temporary/LastTest.log
-	$(call live,the core,$(out)/test-live)
+	$(call live,the core,env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live)
 
 test-python: python-package
 	$(call live,Python,python/tools/test -m broker)
@@ -49,13 +54,19 @@ build/%/checked: $(call files,VERSION core bindings cmake tests/vectors tools) $
 	@$*/tools/check
 	@touch $@
 
-# What a decision costs; then Backhop in each language beside what one would have without it, on a private RabbitMQ or on
+# What a decision costs, and what the ledger; then Backhop in each language beside what one would have without it, on a private RabbitMQ or on
 # the broker that AMQP_URL names.
 bench: packages configured python-package ruby-package node-package
 	$(call build,bench)
 	@$(out)/bench-decision
+	@$(out)/bench-ledger
 	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run --rounds $(BACKHOP_BENCH_ROUNDS) \
 		--share $(BACKHOP_BENCH_SHARE) $(out) build/bench
+
+# A cluster of three nodes, clients of all languages, and faults by a seed. CHAOS="--seed 7 --minutes 30 --version 4.0"
+chaos: packages configured python-package ruby-package node-package
+	$(call build,chaos-worker)
+	@tests/chaos/run $(CHAOS)
 
 packages:
 	@tools/install-packages build broker

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs a private RabbitMQ, as root, for the program `broker` beside this file.
+"""Runs a private RabbitMQ or a cluster, as root, for the program `broker` beside this file.
 
-    supervisor.py [--keep] [--trees-only] --cache DIR --owner UID [VERSION ...]
+    supervisor.py [--keep] [--trees-only] [--nodes N] --cache DIR --owner UID [VERSION ...]
 
 Prepares a tree (a root file system with RabbitMQ) for each version, all by default, then
 runs the first one.  Writes the environment for clients to standard output, as JSON, once the
 broker answers, and obeys `broker ctl`.  Ends when standard input is closed, which is when
 `broker` ends, however that happens.  RabbitMQ lives in a PID namespace whose first process
-the kernel kills when the supervisor ends, and with it all others.
+the kernel kills when the supervisor ends, and with it all others.  The network namespaces of a
+cluster are held by open files of the supervisor alone, so they too go when it ends.
 """
 
 from __future__ import annotations
@@ -35,26 +36,40 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-SUITES = {"3.10": "bookworm", "4.0": "trixie", "4.3": "forky"}  # RabbitMQ: Debian suite
+# RabbitMQ: Debian suite
+SUITES = {"3.8": "bullseye", "3.10": "bookworm", "4.0": "trixie", "4.3": "forky"}
+PAUSE_MINORITY = ("3.8", "3.10", "4.0")  # whose clusters choose how to handle a partition
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FAILED = 125  # exit status
 START_LIMIT = 180.0  # seconds; several may start at once
+GRACE = 10.0  # seconds between SIGTERM and SIGKILL for what the command left
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)  # by this process
-SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."  # what it does by itself after half a second
+# What it does by itself after half a second.
+SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
 # get_alarms is answered after every connection was told, which set_vm_memory_high_watermark does not wait for.
 SET_WATERMARK = "vm_memory_monitor:set_vm_memory_high_watermark({:f}), rabbit_alarm:get_alarms()."
 TICK = 0.05  # seconds between two looks at something that is waited for
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-TOOLS = ("rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmq-queues")
+TOOLS = (
+    "rabbitmqctl",
+    "rabbitmq-diagnostics",
+    "rabbitmq-plugins",
+    "rabbitmq-queues",
+    "rabbitmq-upgrade",
+)
+PORTS = (5672, 5671, 25672, 4369, 25673)  # of a node with an address of its own
+PREFIX, LOCK = "backhop-broker-", "supervisor.lock"  # a directory; the file there that is locked
 HOME = "/var/lib/rabbitmq"  # RabbitMQ's, in a tree; the data directory is mounted there
 PR_SET_PDEATHSIG, CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 1, 0x20000, 0x4000000, 0x20000000
+CLONE_NEWNET = 0x40000000
+NOWHERE = "02:00:00:00:00:00"  # a hardware address that nobody has
 LIBC = ctypes.CDLL(None, use_errno=True)
 
-# Runs $4… as user $3 in tree $1, mounted read-only, with directory $2 as RabbitMQ's home.
-# Process 1 stays root: a change of user would undo PR_SET_PDEATHSIG.
+# Runs $6… as user $3 on host $4 in tree $1, mounted read-only, with directory $2 as RabbitMQ's home and file $5 as its
+# /etc/hosts.  Process 1 stays root: a change of user would undo PR_SET_PDEATHSIG.
 IN_TREE = """
-set -e; tree=$1; home=$2; user=$3; shift 3
+set -e; tree=$1; home=$2; user=$3; host=$4; hosts=$5; shift 5
 mount --make-rprivate /
 mount --bind "$tree" "$tree"
 mount -o remount,bind,ro "$tree"
@@ -62,7 +77,8 @@ mount -t proc proc "$tree/proc"
 mount --rbind /dev "$tree/dev"
 mount -t tmpfs tmpfs "$tree/tmp"
 mount --bind "$home" "$tree/var/lib/rabbitmq"
-echo localhost >"$tree/proc/sys/kernel/hostname"
+mount --bind "$hosts" "$tree/etc/hosts"
+echo "$host" >"$tree/proc/sys/kernel/hostname"
 chroot --userspec="$user" --groups= "$tree" "$@" || exit
 exit 0
 """
@@ -78,7 +94,7 @@ export http_proxy https_proxy
 exit 0
 """
 
-# Makes ca.pem, server.pem and server.key in the current directory.
+# Makes ca.pem, server.pem and server.key in the current directory, for the names and addresses in $1.
 MAKE_CERTIFICATES = """
 set -e
 cat >openssl.cnf <<END
@@ -95,7 +111,7 @@ keyUsage = critical, digitalSignature
 extendedKeyUsage = serverAuth
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
-subjectAltName = DNS:localhost, IP:127.0.0.1
+subjectAltName = $1
 END
 new_key='-config openssl.cnf -nodes -newkey ec -pkeyopt ec_paramgen_curve:prime256v1'
 openssl req $new_key -keyout ca.key -x509 -days 30 -extensions ca -subj '/CN=Test CA' -out ca.pem
@@ -141,16 +157,21 @@ def system_call(name: str, *arguments: int) -> None:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
-def spawn(script: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+def spawn(
+    script: str, *arguments: str, network: int | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
     """Starts a shell script as process 1 of new PID, mount and host name namespaces.
 
     When it ends, is killed, or this process ends, the kernel kills all processes that it
-    started and drops their mounts; wait() returns after that.  `options` are Popen's.
+    started and drops their mounts; wait() returns after that.  `network` is an open network
+    namespace, if not this process's.  `options` are Popen's.
     """
 
     def become_init() -> None:
         os.setsid()
         system_call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if network is not None:
+            system_call("setns", network, CLONE_NEWNET)
         system_call("unshare", CLONE_NEWNS | CLONE_NEWUTS)
         for number in IGNORED_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
@@ -179,6 +200,37 @@ def finish(process: subprocess.Popen[bytes]) -> int:
         process.kill()
         process.wait()
     return process.returncode
+
+
+def descendants(parent: int) -> list[int]:
+    """Returns the IDs of the processes that descend from `parent`, itself included."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+    found = [parent]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def end_processes_with(variable: str) -> None:
+    """Ends all processes that have this in their environment, as "NAME=value", whatever they ignore."""
+    mark, start = variable.encode(), time.monotonic()
+    while True:
+        left = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark in path.read_bytes().split(b"\0"):
+                    left.append(int(path.parent.name))
+        if not left or time.monotonic() > start + 2 * GRACE:
+            return
+        for each in left:
+            with contextlib.suppress(OSError):
+                late = time.monotonic() > start + GRACE
+                os.kill(each, signal.SIGKILL if late else signal.SIGTERM)
+        time.sleep(TICK)
 
 
 # Trees
@@ -268,7 +320,79 @@ def prepare_tree(version: str, cache: Path) -> Path:
     return tree
 
 
-# The broker
+# The network of a cluster
+
+
+class Network:
+    """A bridge with a network namespace for each of `count` nodes, in 198.18.K.0/24, where K is free.
+
+    Node n has the address 198.18.K.(10 + n), the machine itself 198.18.K.1.  The bridge has a
+    namespace of its own.  All are gone when this process ends: only its open files keep them.
+    """
+
+    def __init__(self, count: int) -> None:
+        need_program("ip")
+        self.host = os.open("/proc/self/ns/net", os.O_RDONLY)
+        self.bridge = self.new_namespace()
+        self.nodes = [self.new_namespace() for _ in range(count)]
+        self.ip(self.bridge, "link add bridge type bridge", "link set bridge up")
+        for k in random.sample(range(256), 256):
+            try:  # the name of the host's end is what nobody else may have
+                self.connect(self.host, "host", f"backhop{k}", f"198.18.{k}.1")
+                break
+            except Failure as failure:
+                if "exists" not in str(failure):
+                    raise
+        else:
+            raise Failure("cannot find a free network in 198.18.0.0/16")
+        self.addresses = [f"198.18.{k}.{11 + each}" for each in range(count)]
+        for number, (namespace, address) in enumerate(zip(self.nodes, self.addresses), 1):
+            self.connect(namespace, f"node{number}", "eth0", address)
+            self.ip(namespace, "link set lo up")
+
+    def new_namespace(self) -> int:
+        system_call("unshare", CLONE_NEWNET)
+        try:
+            return os.open("/proc/self/ns/net", os.O_RDONLY)
+        finally:
+            system_call("setns", self.host, CLONE_NEWNET)
+
+    def connect(self, namespace: int, port: str, interface: str, address: str) -> None:
+        """Makes an interface with an address in a namespace, and joins it to a port of the bridge."""
+        there = f"/proc/{os.getpid()}/fd/{namespace}"
+        self.ip(
+            self.bridge,
+            f"link add {port} type veth peer name {interface} netns {there}",
+            f"link set {port} master bridge up",
+        )
+        self.ip(namespace, f"addr add {address}/24 dev {interface}", f"link set {interface} up")
+
+    def ip(self, namespace: int, *commands: str) -> None:
+        """Has ip(8) obey commands in a namespace."""
+        done = subprocess.run(
+            ["ip", "-batch", "-"],
+            input="\n".join(commands),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            preexec_fn=lambda: system_call("setns", namespace, CLONE_NEWNET),
+        )
+        if done.returncode != 0:
+            raise Failure(f"cannot set up the network of a cluster: {done.stdout.strip()}")
+
+    def separate(self, one: int, other: int) -> None:
+        """Has two nodes, by index, send to each other what nobody gets; nothing tells them so."""
+        for at, to in ((one, other), (other, one)):
+            entry = f"{self.addresses[to]} lladdr {NOWHERE} dev eth0 nud permanent"
+            self.ip(self.nodes[at], f"neigh replace {entry}")
+
+    def heal(self) -> None:
+        for namespace in self.nodes:
+            self.ip(namespace, "neigh flush dev eth0 nud permanent")
+
+
+# The nodes
 
 
 def reserve_ports() -> tuple[socket.socket, range]:
@@ -290,11 +414,11 @@ def reserve_ports() -> tuple[socket.socket, range]:
     raise Failure("cannot find five free ports in a row between 20000 and 32000")
 
 
-def is_answering(port: int, tls: ssl.SSLContext | None) -> bool:
+def is_answering(address: str, port: int, tls: ssl.SSLContext | None) -> bool:
     """Tells whether there is an AMQP 0-9-1 broker that greets clients (Connection.Start)."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
-            connection = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
+        with socket.create_connection((address, port), timeout=5) as plain:
+            connection = tls.wrap_socket(plain, server_hostname=address) if tls else plain
             with connection, connection.makefile("rb") as stream:
                 connection.sendall(b"AMQP\x00\x00\x09\x01")
                 frame = stream.read(11)
@@ -303,24 +427,54 @@ def is_answering(port: int, tls: ssl.SSLContext | None) -> bool:
     return frame[:3] == b"\x01\x00\x00" and frame[7:] == b"\x00\x0a\x00\x0a"
 
 
-class Broker:
-    """A RabbitMQ whose files are in the current directory; `home` is what it sees of them."""
+def make_certificates(names: Sequence[str]) -> None:
+    """Makes ca.pem, server.pem and server.key in the current directory, for names as `DNS:localhost`."""
+    done = subprocess.run(
+        ["sh", "-c", MAKE_CERTIFICATES, "sh", ", ".join(names)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Failure(f"cannot make certificates with openssl:\n{done.stdout}")
 
-    def __init__(self, version: str, tree: Path, ports: Sequence[int]) -> None:
+
+class Node:
+    """A RabbitMQ on host `host` at `address`, whose files are in `directory`."""
+
+    def __init__(
+        self,
+        version: str,
+        tree: Path,
+        host: str,
+        directory: Path,
+        address: str,
+        ports: Sequence[int],
+        network: int | None = None,
+    ) -> None:
         self.version = version
         self.tree = tree
+        self.host = host
+        self.name = f"rabbit@{host}"
+        self.directory = directory
+        self.home = directory / "home"  # what RabbitMQ sees of the directory
+        self.console = directory / "console.log"
+        self.address = address
+        self.network = network
         self.port, self.tls_port, distribution_port, epmd_port, ctl_port = ports
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_paused = False
         passwd = (tree / "etc/passwd").read_text()
         self.user = re.findall(r"^rabbitmq:[^:]*:(\d+):(\d+):", passwd, re.MULTILINE)[0]
-        local_only = "-kernel inet_dist_use_interface {127,0,0,1}"
+        local_only = f"-kernel inet_dist_use_interface {{{address.replace('.', ',')}}}"
         self.environment = {
             "PATH": SYSTEM_PATH,
             "HOME": HOME,
             "LANG": "C.UTF-8",
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_ADDRESS": address,
             "ERL_EPMD_PORT": str(epmd_port),
-            "RABBITMQ_NODENAME": "rabbit@localhost",
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution_port),
             "RABBITMQ_CTL_DIST_PORT_MIN": str(ctl_port),
@@ -334,40 +488,37 @@ class Broker:
             "RABBITMQ_CTL_ERL_ARGS": local_only,
         }
 
-    def configure(self) -> None:
-        """Makes the certificates and the files that RabbitMQ reads."""
-        done = subprocess.run(
-            ["sh", "-c", MAKE_CERTIFICATES],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise Failure(f"cannot make certificates with openssl:\n{done.stdout}")
+    def configure(self, hosts: str, cookie: str, settings: Sequence[str]) -> None:
+        """Makes the files that RabbitMQ reads: `settings` are further lines of its configuration."""
         self.tls = ssl.create_default_context(cafile="ca.pem")
-        home = Path("home")
-        home.mkdir(0o700)
-        shutil.copy("server.pem", home)
-        shutil.copy("server.key", home)
-        (home / "enabled_plugins").write_text("[].\n")
-        (home / "rabbitmq.conf").write_text(
-            f"listeners.tcp.local = 127.0.0.1:{self.port}\n"
-            f"listeners.ssl.local = 127.0.0.1:{self.tls_port}\n"
-            f"ssl_options.certfile = {HOME}/server.pem\n"
-            f"ssl_options.keyfile = {HOME}/server.key\n"
-            "ssl_options.verify = verify_none\n"
-            "ssl_options.fail_if_no_peer_cert = false\n"
-            "disk_free_limit.absolute = 50MB\n"
-        )
-        for path in (home, *home.iterdir()):
+        self.home.mkdir(0o700, parents=True)
+        (self.directory / "hosts").write_text(hosts)
+        shutil.copy("server.pem", self.home)
+        shutil.copy("server.key", self.home)
+        (self.home / ".erlang.cookie").write_text(cookie)
+        (self.home / ".erlang.cookie").chmod(0o400)
+        (self.home / "enabled_plugins").write_text("[].\n")
+        lines = [
+            f"listeners.tcp.local = {self.address}:{self.port}",
+            f"listeners.ssl.local = {self.address}:{self.tls_port}",
+            f"ssl_options.certfile = {HOME}/server.pem",
+            f"ssl_options.keyfile = {HOME}/server.key",
+            "ssl_options.verify = verify_none",
+            "ssl_options.fail_if_no_peer_cert = false",
+            "disk_free_limit.absolute = 50MB",
+            *settings,
+        ]
+        (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        for path in (self.home, *self.home.iterdir()):
             os.chown(path, *map(int, self.user))
 
     def spawn(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Starts one of RabbitMQ's programs in the tree."""
-        tree, home, user = str(self.tree), os.path.abspath("home"), ":".join(self.user)
-        command = [f"/usr/lib/rabbitmq/bin/{program}", *arguments]
-        return spawn(IN_TREE, tree, home, user, *command, env=self.environment, **options)
+        tree, home, user = str(self.tree), str(self.home), ":".join(self.user)
+        command = [self.host, str(self.directory / "hosts")]
+        command += [f"/usr/lib/rabbitmq/bin/{program}", *arguments]
+        options.update(env=self.environment, network=self.network)
+        return spawn(IN_TREE, tree, home, user, *command, **options)
 
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -375,26 +526,28 @@ class Broker:
     def is_ready(self) -> bool:
         """Tells whether RabbitMQ serves clients, with and without TLS, and has booted fully."""
         return (
-            is_answering(self.port, None)
-            and is_answering(self.tls_port, self.tls)
-            and b" completed with " in Path("console.log").read_bytes()  # a bit after listening
+            is_answering(self.address, self.port, None)
+            and is_answering(self.address, self.tls_port, self.tls)
+            and b" completed with " in self.console.read_bytes()  # a bit after listening
         )
 
-    def start(self) -> None:
-        """Starts RabbitMQ and returns when it is ready."""
+    def begin_start(self) -> None:
+        """Starts RabbitMQ, which is not ready yet."""
         if self.is_running():
-            raise Failure("RabbitMQ is running already")
-        with open("console.log", "wb") as log:
+            raise Failure(f"{self.name}: RabbitMQ is running already")
+        with open(self.console, "wb") as log:
             self.process = self.spawn(
                 "rabbitmq-server", stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        limit = time.monotonic() + START_LIMIT
+
+    def finish_start(self, limit: float) -> None:
+        """Returns when RabbitMQ is ready, until `limit` by the monotonic clock."""
         while not self.is_ready():
             late = time.monotonic() > limit
             if late or not self.is_running():
                 self.kill()
                 reason = f"no answer within {START_LIMIT:.0f} s" if late else "it ended"
-                logs = [end_of(Path("console.log")), end_of(Path("home/log/rabbit@localhost.log"))]
+                logs = [end_of(self.console), end_of(self.home / f"log/{self.name}.log")]
                 raise Failure(
                     "\n".join([f"RabbitMQ {self.version} did not start: {reason}", *logs])
                 )
@@ -402,52 +555,215 @@ class Broker:
 
     def kill(self) -> None:
         """Kills RabbitMQ (SIGKILL) if it is running; returns when its processes are gone."""
+        self.is_paused = False
         if self.process:
             self.process.kill()
             self.process.wait()
 
-    def administer(self, *command: str) -> None:
-        """Has rabbitmqctl do something."""
-        process = self.spawn(
-            "rabbitmqctl", *command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-        )
-        if finish(process) != 0:
-            raise Failure(f"rabbitmqctl {command[0]} failed")
+    def signal_all(self, number: int) -> None:
+        if not self.process or not self.is_running():
+            raise Failure(f"{self.name}: RabbitMQ is not running")
+        for each in descendants(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
+
+    def stop_processes(self) -> None:
+        """Has all its processes stand still (SIGSTOP)."""
+        self.signal_all(signal.SIGSTOP)
+        self.is_paused = True
+
+    def continue_processes(self) -> None:
+        self.signal_all(signal.SIGCONT)
+        self.is_paused = False
+
+    def administer(self, program: str, *command: str) -> str:
+        """Has one of RabbitMQ's tools do something; returns what it says."""
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+            process = self.spawn(
+                program, *command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+            )
+            status = finish(process)
+            texts = []
+            for file in (output, errors):
+                file.seek(0)
+                texts.append(file.read().decode(errors="replace"))
+        if status != 0:
+            raise Failure(f"{self.name}: {program} {command[0]} failed: {''.join(texts)}")
+        return texts[0]
+
+    def evaluate(self, expression: str) -> str:
+        return self.administer("rabbitmqctl", "--silent", "eval", expression).strip()
 
     def stop(self) -> None:
         """Stops RabbitMQ as its administrator would; returns when its processes are gone."""
         if not self.process:
             raise Failure("RabbitMQ was not started")
-        self.administer("stop")
+        self.administer("rabbitmqctl", "stop")
         finish(self.process)
 
     def save(self) -> None:
         """Has RabbitMQ save its list of quorum queues: what a kill takes from it, nobody can use again."""
-        self.administer("eval", SAVE_QUEUES)
+        self.evaluate(SAVE_QUEUES)
 
     def set_alarm(self) -> None:
         """Has RabbitMQ block what publishes, as it does for want of memory."""
-        self.administer("eval", SET_WATERMARK.format(0.000001))
+        self.evaluate(SET_WATERMARK.format(0.000001))
 
     def clear_alarm(self) -> None:
-        self.administer("eval", SET_WATERMARK.format(WATERMARK))
+        self.evaluate(SET_WATERMARK.format(WATERMARK))
+
+    def drain(self) -> None:
+        """Has RabbitMQ take no clients and give its leaders away, as before an upgrade."""
+        self.administer("rabbitmq-upgrade", "drain")
+
+    def revive(self) -> None:
+        self.administer("rabbitmq-upgrade", "revive")
+
+
+# What is asked of them
+
+
+def numbers(text: str) -> list[int]:
+    """Returns the numbers of "1,3"; none where it is something else."""
+    parts = text.split(",")
+    return [int(each) for each in parts] if all(each.isdecimal() for each in parts) else []
+
+
+class Broker:
+    """The nodes, one or a cluster, and what `ctl` can ask of them."""
+
+    def __init__(self, nodes: Sequence[Node], network: Network | None = None) -> None:
+        self.nodes = nodes
+        self.network = network
+        self.of_nodes: dict[str, Callable[[Sequence[Node]], None]] = {
+            "start": self.start,
+            "stop": self.each(Node.stop),
+            "kill": self.each(Node.kill),
+            "pause": self.each(Node.stop_processes),
+            "continue": self.each(Node.continue_processes),
+            "save": self.each(Node.save),
+            "set-alarm": self.each(Node.set_alarm),
+            "clear-alarm": self.each(Node.clear_alarm),
+            "drain": self.each(Node.drain),
+            "revive": self.each(Node.revive),
+        }
+        self.of_cluster: dict[str, tuple[int, Callable[..., str]]] = {  # how many arguments; what
+            "leader": (1, self.leader),
+            "move-leader": (2, self.move_leader),
+            "add-member": (2, self.add_member),
+            "delete-member": (2, self.delete_member),
+            "rebalance": (0, self.rebalance),
+            "heal": (0, self.heal),
+        }
+
+    @staticmethod
+    def each(action: Callable[[Node], None]) -> Callable[[Sequence[Node]], None]:
+        def act(nodes: Sequence[Node]) -> None:
+            for node in nodes:
+                action(node)
+
+        return act
+
+    def start(self, nodes: Sequence[Node]) -> None:
+        """Starts nodes together, as some of them may wait for each other; returns when all are ready."""
+        for node in nodes:
+            node.begin_start()
+        limit = time.monotonic() + START_LIMIT
+        for node in nodes:
+            node.finish_start(limit)
+
+    def node(self, number: int) -> Node:
+        if not 1 <= number <= len(self.nodes):
+            raise Failure(f"there is no node {number}, only 1 to {len(self.nodes)}")
+        return self.nodes[number - 1]
+
+    def one(self) -> Node:
+        """Returns a node that answers."""
+        for node in self.nodes:
+            if node.is_running() and not node.is_paused:
+                return node
+        raise Failure("no node is running")
+
+    def of_queue(self, queue: str, what: str, node: Node | None = None) -> str:
+        """Has Erlang evaluate `what`, where Q is a queue of the vhost /."""
+        resource = f'rabbit_misc:r(<<"/">>, queue, <<{json.dumps(queue)}>>)'
+        return (node or self.one()).evaluate(
+            f"{{ok, Q}} = rabbit_amqqueue:lookup({resource}), {what}."
+        )
+
+    def leader(self, queue: str) -> str:
+        """Returns the number of the node where a quorum queue's leader is."""
+        for node in self.nodes:  # not each of them may have a member, nor know its leader
+            if not node.is_running() or node.is_paused:
+                continue
+            with contextlib.suppress(Failure):
+                asked = "{N, _} = amqqueue:get_pid(Q), {ok, _, {_, L}} = ra:members({N, node()}, 5000), L"
+                name = self.of_queue(queue, asked, node).strip("'")
+                return str([each.name for each in self.nodes].index(name) + 1)
+        raise Failure(f"no node knows the leader of {queue}")
+
+    def move_leader(self, queue: str, number: str) -> str:
+        to = self.node(int(number))
+        said = self.of_queue(queue, f"rabbit_quorum_queue:transfer_leadership(Q, '{to.name}')")
+        if not said.startswith(("{migrated", "{ok,")):  # before 4.3, since
+            raise Failure(f"the leader of {queue} does not move to node {number}: {said}")
+        return ""
+
+    def add_member(self, queue: str, number: str) -> str:
+        self.one().administer("rabbitmq-queues", "add_member", queue, self.node(int(number)).name)
+        return ""
+
+    def delete_member(self, queue: str, number: str) -> str:
+        name = self.node(int(number)).name
+        self.one().administer("rabbitmq-queues", "delete_member", queue, name)
+        return ""
+
+    def rebalance(self) -> str:
+        self.one().administer("rabbitmq-queues", "rebalance", "quorum")
+        return ""
+
+    def heal(self) -> str:
+        if self.network:
+            self.network.heal()
+        return ""
+
+    def partition(self, groups: Sequence[str]) -> None:
+        """Separates nodes in different groups, as "1" and "2,3"; those of a group, and clients, reach each other."""
+        parts = [numbers(each) for each in groups]
+        named = sorted(number for part in parts for number in part)
+        if not self.network or len(parts) < 2 or named != list(range(1, len(self.nodes) + 1)):
+            raise Failure(
+                "usage: ctl partition GROUP GROUP...: each node of a cluster once, as 1 2,3"
+            )
+        self.network.heal()
+        of_node = {number: index for index, part in enumerate(parts) for number in part}
+        for one in named:
+            for other in range(one + 1, len(named) + 1):
+                if of_node[one] != of_node[other]:
+                    self.network.separate(one - 1, other - 1)
 
     def obey(self, request: Sequence[str], files: Sequence[int]) -> int:
         """Does what ctl is asked for; returns the exit status.  `files`: ctl's 0, 1 and 2."""
-        if request and request[0] in TOOLS:
+        chosen = [self.node(each) for each in numbers(request[0])] if request else []
+        words = request[1:] if chosen else request
+        order, arguments = (words[0], words[1:]) if words else ("", [])
+        if order in TOOLS and len(chosen) <= 1:
+            node = chosen[0] if chosen else self.one()
             stdin, stdout, stderr = files
-            return finish(self.spawn(*request, stdin=stdin, stdout=stdout, stderr=stderr))
-        actions: dict[str, Callable[[], None]] = {
-            "start": self.start,
-            "stop": self.stop,
-            "kill": self.kill,
-            "save": self.save,
-            "set-alarm": self.set_alarm,
-            "clear-alarm": self.clear_alarm,
-        }
-        if len(request) != 1 or request[0] not in actions:
-            raise Failure(f"usage: ctl {'|'.join(actions)}, or ctl {'|'.join(TOOLS)} [ARG...]")
-        actions[request[0]]()
+            return finish(node.spawn(order, *arguments, stdin=stdin, stdout=stdout, stderr=stderr))
+        if order in self.of_nodes and not arguments:
+            self.of_nodes[order](chosen or self.nodes)
+        elif order == "partition" and not chosen:
+            self.partition(arguments)
+        elif order in self.of_cluster and len(arguments) == self.of_cluster[order][0]:
+            said = self.of_cluster[order][1](*arguments)
+            if said:
+                os.write(files[1], f"{said}\n".encode())
+        else:
+            raise Failure(
+                f"usage: ctl [NODE[,NODE...]] {'|'.join(self.of_nodes)}, or ctl [NODE]"
+                f" {'|'.join(TOOLS)} [ARG...], or ctl partition|{'|'.join(self.of_cluster)} [ARG...]"
+            )
         return 0
 
 
@@ -461,13 +777,17 @@ def serve(broker: Broker, owner: int) -> None:
         os.chmod("ctl.sock", 0o600)
         os.chown("ctl.sock", owner, -1)
         listener.listen()
+        host = "localhost" if len(broker.nodes) == 1 else broker.nodes[0].address
+        plain = [f"amqp://guest:guest@{each.address}:{each.port}/" for each in broker.nodes]
         environment = {
-            "AMQP_URL": f"amqp://guest:guest@127.0.0.1:{broker.port}/",
-            "AMQPS_URL": f"amqps://guest:guest@localhost:{broker.tls_port}/",
+            "AMQP_URL": plain[0],
+            "AMQPS_URL": f"amqps://guest:guest@{host}:{broker.nodes[0].tls_port}/",
             "BACKHOP_CA_FILE": os.path.abspath("ca.pem"),
-            "BACKHOP_BROKER_VERSION": broker.version,
+            "BACKHOP_BROKER_VERSION": broker.nodes[0].version,
             "BACKHOP_BROKER_CTL": os.path.abspath("ctl"),
         }
+        if broker.network:
+            environment["AMQP_URLS"] = " ".join(plain)
         os.write(1, json.dumps(environment).encode() + b"\n")
         inputs: list[Any] = [0, listener]
         while True:
@@ -487,33 +807,96 @@ def serve(broker: Broker, owner: int) -> None:
                 connection.sendall(json.dumps([status, error]).encode())
 
 
-def run(version: str, tree: Path, owner: int, keep: bool) -> None:
+def make_broker(version: str, tree: Path, count: int, ports: Sequence[int]) -> Broker:
+    """Returns a broker whose files are in the current directory, ready to start; `count` is 0 where it is no cluster."""
+    cookie = f"{random.getrandbits(128):032X}"
+    if not count:
+        make_certificates(["DNS:localhost", "IP:127.0.0.1"])
+        node = Node(version, tree, "localhost", Path.cwd(), "127.0.0.1", ports)
+        node.configure("127.0.0.1 localhost\n", cookie, [])
+        return Broker([node])
+    network = Network(count)
+    make_certificates([f"IP:{each}" for each in network.addresses])
+    nodes = [
+        Node(
+            version, tree, f"node{number}", Path.cwd() / f"node{number}", address, PORTS, namespace
+        )
+        for number, (address, namespace) in enumerate(zip(network.addresses, network.nodes), 1)
+    ]
+    hosts = "".join(f"{node.address} {node.host}\n" for node in nodes)
+    settings = [
+        "loopback_users = none",
+        "cluster_formation.peer_discovery_backend = classic_config",
+    ]
+    settings += [
+        f"cluster_formation.classic_config.nodes.{number} = {node.name}"
+        for number, node in enumerate(nodes, 1)
+    ]
+    if version in PAUSE_MINORITY:
+        settings.append("cluster_partition_handling = pause_minority")
+    for node in nodes:
+        node.configure(f"127.0.0.1 localhost\n{hosts}", cookie, settings)
+    return Broker(nodes, network)
+
+
+def await_members(broker: Broker) -> None:
+    """Returns when each node sees all others as running."""
+    limit = time.monotonic() + START_LIMIT
+    status = ("rabbitmqctl", "--silent", "cluster_status", "--formatter=json")
+    for node in broker.nodes:
+        while len(json.loads(node.administer(*status))["running_nodes"]) < len(broker.nodes):
+            if time.monotonic() > limit:
+                raise Failure(f"{node.name} did not join the cluster in {START_LIMIT:.0f} s")
+            pause()
+
+
+def clean_up() -> None:
+    """Removes the directories of supervisors that were killed: those of this program that nobody has locked."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
+        with contextlib.suppress(OSError), open(path) as lock:
+            if path.stat().st_uid == os.geteuid() and try_lock(lock.fileno()):
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     """Runs a broker in a new directory, which is removed in the end, until it is abandoned."""
     need_program("openssl")
+    clean_up()
     reservation, ports = reserve_ports()
-    broker = Broker(version, tree, ports)
-    directory = tempfile.mkdtemp(prefix="backhop-broker-")
+    directory = tempfile.mkdtemp(prefix=PREFIX)
     os.chmod(directory, 0o755)
     os.chdir(directory)
+    lock = open(LOCK, "w")  # open until the end
+    try_lock(lock.fileno())
     program = str(Path(__file__).resolve().with_name("broker"))
     ctl = shlex.join([sys.executable, program, "ctl", f"{directory}/ctl.sock", "--"])
     Path("ctl").write_text(f'#!/bin/sh\nexec {ctl} "$@"\n')
     os.chmod("ctl", 0o755)
+    nodes: Sequence[Node] = []
     try:
-        broker.configure()
-        broker.start()
+        broker = make_broker(version, tree, count, ports)
+        nodes = broker.nodes
+        broker.start(nodes)
+        if count:
+            await_members(broker)
         serve(broker, owner)
     except Failure:
         keep = True
         raise
     finally:
-        broker.kill()
+        end_processes_with(
+            f"BACKHOP_BROKER_CTL={directory}/ctl"
+        )  # what a tool that was killed left
+        for node in nodes:
+            node.kill()
         reservation.close()
         os.chdir("/")
         if keep:
             say(f"the files of the broker are in {directory}")
+            Path(directory, LOCK).unlink()
         else:
             shutil.rmtree(directory)
+        lock.close()
 
 
 def allow_many_files() -> None:
@@ -529,6 +912,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--trees-only", action="store_true")
+    parser.add_argument("--nodes", type=int, default=0, help="how many a cluster has")
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--owner", type=int, required=True)
     parser.add_argument("versions", nargs="*", metavar="VERSION")
@@ -542,7 +926,7 @@ def main() -> int:
         versions = options.versions or list(SUITES)
         trees = [prepare_tree(version, options.cache) for version in versions]
         if not options.trees_only:
-            run(versions[0], trees[0], options.owner, options.keep)
+            run(versions[0], trees[0], options.owner, options.keep, options.nodes)
     except (Abandoned, BrokenPipeError):
         pass
     except (Failure, OSError) as error:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests `broker` with real brokers: python3 tests/broker/test_broker.py
 
-BACKHOP_BROKER_VERSIONS="3.10 4.0 4.3" in the environment picks the versions (default: 4.0).
+BACKHOP_BROKER_VERSIONS="3.8 3.10 4.0 4.3" in the environment picks the versions (default: 4.0).
+Each test has a limit, and says where it was when that was over.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import unittest
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 BROKER = str(Path(__file__).resolve().with_name("broker"))
 LIMIT = 300.0  # seconds, for what may have to prepare a tree first
+TEST_LIMIT = 600  # seconds, for one test
+MANY = 1000  # seconds that a command sleeps which is not to end by itself
 PRINT_STATE = """
 import json, os
 print(json.dumps({**os.environ, "user": os.getuid(), "directory": os.getcwd()}), flush=True)
@@ -55,12 +58,14 @@ def greeting(url: str, ca_file: str) -> bytes:
 
 def processes_of(broker: dict[str, Any]) -> list[int]:
     """Returns the IDs of RabbitMQ's processes (those that this user may look at)."""
-    mark = f"RABBITMQ_NODE_PORT={urllib.parse.urlsplit(broker['AMQP_URL']).port}\0".encode()
     found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if mark in path.read_bytes():
-                found.append(int(path.parent.name))
+    for url in broker.get("AMQP_URLS", broker["AMQP_URL"]).split():
+        node = urllib.parse.urlsplit(url)
+        marks = {f"RABBITMQ_NODE_PORT={node.port}", f"ERL_EPMD_ADDRESS={node.hostname}"}
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if marks <= set(path.read_text(errors="replace").split("\0")):
+                    found.append(int(path.parent.name))
     return found
 
 
@@ -82,9 +87,16 @@ class Tests:
     """The tests, for one version of RabbitMQ."""
 
     version = ""
+    action: tuple[str, ...] = ("run",)
     START = b"\x00\x0a\x00\x0a"  # the method Connection.Start
 
     def setUp(self: Any) -> None:
+        def end(*_: object) -> NoReturn:
+            raise TimeoutError(f"{self.id()} still waits here after {TEST_LIMIT} s")
+
+        signal.signal(signal.SIGALRM, end)
+        signal.alarm(TEST_LIMIT)
+        self.addCleanup(signal.alarm, 0)
         self.directory = tempfile.mkdtemp(prefix="test-broker-")
         self.addCleanup(shutil.rmtree, self.directory)
         os.chmod(self.directory, 0o755)
@@ -92,7 +104,7 @@ class Tests:
 
     def run_broker(self: Any, *command: str, **changes: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [BROKER, "run", self.version, "--", *command],
+            [BROKER, *self.action, self.version, "--", *command],
             env={**self.settings, **changes},
             capture_output=True,
             text=True,
@@ -100,14 +112,30 @@ class Tests:
             check=False,
         )
 
-    def launch(self: Any, *command: str, **changes: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [BROKER, "run", self.version, "--", *command],
+    @contextlib.contextmanager
+    def launch(
+        self: Any, *command: str, ignoring: signal.Signals | None = None, **changes: str
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Runs the tool, which ignores a signal from above; kills it where the test fails."""
+
+        def ignore() -> None:
+            if ignoring:
+                signal.signal(ignoring, signal.SIG_IGN)
+
+        tool = subprocess.Popen(
+            [BROKER, *self.action, self.version, "--", *command],
             env={**self.settings, **changes},
             text=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            preexec_fn=ignore,
         )
+        try:
+            with tool:
+                yield tool
+        except BaseException:
+            tool.kill()
+            raise
 
     @contextlib.contextmanager
     def started(self: Any) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
@@ -153,7 +181,7 @@ class Tests:
             self.assertTrue(version.startswith(f"{self.version}."), version)
             self.assertEqual(broker["user"], os.getuid())
             self.assertEqual(broker["directory"], os.getcwd())
-            tool.communicate()
+            tool.communicate(timeout=60)
             self.assertEqual(tool.returncode, 7)
             self.assert_gone(broker)
 
@@ -177,24 +205,48 @@ class Tests:
         with self.started() as (tool, broker):
             self.assert_answering(broker)
             tool.terminate()
-            self.assertEqual(tool.wait(30), 128 + signal.SIGTERM)
-            self.assertEqual(tool.stdout.read(), "")  # the command has ended too
+            self.assert_ends(tool, 128 + signal.SIGTERM)
             self.assert_gone(broker)
 
+    def assert_ends(self: Any, tool: subprocess.Popen[str], status: int) -> None:
+        """The tool and all that has its standard output open end soon."""
+        output, _ = tool.communicate(timeout=60)
+        self.assertEqual((output, tool.returncode), ("", status))
+
     def test_interrupt_ends_all_processes_of_the_command(self: Any) -> None:
-        command = ("sh", "-c", "sleep 1000 & echo started; wait")
+        command = ("sh", "-c", f"sleep {MANY} & echo started; wait")
         with self.launch(*command, AMQP_URL="amqp://elsewhere") as tool:
             self.assertEqual(tool.stdout.readline(), "started\n")
             tool.send_signal(signal.SIGINT)
-            self.assertEqual(tool.stdout.read(), "")  # which sleep had open
-            self.assertEqual(tool.wait(30), 128 + signal.SIGINT)
+            self.assert_ends(tool, 128 + signal.SIGINT)
+
+    def test_the_end_ends_processes_that_ignore_signals_and_have_left_the_group(self: Any) -> None:
+        script = f"trap '' INT TERM HUP; setsid sh -c 'sleep {MANY} & sleep {MANY}' & (sleep {MANY} &) ; echo started; wait"
+        for sent, ignoring in ((signal.SIGINT, None), (signal.SIGTERM, signal.SIGINT)):
+            with self.subTest(sent=sent, ignoring=ignoring):
+                command = ("sh", "-c", script)
+                with self.launch(*command, ignoring=ignoring, AMQP_URL="amqp://elsewhere") as tool:
+                    self.assertEqual(tool.stdout.readline(), "started\n")
+                    tool.send_signal(sent)
+                    self.assert_ends(tool, 128 + sent)
+
+    def test_what_a_command_leaves_behind_is_ended(self: Any) -> None:
+        command = ("sh", "-c", f"setsid sleep {MANY} & sleep {MANY} & exit 3")
+        with self.launch(*command, AMQP_URL="amqp://elsewhere") as tool:
+            self.assert_ends(tool, 3)
+
+    def test_what_loses_its_parent_vanishes_when_it_ends(self: Any) -> None:
+        script = "sh -c 'sleep 0.2 & echo $!' | { read pid; while kill -0 $pid; do sleep 0.1; done; } 2>/dev/null"
+        with self.launch("sh", "-c", script, AMQP_URL="amqp://elsewhere") as tool:
+            self.assert_ends(tool, 0)
 
     def test_nothing_is_left_when_the_tool_is_killed(self: Any) -> None:
-        with self.started() as (tool, broker):
+        script = f"setsid sleep {MANY} & exec {sys.executable} -c '{PRINT_STATE + WAIT}'"
+        with self.launch("sh", "-c", script) as tool:
+            broker = json.loads(tool.stdout.readline())
             tool.kill()
-            tool.wait()
+            self.assertEqual(tool.communicate(timeout=60)[0], "")
             self.eventually(lambda: not os.listdir(self.directory), "its files are there")
-            self.assertEqual(tool.stdout.read(), "")
             self.assert_gone(broker)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can kill the supervisor")
@@ -209,8 +261,10 @@ class Tests:
             os.kill(supervisor, signal.SIGKILL)
             self.eventually(lambda: not processes_of(broker), "RabbitMQ still runs")
             self.assertEqual(ctl(broker, "start").returncode, 125)
-            tool.communicate()
+            tool.communicate(timeout=60)
             self.assert_gone(broker, files_too=False)
+            self.assertEqual(self.run_broker("true").returncode, 0)
+            self.assertEqual(os.listdir(self.directory), [])  # the next one removed them
 
     def test_two_side_by_side(self: Any) -> None:
         with self.started() as (_, one), self.started() as (_, two):
@@ -248,6 +302,7 @@ class Tests:
         tree = Path(self.directory, "trees", self.version)  # one without RabbitMQ in it
         for name in ("etc", "proc", "dev", "tmp", "var/lib/rabbitmq"):
             (tree / name).mkdir(parents=True)
+        (tree / "etc/hosts").write_text("")
         (tree / "etc/passwd").write_text("rabbitmq:x:101:101::/:/bin/sh\n")
         done = self.run_broker("true", BACKHOP_CACHE=self.directory)
         self.assertEqual(done.returncode, 125)
@@ -261,11 +316,111 @@ class Tests:
         self.assertIn("no tree for RabbitMQ 1.0", done.stderr)
 
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background jobs ignore it, and so would the tool
+class ClusterTests(Tests):
+    """What a cluster of three nodes does, for one version of RabbitMQ."""
+
+    action = ("cluster", "3")
+    DECLARE = """
+        A = [{<<"x-queue-type">>, longstr, <<"quorum">>}],
+        rabbit_amqqueue:declare(rabbit_misc:r(<<"/">>, queue, <<"q">>), true, false, A, none, <<"x">>), ok."""
+
+    def obeyed(self: Any, broker: dict[str, Any], *request: str) -> str:
+        done = ctl(broker, *request)
+        self.assertEqual(done.returncode, 0, f"{request}: {done.stderr}")
+        return done.stdout.strip()
+
+    def running_nodes(self: Any, broker: dict[str, Any], at: int) -> list[str]:
+        asked = ("rabbitmqctl", "--silent", "cluster_status", "--formatter=json")
+        return sorted(json.loads(self.obeyed(broker, str(at), *asked))["running_nodes"])
+
+    def assert_cluster_gone(self: Any, broker: dict[str, Any]) -> None:
+        network = broker["AMQP_URL"].split("@")[1].rpartition(".")[0].split(".")[2]
+        interface = Path(f"/sys/class/net/backhop{network}")
+        self.eventually(lambda: not interface.exists(), "its network is there")
+        self.assertEqual(processes_of(broker), [])
+
+    def test_nodes_are_killed_stopped_paused_and_started(self: Any) -> None:
+        all_of_them = [f"rabbit@node{number}" for number in (1, 2, 3)]
+        with self.started() as (tool, broker):
+            urls = broker["AMQP_URLS"].split()
+            self.assertEqual((len(set(urls)), broker["AMQP_URL"]), (3, urls[0]))
+            self.assert_answering(broker)
+            self.assertEqual(self.running_nodes(broker, 2), all_of_them)
+            for way, back in (("kill", "start"), ("stop", "start"), ("pause", "continue")):
+                self.obeyed(broker, "2", way)
+                if way != "pause":
+                    self.eventually(lambda: self.running_nodes(broker, 1) == all_of_them[::2], way)
+                    self.assertEqual(greeting(urls[1], ""), b"")
+                self.assertEqual(greeting(urls[2], ""), self.START)
+                self.obeyed(broker, "2", back)
+                self.assertEqual(greeting(urls[1], ""), self.START)
+                self.eventually(lambda: self.running_nodes(broker, 3) == all_of_them, back)
+            if float(self.version) >= 4.3:  # with Mnesia each of them may wait for the others, for ever
+                self.obeyed(broker, "kill")
+                self.obeyed(broker, "start")
+                self.eventually(lambda: self.running_nodes(broker, 1) == all_of_them, "all killed")
+            tool.communicate(timeout=60)
+            self.assertEqual(tool.returncode, 7)
+            self.assert_cluster_gone(broker)
+
+    def test_queues_move(self: Any) -> None:
+        with self.started() as (_, broker):
+            self.obeyed(broker, "rabbitmqctl", "eval", self.DECLARE)
+            for number in ("3", "1", "2"):
+                self.obeyed(broker, "move-leader", "q", number)
+                self.eventually(lambda to=number: self.obeyed(broker, "leader", "q") == to, number)
+            for order, count in (("delete-member", 2), ("add-member", 3)):
+                self.obeyed(broker, order, "q", "3")
+                text = self.obeyed(broker, "rabbitmqctl", "--silent", "list_queues", "members")
+                self.assertEqual(text.count("rabbit@"), count, text)
+            self.obeyed(broker, "2", "drain")
+            self.eventually(lambda: self.obeyed(broker, "leader", "q") != "2", "drain")
+            self.obeyed(broker, "2", "revive")
+            self.obeyed(broker, "rebalance")
+
+    def test_partition_and_heal(self: Any) -> None:
+        with self.started() as (_, broker):
+            self.obeyed(broker, "rabbitmqctl", "eval", self.DECLARE)
+            self.obeyed(broker, "move-leader", "q", "3")
+            urls = broker["AMQP_URLS"].split()
+            self.obeyed(broker, "partition", "1,2", "3")
+            self.eventually(lambda: self.obeyed(broker, "leader", "q") in ("1", "2"), "cut off")
+            for url in urls[:2]:  # clients reach them; node 3 may pause itself
+                self.assertEqual(greeting(url, ""), self.START)
+            self.obeyed(broker, "heal")
+            self.eventually(lambda: len(self.running_nodes(broker, 1)) == 3, "healed")
+            for wrong in (("1", "2"), ("1,2,3",), ("1,2", "2,3"), ("1,2", "4")):
+                self.assertIn("usage", ctl(broker, "partition", *wrong).stderr)
+
+    def test_nothing_is_left_of_two_clusters_that_are_killed(self: Any) -> None:
+        with self.started() as (one_tool, one), self.started() as (two_tool, two):
+            self.assertFalse(set(one["AMQP_URLS"].split()) & set(two["AMQP_URLS"].split()))
+            self.assert_answering(one)
+            self.assert_answering(two)
+            if os.geteuid() == 0:
+                for child in children_of(one_tool.pid):
+                    if b"supervisor.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        os.kill(child, signal.SIGKILL)
+            for tool in (one_tool, two_tool):
+                tool.kill()
+                tool.communicate(timeout=60)
+            for each in (one, two):
+                self.assert_cluster_gone(each)
+
+
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # a script's background jobs ignore it, and so would the tool
 
 for each in os.environ.get("BACKHOP_BROKER_VERSIONS", "4.0").split():
-    name = f"Broker_{each.replace('.', '_')}"
-    globals()[name] = type(name, (Tests, unittest.TestCase), {"version": each})
+    name = each.replace(".", "_")
+    globals()[f"Broker_{name}"] = type(
+        f"Broker_{name}", (Tests, unittest.TestCase), {"version": each}
+    )
+    of_cluster = {test: None for test in vars(Tests) if test.startswith("test_")}  # not again
+    globals()[f"Cluster_{name}"] = type(
+        f"Cluster_{name}", (ClusterTests, unittest.TestCase), {**of_cluster, "version": each}
+    )
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
