@@ -2,10 +2,11 @@
 
     python contend.py CONTENDER TASK MESSAGES
 
-Contenders: pika (its BlockingConnection and a loop of one's own, which waits for each confirm), blocking and select
-(backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker). Tasks: consume (acknowledge each), retry (each
-fails: a copy waits, confirmed, then the original is acknowledged), decision (no broker: what an adapter decides for a
-message with ten headers, one of them an x-death of five records).
+Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
+confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
+a task a message); and blocking and select (backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker).
+Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
+decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them.
 The object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak
@@ -29,6 +30,7 @@ from typing import Any
 import aio_pika
 import pika
 import pika.compat
+import pika.spec
 
 import backhop
 import backhop.aio_pika
@@ -75,12 +77,7 @@ def run_pika(task: Task) -> None:
         try:
             task.handle(body)
         except RuntimeError as error:
-            headers = {
-                **properties.headers,
-                "backhop-attempts": properties.headers["backhop-attempts"] + 1,
-                "backhop-error": str(error),
-                "BCC": [f"backhop:{QUEUE}"],
-            }
+            headers = copy_headers(properties.headers, error)
             copy = pika.BasicProperties(
                 "text/plain", headers=headers, delivery_mode=2, message_id=properties.message_id
             )
@@ -92,6 +89,103 @@ def run_pika(task: Task) -> None:
     channel.basic_consume(QUEUE, on_message)
     channel.start_consuming()
     connection.close()
+
+
+def copy_headers(headers: Any, error: object) -> dict[str, Any]:
+    """What a copy of one's own would carry."""
+    attempts = headers["backhop-attempts"] + 1
+    return {**headers, "backhop-attempts": attempts, "backhop-error": str(error), "BCC": [f"backhop:{QUEUE}"]}
+
+
+def run_plain_select(task: Task) -> None:
+    """The loop that one writes: publish, and acknowledge when the confirm comes."""
+    unconfirmed: dict[int, int] = {}  # delivery tags by the numbers of their copies
+    channels: list[Any] = []
+    published = settled = 0
+
+    def on_open(connection: Any) -> None:
+        connection.channel(on_open_callback=on_channel)
+
+    def on_channel(channel: Any) -> None:
+        channels.append(channel)
+        if len(channels) == 1:
+            channel.connection.channel(on_open_callback=on_channel)
+            return
+        channel.confirm_delivery(on_confirm)
+        channels[0].basic_qos(prefetch_count=PREFETCH)
+        channels[0].basic_consume(QUEUE, on_message)
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        nonlocal published
+        try:
+            task.handle(body)
+        except RuntimeError as error:
+            headers = copy_headers(properties.headers, error)
+            copy = pika.BasicProperties(
+                "text/plain", headers=headers, delivery_mode=2, message_id=properties.message_id
+            )
+            channels[1].basic_publish(f"{NAMESPACE}.wait.600000", method.routing_key, body, copy, mandatory=True)
+            published += 1
+            unconfirmed[published] = method.delivery_tag
+        else:
+            settle(method.delivery_tag)
+
+    def on_confirm(frame: Any) -> None:
+        method = frame.method
+        last = method.delivery_tag
+        for number in [each for each in unconfirmed if each <= last] if method.multiple else [last]:
+            settle(unconfirmed.pop(number))
+
+    def settle(tag: int) -> None:
+        nonlocal settled
+        channels[0].basic_ack(tag)
+        settled += 1
+        if settled == task.messages:
+            channels[0].add_callback(lambda _: connection.close(), [pika.spec.Basic.GetEmpty])
+            channels[0].basic_get(QUEUE, lambda *_: None)
+
+    connection = pika.SelectConnection(
+        pika.URLParameters(URL), on_open, on_close_callback=lambda connection, _: connection.ioloop.stop()
+    )
+    connection.ioloop.start()
+
+
+def run_plain_aio_pika(task: Task) -> None:
+    """The loop that one writes: await the confirm, then acknowledge."""
+
+    async def run() -> None:
+        connection = await aio_pika.connect_robust(URL)
+        channel, publishing = await connection.channel(), await connection.channel()
+        await channel.set_qos(prefetch_count=PREFETCH)
+        exchange = await publishing.get_exchange(f"{NAMESPACE}.wait.600000", ensure=False)
+        done = asyncio.Event()
+        settled = 0
+
+        async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
+            nonlocal settled
+            try:
+                task.handle(incoming)
+            except RuntimeError as error:
+                copy = aio_pika.Message(
+                    incoming.body,
+                    headers=copy_headers(incoming.headers, error),
+                    content_type="text/plain",
+                    delivery_mode=2,
+                    message_id=incoming.message_id,
+                )
+                await exchange.publish(copy, incoming.routing_key or "", mandatory=True)
+            await incoming.ack()
+            settled += 1
+            if settled == task.messages:
+                done.set()
+
+        queue = await channel.get_queue(QUEUE)
+        await queue.consume(on_message)
+        await done.wait()
+        await queue.get(fail=False)  # as below
+        await connection.close()
+
+    asyncio.run(run())
 
 
 def run_blocking(task: Task) -> None:
@@ -217,6 +311,8 @@ def decide(count: int) -> float:
 
 CONTENDERS: dict[str, Callable[[Task], None]] = {
     "pika": run_pika,
+    "pika-select": run_plain_select,
+    "plain-aio-pika": run_plain_aio_pika,
     "blocking": run_blocking,
     "select": run_select,
     "aio-pika": run_aio_pika,

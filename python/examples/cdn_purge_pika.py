@@ -20,7 +20,6 @@ def main() -> None:
 
     policy = backhop.Policy(initial=0.5, factor=2, max=4, jitter=0.2, max_attempts=10, max_retry_after=10)
     retrier = backhop.pika.Retrier(channel, cdn.QUEUE, policy, never=(cdn.NoSuchSiteError,))
-    retrier.declare()
 
     def purge(message: backhop.pika.Message) -> None:
         page = message.body.decode()
@@ -31,10 +30,10 @@ def main() -> None:
             raise backhop.RetryAfter(full.retry_after) from full
         print(f"{page:18} attempt {message.attempt}: purged")
         if len(api.purged) == len(cdn.PAGES) - 1:
-            channel.stop_consuming()
+            consumer.cancel()
 
-    channel.basic_consume(cdn.QUEUE, retrier.wrap(purge))
-    channel.start_consuming()
+    consumer = retrier.consume(purge)
+    consumer.start_consuming()
     retrier.drain()
     print(f"{len(api.purged)} pages purged, {api.refused} refusals, {cdn.clean_up(channel)} parked")
     connection.close()

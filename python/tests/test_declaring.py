@@ -51,7 +51,7 @@ def test_any_other_refusal_of_a_rung_on_demand_is_an_error(code: int) -> None:
 
 
 def test_what_is_not_on_demand_has_to_be_declared() -> None:
-    with pytest.raises(backhop.AccessError, match="declare"):
+    with pytest.raises(backhop.AccessError, match='mode="verify"'):
         take(creating(TOPOLOGY), lambda _: MAY_NOT)
     with pytest.raises(backhop.AccessError):
         take(creating(TOPOLOGY, TOPOLOGY.declarations), lambda _: MAY_NOT)

@@ -49,7 +49,7 @@ def test_a_number_that_is_no_code_is_an_error_all_the_same() -> None:
 
 
 def test_errors_can_be_caught_as_pythons_own() -> None:
-    with pytest.raises(ValueError, match="initial_ms is 0"):
+    with pytest.raises(ValueError, match="initial is 0"):
         backhop.Policy(initial=0)
     assert issubclass(backhop.OutOfMemoryError, MemoryError)
     assert issubclass(backhop.WaitTimeoutError, TimeoutError)

@@ -40,10 +40,15 @@ def test_what_the_broker_did_is_told() -> None:
         "time": datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc),
     }
     assert backhop.explain({"x-death": [death], "x-delivery-count": 2}).splitlines() == [
-        "It never failed.",
+        "No failure of it was reported.",
         "The broker dead-lettered it from queue orders once (rejected), first at 2023-11-14 22:13:20 UTC.",
-        "Its consumers were lost 2 times while they held it.",
+        "Its consumer was lost, or gave it back, 2 times while it, or a message beside it, was in hand.",
     ]
+
+
+def test_a_replay_is_told() -> None:
+    story = backhop.explain({"backhop-attempts": 0, "backhop-replays": 2}).splitlines()
+    assert story == ["It never failed.", "It was sent back from the parked queue 2 times."]
 
 
 def test_a_strategy_that_leaves_counting_to_the_broker_is_understood() -> None:

@@ -81,6 +81,7 @@ def test_a_vector(case: Case) -> None:
             "delivery_count": is_(lambda: history.delivery_count, vectors.integer),
             "acquired_count": is_(lambda: history.acquired_count, vectors.integer),
             "crashes": is_(lambda: history.crashes, vectors.integer),
+            "replays": is_(lambda: history.replays, vectors.integer),
             "deaths": lambda expected: _compare_deaths(history, expected),
             "death_count": is_(lambda: len(history.deaths)),
             "first_death": lambda expected: _compare_place(history.first_death, expected),
@@ -88,6 +89,11 @@ def test_a_vector(case: Case) -> None:
             "problems": lambda expected: _compare_problems(history, expected),
         },
     )
+
+
+def test_a_first_attempt_without_message_id_has_no_id() -> None:
+    assert not backhop.History(backhop.Delivery()).has_id
+    assert backhop.History(backhop.Delivery(properties={"message_id": "m1"})).has_id
 
 
 def test_a_history_outlives_what_it_was_read_from() -> None:

@@ -8,7 +8,11 @@ import pytest
 
 import backhop
 from backhop.decider import Decider
-from backhop.outcomes import Result, called, parking, result_of
+from backhop.outcomes import Choice, Conditions, Result, called
+
+
+def result_of(exception: BaseException, never: Conditions = (), only: Conditions | None = None) -> Result:
+    return Choice(never, only).result(exception)
 
 
 def test_an_exception_is_a_failure_with_its_name_and_text() -> None:
@@ -23,8 +27,7 @@ def test_a_class_in_never_parks_and_so_do_its_children() -> None:
 
 @pytest.mark.parametrize("what", ["ValueError", ValueError("x"), int, None])
 def test_what_is_no_class_of_exceptions_cannot_be_in_never(what: Any) -> None:
-    assert parking([ValueError, KeyboardInterrupt]) == (ValueError, KeyboardInterrupt)
-    for take in (parking, lambda never: Decider(backhop.Topology("orders"), never=never)):
+    for take in (Choice, lambda never: Decider(backhop.Topology("orders"), never=never)):
         with pytest.raises(backhop.ArgumentError, match=rf"^never holds {re.escape(repr(what))}: give classes"):
             take([ValueError, what])
 
@@ -74,3 +77,162 @@ def test_what_nobody_awaits_was_not_done() -> None:
 
     with pytest.raises(TypeError, match="plain function"):
         called(handle, "message")
+
+
+class RateLimitedError(Exception):
+    def __init__(self, retry_after: float = 0) -> None:
+        super().__init__("429")
+        self.retry_after = retry_after
+
+
+def test_one_class_needs_no_list() -> None:
+    assert result_of(ValueError("x"), ValueError).outcome == "permanent"
+
+
+def test_what_is_not_in_only_parks() -> None:
+    for only in (OSError, [OSError], (OSError, lambda error: "later" in str(error))):
+        assert result_of(ConnectionError("x"), (), only).outcome == "failed"
+        assert result_of(ValueError("x"), (), only).outcome == "permanent"
+    assert result_of(ValueError("later"), (), (OSError, lambda error: "later" in str(error))).outcome == "failed"
+    assert result_of(ValueError("x"), (), []).outcome == "permanent"
+
+
+def test_never_goes_before_only() -> None:
+    assert result_of(ConnectionResetError(), ConnectionResetError, OSError).outcome == "permanent"
+
+
+@pytest.mark.parametrize("verdict", [30, 30.0, timedelta(seconds=30)])
+def test_a_predicate_may_answer_a_delay(verdict: Any) -> None:
+    def tells(error: Exception) -> Any:
+        return verdict if isinstance(error, RateLimitedError) else False
+
+    for never, only in (((tells,), None), ((), tells)):
+        result = result_of(RateLimitedError(), never, only)
+        assert (result.outcome, result.retry_after) == ("failed", verdict)
+    assert result_of(ValueError(), (), tells).outcome == "permanent"
+    assert result_of(ValueError(), tells) == Result("failed", "ValueError")
+
+
+@pytest.mark.parametrize("verdict", [True, False, None, 0])
+def test_a_predicate_may_answer_yes_or_no(verdict: Any) -> None:
+    assert result_of(ValueError(), lambda _: verdict).outcome == ("permanent" if verdict else "failed")
+    assert result_of(ValueError(), (), lambda _: verdict).outcome == ("failed" if verdict else "permanent")
+
+
+@pytest.mark.parametrize("verdict", ["yes", -1, float("nan"), ValueError()])
+def test_a_predicate_that_fails_is_told_and_parks_nothing(verdict: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_: Exception) -> Any:
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    for never, only in ((fails, None), ((), fails)):
+        caplog.clear()
+        assert result_of(OSError("x"), never, only) == Result("failed", "OSError: x")
+        assert "a predicate of" in caplog.text
+
+
+def test_what_a_handler_says_is_above_all_choice() -> None:
+    assert result_of(backhop.RetryAfter(5), Exception).outcome == "failed"
+    assert result_of(backhop.Drop(), (), OSError).outcome == "dropped"
+
+
+def test_a_predicate_that_has_to_be_awaited_is_refused() -> None:
+    async def never(_: Exception) -> bool:
+        return True
+
+    with pytest.raises(backhop.ArgumentTypeError, match="coroutine function"):
+        Choice(never)  # type: ignore[arg-type]
+
+
+# --- What an error says of itself -------------------------------------------------------------------------------------
+
+
+PAGES: dict[str, str] = {}
+
+
+def failure(raiser: Any) -> BaseException:
+    try:
+        raiser()
+    except BaseException as error:
+        return error
+    raise AssertionError
+
+
+def test_an_error_keeps_what_it_was_raised_from() -> None:
+    def explicit() -> None:
+        try:
+            raise ConnectionRefusedError(111, "Connection refused")
+        except OSError as refused:
+            raise RuntimeError("the CDN is gone") from refused
+
+    def implicit() -> None:
+        try:
+            PAGES["page"]
+        except KeyError:
+            raise ValueError("no page")  # noqa: B904
+
+    def hidden() -> None:
+        try:
+            PAGES["page"]
+        except KeyError:
+            raise ValueError("no page") from None
+
+    assert result_of(failure(explicit)).error == (
+        "RuntimeError: the CDN is gone; caused by ConnectionRefusedError: [Errno 111] Connection refused"
+    )
+    assert result_of(failure(implicit)).error == "ValueError: no page; caused by KeyError: 'page'"
+    assert result_of(failure(hidden)).error == "ValueError: no page"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("code", "ECONNRESET", "ApiError: it broke (code ECONNRESET)"),
+        ("status_code", 507, "ApiError: it broke (status_code 507)"),
+        ("sqlstate", "40001", "ApiError: it broke (sqlstate 40001)"),
+        ("code", lambda: 5, "ApiError: it broke"),
+        ("code", None, "ApiError: it broke"),
+        ("code", "broke", "ApiError: it broke"),
+    ],
+)
+def test_an_error_keeps_its_code(name: str, code: Any, text: str) -> None:
+    error = type("ApiError", (Exception,), {name: code})("it broke")
+    assert result_of(error).error == text
+
+
+def test_a_group_keeps_its_members() -> None:
+    class Group(Exception):  # noqa: N818  as ExceptionGroup, which Python 3.10 lacks
+        exceptions = (ValueError("a"), OSError("b"), "none")
+
+    assert result_of(Group("two")).error == "Group: two [ValueError: a; OSError: b; 1 more]"
+
+
+def test_an_error_that_is_its_own_cause_or_is_endless_ends() -> None:
+    first, second = ValueError("1"), ValueError("2")
+    first.__cause__, second.__cause__ = second, first
+    assert result_of(first).error == "ValueError: 1; caused by ValueError: 2"
+    last = ValueError("x" * 10**6)
+    for i in range(100):
+        error = ValueError(str(i))
+        error.__cause__, last = last, error
+    text = result_of(last).error
+    assert text.count("caused by") == 8
+    assert len(result_of(ValueError("x" * 10**6)).error) < 1100
+
+    class Endless(Exception):  # noqa: N818
+        @property
+        def exceptions(self) -> Any:
+            return [Endless() for _ in range(9)]
+
+    assert result_of(Endless()).error.count("Endless") == 32
+
+
+def test_a_reason_keeps_what_it_was_raised_from() -> None:
+    def park() -> None:
+        try:
+            raise LookupError("no such file")
+        except LookupError as error:
+            raise backhop.Park("nobody has it") from error
+
+    assert result_of(failure(park)) == Result("permanent", "nobody has it; caused by LookupError: no such file")

@@ -102,6 +102,7 @@ def test_a_vector(case: Case) -> None:
             "delay_ms": is_(lambda: plan.delay, lambda ms: vectors.integer(ms) / 1000),
             "retry_after_met": is_(lambda: plan.retry_after_met),
             "reason": is_(lambda: plan.reason),
+            "id": is_(lambda: plan.id, text),
             "exchange": is_(lambda: plan.exchange, text),
             "routing_key": is_(lambda: plan.routing_key, text),
             "mandatory": is_(lambda: plan.mandatory),

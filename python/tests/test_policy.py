@@ -25,7 +25,7 @@ def _compare_delays(policy: backhop.Policy, rows: list[Any]) -> None:
 
 def _compare_preview(policy: backhop.Policy, rows: list[Any]) -> None:
     for attempt, *expected in rows:
-        assert [*policy.row(vectors.integer(attempt))[1:]] == [ms / 1000 for ms in expected], f"attempt {attempt}"
+        assert [*policy.row(vectors.integer(attempt))[1:5]] == [ms / 1000 for ms in expected], f"attempt {attempt}"
 
 
 @vectors.cases("policy")
@@ -99,14 +99,19 @@ def test_a_policy_cannot_be_changed() -> None:
 
 def test_the_preview_prints_as_a_table_and_is_data() -> None:
     preview = backhop.Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=4).preview()
-    assert preview[1] == backhop.PreviewRow(attempt=2, lowest=24, mean=30, highest=36, total=40)
+    assert preview[1] == backhop.PreviewRow(attempt=2, lowest=20, mean=30, highest=40, total=40, rungs=4)
     assert str(preview) == repr(preview)
     assert str(preview).splitlines() == [
-        "failure      lowest        mean     highest       total",
-        "      1         8 s        10 s        12 s        10 s",
-        "      2        24 s        30 s        36 s        40 s",
-        "      3  1 min 12 s  1 min 30 s  1 min 48 s  2 min 10 s",
+        "failure     lowest        mean    highest       total  rungs",
+        "      1        8 s        10 s     12.5 s        10 s      3",
+        "      2       20 s        30 s       40 s        40 s      4",
+        "      3  1 min 3 s  1 min 30 s  2 min 5 s  2 min 10 s      4",
     ]
+
+
+def test_the_preview_of_a_policy_that_no_ladder_serves_is_its_formula() -> None:
+    preview = backhop.Policy(initial=0.01, max=0.05, kind="fixed", max_attempts=2).preview()
+    assert [*preview] == [backhop.PreviewRow(attempt=1, lowest=0.008, mean=0.01, highest=0.012, total=0.01, rungs=0)]
 
 
 def test_the_preview_of_a_policy_without_a_limit_ends() -> None:
@@ -125,3 +130,53 @@ def test_a_repr_makes_the_same_policy_again() -> None:
 def test_a_policy_can_be_pickled() -> None:
     policy = backhop.Policy(steps=[1, 2], jitter="full")
     assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (backhop.Policy(), backhop.Policy(max=300, max_attempts=10)),
+        (backhop.Policy(initial=timedelta(seconds=1)), backhop.Policy(initial=1.0)),
+        (backhop.Policy(jitter=0), backhop.Policy(jitter="none")),
+        (
+            backhop.Policy(steps=[1, 60]),
+            backhop.Policy(kind="steps", steps=(1.0, timedelta(minutes=1)), max_attempts=3),
+        ),
+    ],
+)
+def test_policies_that_do_the_same_are_equal(one: backhop.Policy, other: backhop.Policy) -> None:
+    assert one == other
+    assert hash(one) == hash(other)
+    assert repr(one) == repr(other)
+
+
+def test_policies_that_differ_are_not_equal() -> None:
+    policies = [
+        backhop.Policy(),
+        backhop.Policy(initial=2),
+        backhop.Policy(factor=3),
+        backhop.Policy(jitter=0.3),
+        backhop.Policy(jitter="equal"),
+        backhop.Policy(kind="linear"),
+        backhop.Policy(kind="fixed"),
+        backhop.Policy(steps=[1]),
+        backhop.Policy(max_crashes=6),
+    ]
+    assert len(set(policies)) == len(policies)
+
+
+def test_a_policy_prints_as_what_makes_it() -> None:
+    assert repr(backhop.Policy()) == (
+        "Policy(kind='exponential', initial=1, factor=2, max=300, jitter=0.2, max_attempts=10, max_age=0, "
+        "max_retry_after=86400, max_crashes=5)"
+    )
+    for policy in (backhop.Policy(), backhop.Policy(steps=[0.1234, 60], jitter="full"), backhop.Policy(kind="linear")):
+        assert eval(repr(policy), {"Policy": backhop.Policy}) == policy
+        assert pickle.loads(pickle.dumps(policy)) == policy
+
+
+def test_a_policy_tells_all_that_it_was_made_of() -> None:
+    policy = backhop.Policy(initial=timedelta(seconds=2), factor=3, jitter=0.1)
+    assert (policy.initial, policy.factor, policy.steps, policy.spread) == (2, 3, (), 0.1)
+    steps = backhop.Policy(steps=[5, 60], jitter="full")
+    assert (steps.initial, steps.factor, steps.steps, steps.spread, steps.max_attempts) == (5, 1, (5, 60), 0, 3)

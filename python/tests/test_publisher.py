@@ -139,7 +139,9 @@ def test_a_broker_that_reads_again_has_all_the_time_to_confirm() -> None:
 
 
 def test_pending_may_be_asked_while_a_connection_is_added() -> None:
-    retrier = pytest.importorskip("backhop.aio_pika").Retrier(None, "orders")
+    adapter = pytest.importorskip("backhop.aio_pika")
+    retrier = adapter.Retrier.__new__(adapter.Retrier)
+    retrier._publishers = {}
 
     class Growing:
         @property

@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 import backhop
-from backhop.testing import Clock, Rehearsal, SeededRandom, rehearse, rehearse_async
+import backhop.topology
+from backhop.testing import Clock, Options, Rehearsal, SeededRandom, rehearse, rehearse_async
 
 Rehearse = Callable[..., Rehearsal]
 POLICY = backhop.Policy(initial=1, factor=2, max=60, jitter="none", max_attempts=4)
@@ -54,7 +56,7 @@ def test_park_drop_and_never_end_it_at_once() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["reject", "native"])
-def test_strategies_of_the_broker_alone_count_too(strategy: str) -> None:
+def test_strategies_of_the_broker_alone_count_too(strategy: backhop.topology.Strategy) -> None:
     policy = backhop.Policy(initial=5, kind="fixed", jitter="none", max_attempts=3)
     rehearsal = rehearse(fail, policy=policy, strategy=strategy)
     assert rehearsal.delays == [5, 5]
@@ -62,7 +64,7 @@ def test_strategies_of_the_broker_alone_count_too(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["reject", "native"])
-def test_an_earlier_count_is_counted_once(strategy: str) -> None:
+def test_an_earlier_count_is_counted_once(strategy: backhop.topology.Strategy) -> None:
     policy = backhop.Policy(initial=5, kind="fixed", jitter="none", max_attempts=6)
     rehearsal = rehearse(fail, policy=policy, strategy=strategy, headers={"backhop-attempts": 3})
     assert [attempt.number for attempt in rehearsal] == [4, 5, 6]
@@ -74,8 +76,14 @@ def test_what_would_go_on_for_ever_ends() -> None:
 
 
 def test_a_message_that_crashes_its_consumers_is_not_handed_to_the_handler() -> None:
-    rehearsal = rehearse(fail, headers={"x-delivery-count": 5})
+    rehearsal = rehearse(fail, headers={"x-delivery-count": 1, "backhop-crashes": 20})
     assert (rehearsal.reason, rehearsal.errors) == ("poison", [])
+
+
+def test_a_message_that_was_lost_with_its_consumers_waits_and_is_handed_over() -> None:
+    rehearsal = rehearse(fail, headers={"x-delivery-count": 5}, policy=backhop.Policy(max_attempts=1))
+    assert [(attempt.number, attempt.plan.action) for attempt in rehearsal] == [(1, "retry"), (1, "park")]
+    assert (rehearsal.reason, len(rehearsal.errors)) == ("exhausted", 1)
 
 
 def test_jitter_is_the_same_in_every_run(backhop_rehearse: Rehearse) -> None:
@@ -107,3 +115,53 @@ def test_coroutines_are_awaited() -> None:
 
 def test_coroutines_are_awaited_in_the_loop_that_runs() -> None:
     assert asyncio.run(rehearse_async(fail_async, policy=POLICY)).delays == [1, 2, 4]
+
+
+def test_a_handler_of_an_adapter_is_rehearsed_with_the_objects_of_its_client() -> None:
+    def over_pika(message: Any) -> None:
+        assert message.method.routing_key == "order.created"
+        assert (message.properties.correlation_id, message.properties.headers) == ("c", {"tenant": "acme"})
+        message.properties.headers["tenant"] = "evil"
+        raise OSError
+
+    async def over_aio_pika(message: Any) -> None:
+        assert (message.incoming.body, message.incoming.correlation_id) == (b"body", "c")
+        assert message.incoming.headers == {"tenant": "acme"} or message.attempt > 1
+        raise OSError
+
+    options: Options = {
+        "policy": POLICY,
+        "routing_key": "order.created",
+        "headers": {"tenant": "acme"},
+        "properties": {"correlation_id": "c"},
+        "exchange": "events",
+    }
+    options_of_first: Options = {**options, "most_attempts": 1}
+    for handle in (over_pika, over_aio_pika):
+        rehearsal = rehearse(handle, b"body", **options_of_first)
+        assert [type(error) for error in rehearsal.errors] == [OSError]
+
+
+def test_a_plain_handler_is_called_in_the_loop_that_runs() -> None:
+    assert asyncio.run(rehearse_async(fail, policy=POLICY)).delays == [1, 2, 4]
+
+
+def test_a_rehearsed_message_says_whether_it_is_the_last_attempt() -> None:
+    seen = []
+
+    def handle(message: backhop.Message) -> None:
+        seen.append((message.attempt, message.max_attempts, message.last_attempt))
+        raise OSError
+
+    rehearse(handle, policy=backhop.Policy(max_attempts=2))
+    rehearse(handle, policy=backhop.Policy(max_attempts=0), most_attempts=1)
+    assert seen == [(1, 2, False), (2, 2, True), (1, 0, False)]
+
+
+def test_only_and_a_delay_of_a_predicate_are_rehearsed() -> None:
+    def too_many(error: Exception) -> float | bool:
+        return 30.0 if "507" in str(error) else False
+
+    policy = backhop.Policy(initial=1, jitter="none", max_attempts=3)
+    assert rehearse(fail, policy=policy, only=too_many).delays == [31.5, 31.5]
+    assert rehearse(lambda _: [].pop(), policy=policy, only=too_many).reason == "permanent"

@@ -8,6 +8,7 @@ import vectors
 from vectors import Case, is_, raw, text
 
 import backhop
+from backhop._errors import in_seconds
 
 
 def _declaration(given: dict[str, Any]) -> backhop.Declaration:
@@ -35,11 +36,23 @@ def _compare_declarations(topology: backhop.Topology, expected: list[dict[str, A
 
 
 def _declared(topology: backhop.Topology, *, on_demand: bool) -> list[int]:
-    return [
+    waits = [
         round(declaration.wait * 1000)
         for declaration in topology.declarations
         if declaration.what == "queue" and declaration.wait and declaration.on_demand == on_demand
     ]
+    return [*dict.fromkeys(waits)]  # stripes share a rung
+
+
+def _compare_preview(topology: backhop.Topology, rows: list[list[int]]) -> None:
+    for attempt, lowest, mean, highest, total, rungs in rows:
+        times = (lowest / 1000, mean / 1000, highest / 1000, total / 1000)
+        assert topology.row(attempt) == backhop.PreviewRow(attempt, *times, rungs)
+
+
+def _compare_shares(topology: backhop.Topology, rows: list[list[float]]) -> None:
+    for attempt, rung, share in rows:
+        assert topology.shares(int(attempt)).get(rung / 1000, 0) == pytest.approx(share, abs=0.0005)
 
 
 def _compare_rungs(topology: backhop.Topology, expected: list[int]) -> None:
@@ -77,7 +90,8 @@ def test_a_vector(case: Case) -> None:
         vectors.only(expect, "status refused_by error")
         error = vectors.refused(case, lambda: vectors.topology(case, vectors.policy(case)))
         texts = expect.get("error", [])
-        assert all(part in str(error) for part in ([texts] if isinstance(texts, str) else texts)), str(error)
+        parts = map(in_seconds, [texts] if isinstance(texts, str) else texts)
+        assert all(part in str(error) for part in parts), str(error)
         return
     policy = vectors.policy(case)
     vectors.topology(case, policy)
@@ -93,6 +107,8 @@ def test_a_vector(case: Case) -> None:
             "on_demand_rungs": is_(lambda: _declared(topology, on_demand=True)),
             "declarations": lambda expected: _compare_declarations(topology, expected),
             "brokers": lambda expected: _compare_brokers(topology, expected),
+            "preview": lambda expected: _compare_preview(topology, expected),
+            "shares": lambda expected: _compare_shares(topology, expected),
             "definitions": lambda expected: _compare_definitions(topology, expected),
         },
     )

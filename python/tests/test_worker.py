@@ -63,6 +63,10 @@ class Events:
             pass
         return event
 
+    def empty(self, name: str) -> bool:
+        """Whether none of this name came that was not asked for."""
+        return name not in [event.name for event in self._events.queue]
+
 
 # --- Without a broker ------------------------------------------------------------------------------------------------
 
@@ -81,9 +85,9 @@ def test_a_uri_that_cannot_be_read_is_refused(uri: str) -> None:
 
 
 @needs_worker
-def test_no_uri_is_refused_when_it_runs() -> None:
-    with pytest.raises(backhop.StateError):
-        backhop.Worker([], queue="orders").run(print)
+def test_no_uri_is_refused() -> None:
+    with pytest.raises(backhop.ArgumentError, match="uri is an empty list"):
+        backhop.Worker([], queue="orders")
 
 
 @needs_worker
@@ -156,7 +160,7 @@ async def _nothing(_: backhop.Message) -> None: ...
 
 
 def test_a_drain_that_is_too_long_is_refused() -> None:
-    with pytest.raises(ValueError, match="an hour at most"):
+    with pytest.raises(ValueError, match="drain is 7200: give seconds, from 0 to 3600"):
         backhop.Worker("amqp://localhost", queue="orders", drain=7200)
 
 
@@ -239,6 +243,141 @@ def test_what_is_no_class_of_exceptions_is_refused_at_once() -> None:
     never: Any = ["ValueError"]
     with pytest.raises(backhop.ArgumentError, match="give classes of exceptions"):
         backhop.Worker("amqp://localhost", queue="orders", never=never)
+
+
+def python(code: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs a program of its own."""
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    return subprocess.run(command, check=check, timeout=PATIENCE, stdout=subprocess.PIPE, text=True)
+
+
+def test_importing_backhop_imports_no_asyncio() -> None:
+    code = "import sys, backhop, backhop.testing; sys.exit('asyncio' in sys.modules)"
+    assert python(code, check=False).returncode == 0
+
+
+@needs_worker
+def test_serving_leaves_signals_to_its_host() -> None:
+    code = """if True:
+        import asyncio, os, signal, backhop
+        async def nothing(message): ...
+        async def main():
+            met, asked = asyncio.Event(), asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
+            worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=lambda _: met.set())
+            before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+            serving = asyncio.create_task(worker.serve(nothing))
+            await met.wait()
+            assert before == [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asked.wait()
+            assert not serving.done()
+            worker.stop()
+            await serving
+            print("ended")
+        asyncio.run(main())
+        """
+    assert python(code).stdout == "ended\n"
+
+
+@needs_worker
+def test_run_hands_signals_on_to_who_had_them_and_gives_them_back() -> None:
+    code = """if True:
+        import os, signal, backhop
+        def mine(number, frame):
+            print("mine", flush=True)
+        signal.signal(signal.SIGTERM, mine)
+        def on_event(event):
+            if event.name == "failed":
+                os.kill(os.getpid(), signal.SIGTERM)
+        worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=on_event)
+        worker.run(print)
+        assert signal.getsignal(signal.SIGTERM) is mine
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        print("ended")
+        """
+    assert python(code).stdout.split("\n")[-2] == "ended"
+    assert "mine" in python(code).stdout
+
+
+@needs_worker
+def test_one_signal_drains_every_worker_of_the_process() -> None:
+    code = """if True:
+        import asyncio, os, signal, threading, backhop
+        names = ["main", "thread", "served"]
+        met = {name: threading.Event() for name in names}
+        workers = {
+            name: backhop.Worker("amqp://127.0.0.1:1", name, on_event=lambda event, name=name: met[name].set())
+            for name in names
+        }
+        def kill():
+            for each in met.values():
+                each.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+        async def nothing(message): ...
+        threads = [
+            threading.Thread(target=workers["thread"].run, args=(print,)),
+            threading.Thread(target=lambda: asyncio.run(workers["served"].serve(nothing))),
+            threading.Thread(target=kill),
+        ]
+        for thread in threads:
+            thread.start()
+        workers["main"].run(print)
+        for thread in threads:
+            thread.join()
+        print("ended")
+        """
+    assert python(code).stdout == "ended\n"
+
+
+@needs_worker
+def test_a_replay_where_nothing_runs_or_where_it_would_wait_for_itself_says_so() -> None:
+    asked: list[BaseException] = []
+
+    def ask(_: backhop.Event) -> None:
+        try:
+            worker.replay()
+        except backhop.StateError as error:
+            asked.append(error)
+        worker.stop()
+
+    async def serve() -> None:
+        serving = asyncio.create_task(worker.serve(_nothing))
+        await asyncio.sleep(0)
+        with pytest.raises(backhop.StateError, match="replay_async"):
+            worker.replay()
+        worker.stop()
+        await serving
+
+    worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=ask)
+    with pytest.raises(backhop.StateError, match="does not run"):
+        worker.replay()
+    worker.run(print)
+    assert "replay_async" in str(asked[0])
+    worker.on_event = None
+    asyncio.run(serve())
+
+
+@needs_worker
+def test_a_replay_that_the_stop_overtakes_ends_with_an_error() -> None:
+    met = threading.Event()
+    worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=lambda _: met.set())
+    ends: list[BaseException] = []
+
+    def replay() -> None:
+        try:
+            worker.replay()
+        except backhop.Error as error:
+            ends.append(error)
+
+    with running(worker, print):
+        assert met.wait(PATIENCE)
+        thread = threading.Thread(target=replay)
+        thread.start()
+        while worker._replay is None and thread.is_alive():
+            pass
+    thread.join(PATIENCE)
+    assert [type(error) for error in ends] == [backhop.StateError]
 
 
 # --- Live ------------------------------------------------------------------------------------------------------------
@@ -348,7 +487,7 @@ class TestLive:
 
         def replay() -> None:
             events.get("parked")
-            worker.replay(10)
+            assert worker.replay(10) == 1
             assert events.get("replayed").count == 1
             inbox.get()
             assert inbox.get().attempt == 1
@@ -477,12 +616,12 @@ class TestLive:
         assert message.attempt == 1
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-    @pytest.mark.parametrize("go", ["worker.run(handle)", "asyncio.run(worker.serve(serve))"])
+    @pytest.mark.parametrize("go", ["worker.run(handle)", "asyncio.run(serve_until_signalled())"])
     def test_a_signal_drains(self, broker: Broker, number: signal.Signals, go: str) -> None:
         name = broker.queue()
         broker.publish(b"body", name)
         code = f"""if True:
-            import asyncio, os, sys, backhop
+            import asyncio, os, signal, sys, backhop
             def say(word):
                 os.write(1, (word + "\\n").encode())  # in one piece: two threads speak
             def handle(message):
@@ -491,6 +630,10 @@ class TestLive:
                 say("ended")
             async def serve(message):
                 await asyncio.to_thread(handle, message)
+            async def serve_until_signalled():
+                for one in (signal.SIGINT, signal.SIGTERM):
+                    asyncio.get_running_loop().add_signal_handler(one, worker.stop)
+                await worker.serve(serve)
             worker = backhop.Worker({URL!r}, queue={name!r}, on_event=lambda event: say(event.name))
             {go}
             say("returned")
@@ -541,3 +684,110 @@ class TestLive:
         with running(_worker(name, on_event=fail), inbox):
             assert inbox.get().body == b"body"
         assert "on_event failed at connected" in caplog.text
+
+    def test_the_event_and_the_log_of_a_parked_message_have_what_the_handler_raised(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name, events, failure = broker.queue(), Events(), ValueError("no such page")
+        broker.publish(b"body", name, message_id="m1")
+        with running(_worker(name, on_event=events, never=ValueError), Inbox(failure)):
+            event = events.get("parked")
+        assert event.exception is failure
+        assert (event.queue, event.id, event.attempts, event.count) == (name, "m1", 1, 1)
+        (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+        assert record.getMessage().startswith(f"parked: message 'm1' of {name}: permanent: failed once: ValueError: no")
+        assert record.exc_info
+        assert record.exc_info[1] is failure
+        assert (record.__dict__["backhop_queue"], record.__dict__["backhop_id"]) == (name, "m1")
+
+    def test_the_last_failure_of_a_message_without_an_id_is_logged_with_its_error(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name, events = broker.queue(), Events()
+        broker.publish(b"body", name)
+        with running(_worker(name, on_event=events), Inbox(backhop.Park(OSError("no such page")))):
+            events.get("parked")
+        records = [each for each in caplog.records if each.exc_info]
+        assert ["OSError: no such page" in each.getMessage() for each in records] == [True]
+
+    def test_the_log_of_a_retry_tells_how_long_the_message_waits(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name, inbox, events = broker.queue(), Inbox(OSError("507")), Events()
+        broker.publish(b"body", name, message_id="m1")
+        with caplog.at_level(logging.INFO, "backhop"), running(_worker(name, on_event=events), inbox):
+            inbox.get(), inbox.get()
+        text = caplog.text
+        assert f"retried: message 'm1' of {name}: failed once: again in 0.1 s" in text
+        assert "OSError: 507" in text
+        assert events.empty("retried")
+
+    def test_a_handler_that_ends_after_the_drain_is_told_in_its_own_words(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        name, taken, release = broker.queue(), threading.Event(), threading.Event()
+        broker.publish(b"body", name, message_id="m1")
+        threads: list[threading.Thread] = []
+
+        def handle(_: backhop.Message) -> None:
+            threads.append(threading.current_thread())
+            taken.set()
+            release.wait(PATIENCE)
+
+        with running(_worker(name, drain=0), handle):
+            assert taken.wait(PATIENCE)
+        release.set()
+        threads[0].join(PATIENCE)
+        assert "its handler ended after the worker had stopped: the broker delivers it again" in caplog.text
+        assert "wrong time" not in caplog.text
+
+    def test_a_handler_that_exits_ends_the_run_once_the_others_are_done(self, broker: Broker) -> None:
+        name, both, done = broker.queue(), threading.Barrier(2), threading.Event()
+        for body in (b"exits", b"works"):
+            broker.publish(body, name)
+        worker = _worker(name, drain=3600, threads=2, prefetch=2)
+
+        def handle(message: backhop.Message) -> None:
+            both.wait(PATIENCE)
+            if message.body == b"exits":
+                sys.exit(7)
+            done.set()
+
+        with pytest.raises(SystemExit) as raised:
+            worker.run(handle)
+        assert raised.value.code == 7
+        assert done.is_set()
+        assert broker.get(name)[0] == b"exits"
+        assert broker.count(name) == broker.count(f"{name}.parked") == 0
+
+    def test_a_worker_declares_its_work_queue_or_says_how(self, broker: Broker) -> None:
+        name, inbox, events = f"{broker.queue()}.own", Inbox(), Events()
+        with running(_worker(name, on_event=events), print):
+            event = events.get("failed")
+        assert "declare it first, or give its type as work_queue" in event.text
+        with running(_worker(name, work_queue="classic", on_event=events), inbox):
+            events.get("connected")
+            broker.publish(b"body", name)
+            assert inbox.get().queue == name
+        for one in (name, f"{name}.parked"):
+            broker.channel.queue_delete(one)
+
+    def test_a_replay_tells_how_many_went(self, broker: Broker) -> None:
+        name, inbox, events = broker.queue(), Inbox(*[backhop.Park()] * 3), Events()
+        for _ in range(3):
+            broker.publish(b"body", name)
+        worker = _worker(name, on_event=events)
+        with running(worker, inbox):
+            for _ in range(3):
+                events.get("parked")
+            assert (worker.replay(2), worker.replay(0), worker.replay(), worker.replay()) == (2, 0, 1, 0)
+
+        async def serve() -> int:
+            serving = asyncio.create_task(worker.serve(inbox.serve))
+            await asyncio.to_thread(events.get, "connected")
+            count = await worker.replay_async()
+            worker.stop()
+            await serving
+            return count
+
+        assert asyncio.run(serve()) == 0

@@ -222,7 +222,7 @@ def policy(case: Case) -> backhop.Policy:
     fields |= {key: integer(given[key]) for key in ("max_attempts", "max_crashes") if key in given}
     if "kind" in given:
         fields["kind"] = given["kind"]
-    if "factor" in given:
+    if "factor" in given and given.get("kind", "exponential") == "exponential":  # with another the package refuses it
         fields["factor"] = fraction(given["factor"])
     if "steps_ms" in given:
         fields["steps"] = list(chain.from_iterable(map(_steps, given["steps_ms"])))
@@ -241,10 +241,14 @@ def _steps(given: Any) -> Iterator[float]:
     return iter([integer(given) / 1000])
 
 
+def _policies(given: list[Any]) -> list[backhop.Policy]:
+    return [policy({"policy": further}) for further in given]
+
+
 def topology(case: Case, policy: backhop.Policy) -> backhop.Topology:
     given = case.get("topology", {})
-    only(given, "queue strategy queue_type namespace series work_queue_type work_queue_arguments")
-    options = {key: given[key] for key in ("strategy", "queue_type", "series") if key in given}
+    only(given, "queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies")
+    options = {key: given[key] for key in ("strategy", "queue_type", "series", "stripes") if key in given}
     if "namespace" in given:
         options["namespace"] = raw(given["namespace"])
     if "work_queue_type" in given:
@@ -254,6 +258,8 @@ def topology(case: Case, policy: backhop.Policy) -> backhop.Topology:
             raw(name): content if isinstance(content, int) else raw(content)
             for name, content in given["work_queue_arguments"]
         }
+    if "policies" in given:
+        options["policies"] = _policies(given["policies"])
     return backhop.Topology(raw(given.get("queue", "orders")), policy, **options)
 
 

@@ -70,6 +70,8 @@ class AioPikaOriginal:
 
     def settle(self, action: str) -> asyncio.Future[None] | None:
         """Settles it: a future of when that is written. Where its channel is gone, the broker delivers it again."""
+        if not self.tag:  # it needs no acknowledgement
+            return None
         if not self.is_here:
             LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", self.tag)
             return None

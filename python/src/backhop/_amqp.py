@@ -26,7 +26,6 @@ that are not UTF-8 as bytes; aio-pika reads timestamps after the year 2106 as mi
 
 from __future__ import annotations
 
-import calendar
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +37,8 @@ from typing import Any, TypeAlias
 
 from . import _backhop as c
 from ._core import number
-from ._errors import check
+from ._errors import ArgumentError, ArgumentTypeError, Error, check
+from ._time import whole_seconds
 
 Text: TypeAlias = str | bytes
 Headers: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
@@ -83,7 +83,22 @@ class Typed:
 
 
 def push_headers(handle: c.Delivery, headers: Headers) -> None:
-    """Pushes headers of any depth."""
+    """Pushes headers of any depth.
+
+    :raises ArgumentTypeError: for what has no type in AMQP
+    """
+    try:
+        _push_headers(handle, headers)
+    except Error:
+        raise
+    except (TypeError, ValueError, OverflowError):  # of the binding: it speaks of C
+        raise ArgumentTypeError(
+            "headers hold a name that is no str or bytes, or a value that AMQP has no type for: give a mapping of "
+            "names, or pairs of name and value"
+        ) from None
+
+
+def _push_headers(handle: c.Delivery, headers: Headers) -> None:
     entries: Iterator[tuple[Text, Any]] = _entries(headers)
     outer: list[Iterator[tuple[Text, Any]]] = []
     while True:
@@ -104,7 +119,7 @@ def push_headers(handle: c.Delivery, headers: Headers) -> None:
             elif kind is bool:
                 status = c.Delivery_push_int(handle, name, c.BH_TYPE_BOOLEAN, value)
             elif kind is datetime:
-                status = c.Delivery_push_int(handle, name, c.BH_TYPE_TIMESTAMP, calendar.timegm(value.utctimetuple()))
+                status = c.Delivery_push_int(handle, name, c.BH_TYPE_TIMESTAMP, whole_seconds(value))
             elif value is None:
                 status = c.Delivery_push_void(handle, name)
             elif kind is Typed and value.type in ("table", "array"):
@@ -161,12 +176,15 @@ def _push_other(handle: c.Delivery, name: Text, value: Any) -> tuple[Iterator[tu
     if isinstance(value, str):
         return None, c.Delivery_push_string(handle, name, _STRING, str(value))
     if isinstance(value, datetime):
-        return None, c.Delivery_push_int(handle, name, c.BH_TYPE_TIMESTAMP, calendar.timegm(value.utctimetuple()))
+        return None, c.Delivery_push_int(handle, name, c.BH_TYPE_TIMESTAMP, whole_seconds(value))
     if isinstance(value, Mapping):
         return _entries(value), c.Delivery_begin_table(handle, name)
     if isinstance(value, list | tuple):
         return zip(repeat(""), value), c.Delivery_begin_array(handle, name)
-    raise TypeError(f"header {name!r} holds a {type(value).__name__}, for which AMQP has no type")
+    raise ArgumentTypeError(
+        f"header {name!r} holds a {type(value).__name__}, for which AMQP has no type: give str, bytes, int, "
+        "float, bool, None, datetime, Decimal, dict, list or Typed"
+    )
 
 
 def _push_typed(handle: c.Delivery, name: Text, typed: Typed) -> int:
@@ -193,7 +211,7 @@ def _is_utf8(value: bytes) -> bool:
 def _places_and_digits(value: Decimal) -> tuple[int, int]:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"a header holds {value}, for which AMQP has no decimal")
+        raise ArgumentError(f"a header holds {value}, for which AMQP has no decimal")
     unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
     return max(-exponent, 0), -unscaled if sign else unscaled
 
@@ -268,13 +286,13 @@ def encode_table(table: Mapping[Any, Any], tag_of_bytes: bytes) -> bytes:
     """Headers as they are on the wire, from the values that a client decoded.
 
     :param tag_of_bytes: what bytes are: ``b"S"``, a string that is not UTF-8, or ``b"x"``
-    :raises TypeError: for what has no type in AMQP
-    :raises ValueError: for what is beyond its type's range
+    :raises ArgumentTypeError: for what has no type in AMQP
+    :raises ArgumentError: for what is beyond its type's range
     """
     try:
         return _encoded(table, tag_of_bytes)[1:]
     except (struct.error, OverflowError) as error:
-        raise ValueError(f"a header is beyond its type's range: {error}") from error
+        raise ArgumentError(f"a header is beyond its type's range: {error}") from error
 
 
 def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
@@ -302,13 +320,16 @@ def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
     if isinstance(value, float):
         return b"d" + _DOUBLE_OF(value)
     if isinstance(value, datetime):
-        return b"T" + _INT64_OF(calendar.timegm(value.utctimetuple()))
+        return b"T" + _INT64_OF(whole_seconds(value))
     if isinstance(value, Decimal):
         places, digits = _places_and_digits(value)  # pamqp reads the digits as if they had no sign
         return b"D" + _DECIMAL_OF(places, digits - 2**32 if 2**31 <= digits < 2**32 else digits)
     if isinstance(value, bytes | bytearray):
         return _TAG_AND_LENGTH(tag_of_bytes if isinstance(value, bytes) else b"x", len(value)) + value
-    raise TypeError(f"a header holds a {type(value).__name__}, for which AMQP has no type")
+    raise ArgumentTypeError(
+        f"a header holds a {type(value).__name__}, for which AMQP has no type: give str, bytes, int, "
+        "float, bool, None, datetime, Decimal, dict, list or Typed"
+    )
 
 
 @lru_cache
@@ -332,3 +353,18 @@ _INT32_OF = struct.Struct(">i").pack
 _INT64_OF = struct.Struct(">q").pack
 _DOUBLE_OF = struct.Struct(">d").pack
 _DECIMAL_OF = struct.Struct(">Bi").pack
+
+
+def copied(value: Any) -> Any:
+    """A value of a header that shares nothing with the one given that can change."""
+    if isinstance(value, dict):
+        table = {}
+        for name, item in value.items():
+            table[name] = copied(item)
+        return table
+    if isinstance(value, list):
+        array = []
+        for item in value:
+            array.append(copied(item))  # noqa: PERF401  one call a level: what a client could decode is not too deep
+        return array
+    return bytearray(value) if isinstance(value, bytearray) else value

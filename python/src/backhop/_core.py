@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from . import _native  # noqa: F401  it tells the extension which function frees what
-from ._errors import Error, check
+from ._errors import ArgumentError, Error, check
 
 Handle = TypeVar("Handle")
 Name = TypeVar("Name", bound=str)
@@ -24,4 +24,4 @@ def number(names: Mapping[Name, int], name: Name, what: str) -> int:
     try:
         return names[name]
     except (KeyError, TypeError):
-        raise ValueError(f"{what} is {name!r}: give one of {', '.join(names)}") from None
+        raise ArgumentError(f"{what} is {name!r}: give one of {', '.join(names)}") from None

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from . import _backhop as c
 from ._errors import AccessError, BrokerError, ChannelClosedError, ClashError, Error, MissingError
 from .topology import Declaration, Topology
+
+Mode: TypeAlias = Literal["create", "verify", "none"]
+"""How to treat the broker's topology: make what is missing, change nothing and say what is missing, ask nothing."""
+
+MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
 
 _ACCESS_REFUSED = 403
 NOT_FOUND = 404
@@ -117,7 +123,7 @@ def _explained(topology: Topology, declaration: Declaration, refusal: Refusal) -
     if code == _ACCESS_REFUSED:
         return AccessError(
             f'declaring "{declaration.name}": {text}; grant the permission, or import topology.definitions() and use '
-            "declare(verify=True)"
+            'mode="verify"'
         )
     return ChannelClosedError(f'declaring "{declaration.name}": the broker closed the channel: {code} {text}')
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from . import _backhop as c
 
 
@@ -22,12 +24,20 @@ class ArgumentError(Error, ValueError):
     """An argument is missing or out of its range."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of another type than the one that it has to be of."""
+
+
+class PoisonError(Error):
+    """The message waits, or was parked, as its consumers were lost too often; see Policy's max_crashes."""
+
+
 class StateError(Error, RuntimeError):
     """Called at the wrong time: before starting, after stopping, or twice."""
 
 
 class PolicyError(Error, ValueError):
-    """The policy cannot be used; the text names the field and what to do. The core's times are in milliseconds."""
+    """The policy cannot be used; the text names the field and what to do."""
 
 
 class InvalidNameError(Error, ValueError):
@@ -94,6 +104,14 @@ class ForkedError(Error, RuntimeError):
     """The process forked after the worker was made: make a new one in the child."""
 
 
+class ContentError(Error):
+    """The message's own properties are malformed: it stays unacknowledged; move or remove it by hand."""
+
+
+class ForeignPolicyError(Error):
+    """The topology lacks a wait of this policy: make it for the policy, or with it among its policies."""
+
+
 CLASSES: dict[str, type[Error]] = {
     "BH_ERR_NO_MEMORY": OutOfMemoryError,
     "BH_ERR_ARGUMENT": ArgumentError,
@@ -115,6 +133,8 @@ CLASSES: dict[str, type[Error]] = {
     "BH_ERR_TIMEOUT": WaitTimeoutError,
     "BH_ERR_CHANNEL": ChannelClosedError,
     "BH_ERR_FORKED": ForkedError,
+    "BH_ERR_CONTENT": ContentError,
+    "BH_ERR_FOREIGN_POLICY": ForeignPolicyError,
 }
 _status = -1
 while _name := c.bh_status_name(_status):
@@ -137,3 +157,17 @@ def check(status: int, detail: str = "", only: type[Error] = Error) -> None:
     """Raises where the status is a failure."""
     if status:
         raise error(status, detail, only)
+
+
+_NAMED_MS = re.compile(r"\b([a-z_]+)_ms\b(?:( is)? (-?\d+)( ms)?)?")
+_MS = re.compile(r"\b(is|within|for) (\d+) ms\b")
+
+
+def in_seconds(text: str) -> str:
+    """A sentence of the core in the names and units of this package: ``max_ms 1500`` is ``max 1.5 s``."""
+
+    def named(found: re.Match[str]) -> str:
+        name, verb, ms, _ = found.groups()
+        return f"{name}{verb or ''} {int(ms) / 1000:g} s" if ms else name
+
+    return _MS.sub(lambda found: f"{found[1]} {int(found[2]) / 1000:g} s", _NAMED_MS.sub(named, text))

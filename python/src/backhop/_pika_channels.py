@@ -10,14 +10,29 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+import pika
+import pika.channel
+import pika.connection
 import pika.exceptions
 import pika.spec
+from pika.adapters.blocking_connection import BlockingConnection
 
 from ._declaring import Refusal, Step, Steps, creating
 from ._errors import ConnectionFailedError, Error
 from ._publisher import ChannelClosingError, Copy, Publisher
 from ._retrier import LOGGER, BaseRetrier
 from .topology import Declaration
+
+for _class, _names in {
+    pika.channel.Channel: ("_set_cookie", "add_on_return_callback"),
+    pika.connection.Connection: ("_adapter_call_later", "add_on_connection_blocked_callback"),
+    BlockingConnection: ("_acquire_event_dispatch", "_flush_output", "call_later"),
+}.items():
+    if _missing := [name for name in _names if not hasattr(_class, name)]:
+        raise ImportError(
+            f"backhop.pika does not know this version of pika, {pika.__version__}, whose {_class.__name__} has no "
+            f"{', '.join(_missing)}: install pika 1.3 or a later 1.x, or a newer Backhop"
+        )
 
 _COMMAND_INVALID = 503
 """So RabbitMQ before 4.0 closes the connection for an exchange type that it does not know."""
@@ -42,6 +57,8 @@ class PikaOriginal:
 
     def settle(self, action: str) -> None:
         """Settles it; where its channel is gone, the broker delivers it again."""
+        if not self.tag:  # it needs no acknowledgement
+            return
         try:
             if action == "reject":
                 self.channel.basic_nack(self.tag, requeue=False)

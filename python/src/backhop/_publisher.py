@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from ._errors import ConnectionFailedError, Error, PublishError
-from ._retrier import LOGGER, BaseRetrier, back_off, tell_refused, tell_unpublished
+from ._retrier import LOGGER, BaseRetrier, tell_refused, tell_unpublished
 from .history import History
 from .plan import Plan
 from .topology import Declaration
@@ -55,6 +55,7 @@ class Copy:
         "properties",
         "replayed",
         "sent_at",
+        "wait",
     )
 
     def __init__(
@@ -75,6 +76,7 @@ class Copy:
         self.original = original
         self.replayed = replayed  # of a replay: called with its end, and nothing is tried again
         self.failures = 0
+        self.wait = 0.0
         self.is_returned = False
         self.is_suspect = False
         self.sent_at = 0.0
@@ -276,10 +278,10 @@ class Publisher(ABC):
             self._end(copy, PublishError(f"the copy {why}"))
             return
         copy.failures += 1
-        wait = back_off(copy.failures)
-        tell_unpublished(copy.history, why, wait)
+        copy.wait = self._retrier._wait(copy.failures, copy.wait)
+        tell_unpublished(copy.history, why + self._retrier._advice(why), copy.wait)
         self._waiting.add(copy)
-        self._later(wait, partial(self._waited, copy))
+        self._later(copy.wait, partial(self._waited, copy))
 
     def _waited(self, copy: Copy) -> None:
         if copy not in self._waiting:

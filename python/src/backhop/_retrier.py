@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import logging
 import os
+import random as _random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ._amqp import Text
-from ._errors import ArgumentError, Error
-from ._time import Seconds, duration, milliseconds, seconds
+from ._checks import HOUR_MS, instance, span_ms
+from ._core import number
+from ._declaring import MODES, Mode, Steps, creating, verifying
+from ._errors import ArgumentTypeError
+from ._time import Seconds, duration, seconds
 from .decider import Decider
 from .history import History
 from .message import Message
-from .outcomes import OK
+from .outcomes import OK, Conditions
 from .plan import Plan
 from .policy import Policy
-from .topology import Declaration, QueueType, Strategy, Topology
+from .topology import Declaration, QueueType, Strategy, Topology, chosen
 
 LOGGER = logging.getLogger("backhop")
 
-_FIRST_BACK_OFF = 0.25
-_LAST_BACK_OFF = 30.0
+BACK_OFF = Policy(initial=0.1, factor=2, max=10, jitter="equal", max_attempts=0)
+
+MAY_BE_POISON = "x-delivery-count"
+"""Without this header nothing tells of lost consumers, and the guard has nothing to say."""
+
+NEEDS_NO_ACK = (
+    "the broker sends the messages of %s without waiting for acknowledgements (auto_ack, no_ack), and forgets each as "
+    "it sends it: one that is in hand when the process ends is lost; consume with acknowledgements"
+)
+SETTLED_ALREADY = (
+    "delivery %d is acknowledged or rejected already: let the handler return, raise or raise Park instead, as Backhop "
+    "settles its messages"
+)
 
 Channel = TypeVar("Channel")
-
-
-class PoisonError(Error):
-    """The message was parked, as its consumers were lost too often while they held it; see Policy's max_crashes."""
-
-
-def back_off(failures: int) -> float:
-    """How long to wait before a copy is published again, in seconds."""
-    return min(_LAST_BACK_OFF, _FIRST_BACK_OFF * 2.0 ** min(failures - 1, 16))
 
 
 class BaseRetrier(Generic[Channel]):
@@ -42,47 +48,59 @@ class BaseRetrier(Generic[Channel]):
     def __init__(
         self,
         channel: Channel,
-        queue: Text,
+        queue: Text | None = None,
         policy: Policy | None = None,
         *,
+        topology: Topology | None = None,
         strategy: Strategy = "ladder",
-        never: Iterable[type[BaseException]] = (),
         queue_type: QueueType = "quorum",
         namespace: Text | None = None,
         series: Literal[5, 10, 20, 40] = 10,
+        stripes: int = 1,
         work_queue: QueueType | None = None,
         work_queue_arguments: Mapping[str, str | int] | None = None,
+        mode: Mode = "create",
+        never: Conditions = (),
+        only: Conditions | None = None,
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
         confirm_timeout: Seconds = 30,
+        back_off: Policy | None = None,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._channel = channel
-        self._topology = Topology(
+        self._topology = chosen(
             queue,
             policy,
+            topology,
             strategy=strategy,
             queue_type=queue_type,
             namespace=namespace,
             series=series,
+            stripes=stripes,
             work_queue=work_queue,
             work_queue_arguments=work_queue_arguments,
         )
+        number(MODES, mode, "mode")
+        self._mode = mode
         self._decider = Decider(
             self._topology,
             never=never,
+            only=only,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
             clock=clock,
             random=random,
         )
-        self._confirm_timeout = seconds(milliseconds(confirm_timeout))
-        if self._confirm_timeout <= 0:
-            raise ArgumentError(f"confirm_timeout is {confirm_timeout!r}: give seconds, more than 0")
+        self._confirm_timeout = seconds(span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS))
+        advice = "give a backhop.Policy"
+        self._back_off = BACK_OFF if back_off is None else instance("back_off", back_off, Policy, advice)
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
+        self._was_asked = False  # whether declare() or verify() was ever called
         self._rungs: set[float] = set()
+        self._told: set[object] = set()  # what is said once
         self._begin()
 
     def _begin(self) -> None:
@@ -104,10 +122,32 @@ class BaseRetrier(Generic[Channel]):
             tell(plan, message, error)
         return plan
 
+    def _declaring(self) -> Steps:
+        """What declare() does, by the mode."""
+        if self._mode == "none":
+            return no_steps()
+        return verifying(self._topology) if self._mode == "verify" else creating(self._topology)
+
+    def _wait(self, failures: int, previous: float = 0) -> float:
+        """How long to wait before a copy is published again, in seconds."""
+        return self._back_off.delay(failures, previous=previous, random=_random.random())
+
+    def _advice(self, why: object) -> str:
+        """What to do where something is not there that a copy needs."""
+        if self._was_asked or self._mode == "none":
+            return ""
+        return "; was declare() of the retrier forgotten?" if "NOT_FOUND" in str(why) or "no queue" in str(why) else ""
+
+    def _say_once(self, key: object, text: str, *arguments: object) -> None:
+        if key not in self._told:
+            self._told.add(key)
+            LOGGER.error(text, *arguments)
+
     def _guard(self, message: Message) -> Plan | None:
         plan = self._decider.guard(message.history)
         if plan:
-            LOGGER.warning("%r: its consumers were lost %d times: parking it", message, message.history.crashes)
+            then = f"it waits {duration(plan.delay)}" if plan.action == "retry" else "it is parked"
+            LOGGER.warning("%r: its consumer was lost %d times: %s", message, message.history.crashes, then)
         return plan
 
     def _needed(self, plan: Plan) -> list[Declaration]:
@@ -130,14 +170,27 @@ class BaseRetrier(Generic[Channel]):
         self._rungs.clear()
 
 
+def no_steps() -> Steps:
+    """No steps."""
+    yield from ()
+
+
+def check_error(error: object) -> None:
+    """Refuses what is no exception, which settle would otherwise take for one."""
+    if error is not None and not isinstance(error, BaseException):
+        raise ArgumentTypeError(f"error is {error!r}: give the exception that the handler raised, or None")
+
+
 def tell(plan: Plan, message: Message, error: BaseException) -> None:
     """Logs what becomes of a message that failed."""
     if plan.action == "park":
-        LOGGER.warning("%r failed, and is parked (%s)", message, plan.reason, exc_info=error)
+        LOGGER.warning(
+            "%r failed, and is parked (%s)", message, plan.reason, exc_info=error, extra=fields(message, plan)
+        )
     elif LOGGER.isEnabledFor(logging.INFO):
         after = f", again in {duration(plan.delay)}" if plan.delay else ""
         trace = error if LOGGER.isEnabledFor(logging.DEBUG) else None
-        LOGGER.info("%r failed%s: %r", message, after, error, exc_info=trace)
+        LOGGER.info("%r failed%s: %r", message, after, error, exc_info=trace, extra=fields(message, plan))
 
 
 def tell_unpublished(history: History, why: str, wait: float) -> None:
@@ -148,6 +201,14 @@ def tell_unpublished(history: History, why: str, wait: float) -> None:
         why,
         duration(wait),
     )
+
+
+def fields(message: Message, plan: Plan | None = None) -> dict[str, Any]:
+    """What a log record says besides, for who filters or ships it."""
+    known = {"backhop_queue": message.queue, "backhop_id": message.id, "backhop_attempt": message.attempt}
+    if plan is not None:
+        known |= {"backhop_action": plan.action, "backhop_delay": plan.delay, "backhop_reason": plan.reason}
+    return known
 
 
 def tell_refused(history: History | None, error: BaseException) -> None:

@@ -6,16 +6,22 @@ from datetime import datetime, timedelta, timezone
 from math import isnan
 from typing import TypeAlias
 
+from ._errors import ArgumentError, ArgumentTypeError
+
 Seconds: TypeAlias = int | float | timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
 _MILLISECOND = timedelta(milliseconds=1)
+_SECOND = timedelta(seconds=1)
 _MOST_MS = 2**63 - 1
 
 
-def milliseconds(value: Seconds) -> int:
-    """A time in seconds as whole milliseconds; what the core cannot hold becomes the most that it can."""
+def milliseconds(value: Seconds, name: str = "a time") -> int:
+    """A time in seconds as whole milliseconds; what the core cannot hold becomes the most that it can.
+
+    :param name: what it is, for the error
+    """
     if type(value) is float or type(value) is int:
         ms = value * 1000
         if -_MOST_MS <= ms <= _MOST_MS:
@@ -23,9 +29,9 @@ def milliseconds(value: Seconds) -> int:
     if isinstance(value, timedelta):
         return round(value / _MILLISECOND)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"a time is {value!r}: give seconds, as int, float or timedelta")
+        raise ArgumentTypeError(f"{name} is {value!r}: give seconds, as int, float or timedelta")
     if isnan(value):
-        raise ValueError("a time is not a number: give seconds, as int, float or timedelta")
+        raise ArgumentError(f"{name} is not a number: give seconds, as int, float or timedelta")
     return round(max(-_MOST_MS, min(_MOST_MS, value * 1000)))
 
 
@@ -50,6 +56,11 @@ def since_epoch(value: float | datetime) -> int:
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
         return (aware - _EPOCH) // _MILLISECOND
     return milliseconds(value)
+
+
+def whole_seconds(value: datetime) -> int:
+    """A moment in seconds since the epoch, as AMQP's timestamps are; without a zone it is in UTC."""
+    return ((value if value.tzinfo else value.replace(tzinfo=timezone.utc)) - _EPOCH) // _SECOND
 
 
 def duration(value: float) -> str:

@@ -1,13 +1,12 @@
 """Retries over aio-pika.
 
     retrier = backhop.aio_pika.Retrier(channel, queue="cdn-purge", policy=policy)
-    await retrier.declare()
+    consumer = await retrier.consume(handle)        # async def handle(message): returns: ack; raises: later
 
+    await retrier.declare()                         # or, in a loop of your own:
     async for message in queue:
         async with retrier.process(message):        # ends well: ack; raises: later; raise Park: parked
             await purge(message.body)
-
-    await queue.consume(retrier.wrap(handle))       # the same, with: async def handle(message)
 
 It publishes on a confirm channel of its own, on the connection that the message came by; your channel stays as it is. A
 message that failed is acknowledged when the broker confirmed its copy. Confirms are pipelined: leaving ``process`` does
@@ -23,37 +22,79 @@ import asyncio
 import contextlib
 import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import aio_pika
 import aiormq
 from aiormq.abc import AbstractConnection as WireConnection
 
-from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, Writer, close, take_all
-from ._amqp import Int64, wire_text
-from ._declaring import check_broker, creating, verifying
-from ._errors import Error, MissingError, WaitTimeoutError
+from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_all
+from ._aio_pika_consumer import Consumer
+from ._amqp import Int64, copied, wire_text
+from ._checks import LONGEST_MS, instance, span_ms, whole
+from ._declaring import Steps, check_broker, verifying
+from ._errors import ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._publisher import Copy
-from ._retrier import BaseRetrier, PoisonError, tell_refused
-from ._time import Seconds, milliseconds, seconds
+from ._retrier import (
+    LOGGER,
+    MAY_BE_POISON,
+    NEEDS_NO_ACK,
+    SETTLED_ALREADY,
+    BaseRetrier,
+    check_error,
+    tell_refused,
+)
+from ._time import Seconds, seconds
+from .decider import Decider
+from .delivery import PROPERTIES
 from .history import History
 from .message import Message as _Message
+from .outcomes import awaited, check_handler
 from .plan import Plan
+from .topology import Topology
 
-__all__ = ["Message", "PoisonError", "Retrier"]
+__all__ = ["Consumer", "Message", "PoisonError", "Retrier"]
 
 
 class Message(_Message):
     """What a handler gets: besides what every message has, aio-pika's own message as ``incoming``."""
 
-    __slots__ = ("_original", "incoming")
+    __slots__ = ("_decider", "_incoming", "_kept", "_original")
 
-    def __init__(self, incoming: aio_pika.abc.AbstractIncomingMessage, history: History, writer: Writer) -> None:
-        super().__init__(incoming.body, history, redelivered=bool(incoming.redelivered))
-        self.incoming = incoming
-        """aio-pika's IncomingMessage."""
-        self._original = AioPikaOriginal(incoming.channel, incoming.delivery_tag or 0, writer)
+    def __init__(
+        self,
+        decider: Decider,
+        topology: Topology,
+        original: AioPikaOriginal,
+        incoming: aio_pika.abc.AbstractIncomingMessage,
+    ) -> None:
+        self._history: History | None = None
+        self._topology = topology
+        self._decider = decider
+        self._original = original
+        self._incoming = incoming
+        self._kept: Any = incoming
+        self.body = incoming.body
+        self.redelivered: bool = bool(incoming.redelivered)
+
+    @property
+    def incoming(self) -> aio_pika.abc.AbstractIncomingMessage:
+        """aio-pika's IncomingMessage. Changing it changes nothing of a retry."""
+        self._keep()
+        return self._incoming
+
+    def _keep(self) -> None:
+        """From now on somebody else may change aio-pika's message."""
+        incoming = self._incoming
+        if self._kept is incoming:
+            kept: dict[str, Any] = {name: getattr(incoming, name) for name in PROPERTIES}
+            self._kept = SimpleNamespace(headers=copied(incoming.headers), **kept)
+
+    def _read(self) -> History:
+        incoming, kept = self._incoming, self._kept
+        return self._decider.read(incoming.exchange or "", incoming.routing_key or "", kept, kept.headers)
 
 
 class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
@@ -61,74 +102,132 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     Before you close the connection, ``await retrier.drain()``: what is unconfirmed then is delivered again.
 
-    :param channel: your channel; it tells the connection on which to declare
+    :param channel: your channel; it tells the connection on which to declare and to consume
     :param queue: the work queue; at most 247 bytes
-    :param policy: how long, how often, how random, when to give up
+    :param policy: how long, how often, how random, when to give up; default: Policy()
+    :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
     :param strategy: where a message waits: ``"ladder"``, ``"message-ttl"``, ``"reject"``, ``"delayed-exchange"`` or
         ``"native"``
-    :param never: classes of exceptions that park a message at once
-    :param queue_type: as Topology's, as are namespace, series, work_queue, work_queue_arguments
+    :param queue_type: as Topology's, as are namespace, series, stripes, work_queue, work_queue_arguments
+    :param mode: what ``declare`` does: ``"create"`` what is missing; ``"verify"`` that all is there, and change
+        nothing; ``"none"``
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
+        called with the exception, and answers True or False, or a delay: try again, not before so many seconds
+    :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
     :param legacy_counter: as History's, as are wait_queues
     :param confirm_timeout: after so many seconds without a confirm a copy is published again
+    :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
+        up to 10 s, jitter equal
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
+    :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
     """
 
     def _begin(self) -> None:
+        if not isinstance(self._channel, aio_pika.abc.AbstractChannel):
+            raise ArgumentTypeError(f"channel is {self._channel!r}: give a channel of aio-pika's")
         self._publishers: dict[WireConnection, AioPikaPublisher] = {}
+        self._last: tuple[WireConnection, AioPikaPublisher] | None = None
 
     # Declaring
 
-    async def declare(self, verify: bool = False) -> None:
-        """Declares exchanges, queues and bindings, on a channel of its own.
+    async def declare(self) -> None:
+        """Declares exchanges, queues and bindings, on a channel of its own; or what else the mode says.
 
-        :param verify: make nothing, and say what is missing or different. A rung that only a handler's RetryAfter can
-            need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings
         :raises ClashError: an exchange or queue exists with other arguments
-        :raises MissingError: the work queue does not exist; with verify, anything
+        :raises MissingError: the work queue does not exist; with mode verify, anything
         :raises AccessError: the user may not declare
         :raises BrokerError: the broker cannot serve the strategy
         """
+        await self._take(self._declaring())
+        self._restores = self._restores or self._mode == "create"
+
+    async def verify(self) -> None:
+        """Makes nothing, and says what is missing or different, whatever the mode.
+
+        A rung that only a handler's RetryAfter can need may be missing, as it is made on demand, unless the user may
+        not declare. AMQP cannot look at bindings.
+
+        :raises ClashError: an exchange or queue exists with other arguments
+        :raises MissingError: something does not exist
+        :raises BrokerError: the broker cannot serve the strategy
+        """
+        await self._take(verifying(self.topology))
+
+    async def _take(self, steps: Steps) -> None:
+        self._was_asked = True
         connection = await self._wire_connection()
         check_broker(self.topology, connection.server_properties)
-        await take_all(connection, verifying(self.topology) if verify else creating(self.topology))
-        self._restores = self._restores or not verify
+        await take_all(connection, steps)
 
     async def _wire_connection(self) -> WireConnection:
         return (await self._channel.get_underlay_channel()).connection
 
     # Handling
 
-    def wrap(
-        self, handle: Callable[[Message], Awaitable[object]]
-    ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Awaitable[None]]:
-        """A callback for ``queue.consume`` that hands each message to ``handle``.
+    async def consume(self, handle: Callable[[Message], object], *, prefetch: int = 100) -> Consumer:
+        """Declares, subscribes to the work queue on a channel of its own, and hands each message to ``handle``, as
+        wrap.
 
-        Where it returns the message is acknowledged; where it raises the message comes back later, or is parked.
+        It subscribes again where the broker cancels the consumer or closes the channel, and, with ``connect_robust``,
+        where the connection comes back.
+
+        :param handle: awaited with each Message, up to ``prefetch`` at once; or a plain function
+        :param prefetch: messages that the broker sends ahead, 1 to 65535
+        :raises Error: as declare
         """
+        consumer = Consumer(self, self.wrap(handle), whole("prefetch", prefetch, 1, 65535))
+        await consumer._start()
+        return consumer
+
+    def wrap(
+        self, handle: Callable[[Message], object]
+    ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]:
+        """A callback for your own ``queue.consume`` that hands each message to ``handle``.
+
+        Where it returns the message is acknowledged; where it raises the message comes back later, or is parked. A
+        plain function is a handler too; nothing else happens in the event loop while it runs. It is for consumers of
+        this retrier's queue alone: aio-pika does not tell which queue a message is from.
+
+        :raises ArgumentTypeError: for what is not callable
+        """
+        check_handler(handle)
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
+            message = self._message(incoming)
+            headers = incoming.headers
+            if headers and MAY_BE_POISON in headers:
+                try:
+                    poison = self._guard(message)
+                except Exception as error:
+                    tell_refused(None, error)
+                    return
+                if poison:
+                    await self._carry_out(message, poison)
+                    return
             try:
-                message = self.read(incoming)
-                poison = self._guard(message)
-            except Exception as error:
-                tell_refused(None, error)
-                return
-            if poison:
-                await self._carry_out(message, poison)
-                return
-            try:
-                await handle(message)
+                await awaited(handle, message)
             except BaseException as error:
                 await self._failed(message, error)
             else:
-                await self.settle(message)
+                self._acknowledge(message)  # soon: nothing comes after it that would have to wait
 
         return on_message
 
+    def _message(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
+        channel = incoming.channel
+        tag = incoming.delivery_tag or 0
+        if incoming.processed:
+            self._say_once(incoming.consumer_tag, NEEDS_NO_ACK, f"consumer {incoming.consumer_tag}")
+            tag = 0
+        publisher = self._publisher(channel.connection)
+        return Message(self._decider, self._topology, AioPikaOriginal(channel, tag, publisher.writer), incoming)
+
     @contextlib.asynccontextmanager
     async def process(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> AsyncIterator[Message]:
-        """A context to handle a message in, as aio-pika's ``message.process()``; an exception ends the context alone.
+        """A context to handle a message in, in the place of aio-pika's ``message.process()``.
+
+        An exception ends the context, and not the loop around it: unlike aio-pika's it is logged, and not raised again.
 
         :raises PoisonError: instead of entering: the message crashed its consumers, and is parked. ``wrap`` parks it in
             silence
@@ -156,42 +255,67 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         """The message as a handler gets it, for who calls the handler himself; hand it to ``settle`` in the end.
 
         The poison guard is not asked.
+
+        :raises ArgumentTypeError: there is no message, as ``queue.get(fail=False)`` found none
         """
-        history = self._decider.read(incoming.exchange or "", incoming.routing_key or "", incoming, incoming.headers)
-        connection = incoming.channel.connection
-        self._decider.frame_max = connection.connection_tune.frame_max
-        return Message(incoming, history, self._publisher(connection).writer)
+        if not isinstance(incoming, aio_pika.abc.AbstractIncomingMessage):
+            raise ArgumentTypeError(f"incoming is {incoming!r}: give an IncomingMessage of aio-pika's")
+        message = self._message(incoming)
+        message._keep()
+        return message
 
     async def settle(self, message: Message, error: BaseException | None = None) -> None:
         """Says what became of a message of ``read``: None, or the exception with which it failed."""
+        instance("message", message, Message, "give a message of read")
+        check_error(error)
+        if error is None:
+            if written := self._acknowledge(message):
+                await _written(written)
+            return
         try:
             plan = self._plan(message, error)
         except Error as problem:
-            tell_refused(message.history, problem)
+            tell_refused(message._history, problem)
             return
         await self._carry_out(message, plan)
 
+    def _acknowledge(self, message: Message) -> asyncio.Future[None] | None:
+        """Acknowledges; a future of when that is written."""
+        original = message._original
+        if message._incoming.processed and original.tag:
+            LOGGER.error(SETTLED_ALREADY, original.tag)
+            return None
+        return original.settle("ack")
+
     async def _carry_out(self, message: Message, plan: Plan) -> None:
-        if plan.publishes:
+        original = message._original
+        if message._incoming.processed and original.tag:
+            LOGGER.error(SETTLED_ALREADY, original.tag)
+        elif plan.publishes:
             self._publish(message, plan)
-        elif written := message._original.settle(plan.action):
-            await asyncio.shield(written)
+        elif written := original.settle(plan.action):
+            await _written(written)
 
     def _publish(self, message: Message, plan: Plan, replayed: Callable[[Error | None], None] | None = None) -> None:
         """Publishes the copy until the broker confirms it, and then acknowledges the original."""
         original = message._original
-        headers = plan.copy_headers(message.incoming.headers, integer=Int64)
+        kept = message._kept
+        headers = plan.copy_headers(kept.headers, integer=Int64)
         key = (wire_text(plan.exchange), wire_text(plan.routing_key), headers.get("backhop-id"))
-        copy = Copy(plan, message.history, key, _properties(plan, message.incoming, headers), message.body, original)
+        copy = Copy(plan, message.history, key, _properties(plan, kept, headers), message.body, original)
         copy.replayed = replayed
         self._publisher(original.channel.connection).publish(copy)
 
     def _publisher(self, connection: WireConnection) -> AioPikaPublisher:
+        if self._last is not None and self._last[0] is connection:
+            return self._last[1]
         publisher = self._publishers.get(connection)
         if publisher is None:
             for old in [each for each in self._publishers if each.is_closed]:
                 del self._publishers[old]
             publisher = self._publishers[connection] = AioPikaPublisher(self, connection, self._confirm_timeout)
+        self._last = (connection, publisher)
+        self._decider.frame_max = connection.connection_tune.frame_max
         return publisher
 
     # Waiting
@@ -201,15 +325,22 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         """How many copies are not confirmed yet; their originals are unacknowledged."""
         return sum(publisher.pending for publisher in [*self._publishers.values()])  # a copy: in any thread
 
+    async def __aenter__(self) -> Retrier:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.drain()
+
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Waits until every copy is confirmed and its original acknowledged.
 
         :param timeout: seconds; default: as long as it takes
         :raises WaitTimeoutError: some are not confirmed in that time
         """
+        limit = None if timeout is None else seconds(span_ms("timeout", timeout, 0, LONGEST_MS))
         drained = asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
         try:
-            await asyncio.wait_for(drained, None if timeout is None else seconds(milliseconds(timeout)))
+            await asyncio.wait_for(drained, limit)
         except asyncio.TimeoutError:
             raise WaitTimeoutError(
                 f"{self.pending} copies are not confirmed; the broker delivers their originals again"
@@ -217,26 +348,27 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     # Replaying
 
-    async def replay(self, limit: int | None = None) -> int:
+    async def replay(self, most: int | None = None) -> int:
         """Sends parked messages back to their work queue, as if they had never failed.
 
         It ends with the messages that were parked when it began.
 
-        :param limit: how many at most
+        :param most: how many at most; default: all that are parked when it begins
         :returns: how many went
         :raises PublishError: a message could not be published; it is parked still
         :raises MissingError: there is no queue of parked messages
         """
+        left = math.inf if most is None else whole("most", most)
         connection = await self._wire_connection()
         channel = await connection.channel(publisher_confirms=False)
-        count, most = 0, math.inf if limit is None else limit
+        count = 0
         try:
-            while count < most:
+            while count < left:
                 delivered = await channel.basic_get(self.topology.parked_queue)
                 if delivered.delivery_tag is None:
                     break
                 if count == 0:  # not by a passive declare: of a quorum queue a busy broker answers 0
-                    most = min(most, (delivered.message_count or 0) + 1)
+                    left = min(left, (delivered.message_count or 0) + 1)
                 message = self.read(aio_pika.IncomingMessage(delivered))
                 done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
                 self._publish(message, self._decider.replay(message.history), done.set_result)
@@ -251,13 +383,18 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         return count
 
 
+async def _written(written: asyncio.Future[None]) -> None:
+    """Returns once frames are handed to the system; who waits may be cancelled, and the others wait on."""
+    await asyncio.shield(written)
+
+
 def _is_cancelled() -> bool:
     """Whether it is the handler's own task that was cancelled, and not something that it awaited."""
     task: Any = asyncio.current_task()
     return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 does not tell
 
 
-def _properties(plan: Plan, incoming: aio_pika.abc.AbstractIncomingMessage, headers: dict[Any, Any]) -> dict[str, Any]:
+def _properties(plan: Plan, incoming: Any, headers: dict[Any, Any]) -> dict[str, Any]:
     """The copy's, by AMQP's names."""
     properties = plan._copy_properties(incoming)
     properties["priority"] = properties.get("priority") or None

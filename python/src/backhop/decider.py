@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from ._amqp import Headers, Text
+from ._checks import function, legacy_header, queues
 from .delivery import Delivery
 from .history import History
-from .outcomes import Result, parking, result_of
+from .outcomes import Choice, Conditions, Result
 from .plan import FRAME_MAX, RANDOM_BYTES, Plan
 from .topology import Topology
 
@@ -21,7 +22,8 @@ class Decider:
     """Reads deliveries and makes plans, for one work queue.
 
     :param topology: and its policy
-    :param never: classes of exceptions that park a message at once
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these
+    :param only: the exceptions that are tried again, likewise; any other parks; default: all are
     :param legacy_counter: as History's
     :param wait_queues: as History's
     :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
@@ -29,13 +31,14 @@ class Decider:
     :param random: gives that many random bytes
     """
 
-    __slots__ = ("_guarding", "clock", "frame_max", "legacy_counter", "never", "random", "topology", "wait_queues")
+    __slots__ = ("_choice", "_guarding", "clock", "frame_max", "legacy_counter", "random", "topology", "wait_queues")
 
     def __init__(
         self,
         topology: Topology,
         *,
-        never: Iterable[type[BaseException]] = (),
+        never: Conditions = (),
+        only: Conditions | None = None,
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
         frame_max: int = FRAME_MAX,
@@ -43,11 +46,13 @@ class Decider:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.topology = topology
-        self.never = parking(never)
-        self.legacy_counter = legacy_counter
-        self.wait_queues = tuple(wait_queues)
+        self._choice = Choice(never, only)
+        self.legacy_counter = None if legacy_counter is None else legacy_header(legacy_counter)
+        self.wait_queues = queues("wait_queues", wait_queues)
         self.frame_max = frame_max
+        function("clock", clock)
         self.clock = clock
+        function("random", random)
         self.random = random
         self._guarding = Plan._empty(frame_max)  # one for all messages, as few of them crashed anything
 
@@ -61,7 +66,7 @@ class Decider:
         )
 
     def guard(self, history: History) -> Plan | None:
-        """The plan to park a message that crashes its consumers, before a handler sees it; None for any other."""
+        """What becomes of a message whose consumers were lost too often, before its handler; None for any other."""
         self._guarding._set_frame_max(self.frame_max)
         self._guarding._guard(history, self.topology, self.clock(), _NO_COPY)
         if self._guarding.action == "none":
@@ -71,7 +76,7 @@ class Decider:
 
     def result(self, exception: BaseException) -> Result:
         """What an exception of the handler means."""
-        return result_of(exception, self.never)
+        return self._choice.result(exception)
 
     def plan(self, history: History, result: Result) -> Plan:
         """What to do with the message."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Headers, Text, pull_headers, push_headers
+from ._checks import shortened
 from ._core import made
-from ._errors import check
-from ._time import milliseconds
+from ._errors import ArgumentError, ArgumentTypeError, check
+from ._time import milliseconds, moment, whole_seconds
 
 PROPERTIES: dict[str, int] = {
     "content_type": c.BH_PROPERTY_CONTENT_TYPE,
@@ -55,6 +55,10 @@ class Delivery:
         headers: Headers | None = None,
     ) -> None:
         handle = self._handle = made(c.bh_delivery_new())
+        if not isinstance(exchange, str | bytes) or not isinstance(routing_key, str | bytes):
+            raise ArgumentTypeError(
+                f"exchange and routing_key are {shortened(exchange)} and {shortened(routing_key)}: give str or bytes"
+            )
         check(c.Delivery_set_exchange(handle, exchange))
         check(c.Delivery_set_routing_key(handle, routing_key))
         if properties is not None:
@@ -81,6 +85,22 @@ class Delivery:
             for name, number in PROPERTIES.items()
             if c.Delivery_has_property(handle, number)
         }
+
+    def _text(self, name: str) -> str | None:
+        """A property that is a text; None where the message has none."""
+        handle, number = self._handle, PROPERTIES[name]
+        return c.Delivery_property(handle, number) if c.Delivery_has_property(handle, number) else None
+
+    @property
+    def _timestamp(self) -> datetime | None:
+        handle, number = self._handle, c.BH_PROPERTY_TIMESTAMP
+        has_one = c.Delivery_has_property(handle, number)
+        return moment(c.Delivery_number(handle, number) * 1000) if has_one else None
+
+    @property
+    def _priority(self) -> int:
+        handle, number = self._handle, c.BH_PROPERTY_PRIORITY
+        return c.Delivery_number(handle, number) if c.Delivery_has_property(handle, number) else 0
 
     @property
     def has_headers(self) -> bool:
@@ -147,16 +167,20 @@ def _set_properties(handle: c.Delivery, properties: Any) -> None:
     is_mapping = isinstance(properties, Mapping)
     if is_mapping and not PROPERTIES.keys() >= properties.keys():
         unknown = ", ".join(sorted(properties.keys() - PROPERTIES.keys()))
-        raise ValueError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
+        raise ArgumentError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
     for name, number in PROPERTIES.items():
         value = properties.get(name) if is_mapping else getattr(properties, name, None)
         if value is None:
             continue
         if name in _NUMBERS:
             if isinstance(value, datetime):
-                value = calendar.timegm(value.utctimetuple())
+                value = whole_seconds(value)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ArgumentTypeError(f"{name} is {shortened(value)}: give a number")
             check(c.Delivery_set_number(handle, number, min(int(value), 2**63 - 1)))
         else:
             if name == "expiration" and not isinstance(value, str | bytes):
-                value = str(milliseconds(value))
+                value = str(milliseconds(value, name))
+            if not isinstance(value, str | bytes):
+                raise ArgumentTypeError(f"{name} is {shortened(value)}: give str or bytes")
             check(c.Delivery_set_property(handle, number, value))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 from . import _backhop as c
-from ._errors import Error, error
-from ._time import seconds
+from ._errors import Error, error, in_seconds
+from ._time import duration, seconds
+from .outcomes import story
 
 _LEVELS = {
     "connected": logging.INFO,
     "unblocked": logging.INFO,
-    "retried": logging.DEBUG,
+    "retried": logging.INFO,
     "stale": logging.INFO,
     "replayed": logging.INFO,
     "refused": logging.ERROR,
@@ -37,6 +40,10 @@ class Event:
     """Seconds until the next attempt; of a retry, how long the message waits."""
     count: int = 0
     """How many messages it is about."""
+    queue: str = ""
+    """The work queue of the worker."""
+    exception: BaseException | None = field(default=None, compare=False)
+    """Of a message that was parked: what its handler raised last in this process, where that is known."""
 
     @property
     def level(self) -> int:
@@ -46,23 +53,49 @@ class Event:
         return _LEVELS.get(self.name, logging.WARNING)
 
     def __str__(self) -> str:
-        parts = [self.name, f"message {self.id}" if self.id else "", self.text]
-        if self.count:
-            parts.append(f"{self.count} messages")
+        parts = [self.name, f"message {self.id!r} of {self.queue}" if self.id else self.queue, self.text]
+        if self.attempts:
+            parts.append(f"failed {_times(self.attempts)}")
+        if self.count and not self.id:
+            parts.append(f"{self.count} message{'s' * (self.count > 1)}")
         if self.delay:
-            parts.append(f"in {self.delay:g} s")
+            parts.append(f"again in {duration(self.delay)}")
+        if self.exception is not None:
+            parts.append(story(self.exception))
         return ": ".join(filter(None, parts))
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What its log record says besides, for who filters or ships it."""
+        return {
+            "backhop_event": self.name,
+            "backhop_queue": self.queue,
+            "backhop_id": self.id,
+            "backhop_attempt": self.attempts,
+            "backhop_delay": self.delay,
+            "backhop_count": self.count,
+        }
 
-def event_of(handle: c.Event) -> Event:
-    """The event that a worker gave."""
-    status, text = c.Event_status(handle), c.Event_text(handle)
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def event_of(handle: c.Event, queue: str, exception: Callable[[str], BaseException | None]) -> Event:
+    """The event that a worker gave.
+
+    :param exception: what is known of the failure of a message, by its id
+    """
+    status, text = c.Event_status(handle), in_seconds(c.Event_text(handle))
+    name, message_id = c.bh_event_name(c.Event_what(handle)), c.Event_id(handle)
     return Event(
-        name=c.bh_event_name(c.Event_what(handle)),
+        name=name,
         text=text,
         error=error(status, text) if status else None,
-        id=c.Event_id(handle),
+        id=message_id,
         attempts=c.Event_attempts(handle),
         delay=seconds(c.Event_delay_ms(handle)),
         count=c.Event_count(handle),
+        queue=queue,
+        exception=exception(message_id) if name == "parked" else None,
     )

@@ -23,7 +23,7 @@ _REASONS = {
     "permanent": "its handler said that no attempt can succeed",
     "too-old": "it was too old for another attempt",
     "oversized": "its headers left no room for a retry's",
-    "poison": "it crashed its consumers",
+    "poison": "its consumer was lost too often while it, or a message beside it, was in hand",
 }
 
 
@@ -55,7 +55,7 @@ def _lines(history: History) -> Iterable[str]:
         since = f", first at {_at(history.first_failure)}" if history.first_failure else ""
         yield f"It failed {_times(history.attempts)}{_SOURCES[history.source]}{since}."
     else:
-        yield "It never failed."
+        yield "No failure of it was reported." if history.crashes else "It never failed."
     if history.last_error:
         yield f"The last error was: {history.last_error}"
     if history.last_delay is not None:
@@ -70,7 +70,12 @@ def _lines(history: History) -> Iterable[str]:
         first = f", first at {_at(death.time)}" if death.time else ""
         yield f"The broker dead-lettered it from queue {death.queue} {_times(death.times)} ({death.reason}){first}."
     if history.crashes:
-        yield f"Its consumers were lost {_times(history.crashes)} while they held it."
+        yield (
+            f"Its consumer was lost, or gave it back, {_times(history.crashes)} while it, or a message beside it, "
+            "was in hand."
+        )
+    if history.replays:
+        yield f"It was sent back from the parked queue {_times(history.replays)}."
     for problem in history.problems:
         yield f"Ignored: {problem}"
 

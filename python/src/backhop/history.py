@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from . import _backhop as c
 from ._amqp import Text
+from ._checks import instance, legacy_header, queues
 from ._core import made
 from ._errors import check
 from ._time import moment, seconds
@@ -67,11 +68,13 @@ class History:
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
     ) -> None:
-        self.delivery = delivery
+        self.delivery = instance("delivery", delivery, Delivery, "give a backhop.Delivery")
+        if topology is not None:
+            instance("topology", topology, Topology, "give a backhop.Topology")
         handle = self._handle = made(c.bh_history_new())
-        if legacy_counter:
-            check(c.History_set_legacy_counter(handle, legacy_counter))
-        for queue in wait_queues:
+        if legacy_counter is not None:
+            check(c.History_set_legacy_counter(handle, legacy_header(legacy_counter)))
+        for queue in queues("wait_queues", wait_queues) if wait_queues else ():
             check(c.History_add_wait_queue(handle, queue))
         check(c.History_read(handle, delivery._handle, topology._handle if topology else None))
 
@@ -103,8 +106,16 @@ class History:
 
     @property
     def id(self) -> str:
-        """The id that all attempts share: backhop-id, else the message-id property, else ""."""
+        """The id that all further attempts share: backhop-id, else the message-id property.
+
+        "" where there is neither: a first attempt of a message without message-id. Its first copy gets an id.
+        """
         return c.History_id(self._handle)
+
+    @property
+    def has_id(self) -> bool:
+        """Whether it has an id of its own yet."""
+        return bool(c.History_has_id(self._handle))
 
     @property
     def exchange(self) -> str:
@@ -122,6 +133,11 @@ class History:
         return c.History_parked(self._handle)
 
     @property
+    def replays(self) -> int:
+        """How often it was sent back from the parked queue, by ``replay`` or by other hands."""
+        return c.History_replays(self._handle)
+
+    @property
     def delivery_count(self) -> int:
         """What a quorum queue counted in x-delivery-count; 0 where absent."""
         return c.History_delivery_count(self._handle)
@@ -133,7 +149,8 @@ class History:
 
     @property
     def crashes(self) -> int:
-        """Deliveries that ended without being settled, as far as quorum queues count: consumers that died of it."""
+        """Deliveries that ended without being settled, as far as quorum queues count: consumers that were lost, or gave
+        it back, while it, or a message beside it, was in hand."""
         return c.History_crashes(self._handle)
 
     @property

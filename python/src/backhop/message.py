@@ -7,34 +7,96 @@ from typing import Any
 
 from .delivery import Delivery
 from .history import Death, History
+from .topology import Topology
 
 
 class Message:
-    """What a handler gets: the body, and what the headers tell of its past."""
+    """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
+    past. What is not asked for is not read."""
 
-    __slots__ = ("body", "history", "redelivered")
+    __slots__ = ("_history", "_topology", "body", "redelivered")
 
-    def __init__(self, body: bytes, history: History, *, redelivered: bool = False) -> None:
-        self.body = body
-        self.history = history
+    _history: History | None
+    _topology: Topology
+
+    body: bytes
+    """The body, as it is on the wire."""
+    redelivered: bool
+    """Whether the broker delivered it before, without a settlement."""
+
+    def _read(self) -> History:
+        """Reads it."""
+        raise NotImplementedError
+
+    @property
+    def history(self) -> History:
         """All that the headers tell."""
-        self.redelivered = redelivered
-        """Whether the broker delivered it before, without a settlement."""
+        history = self._history
+        if history is None:
+            history = self._history = self._read()
+        return history
 
     @property
     def delivery(self) -> Delivery:
         """What arrived: properties and headers."""
         return self.history.delivery
 
+    # What arrived
+
+    @property
+    def queue(self) -> str:
+        """The work queue."""
+        return self._topology.queue
+
     @property
     def headers(self) -> dict[str, Any]:
-        """Its headers, Backhop's own included; read anew each time."""
+        """Its headers, Backhop's own included; read anew each time, so that changing them changes nothing."""
         return self.delivery.headers
 
     @property
-    def attempt(self) -> int:
-        """Which attempt this is: 1 for the first."""
-        return self.history.attempts + 1
+    def content_type(self) -> str | None:
+        """As ``"application/json"``; None where the publisher told none, as of all properties."""
+        return self.delivery._text("content_type")
+
+    @property
+    def content_encoding(self) -> str | None:
+        """As ``"gzip"``."""
+        return self.delivery._text("content_encoding")
+
+    @property
+    def correlation_id(self) -> str | None:
+        """What a reply, or the messages of one story, are known by."""
+        return self.delivery._text("correlation_id")
+
+    @property
+    def reply_to(self) -> str | None:
+        """The queue that waits for a reply."""
+        return self.delivery._text("reply_to")
+
+    @property
+    def message_id(self) -> str | None:
+        """The publisher's id of it; see ``id``."""
+        return self.delivery._text("message_id")
+
+    @property
+    def type(self) -> str | None:
+        """The publisher's word for what it is."""
+        return self.delivery._text("type")
+
+    @property
+    def app_id(self) -> str | None:
+        """The application that published it."""
+        return self.delivery._text("app_id")
+
+    @property
+    def timestamp(self) -> datetime | None:
+        """When it was published, in UTC, to the second."""
+        return self.delivery._timestamp
+
+    @property
+    def priority(self) -> int:
+        """Its priority; 0 where it has none, which is the same to the broker."""
+        return self.delivery._priority
 
     @property
     def exchange(self) -> str:
@@ -46,10 +108,31 @@ class Message:
         """The routing key with which it was first published."""
         return self.history.routing_key
 
+    # Its past
+
     @property
     def id(self) -> str:
-        """The id that all attempts share; "" where there is none yet. Make handlers idempotent by it."""
+        """The id that all further attempts share: the message-id, else one that the first copy gets; "" before that.
+
+        Make handlers idempotent by it, and publish with a message-id: two copies of an original without one, as a lost
+        connection can leave them, have two ids.
+        """
         return self.history.id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is: 1 for the first."""
+        return self.history.attempts + 1
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the policy allows in all; 0: no limit."""
+        return self._topology.policy.max_attempts
+
+    @property
+    def last_attempt(self) -> bool:
+        """Whether it is parked if this attempt fails, for want of another; a limit of age may end it before."""
+        return 0 < self.max_attempts <= self.attempt
 
     @property
     def first_failure(self) -> datetime | None:
@@ -72,4 +155,4 @@ class Message:
         return self.history.deaths
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.id!r}, attempt {self.attempt}, {len(self.body)} bytes>"
+        return f"<Message {self.id!r} of {self.queue}, attempt {self.attempt}, {len(self.body)} bytes>"

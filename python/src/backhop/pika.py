@@ -1,8 +1,7 @@
 """Retries over pika.
 
     retrier = backhop.pika.Retrier(channel, queue="cdn-purge", policy=policy)
-    retrier.declare()
-    channel.basic_consume("cdn-purge", retrier.wrap(handle))     # returns: ack; raises: later; raise Park: parked
+    retrier.consume(handle).start_consuming()       # returns: ack; raises: later; raise Park: parked
 
     def handle(message):
         purge(message.body, message.attempt)
@@ -15,43 +14,79 @@ confirmed its copy. These confirms are pipelined: nothing waits for them, and a 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pika
+import pika.channel
 import pika.compat
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
-from ._amqp import encode_table, wire_text
-from ._declaring import NOT_FOUND, Steps, check_broker, creating, verifying
-from ._errors import ConnectionFailedError, Error, MissingError, WaitTimeoutError
+from ._amqp import copied, encode_table, wire_text
+from ._checks import LONGEST_MS, instance, span_ms, whole
+from ._declaring import NOT_FOUND, Steps, check_broker, verifying
+from ._errors import ArgumentTypeError, ConnectionFailedError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
+from ._pika_consumers import AsyncConsumer, BlockingConsumer, Consumer
 from ._publisher import Copy
-from ._retrier import LOGGER, BaseRetrier, PoisonError, tell_refused
+from ._retrier import (
+    LOGGER,
+    MAY_BE_POISON,
+    NEEDS_NO_ACK,
+    BaseRetrier,
+    check_error,
+    tell_refused,
+)
 from ._time import Seconds, milliseconds, seconds
+from .decider import Decider
 from .history import History
 from .message import Message as _Message
-from .outcomes import called
+from .outcomes import called, check_handler
 from .plan import Plan
+from .topology import Topology
 
-__all__ = ["Message", "PoisonError", "Retrier"]
+__all__ = ["Consumer", "Message", "PoisonError", "Retrier"]
+
+_ASYNC_ELSEWHERE = "give a plain function, or consume over aio-pika, or with Worker.serve"
 
 
 class Message(_Message):
     """What a handler gets: besides what every message has, pika's ``method`` and ``properties``."""
 
-    __slots__ = ("_original", "method", "properties")
+    __slots__ = ("_decider", "_kept", "_original", "_properties", "method")
 
-    def __init__(self, channel: Any, method: Any, properties: Any, body: bytes, history: History) -> None:
-        super().__init__(body, history, redelivered=bool(method.redelivered))
+    def __init__(
+        self, decider: Decider, topology: Topology, original: PikaOriginal, method: Any, properties: Any, body: bytes
+    ) -> None:
+        self._history: History | None = None
+        self._topology = topology
+        self._decider = decider
+        self._original = original
+        self._properties = self._kept = properties
+        self.body = body
+        self.redelivered: bool = method.redelivered
         self.method = method
         """pika's Basic.Deliver, or Basic.GetOk."""
-        self.properties = properties
-        """pika's BasicProperties."""
-        self._original = PikaOriginal(_asynchronous(channel), method.delivery_tag)
+
+    @property
+    def properties(self) -> Any:
+        """pika's BasicProperties. Changing them changes nothing of a retry."""
+        self._keep()
+        return self._properties
+
+    def _keep(self) -> None:
+        """From now on somebody else may change the properties."""
+        if self._kept is self._properties:
+            kept = self._kept = copy.copy(self._properties)
+            kept.headers = copied(kept.headers)
+
+    def _read(self) -> History:
+        kept, method = self._kept, self.method
+        return self._decider.read(method.exchange, method.routing_key, kept, kept.headers)
 
 
 class Retrier(BaseRetrier[Any]):
@@ -66,53 +101,86 @@ class Retrier(BaseRetrier[Any]):
 
     :param channel: your channel, of a BlockingConnection or of an asynchronous connection
     :param queue: the work queue; at most 247 bytes
-    :param policy: how long, how often, how random, when to give up
+    :param policy: how long, how often, how random, when to give up; default: Policy()
+    :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
     :param strategy: where a message waits: ``"ladder"``, ``"message-ttl"``, ``"reject"``, ``"delayed-exchange"`` or
         ``"native"``
-    :param never: classes of exceptions that park a message at once
-    :param queue_type: as Topology's, as are namespace, series, work_queue, work_queue_arguments
+    :param queue_type: as Topology's, as are namespace, series, stripes, work_queue, work_queue_arguments
+    :param mode: what ``declare`` does: ``"create"`` what is missing; ``"verify"`` that all is there, and change
+        nothing; ``"none"``
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
+        called with the exception, and answers True or False, or a delay: try again, not before so many seconds
+    :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
     :param legacy_counter: as History's, as are wait_queues
     :param confirm_timeout: after so many seconds without a confirm a copy is published again
+    :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
+        up to 10 s, jitter equal
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
+    :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
     """
 
     def _begin(self) -> None:
         channel = self._channel
+        if not isinstance(channel, BlockingChannel | pika.channel.Channel):
+            raise ArgumentTypeError(f"channel is {channel!r}: give a channel of pika's")
         self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
         self._connection = _asynchronous(channel).connection
         self._decider.frame_max = self._connection.params.frame_max
         self._publisher = PikaPublisher(self, self._connection, self._open_channel, self._confirm_timeout)
+        _asynchronous(channel).add_on_close_callback(self._channel_closed)
+
+    def _channel_closed(self, _: Any, reason: Any) -> None:
+        if "unknown delivery tag" in str(reason):
+            LOGGER.error(
+                "the broker closed the channel, as a delivery was settled twice (%s): a handler must not acknowledge "
+                "or reject itself, which Backhop does, and the consumer must have auto_ack=False",
+                reason,
+            )
 
     # Declaring
 
-    def declare(self, verify: bool = False, callback: Callable[[Error | None], None] | None = None) -> None:
-        """Declares exchanges, queues and bindings, on a channel of its own.
+    def declare(self, callback: Callable[[Error | None], None] | None = None) -> None:
+        """Declares exchanges, queues and bindings, on a channel of its own; or what else the mode says.
 
         With a BlockingConnection it raises what is wrong. With an asynchronous one it returns at once, and calls back
         with None or with the error; without a callback an error is logged.
 
-        :param verify: make nothing, and say what is missing or different. A rung that only a handler's RetryAfter can
-            need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings
         :param callback: asynchronous connections only
         :raises ClashError: an exchange or queue exists with other arguments
-        :raises MissingError: the work queue does not exist; with verify, anything
+        :raises MissingError: the work queue does not exist; with mode verify, anything
         :raises AccessError: the user may not declare
         :raises BrokerError: the broker cannot serve the strategy
         """
-        steps = verifying(self.topology) if verify else creating(self.topology)
+        self._take(self._declaring(), self._mode == "create", callback)
+
+    def verify(self, callback: Callable[[Error | None], None] | None = None) -> None:
+        """Makes nothing, and says what is missing or different, whatever the mode.
+
+        A rung that only a handler's RetryAfter can need may be missing, as it is made on demand, unless the user may
+        not declare. AMQP cannot look at bindings.
+
+        :param callback: asynchronous connections only, as declare's
+        :raises ClashError: an exchange or queue exists with other arguments
+        :raises MissingError: something does not exist
+        :raises BrokerError: the broker cannot serve the strategy
+        """
+        self._take(verifying(self.topology), False, callback)
+
+    def _take(self, steps: Steps, makes: bool, callback: Callable[[Error | None], None] | None) -> None:
         ends: list[Error | None] = []
 
         def done(error: Error | None) -> None:
-            self._restores = self._restores or (error is None and not verify)
+            self._restores = self._restores or (error is None and makes)
             ends.append(error)
             if self._blocking is not None:
                 return
             if callback:
                 callback(error)
             elif error:
-                LOGGER.error("declaring the topology of %r failed: %s", self.topology.queue, error)
+                LOGGER.error("the topology of %r: %s", self.topology.queue, error)
 
+        self._was_asked = True
         Declarer(self._open_channel, self._checked(steps), done)
         if self._blocking is not None:
             try:
@@ -136,44 +204,89 @@ class Retrier(BaseRetrier[Any]):
 
     # Handling
 
-    def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
-        """A callback for ``basic_consume`` (with ``auto_ack=False``) that hands each message to ``handle``.
+    def consume(
+        self,
+        handle: Callable[[Message], object],
+        *,
+        prefetch: int = 100,
+        callback: Callable[[Error | None], None] | None = None,
+    ) -> Consumer:
+        """Declares, subscribes to the work queue on a channel of its own, and hands each message to ``handle``, as
+        wrap.
 
-        Where it returns the message is acknowledged; where it raises the message comes back later, or is parked.
+        It subscribes again where the broker cancels the consumer or closes the channel. A connection that is lost ends
+        it.
+
+        :param handle: called with each Message
+        :param prefetch: messages that the broker sends ahead, 1 to 65535
+        :param callback: asynchronous connections: called with None once it consumes, or with what is wrong; without one
+            an error is logged
+        :returns: what has ``cancel`` and, of a BlockingConnection, ``start_consuming``
+        :raises Error: BlockingConnection: as declare
         """
+        count = whole("prefetch", prefetch, 1, 65535)
+        if self._blocking is None:
+            return AsyncConsumer(self, self.wrap(handle), count, callback)
+        return BlockingConsumer(self, self.wrap(handle), count)
+
+    def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
+        """A callback for your own ``basic_consume`` (with ``auto_ack=False``) that hands each message to ``handle``.
+
+        Where it returns the message is acknowledged; where it raises the message comes back later, or is parked. It is
+        for consumers of this retrier's queue alone: pika does not tell which queue a message is from.
+
+        :raises ArgumentTypeError: for what is not callable, and for a coroutine function
+        """
+        check_handler(handle, instead=_ASYNC_ELSEWHERE)
+        flush = self._flush
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            try:
-                message = self.read(method, properties, body, channel)
-                poison = self._guard(message)
-            except Exception as error:
-                tell_refused(None, error)
-                return
-            if poison:
-                self._carry_out(message, poison)
-                return
+            message = self._message(channel, method, properties, body)
+            headers = properties.headers
+            if headers and MAY_BE_POISON in headers:
+                try:
+                    poison = self._guard(message)
+                except Exception as error:
+                    tell_refused(None, error)
+                    return
+                if poison:
+                    self._carry_out(message, poison)
+                    return
             try:
                 called(handle, message)
             except Exception as error:
                 self.settle(message, error)
             else:
-                self.settle(message)
+                message._original.settle("ack")
+                flush()
 
         return on_message
 
+    def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message:
+        asynchronous = channel._impl if isinstance(channel, BlockingChannel) else channel
+        tag = method.delivery_tag
+        if asynchronous._consumers_with_noack:
+            consumer = getattr(method, "consumer_tag", None)
+            if consumer in asynchronous._consumers_with_noack:
+                self._say_once(consumer, NEEDS_NO_ACK, f"consumer {consumer}")
+                tag = 0
+        original = PikaOriginal(asynchronous, tag)
+        return Message(self._decider, self._topology, original, method, properties, body)
+
     @contextlib.contextmanager
-    def process(self, method: Any, properties: Any, body: bytes, channel: Any = None) -> Iterator[Message]:
+    def process(self, method: Any, properties: Any, body: bytes | None, channel: Any = None) -> Iterator[Message]:
         """A context to handle a message in, where it comes from ``channel.consume`` or ``channel.basic_get``.
 
             for method, properties, body in channel.consume("cdn-purge"):
                 with retrier.process(method, properties, body) as message:
                     purge(message.body)
 
-        An exception ends the context, and not the loop.
+        An exception ends the context, and not the loop: it is logged, and not raised again.
 
         :param channel: where the message came by, if not on the retrier's channel
         :raises PoisonError: instead of entering: the message crashed its consumers, and is parked. ``wrap`` parks it in
             silence
+        :raises ArgumentTypeError: there is no message, as basic_get found none
         :raises Error: a message that cannot be read
         """
         message = self.read(method, properties, body, channel)
@@ -187,23 +300,38 @@ class Retrier(BaseRetrier[Any]):
         else:
             self.settle(message)
 
-    def read(self, method: Any, properties: Any, body: bytes, channel: Any = None) -> Message:
+    def read(self, method: Any, properties: Any, body: bytes | None, channel: Any = None) -> Message:
         """The message as a handler gets it, for who calls the handler himself, in a thread as it may be.
 
         The poison guard is not asked. Hand it to ``settle`` in the end, in the connection's thread.
+
+        :param channel: where the message came by, if not on the retrier's channel
+        :raises ArgumentTypeError: there is no message
         """
-        history = self._decider.read(method.exchange, method.routing_key, properties, properties.headers)
-        return Message(channel or self._channel, method, properties, body, history)
+        if method is None or properties is None or body is None:
+            raise ArgumentTypeError(
+                "method, properties or body is None: there is no message, as basic_get found none or consume waited "
+                "for inactivity_timeout; look whether method is None first"
+            )
+        message = self._message(channel or self._channel, method, properties, body)
+        message._keep()
+        return message
 
     def settle(self, message: Message, error: BaseException | None = None) -> None:
         """Says what became of a message of ``read``: None, or the exception with which it failed.
 
         From another thread: ``connection.add_callback_threadsafe(lambda: retrier.settle(message, error))``.
         """
+        instance("message", message, Message, "give a message of read")
+        check_error(error)
+        if error is None:
+            message._original.settle("ack")
+            self._flush()
+            return
         try:
             plan = self._plan(message, error)
         except Error as problem:
-            tell_refused(message.history, problem)
+            tell_refused(message._history, problem)
             return
         self._carry_out(message, plan)
 
@@ -212,11 +340,15 @@ class Retrier(BaseRetrier[Any]):
             self._publisher.publish(self._copy(plan, message))
         else:
             message._original.settle(plan.action)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Hands what was written to the system: a BlockingConnection would do that at its next wait."""
         if self._blocking is not None:
             self._blocking._flush_output()
 
     def _copy(self, plan: Plan, message: Message, replayed: Callable[[Error | None], None] | None = None) -> Copy:
-        original = message.properties
+        original = message._kept
         headers = plan.copy_headers(original.headers, integer=pika.compat.long)
         properties = _Properties(
             headers=headers,
@@ -234,12 +366,22 @@ class Retrier(BaseRetrier[Any]):
         """How many copies are not confirmed yet; their originals are unacknowledged."""
         return self._publisher.pending
 
+    def __enter__(self) -> Retrier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """BlockingConnection: drains."""
+        if self._blocking is not None and self._blocking.is_open:
+            self.drain()
+
     def drain(self, timeout: Seconds | None = None) -> None:
         """BlockingConnection: waits until every copy is confirmed and its original acknowledged.
 
         :param timeout: seconds; default: as long as it takes
         :raises WaitTimeoutError: some are not confirmed in that time
         """
+        if timeout is not None:
+            span_ms("timeout", timeout, 0, LONGEST_MS)
         self._run_until(lambda: not self.pending, timeout)
         if self.pending:
             raise WaitTimeoutError(
@@ -250,7 +392,7 @@ class Retrier(BaseRetrier[Any]):
         """Does I/O, and hands no message to a handler meanwhile."""
         connection = self._blocking
         if connection is None:
-            raise TypeError("an asynchronous connection cannot wait: use the callback, or look at pending")
+            raise ArgumentTypeError("an asynchronous connection cannot wait: use the callback, or look at pending")
         end = None if timeout is None else time.monotonic() + seconds(milliseconds(timeout))
         is_over = False
 
@@ -267,13 +409,13 @@ class Retrier(BaseRetrier[Any]):
 
     # Replaying
 
-    def replay(self, limit: int | None = None, callback: Callable[[int, Error | None], None] | None = None) -> int:
+    def replay(self, most: int | None = None, callback: Callable[[int, Error | None], None] | None = None) -> int:
         """Sends parked messages back to their work queue, as if they had never failed.
 
         It ends with the messages that were parked when it began. With an asynchronous connection it returns 0 at once,
         and calls back with how many went, and None or the error.
 
-        :param limit: how many at most
+        :param most: how many at most; default: all that are parked when it begins
         :returns: how many went
         :raises PublishError: a message could not be published; it is parked still
         :raises MissingError: there is no queue of parked messages
@@ -287,7 +429,7 @@ class Retrier(BaseRetrier[Any]):
             elif self._blocking is None and error:
                 LOGGER.error("replaying stopped after %d messages: %s", count, error)
 
-        _Replay(self, limit, done)
+        _Replay(self, None if most is None else whole("most", most), done)
         if self._blocking is None:
             return 0
         self._run_until(lambda: bool(ends))
@@ -300,10 +442,10 @@ class Retrier(BaseRetrier[Any]):
 class _Replay:
     """Gets parked messages one by one, on a channel of its own, and publishes their copies."""
 
-    def __init__(self, retrier: Retrier, limit: int | None, done: Callable[[int, Error | None], None]) -> None:
+    def __init__(self, retrier: Retrier, most: int | None, done: Callable[[int, Error | None], None]) -> None:
         self._retrier = retrier
         self._done = done
-        self._left = math.inf if limit is None else max(0, limit)
+        self._left = math.inf if most is None else most
         self._is_counted = False
         self._open = 0
         self._count = 0

@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Text, Typed, wire_text
+from ._checks import instance, shortened, whole
 from ._core import made, number
-from ._errors import check
+from ._errors import ArgumentError, ArgumentTypeError, check
 from ._time import Seconds, milliseconds, seconds, since_epoch
 from .delivery import PROPERTIES
 from .history import History
@@ -82,8 +83,11 @@ class Plan:
         now: float | datetime | None = None,
         random: bytes | None = None,
     ) -> None:
+        _check_read(history, topology)
+        if not isinstance(error, str | bytes):
+            raise ArgumentTypeError(f"error is {shortened(error)}: give a text")
         handle = self._handle = made(c.bh_plan_new())
-        check(c.Plan_set_frame_max(handle, frame_max))
+        self._set_frame_max(frame_max)
         check(
             c.Plan_make(
                 handle,
@@ -93,9 +97,9 @@ class Plan:
                 topology._handle,
                 number(OUTCOMES, outcome, "outcome"),
                 error,
-                milliseconds(retry_after),
+                milliseconds(retry_after, "retry_after"),
                 since_epoch(time.time() if now is None else now),
-                os.urandom(RANDOM_BYTES) if random is None else random,
+                os.urandom(RANDOM_BYTES) if random is None else _random_bytes(random),
             )
         )
 
@@ -111,12 +115,13 @@ class Plan:
     ) -> Plan:
         """The plan before a handler sees a message: ``"none"``, or ``"park"`` for one that crashed its consumers as
         often as the policy's max_crashes allows."""
+        _check_read(history, topology)
         self = cls._empty(frame_max)
         self._guard(
             history,
             topology,
             time.time() if now is None else now,
-            os.urandom(RANDOM_BYTES) if random is None else random,
+            os.urandom(RANDOM_BYTES) if random is None else _random_bytes(random),
         )
         return self
 
@@ -139,6 +144,7 @@ class Plan:
         cls, history: History, topology: Topology, *, frame_max: int = FRAME_MAX, random: bytes | None = None
     ) -> Plan:
         """The plan to send a parked message back to its work queue, and to no other, as if it had never failed."""
+        _check_read(history, topology)
         self = cls._empty(frame_max)
         check(
             c.Plan_replay(
@@ -146,7 +152,7 @@ class Plan:
                 history.delivery._handle,
                 history._handle,
                 topology._handle,
-                os.urandom(RANDOM_BYTES) if random is None else random,
+                os.urandom(RANDOM_BYTES) if random is None else _random_bytes(random),
             )
         )
         return self
@@ -159,7 +165,7 @@ class Plan:
         return self
 
     def _set_frame_max(self, frame_max: int) -> None:
-        check(c.Plan_set_frame_max(self._handle, frame_max))
+        check(c.Plan_set_frame_max(self._handle, whole("frame_max", frame_max)))
 
     @property
     def action(self) -> Action:
@@ -190,6 +196,11 @@ class Plan:
     def reason(self) -> str:
         """Park: exhausted, permanent, too-old, oversized or poison; else ""."""
         return c.Plan_reason(self._handle)
+
+    @property
+    def id(self) -> str:
+        """The id that the copy carries; "" where none is published."""
+        return c.Plan_id(self._handle)
 
     @property
     def exchange(self) -> str:
@@ -285,3 +296,14 @@ class Plan:
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""
         return f"<Plan {self.action}{where}, delay {self.delay:g} s>"
+
+
+def _check_read(history: object, topology: object) -> None:
+    instance("history", history, History, "give a backhop.History")
+    instance("topology", topology, Topology, "give a backhop.Topology")
+
+
+def _random_bytes(random: object) -> bytes:
+    if not isinstance(random, bytes) or len(random) != RANDOM_BYTES:
+        raise ArgumentError(f"random is {shortened(random)}: give {RANDOM_BYTES} bytes")
+    return random

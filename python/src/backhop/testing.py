@@ -17,22 +17,29 @@ pytest finds these fixtures by itself: ``backhop_clock`` (a Clock), ``backhop_ra
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import random
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
+from ._amqp import Text, copied
+from ._checks import whole
+from ._errors import ArgumentTypeError
 from ._time import Seconds, duration, milliseconds, seconds
 from .decider import Decider
+from .delivery import PROPERTIES
+from .history import History
 from .message import Message
-from .outcomes import OK, called
+from .outcomes import OK, Conditions, awaited, called, check_handler, is_async
 from .plan import Plan
 from .policy import Policy
-from .topology import Strategy, Topology
+from .topology import QueueType, Strategy, Topology, chosen
 
-__all__ = ["Attempt", "Clock", "Rehearsal", "SeededRandom", "rehearse", "rehearse_async"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["Attempt", "Clock", "Options", "Rehearsal", "SeededRandom", "rehearse", "rehearse_async"]
 
 End: TypeAlias = Literal["acked", "parked", "dropped", "waiting"]
 
@@ -125,15 +132,47 @@ class Rehearsal(tuple[Attempt, ...]):
     __repr__ = __str__
 
 
-def rehearse(handle: Callable[[Message], object], body: bytes = b"", **options: Any) -> Rehearsal:
+class Options(TypedDict, total=False):
+    """What rehearse takes."""
+
+    queue: Text
+    policy: Policy
+    topology: Topology
+    strategy: Strategy
+    queue_type: QueueType
+    namespace: Text
+    series: Literal[5, 10, 20, 40]
+    stripes: int
+    work_queue: QueueType
+    work_queue_arguments: Mapping[str, str | int]
+    never: Conditions
+    only: Conditions
+    exchange: str
+    routing_key: str
+    headers: Mapping[str, Any]
+    properties: Mapping[str, Any]
+    legacy_counter: Text
+    wait_queues: Iterable[Text]
+    clock: Clock
+    random: Callable[[int], bytes]
+    most_attempts: int
+
+
+def rehearse(handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]) -> Rehearsal:
     """Hands a message to a handler until it is settled for good.
+
+    The message is as a retrier's or the worker's. A handler that was written for one client finds pika's ``method`` and
+    ``properties``, and aio-pika's ``incoming``, with what is on the wire as their attributes, and no methods.
 
     :param handle: the handler; a coroutine function runs in an event loop of its own
     :param body: the message's body
-    :param queue: the work queue
+    :param queue: the work queue; default: ``"work"``
     :param policy: how long, how often, how random, when to give up
-    :param strategy: where the message waits
-    :param never: classes of exceptions that park at once
+    :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
+    :param strategy: where the message waits; queue_type, namespace, series, stripes, work_queue,
+        work_queue_arguments as         Topology's
+    :param never: exceptions that park at once: a class, a predicate, or a list of these; only: those that are tried
+        again
     :param exchange: where the message was published; default: the default exchange
     :param routing_key: default: the queue's name
     :param headers: the message's headers
@@ -141,11 +180,14 @@ def rehearse(handle: Callable[[Message], object], body: bytes = b"", **options: 
     :param legacy_counter: as History's, as are wait_queues
     :param clock: default: a Clock
     :param random: default: SeededRandom(0)
-    :param most_attempts: ends a rehearsal that would go on
+    :param most_attempts: ends a rehearsal that would go on; default: 100
     """
-    if inspect.iscoroutinefunction(handle):
+    check_handler(handle)
+    if is_async(handle):
+        import asyncio
+
         return asyncio.run(rehearse_async(handle, body, **options))
-    steps = _Steps(body, **options)
+    steps = _Steps(body, **_known(options))
     for message in steps:
         try:
             called(handle, message)
@@ -154,15 +196,62 @@ def rehearse(handle: Callable[[Message], object], body: bytes = b"", **options: 
     return Rehearsal(steps.attempts)
 
 
-async def rehearse_async(handle: Callable[[Message], Any], body: bytes = b"", **options: Any) -> Rehearsal:
-    """The same for a coroutine function, in the running event loop."""
-    steps = _Steps(body, **options)
+async def rehearse_async(handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]) -> Rehearsal:
+    """The same in the running event loop, for a coroutine function or a plain one."""
+    check_handler(handle)
+    steps = _Steps(body, **_known(options))
     for message in steps:
         try:
-            await handle(message)
+            await awaited(handle, message)
         except Exception as error:
             steps.error = error
     return Rehearsal(steps.attempts)
+
+
+def _known(options: Any) -> Any:
+    for name in options:
+        if name not in Options.__annotations__:
+            raise ArgumentTypeError(
+                f"rehearse has no option {name!r}: give any of {', '.join(Options.__annotations__)}"
+            )
+    return options
+
+
+class _RehearsedMessage(Message):
+    """A message that no broker delivered."""
+
+    __slots__ = ("_arrived", "_decider", "incoming", "method", "properties")
+
+    def __init__(
+        self,
+        decider: Decider,
+        body: bytes,
+        exchange: str,
+        routing_key: str,
+        properties: Mapping[str, Any],
+        headers: Mapping[str, Any],
+        redelivered: bool,
+    ) -> None:
+        self._history: History | None = None
+        self._topology = decider.topology
+        self._decider = decider
+        self._arrived = (exchange, routing_key, properties, headers)
+        self.body = body
+        self.redelivered = redelivered
+        delivered: dict[str, Any] = {
+            "exchange": exchange,
+            "routing_key": routing_key,
+            "redelivered": redelivered,
+            "delivery_tag": 1,
+            "consumer_tag": "rehearsal",
+        }
+        told = {name: properties.get(name) for name in PROPERTIES}
+        self.method = SimpleNamespace(**delivered)
+        self.properties = SimpleNamespace(headers=copied(dict(headers)), **told)
+        self.incoming = SimpleNamespace(body=body, headers=copied(dict(headers)), **told, **delivered)
+
+    def _read(self) -> History:
+        return self._decider.read(*self._arrived)
 
 
 class _Steps:
@@ -172,34 +261,58 @@ class _Steps:
         self,
         body: bytes,
         *,
-        queue: str = "work",
+        queue: Text | None = None,
         policy: Policy | None = None,
+        topology: Topology | None = None,
         strategy: Strategy = "ladder",
-        never: Iterable[type[BaseException]] = (),
+        queue_type: QueueType = "quorum",
+        namespace: Text | None = None,
+        series: Literal[5, 10, 20, 40] = 10,
+        stripes: int = 1,
+        work_queue: QueueType | None = None,
+        work_queue_arguments: Mapping[str, str | int] | None = None,
+        never: Conditions = (),
+        only: Conditions | None = None,
         exchange: str = "",
         routing_key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         properties: Mapping[str, Any] | None = None,
-        legacy_counter: str | None = None,
-        wait_queues: Iterable[str] = (),
+        legacy_counter: Text | None = None,
+        wait_queues: Iterable[Text] = (),
         clock: Clock | None = None,
         random: Callable[[int], bytes] | None = None,
         most_attempts: int = 100,
     ) -> None:
+        if not isinstance(body, bytes):
+            raise ArgumentTypeError(f"body is {body!r}: give bytes")
         self.error: BaseException | None = None
         self.attempts: list[Attempt] = []
         self._body = body
         self._clock = clock or Clock()
-        self._most_attempts = most_attempts
-        self._queue = queue
+        self._most_attempts = whole("most_attempts", most_attempts, 1)
+        topology = chosen(
+            "work" if queue is None and topology is None else queue,
+            policy,
+            topology,
+            strategy=strategy,
+            queue_type=queue_type,
+            namespace=namespace,
+            series=series,
+            stripes=stripes,
+            work_queue=work_queue,
+            work_queue_arguments=work_queue_arguments,
+        )
+        self._queue = topology.queue
         self._exchange = exchange
-        self._routing_key = queue if routing_key is None else routing_key
+        self._routing_key = self._queue if routing_key is None else routing_key
         self._headers = dict(headers or {})
         self._returns = 0  # by the broker alone, for strategies reject and native
+        self._is_redelivered = False
         self._properties = dict(properties or {})
         self._decider = Decider(
-            Topology(queue, policy, strategy=strategy),
+            topology,
             never=never,
+            only=only,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
             clock=self._clock,
@@ -210,8 +323,16 @@ class _Steps:
         start = self._clock.now
         for _ in range(self._most_attempts):
             at = self._clock.now - start
-            history = self._decider.read(self._exchange, self._routing_key, self._properties, self._headers)
-            message = Message(self._body, history)
+            message = _RehearsedMessage(
+                self._decider,
+                self._body,
+                self._exchange,
+                self._routing_key,
+                self._properties,
+                self._headers,
+                self._is_redelivered,
+            )
+            history = message.history
             self.error = None
             plan = self._decider.guard(history)
             if plan is None:
@@ -229,6 +350,7 @@ class _Steps:
         self._returns += 1
         if plan.action == "return":
             self._headers["x-delivery-count"] = self._returns
+            self._is_redelivered = True
             return
         if plan.action == "reject":
             death = {"queue": self._queue, "reason": "rejected", "count": self._returns, "exchange": self._exchange}

@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 import os
 import select
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._amqp import Text
+from ._checks import HOUR_MS, function, instance, legacy_header, queues, shortened, span_ms, truth, whole
 from ._core import made, number
-from ._errors import Error, ForkedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, error
+from ._declaring import MODES, Mode
+from ._errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    Error,
+    ForkedError,
+    NoLibrabbitmqError,
+    StateError,
+    WaitTimeoutError,
+    check,
+    error,
+    in_seconds,
+)
+from ._retrier import fields
 from ._time import Seconds, milliseconds
 from .delivery import Delivery
 from .event import Event, event_of
 from .history import History
 from .message import Message
-from .outcomes import OK, Result, called, parking, result_of
+from .outcomes import OK, Choice, Conditions, Result, awaited, called, check_handler
 from .plan import OUTCOMES
 from .policy import Policy
-from .topology import Topology
+from .topology import QueueType, Strategy, Topology, chosen
 
-Mode: TypeAlias = Literal["create", "verify", "none"]
+if TYPE_CHECKING:
+    import asyncio  # serve imports it: who has no use for it does not wait for it
+
 Handler: TypeAlias = Callable[[Message], object]
 AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
 
-_MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
-_LONGEST_DRAIN_MS = 3_600_000
+_MOST_REPLAYED = 2**53 - 1
+_MOST_FAILURES = 1000  # exceptions that are kept for the events of their messages
 _SHORT_WHILE = 0.01  # seconds
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
 _NO_LIBRABBITMQ = (
@@ -55,8 +70,9 @@ class Worker:
         worker.run(handle)                    # or: await worker.serve(async_handle)
 
     A handler that returns acknowledges its message; one that raises sees it again later, unless it raises Park or Drop.
-    Ctrl-C and SIGTERM drain: no more messages are taken, and handlers have ``drain`` seconds to finish. A message that
-    they do not settle in time goes back to the queue.
+    Under ``run`` Ctrl-C and SIGTERM drain every worker of the process: no more messages are taken, and handlers have
+    ``drain`` seconds to finish. A message that they do not settle in time goes back to the queue. ``serve`` leaves
+    signals to its host: call ``stop``.
 
     Events are logged to the logger ``backhop``: connected, failed, disconnected, blocked, unblocked, cancelled,
     returned, nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
@@ -65,13 +81,18 @@ class Worker:
 
     :param uri: ``amqp://user:password@host:port/vhost?heartbeat=seconds``, ``amqps://`` for TLS; or a list of them, to
         try in turn
-    :param queue: the work queue, which has to be there; or give ``topology``, to choose a strategy or to declare it too
-    :param policy: of the queue; default: Policy()
-    :param topology: instead of queue and policy
+    :param queue: the work queue
+    :param policy: how long, how often, how random, when to give up; default: Policy()
+    :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
+    :param strategy: where a message waits: ``"ladder"``, ``"message-ttl"``, ``"reject"``, ``"delayed-exchange"`` or
+        ``"native"``
+    :param queue_type: as Topology's, as are namespace, series, stripes, work_queue, work_queue_arguments
     :param threads: how many handlers run at once under ``run``
     :param prefetch: messages that the broker sends ahead, and so the most coroutines at once under ``serve``; 0
         consumes nothing: for a worker that only replays
-    :param never: classes of exceptions that park a message at once
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
+        called with the exception, and answers True or False, or a delay: try again, not before so many seconds
+    :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
     :param mode: how to treat the broker's topology at each connect: ``"create"`` what is missing, ``"verify"`` that all
         is there and change nothing, ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand
         under ``"create"`` alone: verifying asks for them too
@@ -87,18 +108,27 @@ class Worker:
     :param wait_queues: as History's
     :raises NoLibrabbitmqError: where this Backhop was built without librabbitmq; the text says what to install
     :raises URIError: for a URI that cannot be read
+    :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
     """
 
     def __init__(
         self,
         uri: Text | Iterable[Text],
-        *,
         queue: Text | None = None,
         policy: Policy | None = None,
+        *,
         topology: Topology | None = None,
+        strategy: Strategy = "ladder",
+        queue_type: QueueType = "quorum",
+        namespace: Text | None = None,
+        series: Literal[5, 10, 20, 40] = 10,
+        stripes: int = 1,
+        work_queue: QueueType | None = None,
+        work_queue_arguments: Mapping[str, str | int] | None = None,
         threads: int = 8,
         prefetch: int = 100,
-        never: Iterable[type[BaseException]] = (),
+        never: Conditions = (),
+        only: Conditions | None = None,
         mode: Mode = "create",
         ca_file: str | os.PathLike[str] | None = None,
         connect_timeout: Seconds = 10,
@@ -110,59 +140,81 @@ class Worker:
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
     ) -> None:
-        if (topology is None) == (queue is None):
-            raise TypeError("give a queue and its policy, or a topology")
-        if topology is not None and policy is not None:
-            raise TypeError("a topology has its policy: give no other")
-        if threads < 1:
-            raise ValueError(f"threads is {threads}: give 1 or more")
-        if milliseconds(drain) > _LONGEST_DRAIN_MS:
-            raise ValueError(f"drain is {drain}: give an hour at most")
-        self.topology = topology or Topology(queue or "", policy)
-        self.threads = threads
-        self.never = parking(never)
+        self.topology = chosen(
+            queue,
+            policy,
+            topology,
+            strategy=strategy,
+            queue_type=queue_type,
+            namespace=namespace,
+            series=series,
+            stripes=stripes,
+            work_queue=work_queue,
+            work_queue_arguments=work_queue_arguments,
+        )
+        self.threads = whole("threads", threads, 1, 10_000)
         self.drain = drain
+        span_ms("drain", drain, 0, HOUR_MS)
+        if on_event is not None:
+            function("on_event", on_event)
         self.on_event = on_event
+        self._choice = Choice(never, only)
         self._drained = threading.Event()
         self._leader = threading.Lock()
         self._readable = select.poll()  # for the leader alone
         self._events = threading.Lock()
+        self._teller = 0  # the thread that calls on_event
+        self._server = 0  # the thread of the event loop that serves
+        self._asking = threading.Lock()
+        self._replay: _Replay | None = None
+        self._failures: OrderedDict[str, BaseException] = OrderedDict()
+        self._wants_retries = truth("retry_events", retry_events)
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
         handle = self._handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
-        for one in [uri] if isinstance(uri, str | bytes) else uri:
+        for one in _uris(uri):
             self._check(c.Worker_add_uri(handle, one))
-        if ca_file:
-            self._check(c.Worker_set_ca_file(handle, os.fspath(ca_file)))
-        self._check(c.Worker_set_mode(handle, number(_MODES, mode, "mode")))
-        self._check(c.Worker_set_prefetch(handle, prefetch))
-        self._check(c.Worker_set_connect_timeout_ms(handle, milliseconds(connect_timeout)))
-        self._check(c.Worker_set_confirm_timeout_ms(handle, milliseconds(confirm_timeout)))
+        if ca_file is not None:
+            self._check(c.Worker_set_ca_file(handle, _path("ca_file", ca_file)))
+        self._check(c.Worker_set_mode(handle, number(MODES, mode, "mode")))
+        self._check(c.Worker_set_prefetch(handle, whole("prefetch", prefetch, 0, 65535)))
+        connect_ms = span_ms("connect_timeout", connect_timeout, 1, HOUR_MS)
+        self._check(c.Worker_set_connect_timeout_ms(handle, connect_ms))
+        confirm_ms = span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS)
+        self._check(c.Worker_set_confirm_timeout_ms(handle, confirm_ms))
         if back_off is not None:
+            instance("back_off", back_off, Policy, "give a backhop.Policy")
             self._check(c.Worker_set_back_off(handle, back_off._handle))
-        if legacy_counter:
-            self._check(c.Worker_set_legacy_counter(handle, legacy_counter))
-        for wait_queue in wait_queues:
+        if legacy_counter is not None:
+            self._check(c.Worker_set_legacy_counter(handle, legacy_header(legacy_counter)))
+        for wait_queue in queues("wait_queues", wait_queues):
             self._check(c.Worker_add_wait_queue(handle, wait_queue))
-        self._check(c.Worker_set_retry_events(handle, int(retry_events)))
         self._readable.register(c.Worker_fd(handle), select.POLLIN)
 
     def _check(self, status: int) -> None:
         if status:
-            raise error(status, c.Worker_error(self._handle))
+            raise error(status, in_seconds(c.Worker_error(self._handle)))
+
+    @property
+    def policy(self) -> Policy:
+        """How long, how often, how random, when to give up."""
+        return self.topology.policy
 
     # --- Running -----------------------------------------------------------------------------------------------------
 
     def run(self, handle: Handler) -> None:
         """Handles messages in threads of its own until the worker is stopped and drained: by Ctrl-C, SIGTERM or stop.
 
-        A handler that takes longer to finish than ``drain`` runs on in its thread, which takes no message any more.
+        In the main thread it takes these two signals while it runs. They drain every worker of the process that runs or
+        serves, and are handed on to the handlers that were there before, which it puts back in the end. A handler of
+        messages that takes longer to finish than ``drain`` runs on in its thread, which takes no message any more. One
+        that exits (SystemExit) ends the run once the others are done; its message goes back.
 
         :param handle: called with each Message
+        :raises ArgumentTypeError: for what is not callable, and for a coroutine function
         """
-        if inspect.iscoroutinefunction(handle):
-            raise TypeError("run takes a function: for a coroutine function there is serve")
+        check_handler(handle, instead="call serve")
         run = _Run(handle, self._start())
-        with self._signals():
+        with self._running(), self._signals():
             for i in range(self.threads):
                 name = f"backhop-{self.topology.queue}-{i + 1}"
                 thread = threading.Thread(target=self._work, args=(run,), name=name, daemon=True)
@@ -184,13 +236,20 @@ class Worker:
         while not drained.wait(_LOOK_AFTER):
             self._take_events()
 
-    async def serve(self, handle: AsyncHandler) -> None:
+    async def serve(self, handle: Callable[[Message], object]) -> None:
         """Handles messages as tasks of the running event loop, up to ``prefetch`` at once, until the worker is drained.
 
-        Cancelling it stops at once: handlers are cancelled, and their messages go back to the queue.
+        It takes no signals, so that it fits into uvicorn and the like. On its own:
+        ``loop.add_signal_handler(signal.SIGTERM, worker.stop)``. Cancelling it stops at once: handlers are cancelled,
+        and their messages go back to the queue.
 
-        :param handle: awaited with each Message
+        :param handle: awaited with each Message. A plain function is a handler too; nothing else happens in the event
+            loop while it runs
+        :raises ArgumentTypeError: for what is not callable
         """
+        import asyncio
+
+        check_handler(handle)
         loop = asyncio.get_running_loop()
         ended, drained = asyncio.Event(), asyncio.Event()
         is_leaving = False
@@ -219,8 +278,9 @@ class Worker:
         has_drained = self._start()
         descriptor = c.Worker_fd(self._handle)
         loop.add_reader(descriptor, look)
+        self._server = threading.get_ident()
         try:
-            with self._signals():
+            with self._running():
                 await ended.wait()
         finally:
             is_leaving = True
@@ -232,6 +292,7 @@ class Worker:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await drained.wait()
             finally:
+                self._server = 0
                 loop.remove_reader(descriptor)
         if failures:
             raise failures[0]
@@ -241,17 +302,57 @@ class Worker:
 
         :param drain: how long handlers may take to finish; default: the worker's
         """
-        check(c.Worker_stop(self._handle, milliseconds(self.drain if drain is None else drain)))
+        ms = span_ms("drain", self.drain if drain is None else drain, 0, HOUR_MS)
+        check(c.Worker_stop(self._handle, ms))
 
-    def replay(self, most: int) -> None:
-        """Sends parked messages back to the work queue, while the worker runs: up to ``most``, and none that is parked
-        after this. The event ``replayed`` tells how many went."""
+    def replay(self, most: int | None = None) -> int:
+        """Sends parked messages back to the work queue while the worker runs, and waits for the end of that.
+
+        It ends with the messages that were parked when it began. Under ``serve``: ``await worker.replay_async()``.
+
+        :param most: how many at most; default: all
+        :returns: how many went
+        :raises StateError: the worker does not run, or stopped before the end; a replay is under way already; or it was
+            called where it would wait for itself
+        :raises Error: what stopped it; those that did not go are parked still
+        """
+        if threading.get_ident() in (self._server, self._teller):
+            raise StateError("here replay would wait for itself: await replay_async(), or call it in another thread")
+        replay = self._begin_replay(most)
+        replay.ended.wait()
+        return replay.result()
+
+    async def replay_async(self, most: int | None = None) -> int:
+        """The same in an event loop."""
+        import asyncio
+
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        replay = self._begin_replay(most, lambda: loop.call_soon_threadsafe(told.set))
+        await told.wait()
+        return replay.result()
+
+    def _begin_replay(self, most: int | None, tell: Callable[[], object] = lambda: None) -> _Replay:
+        count = _MOST_REPLAYED if most is None else whole("most", most, 0, _MOST_REPLAYED)
+        replay = _Replay(tell)
+        if count == 0:
+            replay.end(None)
+            return replay
         detail = "the worker does not run, or a replay is under way already"
-        check(c.Worker_replay(self._handle, most), detail, StateError)
+        with self._asking:
+            if self._replay is not None:
+                raise StateError(detail)
+            self._replay = replay  # before its event can come
+            status = c.Worker_replay(self._handle, count)
+            if status:
+                self._replay = None
+        check(status, detail, StateError)
+        return replay
 
     def _start(self) -> threading.Event:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
+        tells_retries = self._wants_retries or log.isEnabledFor(logging.INFO)
+        self._check(c.Worker_set_retry_events(self._handle, int(tells_retries)))
         try:
             self._check(c.Worker_start(self._handle))
         except Error:
@@ -287,10 +388,19 @@ class Worker:
                 run.handling.add(thread)
                 self._handle_sync(handle, message)
                 run.handling.discard(thread)
+                if run.failures:
+                    self._leave(run)
         except BaseException as failure:  # of no handler's own: it ends the run
             run.failures.append(failure)
+            run.handling.discard(thread)
             if not drained.is_set():
                 self.stop()
+                self._leave(run)
+
+    def _leave(self, run: _Run) -> None:
+        """Nothing is waited for that no handler settles any more."""
+        if not run.handling and not run.drained.is_set():
+            self.stop(drain=0)
 
     def _take_events(self) -> None:
         with self._events:
@@ -298,16 +408,26 @@ class Worker:
                 status, taken = c.Worker_take_event(self._handle)
                 if status:
                     return
-                self._tell(event_of(taken))
+                self._teller = threading.get_ident()
+                try:
+                    self._tell(event_of(taken, self.topology.queue, self._failure))
+                finally:
+                    self._teller = 0
+
+    def _failure(self, message_id: str) -> BaseException | None:
+        return self._failures.pop(message_id, None)
 
     def _tell(self, event: Event) -> None:
         try:
-            log.log(event.level, "%s", event)
-            if self.on_event:
+            log.log(event.level, "%s", event, exc_info=event.exception, extra=event.fields)
+            if self.on_event and (event.name != "retried" or self._wants_retries):
                 self.on_event(event)
         except Exception:
             log.exception("on_event failed at %s", event.name)
         finally:
+            if event.name in ("replayed", "drained") and self._replay is not None:
+                replay, self._replay = self._replay, None
+                replay.end(event)
             if event.name == "drained":  # whatever on_event does, nobody takes this event again
                 self._drained.set()
 
@@ -321,9 +441,11 @@ class Worker:
         else:
             self._settle(message, OK)
 
-    async def _handle_async(self, handle: AsyncHandler, message: Message, is_leaving: Callable[[], bool]) -> None:
+    async def _handle_async(self, handle: Handler, message: Message, is_leaving: Callable[[], bool]) -> None:
+        import asyncio
+
         try:
-            await handle(message)
+            await awaited(handle, message)
         except asyncio.CancelledError as exception:
             if is_leaving():
                 raise
@@ -334,11 +456,25 @@ class Worker:
             self._settle(message, OK)
 
     def _fail(self, message: Message, exception: BaseException) -> None:
-        result = result_of(exception, self.never)
-        if log.isEnabledFor(logging.INFO):
-            log.info("%s: attempt %d %s: %s", message.id, message.attempt, result.outcome, result.error)
-            log.debug("%s", message.id, exc_info=exception)
+        result = self._choice.result(exception)
+        if result.outcome != "dropped":
+            self._keep_failure(message, exception, result)
         self._settle(message, result)
+
+    def _keep_failure(self, message: Message, exception: BaseException, result: Result) -> None:
+        """For the event that tells that it is parked; logs what no event will know."""
+        try:
+            ends = result.outcome == "permanent" or message.last_attempt
+            if ends and message.id:
+                self._failures[message.id] = exception
+                while len(self._failures) > _MOST_FAILURES:
+                    self._failures.popitem(last=False)
+            elif ends or log.isEnabledFor(logging.INFO):
+                level = logging.WARNING if ends else logging.INFO
+                trace = exception if ends or log.isEnabledFor(logging.DEBUG) else None
+                log.log(level, "%r failed: %s", message, result.error, exc_info=trace, extra=fields(message))
+        except Exception:  # a filter of the log's, or a message that cannot be read: it is settled all the same
+            log.exception("a failure could not be logged")
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
@@ -349,28 +485,48 @@ class Worker:
             result.error,
             milliseconds(result.retry_after) if result.retry_after else 0,
         )
-        if status:
-            log.warning("%s comes again: %s", message.id, error(status))
+        if status == StateError.status:
+            log.warning(
+                "%r: its handler ended after the worker had stopped: the broker delivers it again",
+                message,
+                extra=fields(message),
+            )
+        elif status:
+            log.warning("%r comes again: %s", message, error(status), extra=fields(message))
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """So that a signal drains it too."""
+        _RUNNING.append(self)
+        try:
+            yield
+        finally:
+            _RUNNING.remove(self)
 
     # --- Signals -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """In the main thread, SIGINT and SIGTERM drain; once more, they stop at once."""
+        """In the main thread, SIGINT and SIGTERM drain all workers; once more, they stop at once. Who had the signals
+        before is called too, unless that is what Python or the system does by itself."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before: dict[int, Any] = {one: signal.getsignal(one) or signal.SIG_DFL for one in _SIGNALS}
+        before: dict[int, Any] = {one: signal.getsignal(one) for one in _SIGNALS}
         asked = False
 
-        def stop(number: int, _: object) -> None:
+        def stop(number: int, frame: Any) -> None:
             nonlocal asked
             try:
-                self.stop(drain=0 if asked else None)
+                for worker in tuple(_RUNNING):
+                    worker.stop(drain=0 if asked else None)
             except ForkedError:  # in a child, which has this handler from its parent
-                signal.signal(number, before[number])
+                signal.signal(number, before[number] or signal.SIG_DFL)
                 signal.raise_signal(number)
+                return
             asked = True
+            if callable(before[number]) and before[number] is not signal.default_int_handler:
+                before[number](number, frame)
 
         for one in _SIGNALS:  # not the event loop's handlers, which in a child would tell the parent
             signal.signal(one, stop)
@@ -378,7 +534,8 @@ class Worker:
             yield
         finally:
             for one in _SIGNALS:
-                signal.signal(one, before[one])
+                if signal.getsignal(one) is stop:  # else somebody took it meanwhile
+                    signal.signal(one, before[one] or signal.SIG_DFL)
 
     def __repr__(self) -> str:
         return f"<Worker for {self.topology.queue!r}>"
@@ -386,6 +543,56 @@ class Worker:
 
 _NOTHING = (WaitTimeoutError.status, StateError.status)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_RUNNING: list[Worker] = []
+
+
+def _uris(given: Text | Iterable[Text]) -> tuple[Text, ...]:
+    many = (given,) if isinstance(given, str | bytes) else given
+    if isinstance(many, Mapping) or not isinstance(many, Iterable):
+        raise ArgumentTypeError(
+            f"uri is {shortened(given)}: give amqp://user:password@host:port/vhost, or a list of such"
+        )
+    uris = tuple(many)
+    for each in uris:
+        if not isinstance(each, str | bytes):
+            raise ArgumentTypeError(f"a URI is {shortened(each)}: give amqp://user:password@host:port/vhost")
+    if not uris:
+        raise ArgumentError("uri is an empty list: give amqp://user:password@host:port/vhost")
+    return uris
+
+
+def _path(name: str, given: object) -> Text:
+    try:
+        path: Text = os.fspath(given)  # type: ignore[call-overload]
+    except TypeError:
+        raise ArgumentTypeError(f"{name} is {shortened(given)}: give a path") from None
+    if not path:
+        raise ArgumentError(f"{name} is {given!r}: give a path, or leave it out")
+    return path
+
+
+class _Replay:
+    """A replay under way, and its end."""
+
+    def __init__(self, tell: Callable[[], object]) -> None:
+        self.ended = threading.Event()
+        self._event: Event | None = None
+        self._tell = tell
+
+    def end(self, event: Event | None) -> None:
+        self._event = event
+        self.ended.set()
+        self._tell()
+
+    def result(self) -> int:
+        event = self._event
+        if event is None:
+            return 0
+        if event.name == "drained":
+            raise StateError("the worker stopped before the replay ended: what did not go is parked still")
+        if event.error:
+            raise event.error
+        return event.count
 
 
 class _Run:
@@ -407,6 +614,8 @@ class _TakenMessage(Message):
     __slots__ = ("_worker", "taken")
 
     def __init__(self, worker: Worker, taken: c.Message) -> None:
+        self._history: History | None = None
+        self._topology = worker.topology
         self._worker = worker
         self.taken = taken
 
@@ -416,8 +625,6 @@ class _TakenMessage(Message):
             self.body = c.Message_body(self.taken)
         elif name == "redelivered":
             self.redelivered = bool(c.Message_redelivered(self.taken))
-        elif name == "history":
-            self.history = self._read()
         else:
             raise AttributeError(f"a message has no {name}")
         return getattr(self, name)

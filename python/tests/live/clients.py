@@ -49,10 +49,13 @@ class Consumer:
     def run(self) -> None:
         raise NotImplementedError
 
-    def declare(self, verify: bool = False) -> None:
+    def declare(self) -> None:
         raise NotImplementedError
 
-    def replay(self, limit: int | None = None) -> int:
+    def verify(self) -> None:
+        raise NotImplementedError
+
+    def replay(self, most: int | None = None) -> int:
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -70,7 +73,6 @@ class Blocking(Consumer):
         self.channel = self.connection.channel()
         self.channel.basic_qos(prefetch_count=100)
         self.retrier = backhop.pika.Retrier(self.channel, self.queue, **self.options)
-        self.consume = lambda: self.channel.basic_consume(self.queue, self.retrier.wrap(self.handle))
         self.ready.set_result(None)
         while not self.is_over:
             self.connection.process_data_events(0.05)
@@ -89,14 +91,26 @@ class Blocking(Consumer):
         self.connection.add_callback_threadsafe(run)
         return done.result(PATIENCE)
 
-    def begin(self) -> None:
-        self.call(self.consume)
+    def begin(self, needs_ack: bool = True) -> None:
+        def consume() -> None:
+            self.channel.basic_consume(self.queue, self.retrier.wrap(self.handle), auto_ack=not needs_ack)
 
-    def declare(self, verify: bool = False) -> None:
-        self.call(lambda: self.retrier.declare(verify))
+        self.call(consume)
 
-    def replay(self, limit: int | None = None) -> int:
-        return int(self.call(lambda: self.retrier.replay(limit)))
+    def begin_by_itself(self) -> None:
+        self.consumer = self.call(lambda: self.retrier.consume(self.handle, prefetch=100))
+
+    def cancel(self) -> None:
+        self.call(self.consumer.cancel)
+
+    def declare(self) -> None:
+        self.call(self.retrier.declare)
+
+    def verify(self) -> None:
+        self.call(self.retrier.verify)
+
+    def replay(self, most: int | None = None) -> int:
+        return int(self.call(lambda: self.retrier.replay(most)))
 
     def stop(self) -> None:
         self.is_over = True
@@ -126,26 +140,55 @@ class Select(Consumer):
     def schedule(self, function: Callable[[], None]) -> None:
         self.connection.ioloop.add_callback_threadsafe(function)
 
-    def begin(self) -> None:
+    def begin(self, needs_ack: bool = True) -> None:
         done: Future[None] = Future()
         self.schedule(
             lambda: self.channel.basic_consume(
-                self.queue, self.retrier.wrap(self.handle), callback=lambda _: done.set_result(None)
+                self.queue,
+                self.retrier.wrap(self.handle),
+                auto_ack=not needs_ack,
+                callback=lambda _: done.set_result(None),
             )
         )
         done.result(PATIENCE)
 
-    def declare(self, verify: bool = False) -> None:
+    def begin_by_itself(self) -> None:
+        def consume(done: Callable[[backhop.Error | None], None]) -> None:
+            self.consumer = self.retrier.consume(self.handle, prefetch=100, callback=done)
+
+        self._told(consume)
+
+    def cancel(self) -> None:
+        done: Future[None] = Future()
+
+        def cancel() -> None:
+            self.consumer.cancel()
+            done.set_result(None)
+
+        self.schedule(cancel)
+        done.result(PATIENCE)
+
+    def declare(self) -> None:
+        self._told(self.retrier.declare)
+
+    def verify(self) -> None:
+        self._told(self.retrier.verify)
+
+    def _told(self, begin: Callable[[Callable[[backhop.Error | None], None]], object]) -> None:
         done: Future[backhop.Error | None] = Future()
-        self.schedule(lambda: self.retrier.declare(verify, done.set_result))
+
+        def run() -> None:
+            begin(done.set_result)
+
+        self.schedule(run)
         if error := done.result(PATIENCE):
             raise error
 
-    def replay(self, limit: int | None = None) -> int:
+    def replay(self, most: int | None = None) -> int:
         done: Future[tuple[int, backhop.Error | None]] = Future()
 
         def begin() -> None:
-            self.retrier.replay(limit, lambda count, error: done.set_result((count, error)))
+            self.retrier.replay(most, lambda count, error: done.set_result((count, error)))
 
         self.schedule(begin)
         count, error = done.result(PATIENCE)
@@ -211,18 +254,27 @@ class AioPika(Consumer):
         if asyncio.iscoroutine(result):
             await result
 
-    def begin(self) -> None:
+    def begin(self, needs_ack: bool = True) -> None:
         async def consume() -> None:
             queue = await self.channel.get_queue(self.queue)
-            await queue.consume(self.retrier.wrap(self._handle))
+            await queue.consume(self.retrier.wrap(self._handle), no_ack=not needs_ack)
 
         self.call(consume())
 
-    def declare(self, verify: bool = False) -> None:
-        self.call(self.retrier.declare(verify))
+    def begin_by_itself(self) -> None:
+        self.consumer = self.call(self.retrier.consume(self._handle, prefetch=100))
 
-    def replay(self, limit: int | None = None) -> int:
-        return int(self.call(self.retrier.replay(limit)))
+    def cancel(self) -> None:
+        self.call(self.consumer.cancel())
+
+    def declare(self) -> None:
+        self.call(self.retrier.declare())
+
+    def verify(self) -> None:
+        self.call(self.retrier.verify())
+
+    def replay(self, most: int | None = None) -> int:
+        return int(self.call(self.retrier.replay(most)))
 
     def stop(self) -> None:
         if self._thread.is_alive():

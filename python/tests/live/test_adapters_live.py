@@ -294,7 +294,7 @@ def test_a_message_that_crashes_its_consumers_is_parked_before_the_handler(
     client: str, broker: Broker, namespace: str
 ) -> None:
     queue, handler = broker.queue(), Handler()
-    broker.publish(b"", queue, headers={"x-delivery-count": 5})
+    broker.publish(b"", queue, headers={"x-delivery-count": 1, "backhop-crashes": 20})
     with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
         _, properties = broker.get(f"{queue}.parked")
     assert properties.headers["backhop-parked"] == "poison"
@@ -465,8 +465,9 @@ def test_a_copy_that_cannot_be_encoded_leaves_its_original_and_confuses_no_other
 
     def handle(message: Message) -> None:
         if message.body == b"bad":
-            client_message: Any = getattr(message, "incoming", None) or message.properties  # type: ignore[attr-defined]
-            client_message.headers["unknown to AMQP"] = object()
+            adapters: Any = message
+            adapters._keep()
+            adapters._kept.headers["unknown to AMQP"] = object()
         raise backhop.Park("why")
 
     with consuming(client, URL, queue, handle, policy=QUICK, namespace=namespace):
@@ -486,7 +487,7 @@ def test_pikas_generator_goes_on_after_a_failure(broker: Broker, namespace: str)
     retrier = backhop.pika.Retrier(channel, queue, QUICK, namespace=namespace)
     retrier.declare()
     broker.publish(b"one", queue)
-    broker.publish(b"poison", queue, headers={"x-delivery-count": 5})
+    broker.publish(b"poison", queue, headers={"x-delivery-count": 1, "backhop-crashes": 20})
     poisoned = 0
     for method, properties, body in channel.consume(queue, inactivity_timeout=PATIENCE):
         try:
@@ -534,7 +535,7 @@ def test_a_handler_of_pika_may_run_in_a_thread(broker: Broker, namespace: str) -
 def test_aio_pikas_iterator_goes_on_after_a_failure(broker: Broker, namespace: str) -> None:
     queue_name = broker.queue()
     broker.publish(b"one", queue_name)
-    broker.publish(b"poison", queue_name, headers={"x-delivery-count": 5})
+    broker.publish(b"poison", queue_name, headers={"x-delivery-count": 1, "backhop-crashes": 20})
 
     async def run() -> tuple[list[int], int]:
         seen, poisoned = [], 0
@@ -741,17 +742,17 @@ def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Br
     queue = broker.queue()
     with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
         with pytest.raises(backhop.MissingError) as missing:
-            consumer.declare(verify=True)
+            consumer.verify()
         assert f'exchange "{namespace}.return"' in str(missing.value)
         assert f'queue "{queue}.parked"' in str(missing.value)
         assert there(broker, f"{queue}.parked") == 0
         consumer.declare()
-        consumer.declare(verify=True)
+        consumer.verify()
         broker.channel.queue_delete(f"{queue}.parked")
         broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
-        for verify in (True, False):
+        for ask in (consumer.verify, consumer.declare):
             with pytest.raises(backhop.ClashError) as clash:
-                consumer.declare(verify)
+                ask()
             assert f'queue "{queue}.parked" exists with x-queue-type = classic, and quorum is needed' in str(
                 clash.value
             )
@@ -773,15 +774,15 @@ def test_rungs_on_demand_are_missing_only_to_a_user_who_may_not_make_them(
     options = {"policy": policy, "namespace": namespace}
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.declare()
-        consumer.declare(verify=True)
+        consumer.verify()
         topology = consumer.retrier.topology
     rabbitmqctl("add_user", user, "secret")
     rabbitmqctl("set_permissions", user, "^$", ".*", ".*")
     with connected(client, URL.replace("guest:guest", f"{user}:secret"), queue, handler, **options) as consumer:
-        with pytest.raises(backhop.AccessError, match="verify=True"):
+        with pytest.raises(backhop.AccessError, match='mode="verify"'):
             consumer.declare()
         with pytest.raises(backhop.MissingError) as missing:
-            consumer.declare(verify=True)
+            consumer.verify()
         assert str(missing.value) == (
             "missing: 2 rungs that a handler's RetryAfter can need; import topology.definitions(), or set "
             "max_retry_after=0, which needs none"
@@ -789,7 +790,7 @@ def test_rungs_on_demand_are_missing_only_to_a_user_who_may_not_make_them(
         # as an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see
         definitions = base64.b64encode(topology.definitions().encode()).decode()
         rabbitmqctl("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{definitions}">>)).')
-        consumer.declare(verify=True)
+        consumer.verify()
         consumer.begin()
         broker.publish(b"", queue)
         handler.saw(2)

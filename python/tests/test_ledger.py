@@ -1,0 +1,165 @@
+"""The shared vectors of the ledger, over the extension module: it has no class of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import vectors
+
+from backhop import _backhop as c
+
+ACTIONS = ["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
+ENDINGS = ["orderly", "wordless", "complaint", "missing"]
+STATES = [
+    "none",
+    "arrived",
+    "taken",
+    "settled",
+    "due",
+    "sent",
+    "waiting",
+    "confirmed",
+    "left",
+    "acknowledged",
+    "rejected",
+    "given-back",
+]
+STEPS = ["rest", "tell", "ack", "nack", "reject", "give_back", "declare", "publish"]
+CODES = {c.bh_status_name(code): code for code in range(-40, 1)}
+
+
+class Sequence:
+    """A ledger, and the numbers of what has a name."""
+
+    def __init__(self, case: vectors.Case) -> None:
+        status, policy = c.bh_policy_new()
+        given = case.get("policy", {"kind": "fixed", "initial_ms": 100, "jitter": "none"})
+        vectors.only(given, "kind initial_ms max_ms jitter")
+        kinds = {"fixed": c.BH_KIND_FIXED, "linear": c.BH_KIND_LINEAR}
+        jitters = {"none": c.BH_JITTER_NONE, "full": c.BH_JITTER_FULL}
+        assert not c.Policy_set_kind(policy, kinds[given["kind"]])
+        assert not c.Policy_set_initial_ms(policy, given["initial_ms"])
+        assert not c.Policy_set_max_ms(policy, given.get("max_ms", c.Policy_max_ms(policy)))
+        assert not c.Policy_set_jitter(policy, jitters[given["jitter"]], 0)
+        random = vectors.raw(case["random"]) if "random" in case else bytes(8)
+        status, self.ledger = c.bh_ledger_new(policy, random)
+        assert status == 0
+        self.numbers: dict[str, int] = {}
+        self.now_ms = 0
+        self.compared = 0
+
+    def play(self, row: dict[str, Any]) -> None:
+        vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies is_full")
+        self.now_ms = row.get("at_ms", self.now_ms)
+        if "do" in row:
+            verb, *arguments = row["do"]
+            assert self._call(verb, arguments) == CODES[row.get("status", "BH_OK")], row
+        may_publish = int(row.get("may_publish", True))
+        if "step" in row:
+            self._next(may_publish)
+            self._same(self._step(), row["step"])
+        if "steps" in row:
+            steps = []
+            while self._next(may_publish) != c.BH_STEP_REST:
+                steps.append(self._step())
+                assert len(steps) < 200
+            self._same(steps, row["steps"])
+        for name, state in row.get("states", {}).items():
+            self._same(STATES[c.Ledger_state(self.ledger, self.numbers[name])], state)
+        for state, count in row.get("counts", {}).items():
+            self._same(c.Ledger_count(self.ledger, STATES.index(state)), count)
+        getters: dict[str, Callable[[c.Ledger], Any]] = {
+            "due_ms": lambda ledger: None if c.Ledger_due_ms(ledger) == -1 else c.Ledger_due_ms(ledger),
+            "unsettled": c.Ledger_unsettled,
+            "copies": c.Ledger_copies,
+            "is_full": lambda ledger: bool(c.Ledger_is_full(ledger)),
+        }
+        for key, get in getters.items():
+            if key in row:
+                self._same(get(self.ledger), row[key])
+
+    def _next(self, may_publish: int) -> int:
+        return c.Ledger_next(self.ledger, self.now_ms, may_publish)
+
+    def _same(self, got: Any, expected: Any) -> None:
+        assert got == expected
+        self.compared += 1
+
+    def _number(self, name: str | int) -> int:
+        return name if isinstance(name, int) else self.numbers[name]
+
+    def _keep(self, name: str, result: tuple[int, int]) -> int:
+        status, number = result
+        assert (status == 0) == (number != 0)
+        if number:
+            self.numbers[name] = number
+        return status
+
+    def _call(self, verb: str, arguments: list[Any]) -> int:
+        ledger = self.ledger
+        if verb in ("open_channel", "open_publisher"):
+            return self._keep(arguments[0], getattr(c, f"Ledger_{verb}")(ledger))
+        if verb == "arrive":
+            return self._keep(arguments[2], c.Ledger_arrive(ledger, self._number(arguments[0]), arguments[1]))
+        if verb == "close_channel":
+            self._same(c.Ledger_close_channel(ledger, self._number(arguments[0])), arguments[1])
+        elif verb == "settle":
+            entry, action, rung_ms, id_ = [*arguments, "id"][:4]
+            return c.Ledger_settle(
+                ledger, self._number(entry), ACTIONS.index(action), rung_ms, id_, "events", "order.created"
+            )
+        elif verb in ("take", "acknowledge", "give_back"):
+            return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0])))
+        elif verb in ("leave", "postpone"):
+            return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0]), self.now_ms))
+        elif verb.startswith("set_"):
+            return int(getattr(c, f"Ledger_{verb}")(ledger, *arguments))
+        elif verb == "close_publisher":
+            ending = ENDINGS.index(arguments[1])
+            c.Ledger_close_publisher(ledger, self._number(arguments[0]), ending, self.now_ms)
+        elif verb == "disconnect":
+            c.Ledger_disconnect(ledger, ENDINGS.index(arguments[0]), self.now_ms)
+        elif verb == "confirm":
+            publisher, tag, multiple, is_ack = arguments + [False, True][len(arguments) - 2 :]
+            c.Ledger_confirm(ledger, self._number(publisher), tag, int(multiple), int(is_ack), self.now_ms)
+        elif verb == "return":
+            publisher, id_, key = [*arguments, "order.created"][:3]
+            c.bh_ledger_return(ledger, self._number(publisher), id_, "events", key)
+        elif verb == "block":
+            c.Ledger_block(ledger, int(arguments[0]), self.now_ms)
+        elif verb == "rung":
+            c.Ledger_rung(ledger, arguments[0], CODES[arguments[1]], self.now_ms)
+        else:
+            getattr(c, f"Ledger_{verb}")(ledger, *arguments)  # flush, forget_rungs
+        return 0
+
+    def _step(self) -> list[Any]:
+        ledger = self.ledger
+        names = {number: name for name, number in self.numbers.items()}
+        kind = STEPS[c.Ledger_step(ledger)]
+        entry = names.get(c.Ledger_step_entry(ledger), "")
+        channel = names.get(c.Ledger_step_channel(ledger), "")
+        tag = c.Ledger_step_tag(ledger)
+        delay_ms = c.Ledger_step_delay_ms(ledger)
+        if kind == "tell":
+            status = c.bh_status_name(c.Ledger_step_status(ledger))
+            event = c.bh_event_name(c.Ledger_step_event(ledger))
+            return [kind, event, entry, status, delay_ms, c.Ledger_step_count(ledger)]
+        if kind == "ack":
+            return [kind, channel, tag, bool(c.Ledger_step_multiple(ledger))]
+        if kind == "declare":
+            return [kind, delay_ms]
+        if kind == "publish":
+            return [kind, entry, names[c.Ledger_step_publisher(ledger)], tag]
+        return [kind, channel, tag, entry]
+
+
+@vectors.cases("ledger")
+def test_vector(case: vectors.Case) -> None:
+    vectors.only(case, "name policy random expect")
+    vectors.only(case["expect"], "history")
+    sequence = Sequence(case)
+    for row in case["expect"]["history"]:
+        sequence.play(row)
+    assert sequence.compared
