@@ -1,8 +1,14 @@
 # frozen_string_literal: true
 
+# In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is made already has.
+version = %w[ext/backhop/core/VERSION ../VERSION].map { |path| File.expand_path(path, __dir__) }
+if File.exist?(version.last) && File.basename($PROGRAM_NAME).start_with?("gem")
+  system(File.expand_path("tools/stage", __dir__), "--here", exception: true)
+end
+
 Gem::Specification.new do |spec|
   spec.name = "backhop"
-  spec.version = File.read(File.expand_path("VERSION", __dir__)).strip
+  spec.version = File.read(version.find { |path| File.exist?(path) }).strip
   spec.summary = "Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost"
   spec.description = <<~TEXT
     A handler fails; its message goes away, waits in the broker, and comes back: later each time, with jitter, only to the
@@ -14,10 +20,13 @@ Gem::Specification.new do |spec|
   spec.required_ruby_version = ">= 3.1"
   spec.extensions = ["ext/backhop/extconf.rb"]
   spec.files = Dir[
-    "VERSION", "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "lib/**/*.rb", "sig/**/*.rbs",
-    "ext/backhop/*.{rb,c}", "ext/backhop/core/**/*.{c,h}", base: __dir__
+    "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "lib/**/*.rb", "sig/**/*.rbs",
+    "ext/backhop/*.{rb,c}", "ext/backhop/core/VERSION", "ext/backhop/core/**/*.{c,h}", base: __dir__
   ]
   spec.add_dependency "bigdecimal", ">= 3.1", "< 5" # of Ruby itself up to 3.3
   spec.add_dependency "logger", "~> 1.5" # of Ruby itself up to 3.4
+  spec.add_development_dependency "bunny", ">= 2.19", "< 4" # as Backhop::Bunny::VERSIONS, for who has it
+  spec.requirements << "bunny >= 2.19, < 4, for Backhop::Bunny and Backhop::Kicks"
+  spec.requirements << "librabbitmq >= 0.11 and OpenSSL, for Backhop::Worker"
   spec.metadata["rubygems_mfa_required"] = "true"
 end

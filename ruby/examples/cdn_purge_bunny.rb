@@ -10,14 +10,14 @@ require_relative "cdn"
 $stdout.sync = true
 api = CDN::PurgeApi.new
 connection = CDN.connect
-channel = connection.create_channel(nil, 4) # four handler threads
+channel = connection.create_channel
 CDN.change_pages(channel)
 
 policy = Backhop::Policy.new(initial: 0.5, factor: 2, max: 4, jitter: 0.2, max_attempts: 10, max_retry_after: 10)
-retrier = Backhop::Bunny::Retrier.new(channel, queue: CDN::QUEUE, policy: policy, never: [CDN::NoSuchSite]).declare
+retrier = Backhop::Bunny::Retrier.new(channel, queue: CDN::QUEUE, policy: policy, never: [CDN::NoSuchSite])
 purged = Queue.new
 
-consumer = channel.queue(CDN::QUEUE, no_declare: true).subscribe(manual_ack: true, &retrier.wrap { |message|
+subscription = retrier.subscribe(threads: 4) do |message|
   page = message.body
   begin
     api.purge(page)
@@ -27,10 +27,10 @@ consumer = channel.queue(CDN::QUEUE, no_declare: true).subscribe(manual_ack: tru
   end
   puts "#{page.ljust(18)} attempt #{message.attempt}: purged\n"
   purged << page
-})
+end
 
 (CDN::PAGES.size - 1).times { purged.pop }
-consumer.cancel # returns when the last handler did
+subscription.cancel # returns when the last handler did
 retrier.drain
 puts "#{api.purged.size} pages purged, #{api.refused} refusals, #{CDN.clean_up(channel)} parked"
 connection.close

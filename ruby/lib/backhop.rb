@@ -5,6 +5,7 @@ require "logger"
 require "backhop/native"
 
 require_relative "backhop/errors"
+require_relative "backhop/values"
 require_relative "backhop/core"
 require_relative "backhop/times"
 require_relative "backhop/amqp"
@@ -19,6 +20,7 @@ require_relative "backhop/decider"
 require_relative "backhop/explanation"
 require_relative "backhop/build_info"
 require_relative "backhop/event"
+require_relative "backhop/signals"
 require_relative "backhop/worker"
 
 # Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost.
@@ -50,7 +52,20 @@ module Backhop
 
   class << self
     # @return [Logger] what workers and retriers log to; default: warnings and errors, to $stderr
-    attr_accessor :logger
+    attr_reader :logger
+
+    # @param logger [Logger, nil] nil: nothing is logged
+    def logger=(logger)
+      @logger = logger || Logger.new(nil)
+    end
+
+    # Logs; a logger that fails is told of on $stderr, and changes nothing.
+    # @api private
+    def log(level, logger = self.logger, &text)
+      logger.add(Logger.const_get(level.to_s.upcase), &text)
+    rescue *Outcomes::FAILURES => e
+      Kernel.warn("Backhop's logger failed: #{Outcomes.text(e)}")
+    end
   end
   self.logger = Logger.new($stderr, level: Logger::WARN, progname: "backhop")
 end

@@ -39,12 +39,16 @@ RSpec.describe "Bunny's values" do
     %w[3.14 -3.14 100 0 0.001 12e5].each do |digits|
       expect(Backhop::Delivery.new(headers: { name: BigDecimal(digits) }).headers["name"]).to eq(BigDecimal(digits))
     end
-    expect { Backhop::Delivery.new(headers: { name: BigDecimal("NaN") }) }.to raise_error(ArgumentError, /no decimal/)
+    expect {
+      Backhop::Delivery.new(headers: { name: BigDecimal("NaN") })
+    }.to raise_error(Backhop::InvalidArgumentError, /no decimal/)
   end
 
   it "that have no type in AMQP are refused by name" do
     [Object.new, 1..2, 1i, 2**64].each do |value|
-      expect { Backhop::Delivery.new(headers: { name: value }) }.to raise_error(TypeError, /header "name" holds/)
+      expect {
+        Backhop::Delivery.new(headers: { name: value })
+      }.to raise_error(Backhop::InvalidArgumentError, /header "name" holds/)
     end
   end
 

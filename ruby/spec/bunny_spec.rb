@@ -27,6 +27,17 @@ RSpec.describe Backhop::Bunny do
     expect(copied(headers)[:headers].slice(*headers.keys)).to eq(headers)
   end
 
+  it "gives a handler headers of its own, of more levels than a stack bears" do
+    arrived = 100_000.times.reduce("text") { |inner, level| level.even? ? { "deep" => inner } : [inner] }
+    own = described_class::Message.duplicate(arrived)
+    until own.is_a?(String)
+      raise "they are the same" if own.equal?(arrived)
+
+      own, arrived = [own, arrived].map { |each| each.is_a?(Hash) ? each["deep"] : each[0] }
+    end
+    expect([own, own.equal?(arrived)]).to eq(["text", false])
+  end
+
   it "copies symbols and strings as keys" do
     expect(copied({ symbol: :value, "string" => "value" })[:headers]).to include("symbol" => "value", "string" => "value")
   end
@@ -80,43 +91,38 @@ RSpec.describe Backhop::Bunny do
       plan = decider.plan(history, RuntimeError.new("no"))
       body = ("x" * 300_000).b
       copy = described_class.new(plan, history, { headers: {}, delivery_mode: 2 }, body, nil)
-      expect(copy.encode(1, 131_072).count("x")).to eq(300_000)
+      channel = Bunny.new.then { |connection| Bunny::Channel.new(connection, 1) }
+      frames = nil
+      allow(channel.connection).to receive(:send_frameset) { |given, _| frames = given }
+      allow(channel).to receive(:closed?).and_return(false)
+      allow(channel.connection).to receive(:frame_max).and_return(131_072) # Bunny up to 2.24 asks the connection
+      channel.instance_variable_set(:@frame_max, 131_072)
+      copy.publish(channel)
+      expect(frames.sum { |frame| frame.payload.b.count("x") }).to eq(300_000)
       expect(body).to eq("x" * 300_000)
     end
   end
 
   # As the broker would close the connection.
-  describe "a channel that is closed while what to write is made ready" do
-    let(:transport) { double(open?: true, write: nil) }
-    let(:connection) { double(transport: transport, frame_max: 131_072, status: :open, open?: true, blocked?: false) }
-    let(:channel) { double(connection: connection, confirm_select: nil) }
-
-    before do
-      allow(connection).to receive(:create_channel).and_return(channel)
-      allow(channel).to receive(:open?).and_return(true)
-      allow(channel).to receive(:id) do
-        allow(channel).to receive(:open?).and_return(false)
-        1
-      end
+  it "gives a closed channel no settlement, also where it is closed while what to write is made ready" do
+    transport = double(open?: true, write: nil)
+    channel = double(connection: double(transport: transport), closed?: false)
+    allow(channel).to receive(:id) do
+      allow(channel).to receive(:closed?).and_return(true)
+      1
     end
+    original = described_class::Original.new(channel, 1)
+    original.settle(:ack)
+    allow(channel).to receive(:closed?).and_return(false)
+    described_class::Original.acknowledge([original])
+    expect(transport).not_to have_received(:write)
+  end
 
-    after { expect(transport).not_to have_received(:write) }
-
-    it "gets no copy, which is taken back" do
-      history = decider.read(headers: {})
-      plan = decider.plan(history, RuntimeError.new("no"))
-      copy = described_class::Copy.new(plan, history, { headers: {} }, "body".b, double(here?: true))
-      outbox = described_class::Outbox.new(nil, double(needed: [], doubt: nil), connection, 30)
-      outbox.turn([copy], [])
-      outbox.turn([], [[:closed, channel, "404"]])
-      expect([outbox.size, copy.failures]).to eq([1, 1])
-    end
-
-    it "gets no settlement" do
-      original = described_class::Original.new(channel, 1)
-      original.settle(:ack)
-      allow(channel).to receive(:open?).and_return(true)
-      described_class::Original.acknowledge([original])
+  it "takes Bunny from 2.19 on and below 4, and says so of any other" do
+    %w[2.19.0 2.24.0 3.0.0 3.4.0 3.99].each { |version| described_class.check_version(version) }
+    %w[2.18.0 1.7.1 4.0.0 4.0.0.pre 5.1].each do |version|
+      expect { described_class.check_version(version) }
+        .to raise_error(described_class::VersionError, /Bunny #{version} is loaded.*from 2.19 on and below 4.*Gemfile/)
     end
   end
 
@@ -132,10 +138,12 @@ RSpec.describe Backhop::Bunny do
     end
 
     it "wants a handler, has nothing pending, and takes the name of a queue", :unsigned do
-      retrier = made(queue: Struct.new(:name).new("jobs"))
-      expect { retrier.wrap }.to raise_error(ArgumentError, /handler/)
+      retrier = made(queue: instance_double(Bunny::Queue, name: "jobs").tap { |queue|
+                              allow(queue).to receive(:is_a?).with(Bunny::Queue).and_return(true)
+                            })
+      expect { retrier.wrap }.to raise_error(Backhop::InvalidArgumentError, /handler/)
       expect([retrier.topology.queue, retrier.pending, retrier.drain(0)]).to eq(["jobs", 0, retrier])
-      expect { retrier.drain("soon") }.to raise_error(TypeError)
+      expect { retrier.drain("soon") }.to raise_error(Backhop::InvalidArgumentError)
     end
   end
 end

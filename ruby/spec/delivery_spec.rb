@@ -70,7 +70,9 @@ RSpec.describe Backhop::Delivery do
   end
 
   it "refuses a property that AMQP lacks, by name" do
-    expect { described_class.new(properties: { colour: "red" }) }.to raise_error(ArgumentError, /no property :colour/)
+    expect {
+      described_class.new(properties: { colour: "red" })
+    }.to raise_error(Backhop::InvalidArgumentError, /no property :colour/)
   end
 
   it "gives headers in the classes that Ruby tells apart" do

@@ -30,7 +30,7 @@ RSpec.describe "Backhop.explain" do
       [
         "It failed 3 times (by the broker's x-death records), first at 2023-11-14 22:13:20 UTC.",
         "The broker dead-lettered it from queue work 3 times (expired), first at 2023-11-14 22:13:20 UTC.",
-        "Its consumers were lost 2 times while they held it."
+        "Its consumer was lost, or gave it back, 2 times while it, or a message beside it, was in hand."
       ]
     )
     expect(Backhop.explain({ "x-retries" => 1 }, legacy_counter: "x-retries"))

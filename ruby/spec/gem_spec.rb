@@ -39,18 +39,18 @@ RSpec.describe "The gem" do
 
     it "holds what has to be there" do
       expect(files).to include(
-        "README.md", "LICENSE", "VERSION", ".yardopts", "backhop.gemspec", "lib/backhop.rb", "lib/backhop/worker.rb",
+        "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "lib/backhop.rb", "lib/backhop/worker.rb",
         "lib/backhop/bunny.rb", "lib/backhop/kicks.rb", "sig/backhop.rbs", "ext/backhop/extconf.rb",
         "ext/backhop/backhop_wrap.c", "ext/backhop/core/include/backhop.h", "ext/backhop/core/src/plan.c",
-        "ext/backhop/core/src/worker_none.c"
+        "ext/backhop/core/src/worker/none.c"
       )
     end
 
     it "holds nothing else" do
       known = [
-        /\A(README\.md|LICENSE|VERSION|\.yardopts|backhop\.gemspec)\z/, %r{\Alib/backhop(\.rb|/.+\.rb)\z},
+        /\A(README\.md|LICENSE|\.yardopts|backhop\.gemspec)\z/, %r{\Alib/backhop(\.rb|/.+\.rb)\z},
         %r{\Asig/\w+\.rbs\z}, %r{\Aext/backhop/(extconf\.rb|backhop_wrap\.c)\z},
-        %r{\Aext/backhop/core/(include/backhop(\.h|/\w+\.h)|src/\w+\.[ch])\z}
+        %r{\Aext/backhop/core/(VERSION|include/backhop(\.h|/\w+\.h)|src/(worker/(\w+/)?)?\w+\.[ch])\z}
       ]
       expect(files.reject { |file| known.any? { |pattern| pattern.match?(file) } }).to be_empty
     end

@@ -92,7 +92,7 @@ RSpec.describe "Memory", :unsigned do
          -> { decider.read(routing_key: :key) }].each do |failing|
           failing.call
           abort "no error"
-        rescue Backhop::PolicyError, TypeError
+        rescue Backhop::PolicyError, Backhop::InvalidArgumentError
           next
         end
       end

@@ -2,8 +2,9 @@
 
 RSpec.describe "An exception of a handler" do
   outcomes = Backhop.const_get(:Outcomes)
+  choice = Backhop.const_get(:Choice)
 
-  define_method(:result) { |exception, never = []| outcomes.result_of(exception, never).to_a }
+  define_method(:result) { |exception, never = [], only = []| choice.new(never, only).result_of(exception).to_a }
 
   # What is rescued of a block.
   def raised
@@ -28,7 +29,7 @@ RSpec.describe "An exception of a handler" do
     [-> { Backhop::Decider.new(Backhop::Topology.new("work"), never: ["KeyError"]) },
      -> { Backhop::Testing.rehearse(never: "KeyError") { nil } },
      -> { Backhop::Worker.new("amqp://localhost", queue: "work", never: ["KeyError"]) }].each do |made|
-      expect(&made).to raise_error(ArgumentError, /never holds "KeyError": give classes/)
+      expect(&made).to raise_error(Backhop::InvalidArgumentError, /never holds "KeyError": give classes/)
     end
   end
 
@@ -39,7 +40,7 @@ RSpec.describe "An exception of a handler" do
   end
 
   it "is raised where a RetryAfter is given what is no time", :unsigned do
-    expect { Backhop::RetryAfter.new("soon") }.to raise_error(TypeError, /give seconds/)
+    expect { Backhop::RetryAfter.new("soon") }.to raise_error(Backhop::InvalidArgumentError, /give seconds/)
   end
 
   it "parks by Park and drops by Drop" do
@@ -99,5 +100,40 @@ RSpec.describe "An exception of a handler" do
     [SystemExit, SignalException, Interrupt].each do |each|
       expect(outcomes::FAILURES.any? { |failure| each <= failure }).to be(false)
     end
+  end
+
+  it "parks where a predicate of never says so, or none of only does; a predicate may give a delay" do
+    busy = ->(error) { error.message == "busy" && 30 }
+    expect(result(IOError.new("gone"), ->(error) { error.message == "gone" }).first).to eq(:permanent)
+    expect(result(IOError.new("here"), ->(error) { error.message == "gone" }).first).to eq(:failed)
+    expect(result(IOError.new("busy"), [busy]).values_at(0, 2)).to eq([:failed, 30])
+    expect(result(IOError.new("x"), [], IOError).first).to eq(:failed)
+    expect(result(KeyError.new("x"), [], [IOError, busy]).first).to eq(:permanent)
+    expect(result(KeyError.new("busy"), [], [IOError, busy]).values_at(0, 2)).to eq([:failed, 30])
+    expect(result(EOFError.new("x"), [EOFError], [IOError]).first).to eq(:permanent)
+  end
+
+  it "is retried where a predicate fails, or gives no delay" do
+    expect(result(IOError.new("x"), ->(_) { raise "oops" }).first).to eq(:failed)
+    [0, -1, Float::NAN, nil, false].each { |answer| expect(result(IOError.new("x"), ->(_) { answer }).first).to eq(:failed) }
+  end
+
+  it "keeps what it says of itself: its cause, its code, those that it holds; and ends" do
+    coded = Class.new(StandardError) { def code = 429 }
+    many = Class.new(StandardError) { def errors = Array.new(10) { |i| KeyError.new(i.to_s) } }
+    stub_const("Coded", coded)
+    stub_const("Many", many)
+    error = raised do
+      raise Coded, "slow down"
+    rescue Coded
+      raise IOError, "failed"
+    end
+    expect(result(error)[1]).to eq("IOError: failed; caused by Coded: slow down (code 429)")
+    expect(result(Many.new("all"))[1]).to eq(
+      "Many: all; with #{Array.new(8) { |i| "KeyError: #{i}" }.join(", ")}, 2 more"
+    )
+    circle = IOError.new("round")
+    circle.define_singleton_method(:cause) { self }
+    expect(result(circle)[1]).to eq("IOError: round")
   end
 end

@@ -89,6 +89,7 @@ RSpec.describe Backhop::Plan do
       delay_ms: same(-> { plan.delay }) { |value| Vectors.integer(value) / 1000.0 },
       retry_after_met: same(-> { plan.retry_after_met? }),
       reason: same(-> { plan.reason }) { |value| Vectors.maybe(value) },
+      id: same(-> { plan.id }) { |value| Vectors.maybe(value) },
       exchange: same(-> { plan.exchange }) { |value| Vectors.text(value) },
       routing_key: same(-> { plan.routing_key }) { |value| Vectors.text(value) },
       mandatory: same(-> { plan.mandatory? }),
@@ -131,7 +132,9 @@ RSpec.describe Backhop::Plan do
   it "refuses an outcome that is none, and random bytes that are too few", :unsigned do
     topology = Backhop::Topology.new("orders")
     history = Backhop::History.new(Backhop::Delivery.new, topology)
-    expect { described_class.new(history, topology, :fine) }.to raise_error(ArgumentError, /give one of :ok, :failed/)
+    expect {
+      described_class.new(history, topology, :fine)
+    }.to raise_error(Backhop::InvalidArgumentError, /give one of :ok, :failed/)
     expect { described_class.new(history, topology, random: "few") }.to raise_error(Backhop::InvalidArgumentError)
   end
 end

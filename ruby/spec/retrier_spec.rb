@@ -4,15 +4,20 @@ require "spec_helper"
 
 RSpec.describe Backhop::Retrier do
   def made(**options)
+    topology = Backhop::Topology.new("work", **options.slice(:policy))
     described_class.new(
-      "work", **{ policy: nil, never: [], legacy_counter: nil, wait_queues: [], confirm_timeout: 30,
-                  clock: Time.method(:now), random: Random.method(:urandom), **options }
+      topology, **{ mode: :create, never: [], only: [], legacy_counter: nil, wait_queues: [], confirm_timeout: 30,
+                    back_off: nil, clock: Time.method(:now), random: Random.method(:urandom), **options.except(:policy) }
     )
   end
 
-  it "waits twice as long each time, and half a minute at most" do
-    expect((1..4).map { |failures| described_class.back_off(failures) }).to eq([0.25, 0.5, 1.0, 2.0])
-    expect([8, 9, 10_000].map { |failures| described_class.back_off(failures) }).to eq([30.0, 30.0, 30.0])
+  it "waits about twice as long each time, from 100 ms up to 10 s, or as back_off says" do
+    retrier = made
+    expect(Array.new(50) { retrier.back_off(1) }).to all(be_between(0.05, 0.1))
+    expect(Array.new(50) { retrier.back_off(4) }).to all(be_between(0.4, 0.8))
+    expect(Array.new(50) { retrier.back_off(10_000) }).to all(be_between(5, 10))
+    back_off = Backhop::Policy.new(kind: :fixed, initial: 3, jitter: :none, max_attempts: 1)
+    expect(made(back_off: back_off).back_off(7)).to eq(3)
   end
 
   it "has the default policy, and its topology" do
@@ -22,7 +27,7 @@ RSpec.describe Backhop::Retrier do
 
   it "refuses a confirm_timeout that is none" do
     expect { made(confirm_timeout: 0) }.to raise_error(Backhop::InvalidArgumentError, /confirm_timeout is 0/)
-    expect { made(confirm_timeout: "soon") }.to raise_error(TypeError)
+    expect { made(confirm_timeout: "soon") }.to raise_error(Backhop::InvalidArgumentError, /confirm_timeout is "soon"/)
   end
 
   it "draws random bytes for copies alone" do

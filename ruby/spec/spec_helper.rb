@@ -20,4 +20,4 @@ RSpec.configure do |config|
 end
 
 # Seconds that no example takes which passes.
-PATIENCE = 120
+PATIENCE = Integer(ENV.fetch("BACKHOP_PATIENCE", 120))

@@ -54,7 +54,7 @@ RSpec.describe Backhop::Testing do
   end
 
   it "hands no message to a handler that crashes its consumers" do
-    rehearsal = described_class.rehearse(headers: { "x-delivery-count" => 5 }, &failing)
+    rehearsal = described_class.rehearse(headers: { "x-delivery-count" => 1, "backhop-crashes" => 20 }, &failing)
     expect(rehearsal).to have_attributes(reason: "poison", errors: [])
   end
 
@@ -80,6 +80,6 @@ RSpec.describe Backhop::Testing do
   end
 
   it "needs a handler", :unsigned do
-    expect { described_class.rehearse("body") }.to raise_error(ArgumentError, /give rehearse a block/)
+    expect { described_class.rehearse("body") }.to raise_error(Backhop::InvalidArgumentError, /give a block/)
   end
 end

@@ -22,7 +22,19 @@ RSpec.describe Backhop::Topology do
 
   def declared(topology, on_demand:)
     waits = topology.declarations.select { |each| each.what == :queue && each.wait.positive? && each.on_demand? == on_demand }
-    waits.map { |each| (each.wait * 1000).round }
+    waits.map { |each| (each.wait * 1000).round }.uniq # stripes share a rung
+  end
+
+  def compare_preview(topology, rows)
+    rows.each do |attempt, *times, rungs|
+      expect(topology.row(attempt).to_a).to eq([attempt, *times.map { |ms| ms / 1000.0 }, rungs])
+    end
+  end
+
+  def compare_shares(topology, rows)
+    rows.each do |attempt, rung, share|
+      expect(topology.shares(attempt).fetch(rung / 1000.0, 0)).to be_within(0.0005).of(share)
+    end
   end
 
   def compare_rungs(topology, expected)
@@ -52,7 +64,8 @@ RSpec.describe Backhop::Topology do
     expected = given["expect"]
     unless Vectors.status(given) == "BH_OK"
       Vectors.only(expected, "status refused_by error")
-      next tells(refused(given) { Vectors.topology(given, Vectors.policy(given)) }, expected.fetch("error", []))
+      next tells(refused(given) { Vectors.topology(given, Vectors.policy(given)) },
+                 Array(expected["error"]).map { |words| { "100" => "0.1 s" }.fetch(words, words).delete_suffix("_ms") })
     end
 
     policy = Vectors.policy(given)
@@ -68,6 +81,8 @@ RSpec.describe Backhop::Topology do
       on_demand_rungs: same(-> { declared(topology, on_demand: true) }),
       declarations: ->(declarations) { compare_declarations(topology, declarations) },
       brokers: ->(rows) { compare_brokers(topology, rows) },
+      preview: ->(rows) { compare_preview(topology, rows) },
+      shares: ->(rows) { compare_shares(topology, rows) },
       definitions: ->(definitions) { compare_definitions(topology, definitions) }
     )
   end
@@ -85,7 +100,9 @@ RSpec.describe Backhop::Topology do
   it "refuses a series and a strategy that are none, with those that there are", :unsigned do
     expect { described_class.new("orders", series: 7) }
       .to raise_error(Backhop::InvalidArgumentError, /series is 7: give one of 5, 10, 20, 40/)
-    expect { described_class.new("orders", strategy: :hope) }.to raise_error(ArgumentError, /give one of :ladder/)
+    expect {
+      described_class.new("orders", strategy: :hope)
+    }.to raise_error(Backhop::InvalidArgumentError, /give one of :ladder/)
   end
 
   it "cannot be changed" do

@@ -205,7 +205,8 @@ module Vectors
 
   def shape(given)
     fields = {}
-    fields[:factor] = fraction(given["factor"]) if given.key?("factor")
+    # Ruby's policy refuses a factor where there is none, which the core ignores.
+    fields[:factor] = fraction(given["factor"]) if given.key?("factor") && given.fetch("kind", "exponential") == "exponential"
     fields[:steps] = given["steps_ms"].flat_map { |step| steps(step) } if given.key?("steps_ms")
     fields[:kind] = given.fetch("kind", "exponential").to_sym if given.key?("kind") || given.key?("steps_ms")
     fields
@@ -227,14 +228,16 @@ module Vectors
 
   def topology(given, policy)
     given = given.fetch("topology", {})
-    only(given, "queue strategy queue_type namespace series work_queue_type work_queue_arguments")
+    only(given, "queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies")
     options = { policy: policy }
     options[:strategy] = property(given["strategy"]) if given.key?("strategy")
     options[:queue_type] = given["queue_type"].to_sym if given.key?("queue_type")
     options[:namespace] = raw(given["namespace"]) if given.key?("namespace")
     options[:series] = given["series"] if given.key?("series")
+    options[:stripes] = given["stripes"] if given.key?("stripes")
     options[:work_queue] = given["work_queue_type"].to_sym if given.key?("work_queue_type")
     options[:work_queue_arguments] = arguments(given["work_queue_arguments"]) if given.key?("work_queue_arguments")
+    options[:policies] = given["policies"].map { |further| policy({ "policy" => further }) } if given.key?("policies")
     Backhop::Topology.new(raw(given.fetch("queue", "orders")), **options)
   end
 

@@ -16,15 +16,15 @@ RSpec.describe Backhop::Worker do
 
   it "refuses a drain that is too long, threads that are none and a mode that is none" do
     expect { described_class.new("amqp://localhost", queue: "orders", drain: 7200) }
-      .to raise_error(ArgumentError, /an hour at most/)
+      .to raise_error(Backhop::InvalidArgumentError, /drain is 7200: give seconds, from 0 to 3600/)
     expect { described_class.new("amqp://localhost", queue: "orders", threads: 0) }
-      .to raise_error(ArgumentError, /give 1 or more/)
+      .to raise_error(Backhop::InvalidArgumentError, /threads is 0: give a whole number/)
   end
 
   [{}, { queue: "orders", topology: Backhop::Topology.new("orders") },
    { topology: Backhop::Topology.new("orders"), policy: Backhop::Policy.new }].each do |options|
     it "has one queue and one policy: #{options.keys}" do
-      expect { described_class.new("amqp://localhost", **options) }.to raise_error(ArgumentError, /give/)
+      expect { described_class.new("amqp://localhost", **options) }.to raise_error(Backhop::InvalidArgumentError, /give/)
     end
   end
 
@@ -36,10 +36,10 @@ RSpec.describe Backhop::Worker do
     end
 
     it "refuses to run without a URI, and without a block", :unsigned do
-      worker = described_class.new([], queue: "orders")
-      expect { worker.run { nil } }.to raise_error(Backhop::StateError)
-      expect { worker.run }.to raise_error(ArgumentError, /give run a block/)
-      expect { worker.serve }.to raise_error(ArgumentError, /give serve a block/)
+      expect { described_class.new([], queue: "orders") }.to raise_error(Backhop::InvalidArgumentError, /uri is \[\]/)
+      worker = described_class.new(nowhere, queue: "orders")
+      expect { worker.run }.to raise_error(Backhop::InvalidArgumentError, /give a block/)
+      expect { worker.serve }.to raise_error(Backhop::InvalidArgumentError, /give a block/)
     end
 
     it "refuses to serve without a fiber scheduler", :unsigned do
@@ -47,7 +47,10 @@ RSpec.describe Backhop::Worker do
     end
 
     it "refuses a mode that is none", :unsigned do
-      expect { described_class.new(nowhere, queue: "orders", mode: :hope) }.to raise_error(ArgumentError, /give one of :create/)
+      expect {
+        described_class.new(nowhere, queue: "orders",
+                                     mode: :hope)
+      }.to raise_error(Backhop::InvalidArgumentError, /give one of :create/)
     end
 
     it "holds no password in an error" do

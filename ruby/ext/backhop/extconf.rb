@@ -40,9 +40,10 @@ def librabbitmq?
     (have_header("rabbitmq-c/amqp.h") || have_header("amqp.h")) && have_header("openssl/ssl.h")
 end
 
-version = File.read(File.expand_path("../../VERSION", $srcdir)).strip
+version = File.read(File.join($srcdir, "core/VERSION")).strip
 $CFLAGS += " -std=c11 -ffp-contract=off -fvisibility=hidden -pthread" # the same delays on every machine
-$CPPFLAGS += " -D_DEFAULT_SOURCE -DBH_API= -DBACKHOP_VERSION='\"#{version}\"' -I$(srcdir)/core/include"
+$CPPFLAGS += " -D_GNU_SOURCE -DBH_API= -DBACKHOP_VERSION='\"#{version}\"' -I$(srcdir)/core/include -I$(srcdir)/core/src " \
+             "-I$(srcdir)/core/src/worker"
 $warnflags = "-Wall -Wextra -Werror" if enable_config("werror", false)
 $libs += " -lm"
 
@@ -58,9 +59,9 @@ else
   message "backhop: building without Backhop::Worker, as asked for\n"
 end
 
-pure, worker = Dir[File.join($srcdir, "core/src/*.c")].partition { |path| !File.basename(path).start_with?("worker") }
-worker = worker.partition { |path| File.basename(path) != "worker_none.c" }[with_worker ? 0 : 1]
-$srcs = [wrapper, *pure, *worker].map { |path| File.basename(path) }.sort
-$VPATH << "$(srcdir)/core/src"
+core = ->(pattern) { Dir[File.join($srcdir, "core/src", pattern)] }
+sources = [wrapper, *core["*.c"], *core[with_worker ? "worker/*/*.c" : "worker/none.c"]]
+$srcs = sources.map { |path| File.basename(path) }.sort # no two have the same name
+$VPATH.concat(sources.map { |path| File.dirname(path).sub($srcdir, "$(srcdir)") }.uniq)
 
 create_makefile "backhop/native"

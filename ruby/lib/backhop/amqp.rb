@@ -120,7 +120,7 @@ module Backhop
         when Symbol then native.push_string(name, Native::BH_TYPE_STRING, value.to_s)
         when BigDecimal then native.push_decimal(name, *places_and_digits(value))
         when Typed then return push_typed(native, name, value)
-        else raise TypeError, "header #{name.inspect} holds a #{value.class}, for which AMQP has no type"
+        else raise InvalidArgumentError, "header #{name.inspect} holds a #{value.class}, for which AMQP has no type"
         end
       Status.check(status)
       nil
@@ -140,7 +140,7 @@ module Backhop
       return native.push_int(name, Native::BH_TYPE_INT64, value) if INT64.cover?(value)
       return native.push_int(name, Native::BH_TYPE_UINT64, signed(value)) if UINT64.cover?(value)
 
-      raise TypeError, "header #{name.inspect} holds #{value}, for which AMQP has no integer"
+      raise InvalidArgumentError, "header #{name.inspect} holds #{value}, for which AMQP has no integer"
     end
 
     def push_typed(native, name, typed)
@@ -171,7 +171,7 @@ module Backhop
     def clamp(seconds) = seconds.clamp(INT64)
 
     def places_and_digits(value)
-      raise ::ArgumentError, "a header holds #{value}, for which AMQP has no decimal" unless value.finite?
+      raise InvalidArgumentError, "a header holds #{value}, for which AMQP has no decimal" unless value.finite?
 
       sign, digits, _, exponent = value.split
       places = [digits.size - exponent, 0].max

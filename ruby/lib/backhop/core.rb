@@ -14,9 +14,9 @@ module Backhop
     end
 
     # The core's number for a name.
-    def number(names, name, what)
+    def number(names, name, what, error = InvalidArgumentError)
       names.fetch(name) do
-        raise ::ArgumentError, "#{what} is #{name.inspect}: give one of #{names.keys.map(&:inspect).join(", ")}"
+        raise error, "#{what} is #{Values.shown(name)}: give one of #{names.keys.map(&:inspect).join(", ")}"
       end
     end
 

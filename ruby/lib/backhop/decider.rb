@@ -13,21 +13,22 @@ module Backhop
     attr_accessor :frame_max
 
     # @param topology [Topology] and its policy
-    # @param never [Array<Module>] classes of exceptions that park a message at once
+    # @param never [Class, #call, Array] classes of exceptions, or predicates, that park a message at once
+    # @param only [Class, #call, Array] likewise: what is none of these parks at once
     # @param legacy_counter [String, nil] as History's
     # @param wait_queues [Array<String>] as History's
     # @param frame_max [Integer] what the publishing connection negotiated, in bytes; 0: no limit
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param random [#call] gives that many random bytes
-    def initialize(topology, never: [], legacy_counter: nil, wait_queues: [], frame_max: Plan::FRAME_MAX,
+    def initialize(topology, never: [], only: [], legacy_counter: nil, wait_queues: [], frame_max: Plan::FRAME_MAX,
                    clock: Time.method(:now), random: Random.method(:urandom))
       @topology = topology
-      @never = Outcomes.parking(never)
-      @legacy_counter = legacy_counter
-      @wait_queues = Array(wait_queues)
+      @choice = Choice.new(never, only)
+      @legacy_counter = legacy_counter && Values.text(legacy_counter, "legacy_counter")
+      @wait_queues = Values.texts(wait_queues, "wait_queues")
       @frame_max = frame_max
-      @clock = clock
-      @random = random
+      @clock = Values.callable(clock, "clock")
+      @random = Values.callable(random, "random")
     end
 
     # What a client's message tells; arguments as Delivery's.
@@ -38,7 +39,7 @@ module Backhop
       History.new(delivery, topology, legacy_counter: @legacy_counter, wait_queues: @wait_queues)
     end
 
-    # The plan to park a message that crashes its consumers, before a handler sees it.
+    # What becomes of a message whose consumers were lost too often, before a handler sees it.
     #
     # @param history [History]
     # @return [Plan, nil] nil for any other message
@@ -52,7 +53,7 @@ module Backhop
     # @param exception [Exception, nil] what the handler raised; nil: it returned
     # @return [Plan]
     def plan(history, exception = nil)
-      result = exception ? Outcomes.result_of(exception, @never) : Outcomes::OK
+      result = exception ? @choice.result_of(exception) : Outcomes::OK
       bytes = %i[ok dropped].include?(result.outcome) ? NO_COPY : random
       Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after,
                                                   frame_max: frame_max, now: @clock.call, random: bytes)

@@ -53,7 +53,7 @@ module Backhop
         when NOT_FOUND then MissingError.new(missing(topology, declaration, refusal))
         when ACCESS_REFUSED
           AccessError.new("declaring \"#{name}\": #{refusal.text}; grant the permission, or import " \
-                          "topology.definitions and use declare(verify: true)")
+                          "topology.definitions and use mode: :verify")
         else
           ChannelClosedError.new(
             %(declaring "#{name}": the broker closed the channel: #{refusal.code} #{refusal.text})

@@ -35,8 +35,8 @@ module Backhop
     # @raise [InvalidArgumentError] for a name or a property of more than 255 bytes
     def initialize(exchange: "", routing_key: "", properties: nil, headers: nil)
       @native = Core.made(Native.bh_delivery_new)
-      Status.check(@native.set_exchange(exchange))
-      Status.check(@native.set_routing_key(routing_key))
+      Status.check(@native.set_exchange(Values.text(exchange, "exchange")))
+      Status.check(@native.set_routing_key(Values.text(routing_key, "routing_key")))
       push_properties(properties) if properties
       AMQP.push_headers(@native, headers) if headers
       freeze
@@ -57,14 +57,19 @@ module Backhop
     # @return [String]
     def routing_key = @native.routing_key
 
+    # @param name [Symbol] of {#properties}
+    # @return [String, Integer, nil] a basic property; nil where the message has none
+    def property(name)
+      number = Core.number(PROPERTIES, name, "the property")
+      return unless @native.has_property(number) == 1
+
+      NUMBERS.include?(name) ? @native.number(number) : @native.property(number)
+    end
+
     # @return [Hash{Symbol => String, Integer}] the basic properties that the message has; timestamp in seconds since the
     #   epoch
     def properties
-      PROPERTIES.filter_map do |name, number|
-        next unless @native.has_property(number) == 1
-
-        [name, NUMBERS.include?(name) ? @native.number(number) : @native.property(number)]
-      end.to_h
+      PROPERTIES.keys.to_h { |name| [name, property(name)] }.compact
     end
 
     # @return [Boolean] whether the message has headers at all
@@ -111,8 +116,8 @@ module Backhop
     def push_properties(properties)
       unknown = properties.is_a?(Hash) ? properties.keys - PROPERTIES.keys : []
       unless unknown.empty?
-        raise ::ArgumentError, "AMQP has no property #{unknown.map(&:inspect).join(", ")}: give any of " \
-                               "#{PROPERTIES.keys.map(&:inspect).join(", ")}"
+        raise InvalidArgumentError, "AMQP has no property #{unknown.map(&:inspect).join(", ")}: give any of " \
+                                    "#{PROPERTIES.keys.map(&:inspect).join(", ")}"
       end
 
       PROPERTIES.each do |name, number|

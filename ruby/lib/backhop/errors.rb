@@ -34,7 +34,7 @@ module Backhop
   # Called at the wrong time: before starting, after stopping, or twice.
   class StateError < Error; end
 
-  # The policy cannot be used; the text names the field and what to do. The core's times are in milliseconds.
+  # The policy cannot be used; the text names the field and what to do.
   class PolicyError < Error; end
 
   # A name is empty, too long (a work queue's: 247 bytes), not UTF-8, or begins with "amq.".
@@ -85,6 +85,12 @@ module Backhop
   # The process forked after the worker was made: make a new one in the child.
   class ForkedError < Error; end
 
+  # The message's own properties are malformed: it stays unacknowledged; move or remove it by hand.
+  class ContentError < Error; end
+
+  # The topology lacks a wait of this policy: make it for the policy, or with it among its policies.
+  class ForeignPolicyError < Error; end
+
   # The statuses of the core, and the one place that raises them.
   # @api private
   module Status
@@ -108,7 +114,9 @@ module Backhop
       "BH_ERR_CANCELLED" => ConsumerCancelledError,
       "BH_ERR_TIMEOUT" => WaitTimeoutError,
       "BH_ERR_CHANNEL" => ChannelClosedError,
-      "BH_ERR_FORKED" => ForkedError
+      "BH_ERR_FORKED" => ForkedError,
+      "BH_ERR_CONTENT" => ContentError,
+      "BH_ERR_FOREIGN_POLICY" => ForeignPolicyError
     }.freeze
 
     # Every failure of the core: its numbers go down from -1 until one has no name.
@@ -123,7 +131,7 @@ module Backhop
     # @param only [Class] the class that the detail is for
     def error(status, detail = "", only = Error)
       raised = CLASSES.fetch(CODES[status], Error)
-      raised.new(!detail.empty? && raised <= only ? detail : Native.bh_status_text(status))
+      raised.new(!detail.empty? && raised <= only ? Times.sentence(detail) : Native.bh_status_text(status))
     end
 
     # Raises where the status is a failure.

@@ -11,6 +11,10 @@ module Backhop
   #   @return [Error, nil] the reason, where there is one
   # @!attribute [r] id
   #   @return [String, nil] the message's id, the same for all its attempts
+  # @!attribute [r] connection
+  #   @return [String, nil] of an event about one of the worker's two connections: "consume" or "publish"
+  # @!attribute [r] host
+  #   @return [String, nil] its "host:port"
   # @!attribute [r] attempts
   #   @return [Integer] failed attempts of the message so far
   # @!attribute [r] delay
@@ -18,7 +22,8 @@ module Backhop
   # @!attribute [r] count
   #   @return [Integer] how many messages it is about
   Event = Struct.new(
-    :name, :text, :error, :id, :attempts, :delay, :count, keyword_init: true # rubocop:disable Lint/StructNewOverride
+    :name, :text, :error, :id, :connection, :host, :attempts, :delay, :count, # rubocop:disable Lint/StructNewOverride
+    keyword_init: true
   ) do
     # The event that a worker gave.
     # @api private
@@ -30,6 +35,8 @@ module Backhop
         text: text,
         error: (Status.error(status, text) unless status.zero?),
         id: Core.text(native.id),
+        connection: Core.text(native.connection),
+        host: Core.text(native.host),
         attempts: native.attempts,
         delay: Times.seconds(native.delay_ms),
         count: native.count

@@ -14,7 +14,7 @@ module Backhop
       "permanent" => "its handler said that no attempt can succeed",
       "too-old" => "it was too old for another attempt",
       "oversized" => "its headers left no room for a retry's",
-      "poison" => "it crashed its consumers"
+      "poison" => "its consumer was lost too often while it, or a message beside it, was in hand"
     }.freeze
 
     module_function
@@ -28,15 +28,20 @@ module Backhop
         place(history.exchange, history.routing_key),
         ("All its attempts have the id #{history.id}." if history.id),
         *history.deaths.map { |each| death(each) },
-        ("Its consumers were lost #{times(history.crashes)} while they held it." if history.crashes.positive?),
+        (crashes(history.crashes) if history.crashes.positive?),
+        ("It was sent back from the parked queue #{times(history.replays)}." if history.replays.positive?),
         *history.problems.map { |problem| "Ignored: #{problem}" }
       ].compact
     end
 
     def failures(history)
-      return "It never failed." if history.attempts.zero?
+      return history.crashes.zero? ? "It never failed." : "No failure of it was reported." if history.attempts.zero?
 
       "It failed #{times(history.attempts)}#{SOURCES[history.source]}#{first(history.first_failure)}."
+    end
+
+    def crashes(count)
+      "Its consumer was lost, or gave it back, #{times(count)} while it, or a message beside it, was in hand."
     end
 
     def death(death)

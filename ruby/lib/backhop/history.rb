@@ -87,8 +87,12 @@ module Backhop
     # @return [String, nil] the last error's text
     def last_error = Core.text(@native.last_error)
 
-    # @return [String, nil] the id that all attempts share: backhop-id, else the message-id property
+    # @return [String, nil] the id that all further attempts share: backhop-id, else the message-id property; nil where there
+    #   is neither: a first attempt of a message without message-id, whose first copy gets an id
     def id = Core.text(@native.id)
+
+    # @return [Boolean] whether it has an id of its own yet
+    def id? = @native.has_id == 1
 
     # @return [String] where the message was first published. Show it; do not route by it
     def exchange = @native.exchange
@@ -100,13 +104,17 @@ module Backhop
     #   not
     def parked = Core.text(@native.parked)
 
+    # @return [Integer] how often it was sent back from the parked queue, by replay or by other hands
+    def replays = @native.replays
+
     # @return [Integer] what a quorum queue counted in x-delivery-count; 0 where absent
     def delivery_count = @native.delivery_count
 
     # @return [Integer] what a quorum queue of RabbitMQ 4.3 counted in x-acquired-count; 0 where absent
     def acquired_count = @native.acquired_count
 
-    # @return [Integer] deliveries that ended without being settled, as far as quorum queues count: consumers that died of it
+    # @return [Integer] deliveries that ended without being settled, as far as quorum queues count: consumers that were lost,
+    #   or gave it back, while it, or a message beside it, was in hand
     def crashes = @native.crashes
 
     # @return [Array<Death>] the records of x-death, most recent first

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "English"
+
 require_relative "bunny"
 
 module Backhop
@@ -7,6 +9,9 @@ module Backhop
   module Kicks
     # Why a message comes back: the worker said reject!.
     class RejectedError < Error; end
+
+    # Why a message comes back: the worker gave :error, and raised nothing.
+    class WorkError < Error; end
 
     # Why a message comes back: the worker took longer than Sneakers allows.
     class JobTimeoutError < Error; end
@@ -30,22 +35,22 @@ module Backhop
     # | the worker's work                 | then                                                                       |
     # |-----------------------------------|----------------------------------------------------------------------------|
     # | gives ack!                        | the message is acknowledged                                                |
-    # | raises, or gives reject!          | it comes back later, or is parked; RetryAfter, Park and Drop as everywhere |
+    # | raises, gives reject! or :error   | it comes back later, or is parked; RetryAfter, Park and Drop as everywhere |
     # | gives requeue!                    | it goes back to its queue now; no attempt is counted                       |
     # | gives anything else               | nothing: Kicks' way to settle it by oneself                                |
     #
-    # The option backhop: is a Hash of what {Bunny::Retrier#initialize} takes, but for the queue, and of mode: :create (the
-    # default: declares exchanges, queues and bindings), :verify (as {Bunny::Retrier#declare}: makes nothing, and raises
-    # what is missing) or :none. A worker with work_with_params(payload, delivery_info, metadata) finds the
-    # {Bunny::Message} as delivery_info[:backhop].
+    # The option backhop: is a Hash of what {Bunny::Retrier#initialize} takes, but for the queue. A worker with
+    # work_with_params(payload, delivery_info, metadata) finds the {Bunny::Message} as delivery_info[:backhop].
     #
-    # A message that crashed its consumers too often is parked before the worker sees it. A delivery of before a reconnect is
-    # never settled on the new connection, whichever thread ends late. Where the process ends, what is unconfirmed then is
-    # delivered again.
+    # What the worker raises goes to Kicks' error reporters as ever, but for RetryAfter, Park and Drop, which are no errors: a
+    # middleware, the innermost, takes them out where Kicks has middlewares.
+    #
+    # A message whose consumers were lost too often waits, or is parked, before the worker sees it. A delivery of before a
+    # reconnect is never settled on the new connection, whichever thread ends late. Where the process ends, what is unconfirmed
+    # then is delivered again.
     class Handler
-      MODES = %i[create verify none].to_h { |mode| [mode, mode] }.freeze
-      TOPOLOGY = %i[policy strategy queue_type namespace series work_queue work_queue_arguments].freeze
-      private_constant :MODES, :TOPOLOGY
+      TOPOLOGY = %i[policy strategy queue_type namespace series stripes work_queue work_queue_arguments].freeze
+      private_constant :TOPOLOGY
 
       class << self
         # The arguments of the work queue, as Kicks is to declare it: with those that the strategy lives in, if it does.
@@ -64,8 +69,8 @@ module Backhop
         # Those of the work queue where Backhop declares it; nil where it does not.
         # @api private
         def declared_arguments(name, given)
-          Topology.new(name, **given.slice(*TOPOLOGY).compact)
-                  .declarations.find { |each| each.what == :queue && each.name == name }&.arguments
+          (given[:topology] || Topology.new(name, **given.slice(*TOPOLOGY).compact))
+            .declarations.find { |each| each.what == :queue && each.name == name }&.arguments
         end
       end
 
@@ -76,11 +81,11 @@ module Backhop
       # @param queue [::Bunny::Queue] the worker's; its messages are seen here before the worker sees them
       # @param options [Hash] the worker's options
       def initialize(channel, queue, options)
-        given = options.fetch(:backhop, {})
-        mode = Core.number(MODES, given.fetch(:mode, :create), "mode")
-        @retrier = Bunny::Retrier.new(channel, queue: queue, **given.except(:mode), **arguments(queue, given))
-        @retrier.declare(verify: mode == :verify) unless mode == :none
+        given = Values.object(options.fetch(:backhop, {}), "backhop", Hash)
+        named = given[:topology] ? given : { queue: queue, **given, **arguments(queue, given) }
+        @retrier = Bunny::Retrier.new(channel, **named).declare
         queue.extend(Arrivals).backhop_retrier = @retrier
+        Middleware.install
       end
 
       # The worker is done with a message.
@@ -95,9 +100,9 @@ module Backhop
         settle(delivery_info, RejectedError.new("the worker rejected it"))
       end
 
-      # The worker raised.
+      # The worker raised, or gave :error and raised nothing.
       def error(delivery_info, _metadata, _payload, error)
-        settle(delivery_info, error)
+        settle(delivery_info, error || message(delivery_info).raised || WorkError.new("the worker gave :error"))
       end
 
       # The worker took too long (Sneakers 2.7 and older).
@@ -105,8 +110,11 @@ module Backhop
         settle(delivery_info, JobTimeoutError.new("the worker took too long"))
       end
 
-      # The worker settles the message itself.
-      def noop(_delivery_info, _metadata, _payload); end
+      # The worker settles the message itself; or it raised what Kicks does not take for its error: a Bunny::Exception, which
+      # is on its way still.
+      def noop(delivery_info, _metadata, _payload)
+        settle(delivery_info, $ERROR_INFO) if $ERROR_INFO.is_a?(::Bunny::Exception)
+      end
 
       # Surrounds a worker's work.
       def around_action(*)
@@ -131,6 +139,39 @@ module Backhop
       end
     end
 
+    # Takes out of Kicks' hands what a worker raises that is no error.
+    # @api private
+    class Middleware
+      # Makes it the innermost of Kicks' middlewares, where Kicks has them.
+      def self.install
+        return unless defined?(::Sneakers) && ::Sneakers.respond_to?(:middleware)
+
+        ::Sneakers.middleware.delete(self)
+        ::Sneakers.middleware.use(self, [])
+      end
+
+      def initialize(app)
+        @app = app
+      end
+
+      def call(payload, delivery_info, metadata, handler)
+        @app.call(payload, delivery_info, metadata, handler)
+      rescue RetryAfter, Park, Drop => e
+        raise unless handler.is_a?(Handler)
+
+        delivery_info[:backhop].raised = e
+        :error
+      end
+    end
+
+    # A delivery_info that knows its message.
+    # @api private
+    module Known
+      attr_writer :backhop
+
+      def [](key) = key == :backhop ? @backhop : super
+    end
+
     # Reads a message where it arrives: it is known here whether it is of before a reconnect, and whether it crashes its
     # consumers.
     # @api private
@@ -145,8 +186,8 @@ module Backhop
           message = retrier.arrived(delivery_info, metadata, payload)
           next unless message
 
-          delivery_info.to_hash[:backhop] = message
-          block.call(delivery_info, metadata, payload)
+          delivery_info.extend(Known).backhop = message
+          block.call(delivery_info, message.properties, payload)
         end
       end
     end

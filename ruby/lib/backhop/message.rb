@@ -1,21 +1,31 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What a handler gets: the body, and what the headers tell of its past.
+  # What a handler gets: the body, its properties and headers, and what the headers tell of its past. It is the same over each
+  # client, in a worker, and in {Testing.rehearse}.
   class Message
     # @return [String] binary
     attr_reader :body
-    # @return [History] all that the headers tell
-    attr_reader :history
+    # @api private
+    attr_reader :topology
 
     # @param body [String]
-    # @param history [History]
+    # @param topology [Topology] of its queue
     # @param redelivered [Boolean]
-    def initialize(body, history, redelivered: false)
+    # @yieldreturn [History] asked for once, where something of it is asked for
+    # @api private
+    def initialize(body, topology, redelivered: false, &read)
       @body = body
-      @history = history
+      @topology = topology
       @redelivered = redelivered
+      @read = read
     end
+
+    # @return [String] the work queue
+    def queue = topology.queue
+
+    # @return [History] all that the headers tell
+    def history = @history ||= @read.call
 
     # @return [Boolean] whether the broker delivered it before, without a settlement
     def redelivered? = @redelivered
@@ -26,8 +36,44 @@ module Backhop
     # @return [Hash{String => Object}] its headers, Backhop's own included; read anew each time
     def headers = delivery.headers
 
+    # @return [String, nil] as "application/json"
+    def content_type = delivery.property(:content_type)
+
+    # @return [String, nil] as "gzip"
+    def content_encoding = delivery.property(:content_encoding)
+
+    # @return [String, nil]
+    def correlation_id = delivery.property(:correlation_id)
+
+    # @return [String, nil] the queue that awaits an answer
+    def reply_to = delivery.property(:reply_to)
+
+    # @return [String, nil]
+    def type = delivery.property(:type)
+
+    # @return [String, nil]
+    def app_id = delivery.property(:app_id)
+
+    # @return [String, nil] the publisher's; {#id} is there for every message that failed
+    def message_id = delivery.property(:message_id)
+
+    # @return [Integer, nil]
+    def priority = delivery.property(:priority)
+
+    # @return [Time, nil] in UTC, to the second
+    def timestamp
+      seconds = delivery.property(:timestamp)
+      seconds && Time.at(seconds, in: "UTC")
+    end
+
     # @return [Integer] which attempt this is: 1 for the first
     def attempt = history.attempts + 1
+
+    # @return [Integer] how often a handler sees the message in all, by its queue's policy; 0: no limit
+    def max_attempts = topology.policy.max_attempts
+
+    # @return [Boolean] whether it is parked if this attempt fails, as its attempts are used up then
+    def last_attempt? = max_attempts.positive? && attempt >= max_attempts
 
     # @return [String] where the message was first published, whatever brought it back
     def exchange = history.exchange
@@ -35,7 +81,9 @@ module Backhop
     # @return [String] the routing key with which it was first published
     def routing_key = history.routing_key
 
-    # @return [String, nil] the id that all attempts share; nil where there is none yet. Make handlers idempotent by it
+    # @return [String, nil] the id that all further attempts share: the message-id, else one that the first copy gets; nil
+    #   before that. Make handlers idempotent by it, and publish with a message-id: two copies of an original without one, as
+    #   a lost connection can leave them, have two ids
     def id = history.id
 
     # @return [Time, nil] the first failure, in UTC; nil where there is none
@@ -51,6 +99,6 @@ module Backhop
     def deaths = history.deaths
 
     # @return [String]
-    def inspect = "#<#{self.class} #{id.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    def inspect = "#<#{self.class} #{id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
   end
 end

@@ -52,24 +52,12 @@ module Backhop
     # Exceptions that are a handler's failure. Not among them: what ends the process (SystemExit, SignalException).
     FAILURES = [StandardError, ScriptError, NoMemoryError, SystemStackError].freeze
 
+    UNPRINTABLE = "an exception that cannot be printed"
+    MOST_CAUSES = 8
+    MOST_MEMBERS = 8
+    MOST_CODE = 64 # characters
+
     module_function
-
-    # The classes of never, for result_of.
-    def parking(never)
-      Array(never).each do |each|
-        raise ::ArgumentError, "never holds #{each.inspect}: give classes of exceptions" unless each.is_a?(Module)
-      end
-    end
-
-    # @param never [Array<Module>] those of one of these classes park
-    def result_of(exception, never = [])
-      case exception
-      when RetryAfter then Result.new(:failed, why(exception, exception.error), exception.delay)
-      when Park then Result.new(:permanent, why(exception, exception.reason), 0)
-      when Drop then Result.new(:dropped, "", 0)
-      else Result.new(never.any? { |each| exception.is_a?(each) } ? :permanent : :failed, text(exception), 0)
-      end
-    end
 
     # Why RetryAfter or Park was raised: what was given, else what it was raised from.
     def why(exception, given)
@@ -84,13 +72,61 @@ module Backhop
       "a reason that cannot be printed"
     end
 
-    # The exception in words.
+    # The exception in words: what it says of itself, its code, those that it holds, and what it was raised from.
     def text(exception)
-      name = exception.class.to_s
-      message = writable(exception.message.to_s)
-      message.empty? || message == name ? name : "#{name}: #{message}"
+      causes(exception).map { |each| one(each) }.join("; caused by ")
     rescue *FAILURES # what cannot be printed is no reason to lose a message
-      name || "an exception that cannot be printed"
+      name(exception)
+    end
+
+    def causes(exception)
+      chain = []
+      while exception && chain.size < MOST_CAUSES && chain.none? { |each| each.equal?(exception) }
+        chain << exception
+        exception = exception.cause
+      end
+      chain
+    end
+
+    def one(exception)
+      name = name(exception)
+      return name if name == UNPRINTABLE
+
+      message = part { writable(exception.message.to_s) }
+      text = message.empty? || message == name ? name : "#{name}: #{message}"
+      code = part { code(exception) }
+      text += " (code #{code})" unless code.empty? || text.include?(code)
+      members = part { members(exception) }
+      members.empty? ? text : "#{text}; with #{members}"
+    end
+
+    def name(exception)
+      exception.class.to_s
+    rescue *FAILURES
+      UNPRINTABLE
+    end
+
+    def part
+      yield
+    rescue *FAILURES
+      ""
+    end
+
+    def code(exception)
+      code = exception.code if exception.respond_to?(:code)
+      case code
+      when Integer, Symbol, String then writable(code.to_s)[0, MOST_CODE]
+      else ""
+      end
+    end
+
+    def members(exception)
+      members = exception.respond_to?(:errors) ? exception.errors : []
+      return "" unless members.is_a?(Array) && !members.empty? && members.all?(Exception)
+
+      texts = members.first(MOST_MEMBERS).map { |each| part { "#{name(each)}: #{writable(each.message.to_s)}" } }
+      texts << "#{members.size - MOST_MEMBERS} more" if members.size > MOST_MEMBERS
+      texts.join(", ")
     end
 
     # As valid UTF-8.
@@ -104,4 +140,69 @@ module Backhop
     def escaped(text) = text.scrub { |bytes| bytes.bytes.map { |byte| format("\\x%02x", byte) }.join }
   end
   private_constant :Outcomes
+
+  # What an exception of a handler means, by the options never and only.
+  # @api private
+  class Choice
+    def initialize(never, only)
+      @never = list(never, "never")
+      @only = list(only, "only")
+      @decides = !@only.empty?
+    end
+
+    # @return [Outcomes::Result]
+    def result_of(exception)
+      case exception
+      when RetryAfter then Outcomes::Result.new(:failed, Outcomes.why(exception, exception.error), exception.delay)
+      when Park then Outcomes::Result.new(:permanent, Outcomes.why(exception, exception.reason), 0)
+      when Drop then Outcomes::Result.new(:dropped, "", 0)
+      else chosen(exception)
+      end
+    end
+
+    private
+
+    # Classes and predicates, of which one may stand alone.
+    def list(given, name)
+      list = given.is_a?(Array) ? given : [given].compact
+      list.each do |each|
+        next if each.is_a?(Module) || each.respond_to?(:call)
+
+        raise InvalidArgumentError, "#{name} holds #{Values.shown(each)}: give classes of exceptions, or predicates that " \
+                                    "take an exception"
+      end
+      list.dup.freeze
+    end
+
+    def chosen(exception)
+      verdict = first(@never, exception)
+      if verdict.nil? && @decides
+        verdict = first(@only, exception)
+        verdict = verdict.nil? || (verdict == true ? nil : verdict)
+      end
+      outcome = verdict == true ? :permanent : :failed
+      Outcomes::Result.new(outcome, Outcomes.text(exception), outcome == :failed && verdict ? verdict : 0)
+    end
+
+    # What the first that fits says: true, or a delay in seconds; nil where none fits.
+    def first(list, exception)
+      list.each do |each|
+        verdict = each.is_a?(Module) ? exception.is_a?(each) : asked(each, exception)
+        return verdict if verdict
+      end
+      nil
+    end
+
+    # A predicate that fails has nothing to say.
+    def asked(predicate, exception)
+      verdict = predicate.call(exception)
+      return verdict ? true : false unless verdict.is_a?(Numeric)
+
+      Times.milliseconds(verdict).positive? && verdict
+    rescue *Outcomes::FAILURES => e
+      Backhop.log(:error) { "a predicate of never or only failed, and is not asked: #{Outcomes.text(e)}" }
+      false
+    end
+  end
+  private_constant :Choice
 end

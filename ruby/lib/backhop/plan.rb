@@ -35,8 +35,8 @@ module Backhop
     RANDOM_BYTES = 32
 
     class << self
-      # The plan before a handler sees a message: :none, or :park for one that crashed its consumers as often as the
-      # policy's max_crashes allows.
+      # The plan before a handler sees a message: :none, or, where its consumers were lost as often as the policy's
+      # max_crashes allows, :retry, or in the end :park.
       #
       # @param (see #initialize)
       # @return [Plan]
@@ -102,6 +102,9 @@ module Backhop
 
     # @return [String, nil] of :park: exhausted, permanent, too-old, oversized or poison
     def reason = Core.text(@native.reason)
+
+    # @return [String, nil] the id that the copy carries; nil where none is published
+    def id = Core.text(@native.id)
 
     # @return [String] where the copy goes
     def exchange = @native.exchange

@@ -115,7 +115,7 @@ module Backhop
     # @param queue [String] the work queue
     # @param policy [Policy] how long, how often, how random, when to give up
     # @param strategy [Symbol] where the message waits
-    # @param never [Array<Module>] classes of exceptions that park at once
+    # @param never [Class, #call, Array] as Worker's, as is only
     # @param exchange [String] where the message was published; default: the default exchange
     # @param routing_key [String] default: the queue's name
     # @param headers [Hash] the message's headers
@@ -127,14 +127,14 @@ module Backhop
     # @param most_attempts [Integer] ends a rehearsal that would go on
     # @yieldparam message [Message]
     # @return [Rehearsal]
-    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], exchange: "",
+    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], exchange: "",
                       routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
                       clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
-      raise ::ArgumentError, "give rehearse a block, which handles a message" unless handler
-
+      Values.callable(handler, "the handler")
+      Values.integer(most_attempts, "most_attempts", (1..))
       topology = Topology.new(queue, policy: policy, strategy: strategy)
-      decider = Decider.new(topology, never: never, legacy_counter: legacy_counter, wait_queues: wait_queues, clock: clock,
-                                      random: random)
+      decider = Decider.new(topology, never: never, only: only, legacy_counter: legacy_counter, wait_queues: wait_queues,
+                                      clock: clock, random: random)
       broker = Broker.new(decider.topology, exchange, routing_key, properties, headers)
       Rehearsal.new(Play.new(decider, clock, broker, body, handler).attempts(most_attempts))
     end
@@ -210,7 +210,7 @@ module Backhop
       def attempt
         at = (@clock.now - @start).to_f
         history = @decider.read(**@broker.deliver)
-        message = Message.new(@body, history)
+        message = Message.new(@body, @decider.topology) { history }
         plan = @decider.guard(history)
         error = raised_with(message) unless plan
         Attempt.new(number: message.attempt, at: at, error: error, plan: plan || @decider.plan(history, error)).freeze

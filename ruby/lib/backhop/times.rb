@@ -5,6 +5,7 @@ module Backhop
   # @api private
   module Times
     MOST_MS = (2**63) - 1
+    DAY_MS = 86_400_000
     UNITS = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].freeze
 
     module_function
@@ -14,11 +15,13 @@ module Backhop
       return value * 1000 if value.instance_of?(Integer) && value.abs < 1_000_000_000_000
 
       # is_a?, not ===: ActiveSupport's durations say that they are numbers
-      raise TypeError, "a time is #{value.inspect}: give seconds, as a Numeric" unless value.is_a?(Numeric) && value.real?
+      unless value.is_a?(Numeric) && value.real?
+        raise InvalidArgumentError, "a time is #{Values.shown(value)}: give seconds, as a Numeric"
+      end
 
       ms = value * 1000
       float = ms.to_f
-      raise ::ArgumentError, "a time is not a number: give seconds, as a Numeric" if float.nan?
+      raise InvalidArgumentError, "a time is not a number: give seconds, as a Numeric" if float.nan?
 
       return ms.round if float.abs < MOST_MS
 
@@ -37,6 +40,15 @@ module Backhop
     def since_epoch(value)
       value.is_a?(Time) ? (value.to_r * 1000).floor : milliseconds(value)
     end
+
+    # A sentence of the core, whose times are in milliseconds, in seconds.
+    def sentence(text)
+      text.gsub(/(?<name>\w+)_ms (?<is>is )?(?<ms>-?\d+)/) { "#{$~[:name]} #{$~[:is]}#{short($~[:ms].to_i)}" }
+          .gsub(/(-?\d+) ms\b/) { short(::Regexp.last_match(1).to_i) }
+          .gsub(/(\w+)_ms\b/) { ::Regexp.last_match(1) }
+    end
+
+    def short(milliseconds) = "#{format("%.12g", milliseconds / 1000.0)} s"
 
     # Seconds for people: "0.25 s", "12 s", "4 min 30 s", "2 h", "3 d 4 h".
     def duration(value)

@@ -42,7 +42,21 @@ module Backhop
       Native::BH_DECLARE_QUEUE => :queue,
       Native::BH_DECLARE_BINDING => :binding
     }.freeze
-    private_constant :STRATEGIES, :QUEUE_TYPES, :WHATS
+    SERIES = [5, 10, 20, 40].to_h { |series| [series, series] }.freeze
+    LONGEST_NAME = 247 # bytes, as the core has it
+    private_constant :STRATEGIES, :QUEUE_TYPES, :WHATS, :SERIES, :LONGEST_NAME
+
+    extend Values::Keywords
+
+    # A work queue's name, which the core takes.
+    # @api private
+    def self.name_of(queue)
+      Values.text(queue, "queue", InvalidNameError)
+      raise InvalidNameError, "queue is empty: give the work queue's name" if queue.empty?
+      return queue if queue.bytesize <= LONGEST_NAME
+
+      raise InvalidNameError, "queue is #{queue.bytesize} bytes long: give a name of #{LONGEST_NAME} bytes at most"
+    end
 
     # @api private
     attr_reader :native
@@ -60,25 +74,47 @@ module Backhop
     # @param namespace [String, nil] first part of the shared names; default "backhop", with classic queues
     #   "backhop.classic"
     # @param series [Integer] rungs per decade of the ladder: 5, 10, 20 or 40
+    # @param stripes [Integer] wait queues of each of the ladder's rungs, 1 to 64, each a share of the load; raising it later
+    #   redeclares nothing
     # @param work_queue [Symbol, nil] :quorum or :classic: declare the work queue too; default: it is there already (:reject
     #   and :native, which live in its arguments, declare it always)
     # @param work_queue_arguments [Hash{String, Symbol => String, Integer}] its arguments beside those that the strategy
     #   sets
+    # @param policies [Array<Policy>] further policies that it shall serve
+    # @raise [InvalidArgumentError] for what is no value of an option
     # @raise [StrategyError] where the strategy cannot serve the policy; the text names one that does
     # @raise [InvalidNameError] for a name that cannot be used
     def initialize(queue, policy: Policy.new, strategy: :ladder, queue_type: :quorum, namespace: nil, series: 10,
-                   work_queue: nil, work_queue_arguments: {})
-      @policy = policy
-      @native = Core.made(Native.bh_topology_new(queue))
+                   stripes: 1, work_queue: nil, work_queue_arguments: {}, policies: [])
+      @policy = Values.object(policy, "policy", Policy)
+      @native = Core.made(Native.bh_topology_new(Topology.name_of(queue)))
       Status.check(@native.set_strategy(Core.number(STRATEGIES, strategy, "strategy")))
       Status.check(@native.set_queue_type(Core.number(QUEUE_TYPES, queue_type, "queue_type")))
-      Status.check(@native.set_namespace(namespace)) if namespace
-      Status.check(@native.set_series(series), "series is #{series.inspect}: give one of 5, 10, 20, 40")
+      Status.check(@native.set_namespace(Values.text(namespace, "namespace"))) if namespace
+      Status.check(@native.set_series(Core.number(SERIES, series, "series")))
+      Status.check(@native.set_stripes(Values.integer(stripes, "stripes", (1..64))))
       Status.check(@native.set_work_queue_type(Core.number(QUEUE_TYPES, work_queue, "work_queue"))) if work_queue
+      Values.object(work_queue_arguments, "work_queue_arguments", Hash)
       work_queue_arguments.each { |name, value| Status.check(add_work_queue_argument(name.to_s, value)) }
+      further(policies).each { |each| check(@native.add_policy(each.native)) }
       check(@native.build(policy.native))
       @declarations = Array.new(@native.count) { |index| declaration(index) }.freeze
       freeze
+    end
+
+    # That of a queue, its policy and further options, or the one that is given instead.
+    # @api private
+    def self.of(queue, policy, topology, **options)
+      given = { queue: queue, policy: policy, **options }.compact
+      if topology
+        Values.object(topology, "topology", Topology)
+        return topology if given.empty?
+
+        raise InvalidArgumentError, "a topology has its #{given.keys.first}: give no other"
+      end
+      raise InvalidArgumentError, "queue is missing: give the work queue, or a topology" if queue.nil?
+
+      new(queue, **given.except(:queue))
     end
 
     # @return [String] the work queue
@@ -96,6 +132,35 @@ module Backhop
 
     # @return [Array<Float>] the ladder's rungs that the policy uses, in seconds, ascending
     def rungs = Array.new(@native.rung_count) { |index| Times.seconds(@native.rung_ms(index)) }
+
+    # @param attempt [Integer] 1, 2, ...
+    # @return [PreviewRow] the preview of the attempt-th failure
+    # @raise [PolicyError] for a number that is none
+    def row(attempt)
+      Policy.check_attempt(attempt)
+      times = { lowest: :lowest_ms, mean: :mean_ms, highest: :highest_ms, total: :total_ms }.transform_values do |getter|
+        Times.seconds(@native.public_send(getter, policy.native, attempt))
+      end
+      PreviewRow.new(attempt: attempt, **times, rungs: @native.spread(policy.native, attempt)).freeze
+    end
+
+    # The lowest, mean and highest delay after each failure, and their running total, as its wait queues make them of its
+    # policy.
+    #
+    # @param failures [Integer, nil] how many; default: all that are retried, at most 20
+    # @return [Preview]
+    # @raise [PolicyError] for a number that is none, or above 10,000
+    def preview(failures = nil) = Preview.new(policy.previewed(failures).map { |attempt| row(attempt) })
+
+    # @param attempt [Integer] 1, 2, ...
+    # @return [Hash{Float => Float}] what share of the messages waits on which of the ladder's rungs, in seconds, after the
+    #   attempt-th failure
+    # @raise [PolicyError] for a number that is none
+    def shares(attempt)
+      Policy.check_attempt(attempt)
+      shares = rungs.each_with_index.to_h { |rung, i| [rung, @native.share(policy.native, attempt, i)] }
+      shares.reject { |_, share| share.zero? }
+    end
 
     # Refuses a broker that cannot serve the strategy.
     #
@@ -121,10 +186,17 @@ module Backhop
 
     def check(status) = Status.check(status, @native.error)
 
+    def further(policies)
+      return policies if policies.is_a?(Array) && policies.all?(Policy)
+
+      raise InvalidArgumentError, "policies is #{Values.shown(policies)}: give an Array of #{Policy}"
+    end
+
     def add_work_queue_argument(name, value)
       return @native.add_work_queue_int(name, value) if value.is_a?(Integer)
+      return @native.add_work_queue_string(name, value.to_s) if value.is_a?(String) || value.is_a?(Symbol)
 
-      @native.add_work_queue_string(name, value.to_s)
+      raise InvalidArgumentError, "work_queue_arguments: #{name} is #{Values.shown(value)}: give a String or an Integer"
     end
 
     def declaration(index)

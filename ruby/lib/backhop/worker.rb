@@ -12,8 +12,9 @@ module Backhop
   #     worker.run { |message| purge(message.body) }
   #
   # A handler that returns acknowledges its message; one that raises sees it again later, unless it raises Park or Drop.
-  # Ctrl-C and SIGTERM drain: no more messages are taken, and handlers have `drain` seconds to finish. A message that they
-  # do not settle in time goes back to the queue.
+  # Under {#run}, Ctrl-C and SIGTERM drain: no more messages are taken, and handlers have `drain` seconds to finish; a second
+  # one stops at once. Every worker that runs in the process is told, and then whoever had trapped the signal before. A
+  # message that is not settled in time goes back to the queue.
   #
   # Events are logged, and given to on_event: connected, failed, disconnected, blocked, unblocked, cancelled, returned,
   # nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
@@ -21,9 +22,11 @@ module Backhop
   # After a fork a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
   class Worker
     MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
-    LONGEST_DRAIN = 3600
+    DRAIN = (0..3_600_000) # ms
+    TIMEOUT = (1..Times::DAY_MS)
+    MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
-    SIGNALS = %w[INT TERM].freeze
+    LEVELS = { Logger::DEBUG => :debug, Logger::INFO => :info, Logger::WARN => :warn, Logger::ERROR => :error }.freeze
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
       this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
@@ -31,21 +34,26 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :LONGEST_DRAIN, :LOOK_AFTER, :SIGNALS, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :LEVELS, :NOTHING, :NO_LIBRABBITMQ
+
+    extend Values::Keywords
 
     # @return [Topology] and its policy
     attr_reader :topology
 
     # @param uri [String, Array<String>] "amqp://user:password@host:port/vhost?heartbeat=seconds", "amqps://" for TLS; or
     #   several, to try in turn
-    # @param queue [String] the work queue, which has to be there; or give a topology, to choose a strategy or to declare it
-    #   too
+    # @param queue [String] the work queue
     # @param policy [Policy] of the queue; default: Policy.new
-    # @param topology [Topology] instead of queue and policy
+    # @param topology [Topology] instead of queue, policy, and what a topology takes
+    # @param strategy [Symbol] as Topology's, as are queue_type, namespace, series, stripes, work_queue,
+    #   work_queue_arguments
     # @param threads [Integer] how many handlers run at once under {#run}
     # @param prefetch [Integer] messages that the broker sends ahead, and so the most fibers at once under {#serve}; 0
     #   consumes nothing: for a worker that only replays
-    # @param never [Array<Module>] classes of exceptions that park a message at once
+    # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
+    #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
+    # @param only [Class, #call, Array] likewise: what is none of these parks at once
     # @param mode [Symbol] how to treat the broker's topology at each connect: :create what is missing, :verify that all is
     #   there and change nothing, :none. Rungs that only a handler's RetryAfter can need are made on demand under :create
     #   alone: verifying asks for them too
@@ -54,66 +62,80 @@ module Backhop
     # @param connect_timeout [Numeric] seconds for a connection
     # @param confirm_timeout [Numeric] seconds for the broker's confirm of a copy
     # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits are ignored; default: 100 ms,
-    #   doubled up to 10 s
+    #   doubled up to 10 s, of which the lower half is random
     # @param drain [Numeric] seconds that handlers may take to finish once the worker is told to stop; an hour at most
     # @param on_event [#call, nil] called with each {Event}, from whichever thread meets it
     # @param retry_events [Boolean] whether each retry is an event too
-    # @param logger [Logger] default: {Backhop.logger}
+    # @param fail_fast [Boolean] whether {#run} and {#serve} end with the error where the worker was never ready and that cannot
+    #   mend itself: a refused password, vhost or permission, a work queue that is missing, a clash, a certificate that does
+    #   not match. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end
+    # @param logger [Logger, nil] default: {Backhop.logger}
     # @param legacy_counter [String, nil] as History's
     # @param wait_queues [Array<String>] as History's
+    # @raise [InvalidArgumentError] for what is no value of an option
     # @raise [NoLibrabbitmqError] where this Backhop was built without librabbitmq; the text says what to install
     # @raise [URIError] for a URI that cannot be read
-    def initialize(uri, queue: nil, policy: nil, topology: nil, threads: 8, prefetch: 100, never: [], mode: :create,
-                   ca_file: nil, connect_timeout: 10, confirm_timeout: 30, back_off: nil, drain: 20, on_event: nil,
-                   retry_events: false, logger: Backhop.logger, legacy_counter: nil, wait_queues: [])
-      raise ::ArgumentError, "give a queue and its policy, or a topology" if topology.nil? == queue.nil?
-      raise ::ArgumentError, "a topology has its policy: give no other" if topology && policy
-      raise ::ArgumentError, "threads is #{threads}: give 1 or more" if threads < 1
-      raise ::ArgumentError, "drain is #{drain}: give an hour at most" if Times.milliseconds(drain) > LONGEST_DRAIN * 1000
-
-      @topology = topology || Topology.new(queue, policy: policy || Policy.new)
-      @threads = threads
-      @never = Outcomes.parking(never)
-      @drain = drain
-      @on_event = on_event
-      @logger = logger
+    def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
+                   stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
+                   mode: :create, ca_file: nil, connect_timeout: 10, confirm_timeout: 30, back_off: nil, drain: 20,
+                   on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
+      @topology = Topology.of(queue, policy, topology,
+                              strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
+                              work_queue_arguments:)
+      @threads = Values.integer(threads, "threads", (1..10_000))
+      @choice = Choice.new(never, only)
+      @drain_ms = Values.time(drain, "drain", DRAIN)
+      @on_event = on_event && Values.callable(on_event, "on_event")
+      @logger = logger || Backhop.logger
+      Values.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
       @readable = IO.for_fd(@native.fd, autoclose: false)
       @leader = Mutex.new
       @events = Mutex.new
       @taking = Mutex.new
+      @replays = Mutex.new
+      @replayed = nil # where a replay is awaited: a Queue for its event
       @run = nil # the last
-      set_connections(Array(uri), ca_file, connect_timeout, confirm_timeout, back_off)
+      set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      check(@native.set_retry_events(retry_events ? 1 : 0))
-      check(@native.set_legacy_counter(legacy_counter)) if legacy_counter
-      Array(wait_queues).each { |each| check(@native.add_wait_queue(each)) }
+      check(@native.set_retry_events(Values.truth(retry_events, "retry_events") ? 1 : 0))
+      check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
+      check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
+      Values.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
     end
 
     # Handles messages in threads of its own until the worker is stopped and drained: by Ctrl-C, SIGTERM or {#stop}. Other
-    # threads, and under a fiber scheduler other fibers, run meanwhile.
+    # threads, and under a fiber scheduler other fibers, run meanwhile. A handler that exits ends it: what other handlers have
+    # in hand is settled, and its own message goes back to the queue.
     #
+    # @param handler [#call, nil] or a block
     # @yieldparam message [Message]
     # @return [void]
-    def run(&handler)
-      raise ::ArgumentError, "give run a block, which handles a message" unless handler
-
-      running do |run|
-        @threads.times { |index| start_thread(index, handler, run) }
-        take_events until run.wait(LOOK_AFTER)
+    # @raise [InvalidArgumentError] for what cannot be called
+    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the worker can never be ready
+    def run(handler = nil, &block)
+      handler = Values.callable(handler || block, "the handler")
+      Signals.during(self) do
+        running do |run|
+          @threads.times { |index| start_thread(index, handler, run) }
+          take_events until run.wait(LOOK_AFTER)
+        end
       end
     end
 
     # Handles messages in fibers of the current fiber scheduler, up to `prefetch` at once, until the worker is stopped and
-    # drained, as {#run}.
+    # drained, as {#run}. Signals are the host's: stop it from there.
     #
+    # @param handler [#call, nil] or a block
     # @yieldparam message [Message]
     # @return [void]
+    # @raise [InvalidArgumentError] for what cannot be called
     # @raise [StateError] where there is no fiber scheduler
-    def serve(&handler)
-      raise ::ArgumentError, "give serve a block, which handles a message" unless handler
+    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the worker can never be ready
+    def serve(handler = nil, &block)
+      handler = Values.callable(handler || block, "the handler")
       raise StateError, "serve needs a fiber scheduler; without one, there is run" unless Fiber.current_scheduler
 
       running do |run|
@@ -130,15 +152,25 @@ module Backhop
     #
     # @param drain [Numeric, nil] seconds that handlers may take to finish; default: the worker's
     # @return [void]
-    def stop(drain: nil) = Status.check(@native.stop(Times.milliseconds(drain || @drain)))
+    def stop(drain: nil) = Status.check(@native.stop(drain.nil? ? @drain_ms : Values.time(drain, "drain", DRAIN)))
 
-    # Sends parked messages back to the work queue, while the worker runs: up to `most`, and none that is parked after this.
-    # The event :replayed tells how many went.
+    # Sends parked messages back to the work queue, while the worker runs, and waits for its end: none that is parked after
+    # this goes. From any thread but those of the worker's on_event and logger.
     #
-    # @param most [Integer]
-    # @return [void]
-    def replay(most)
-      Status.check(@native.replay(most), "the worker does not run, or a replay is under way already", StateError)
+    # @param most [Integer, nil] how many at most; nil: all
+    # @return [Integer] how many went
+    # @raise [StateError] the worker does not run, or a replay is under way already
+    # @raise [Error] what ended it; the messages that did not go are parked still
+    def replay(most = nil)
+      Values.integer(most, "most", (0..MOST_REPLAYED)) unless most.nil?
+      return 0 if most&.zero?
+
+      ended = begin_replay(most || MOST_REPLAYED)
+      event = ended.pop
+      raise StateError, "the worker stopped before its replay ended" unless event
+      raise event.error if event.error
+
+      event.count
     end
 
     # @return [String]
@@ -163,6 +195,8 @@ module Backhop
         @taken = taken
       end
 
+      def topology = @worker.topology
+
       def body = @body ||= @taken.body
 
       def redelivered? = @taken.redelivered == 1
@@ -180,6 +214,8 @@ module Backhop
 
       def initialize
         @failures = []
+        @lock = Mutex.new
+        @busy = 0
         @is_drained = @is_cut = false
         @ended, @ending = IO.pipe # not a ConditionVariable, which an exception breaks under a fiber scheduler
       end
@@ -191,6 +227,17 @@ module Backhop
         @ending.write(".")
         @ending.close
       end
+
+      # Yields while a handler has a message in hand.
+      def handling
+        @lock.synchronize { @busy += 1 }
+        yield
+      ensure
+        @lock.synchronize { @busy -= 1 }
+      end
+
+      # Whether it failed, and no handler has a message in hand.
+      def failed_and_idle? = !failures.empty? && @lock.synchronize { @busy.zero? }
 
       # Whether it has drained, after so many seconds at most.
       def wait(seconds) = @ended.wait_readable(seconds)
@@ -206,12 +253,15 @@ module Backhop
 
     def check(status) = Status.check(status, @native.error)
 
-    def set_connections(uris, ca_file, connect_timeout, confirm_timeout, back_off)
-      uris.each { |uri| check(@native.add_uri(uri)) }
+    def set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
+      uris = Values.texts(uri, "uri")
+      raise InvalidArgumentError, "uri is []: give one at least" if uris.empty?
+
+      uris.each { |each| check(@native.add_uri(each)) }
       check(@native.set_ca_file(ca_file.to_s)) if ca_file
-      check(@native.set_connect_timeout_ms(Times.milliseconds(connect_timeout)))
-      check(@native.set_confirm_timeout_ms(Times.milliseconds(confirm_timeout)))
-      check(@native.set_back_off(back_off.native)) if back_off
+      check(@native.set_connect_timeout_ms(Values.time(connect_timeout, "connect_timeout", TIMEOUT)))
+      check(@native.set_confirm_timeout_ms(Values.time(confirm_timeout, "confirm_timeout", TIMEOUT)))
+      check(@native.set_back_off(Values.object(back_off || Policy.back_off, "back_off", Policy).native))
     end
 
     # --- Running -------------------------------------------------------------------------------------------------------
@@ -221,7 +271,7 @@ module Backhop
     def running
       run = start
       begin
-        trapping { yield run }
+        yield run
       ensure
         cut(run) unless run.drained?
         run.close if run.drained?
@@ -251,7 +301,8 @@ module Backhop
 
     def work(handler, run)
       while (message = take(run) || wait(run))
-        handle(handler, message)
+        run.handling { handle(handler, message) }
+        end_early(run)
       end
       is_over = true
     rescue Exception => e # rubocop:disable Lint/RescueException
@@ -262,7 +313,8 @@ module Backhop
 
     def schedule(handler, message, run)
       Fiber.schedule do
-        handle(handler, message)
+        run.handling { handle(handler, message) }
+        end_early(run)
       rescue Exception => e # rubocop:disable Lint/RescueException
         give_up(run, e)
       end
@@ -271,7 +323,29 @@ module Backhop
     # A failure that is no handler's own ends the run.
     def give_up(run, failure)
       run.failures << failure
-      @native.stop(Times.milliseconds(@drain)) unless run.drained? || run.is_cut
+      return if run.drained? || run.is_cut
+
+      @native.stop(@drain_ms)
+      end_early(run)
+    end
+
+    # The message of what failed stays unsettled: there is nothing to wait for once no other handler has one.
+    def end_early(run)
+      @native.stop(0) if run.failed_and_idle? && !run.drained?
+    end
+
+    def begin_replay(most)
+      @events.synchronize do # before whose event nobody can take it
+        raise StateError, "a replay is under way already" if @replayed
+
+        Status.check(@native.replay(most), "the worker does not run, or a replay is under way already", StateError)
+        @replayed = Queue.new
+      end
+    end
+
+    def end_replay(event)
+      @replayed&.push(event)
+      @replayed = nil
     end
 
     # --- Taking --------------------------------------------------------------------------------------------------------
@@ -315,12 +389,20 @@ module Backhop
     end
 
     def tell(event)
-      @logger.add(event.level) { event.to_s }
+      Backhop.log(LEVELS.fetch(event.level), @logger) { event.to_s }
       @on_event&.call(event)
     rescue *Outcomes::FAILURES => e
-      @logger.error { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
-    ensure
-      @run.drained if event.name == :drained # whatever on_event does, nobody takes this event again
+      Backhop.log(:error, @logger) { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
+    ensure # whatever on_event does, nobody takes this event again
+      end_replay(event) if event.name == :replayed
+      end_run(event) if event.name == :drained
+    end
+
+    # Where the core gave up, its reason is the run's failure; messages that were not settled in time are none.
+    def end_run(event)
+      @run.failures << event.error unless event.error.nil? || event.error.is_a?(WaitTimeoutError)
+      @run.drained
+      end_replay(nil)
     end
 
     # --- Handling ------------------------------------------------------------------------------------------------------
@@ -328,9 +410,9 @@ module Backhop
     def handle(handler, message)
       handler.call(message)
     rescue *Outcomes::FAILURES => e
-      result = Outcomes.result_of(e, @never)
-      @logger.info { "#{message.id}: attempt #{message.attempt} #{result.outcome}: #{result.error}" }
-      @logger.debug { "#{message.id}: #{e.backtrace&.join("\n")}" }
+      result = @choice.result_of(e)
+      Backhop.log(:info, @logger) { "#{message.inspect} #{result.outcome}: #{result.error}" }
+      Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       settle(message, result)
     else
       settle(message, Outcomes::OK)
@@ -339,31 +421,9 @@ module Backhop
     def settle(message, result)
       status = @native.settle(message.taken, Plan.outcome(result.outcome), result.error,
                               Times.milliseconds(result.retry_after))
-      @logger.warn { "#{message.id} comes again: #{Status.error(status).message}" } unless status.zero?
-    end
+      return if status.zero?
 
-    # --- Signals -------------------------------------------------------------------------------------------------------
-
-    # In the main thread, INT and TERM drain; once more, they stop at once.
-    def trapping
-      return yield unless Thread.current == Thread.main
-
-      before = {}
-      is_asked = false
-      SIGNALS.each do |signal|
-        before[signal] = Signal.trap(signal) do
-          stop(drain: is_asked ? 0 : nil)
-          is_asked = true
-        rescue ForkedError # a child that has this trap from its parent
-          Signal.trap(signal, before[signal] || "SYSTEM_DEFAULT")
-          Process.kill(signal, Process.pid)
-        end
-      end
-      begin
-        yield
-      ensure
-        before.each { |signal, handler| Signal.trap(signal, handler || "SYSTEM_DEFAULT") }
-      end
+      Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }
     end
   end
 end

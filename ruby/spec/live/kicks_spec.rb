@@ -120,7 +120,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
       )
       subscribe(name, policy: QUICK, namespace: namespace, mode: :none)
       expect(broker.count("#{name}.parked")).to be_nil
-      expect { subscribe(name, mode: :perhaps) }.to raise_error(ArgumentError, /mode/)
+      expect { subscribe(name, mode: :perhaps) }.to raise_error(Backhop::InvalidArgumentError, /mode/)
     end
   end
 

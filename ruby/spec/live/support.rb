@@ -238,6 +238,14 @@ end
 
 # What the clients share.
 module Client
+  # A queue that is there. Bunny 3 would declare it after a recovery as it is told of here, and so with other arguments.
+  def self.queue(channel, name)
+    queue = channel.queue(name, no_declare: true)
+    registry = channel.connection.topology_registry if channel.connection.respond_to?(:topology_registry)
+    registry&.delete_recorded_queue_named(name)
+    queue
+  end
+
   # Consumes no more, and handles what was delivered.
   def self.finish(consumer)
     return unless consumer&.channel&.connection&.open? && consumer.channel.open?
@@ -264,8 +272,8 @@ class BunnyClient
   def declare(...) = @retrier.declare(...)
 
   def begin
-    @consumer = @channel.queue(@queue, no_declare: true)
-                        .subscribe(manual_ack: true, &@retrier.wrap { |message| @handler.call(message) })
+    @consumer = Client.queue(@channel, @queue)
+                      .subscribe(manual_ack: true, &@retrier.wrap { |message| @handler.call(message) })
   end
 
   def stop
@@ -293,9 +301,10 @@ class KicksClient
     @channel.prefetch(100)
     @jobs = Queue.new
     @pool = Array.new(threads) { Thread.new { loop { (@jobs.pop || break).call } } }
-    @queue_object = @channel.queue(queue, no_declare: true)
+    @queue_object = Client.queue(@channel, queue)
     @kicks_handler = Backhop::Kicks::Handler.new(@channel, @queue_object, @options)
     @retrier = @kicks_handler.retrier
+    @retrier.instance_variable_set(:@mode, :create) # Kicks' handler declares where it is made, and this client when it is told
   end
 
   def declare(...) = @retrier.declare(...)

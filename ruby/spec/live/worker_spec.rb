@@ -234,12 +234,29 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     end
   end
 
-  it "names the queue that is missing" do
-    running(worker("test-no-such-queue")) do
-      event = events.get(:failed)
-      expect(event.error).to be_a(Backhop::MissingError)
-      expect(event.text).to include("test-no-such-queue")
+  %i[run serve].each do |by|
+    it "names the queue that is missing, and ends: #{by}" do
+      expect { running(worker("test-no-such-queue"), by: by) { events.get(:drained) } }
+        .to raise_error(Backhop::MissingError, /test-no-such-queue/)
     end
+  end
+
+  it "waits for the queue that is missing where it is not to fail fast" do
+    late = "test-#{SecureRandom.hex}"
+    running(worker(late, fail_fast: false)) do
+      expect(events.get(:failed)).to have_attributes(error: Backhop::MissingError, text: /#{late}/)
+      broker.queue(name: late)
+      events.get(:connected)
+    end
+  end
+
+  it "tells which connection an event is about" do
+    running(worker(mode: :none, uri: ["amqp://127.0.0.1:1", URL])) do
+      expect(events.get(:failed)).to have_attributes(connection: "consume", host: "127.0.0.1:1")
+      broker_host = URI(URL).then { |uri| "#{uri.host}:#{uri.port}" }
+      expect(events.get(:connected)).to have_attributes(connection: "consume", host: broker_host)
+    end
+    expect(events.get(:drained)).to have_attributes(connection: nil, host: nil)
   end
 
   it "gives a message back that is not settled in time" do
@@ -395,11 +412,9 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     skip "there is no broker with TLS" unless ENV["BACKHOP_CA_FILE"]
 
     uri = ENV.fetch("AMQPS_URL")
-    running(worker(uri: uri)) { expect(events.get(:failed).error).to be_a(Backhop::TLSError) }
-    met = Running::Events.new # the first worker may have failed more than once
-    running(worker(uri: uri, ca_file: ENV["BACKHOP_CA_FILE"], mode: :verify, on_event: met)) do
-      expect(met.get(:failed).error).to be_a(Backhop::MissingError), "TLS is there, the topology is not"
-    end
+    expect { running(worker(uri: uri)) { events.get(:drained) } }.to raise_error(Backhop::TLSError)
+    expect { running(worker(uri: uri, ca_file: ENV["BACKHOP_CA_FILE"], mode: :verify)) { events.get(:drained) } }
+      .to raise_error(Backhop::MissingError), "TLS is there, the topology is not"
     handler = Running::Handler.new
     broker.publish("body", name)
     running(worker(uri: uri, ca_file: ENV["BACKHOP_CA_FILE"]), handler) { expect(handler.get.body).to eq("body") }

@@ -5,7 +5,13 @@ module Backhop
     # A copy to publish, and to confirm before its original is acknowledged.
     # @api private
     class Copy
-      attr_reader :plan, :history, :original, :replayed
+      # Options of a publish, to which Bunny adds nothing: it gives a message that has none a content type and a priority.
+      class Exact < Hash
+        def []=(*); end
+      end
+      private_constant :Exact
+
+      attr_reader :plan, :history, :original, :replayed, :exchange
       attr_accessor :failures, :is_suspect, :is_returned, :sent_at
 
       # @param replayed [Proc, nil] of a replay: called with nil or the error at its end, and nothing is tried again
@@ -34,11 +40,9 @@ module Backhop
         end
       end
 
-      # The frames of its publish.
-      def encode(channel_id, frame_max)
-        AMQ::Protocol::Basic::Publish
-          .encode(channel_id, @body, @properties, @exchange, @routing_key, @plan.mandatory?, false, frame_max)
-          .map(&:encode).join
+      # Publishes it on a Bunny::Channel.
+      def publish(channel)
+        channel.basic_publish(@body, @exchange, @routing_key, Exact[@properties].update(mandatory: @plan.mandatory?))
       end
 
       # Whether a return may be about it: a return names no delivery tag.

@@ -28,19 +28,24 @@ module Backhop
 
       # Opens a channel. Of one that the broker has just closed, Bunny frees the number twice, and in between it could be
       # given to the new one.
-      def self.channel(connection, closed = nil)
+      def self.channel(connection, closed = nil, threads = 1)
         sleep(0.001) while closed && connection.open? && connection.find_channel(closed.id).equal?(closed)
-        connection.create_channel
+        connection.create_channel(nil, threads)
       rescue RuntimeError => e # Bunny's for no free number, and for a connection that is not open
         raise ConnectionFailedError, "no channel can be opened: #{Outcomes.text(e)}"
       end
 
       # Closes a channel, if it is not gone.
       def self.close(channel)
-        channel.close if channel&.open? && channel.connection.open?
+        channel.close if channel && !channel.closed? && channel.connection.open?
         nil
       rescue *LOST
         nil
+      end
+
+      # Has Bunny 3 forget an exchange, which it would declare after each recovery.
+      def self.forget(connection, exchange)
+        connection.topology_registry.delete_recorded_exchange_named(exchange) if connection.respond_to?(:topology_registry)
       end
 
       def initialize(connection)
@@ -75,16 +80,22 @@ module Backhop
         name = declaration.name.b
         options = { passive: passive, durable: true, arguments: declaration.arguments }
         case [declaration.what, declaration.type]
-        in [:exchange, type] then @channel.exchange_declare(name, type, options)
-        in [:queue, _] then @channel.queue_declare(name, options)
+        in [:exchange, type] then once(:exchange_declare, name, type, options)
+        in [:queue, _] then once(:queue_declare, name, options)
         in [:binding, type]
           binding = [declaration.source.b, { routing_key: declaration.routing_key.b }]
           if type == "exchange"
-            @channel.exchange_bind(binding.first, name, binding.last)
+            once(:exchange_bind, binding.first, name, binding.last)
           else
-            @channel.queue_bind(name, *binding)
+            once(:queue_bind, name, *binding)
           end
         end
+      end
+
+      # Bunny 3 would do it again after each recovery, on this channel, which is closed by then.
+      def once(method, *arguments)
+        unrecorded = :"#{method}_without_recording_topology"
+        @channel.public_send(@channel.respond_to?(unrecorded) ? unrecorded : method, *arguments)
       end
     end
   end

@@ -6,18 +6,64 @@ module Backhop
     class Message < Backhop::Message
       # @return [::Bunny::DeliveryInfo, ::Bunny::GetResponse]
       attr_reader :delivery_info
-      # @return [::Bunny::MessageProperties]
-      attr_reader :properties
+      # @return [Original]
       # @api private
-      attr_reader :original, :kept_body
+      attr_reader :original
+
+      # @return [Exception, nil] what a worker of Kicks raised
+      # @api private
+      attr_accessor :raised
 
       # @api private
-      def initialize(delivery_info, properties, payload, history, original)
-        super(payload, history, redelivered: delivery_info.redelivered?)
+      def initialize(delivery_info, properties, payload, topology, original, decider)
+        super(payload, topology, redelivered: delivery_info.redelivered?)
         @delivery_info = delivery_info
-        @properties = properties
+        @decider = decider
+        @arrived = [delivery_info.exchange.dup, delivery_info.routing_key.dup, properties.to_hash, payload.b].freeze
         @original = original
-        @kept_body = payload.b # a handler may change its own; not frozen, as amq-protocol sets the encoding of long ones
+      end
+
+      # @return [History] all that the headers tell
+      def history
+        @history ||= @decider.read(exchange: @arrived[0], routing_key: @arrived[1],
+                                   properties: arrived_properties.except(:headers), headers: arrived_properties[:headers])
+      end
+
+      # As they arrived. A handler may change them, and its copy has what arrived all the same.
+      #
+      # @return [::Bunny::MessageProperties]
+      def properties = @properties ||= ::Bunny::MessageProperties.new(Message.duplicate(arrived_properties))
+
+      # @return [Hash{Symbol => Object}]
+      # @api private
+      def arrived_properties = @arrived[2]
+
+      # @return [String] binary; not frozen, as amq-protocol sets the encoding of long ones
+      # @api private
+      def arrived_body = @arrived[3]
+
+      # Whether a header, or the broker, tells something that the poison guard has to see.
+      # @api private
+      def past?
+        redelivered? || (arrived_properties[:headers] || {}).any? do |name, _|
+          name.start_with?("backhop-") || name.end_with?("-count") || name == "x-death"
+        end
+      end
+
+      # Properties or headers of their own, of any depth: without recursion, which a stack bears as far as it is free.
+      # @api private
+      def self.duplicate(value)
+        top = [value]
+        pending = [top]
+        while (held = pending.pop)
+          (held.is_a?(Hash) ? held.keys : held.each_index).each do |place|
+            case held[place]
+            when Hash, Array then pending << (held[place] = held[place].dup)
+            when String then held[place] = held[place].dup
+            end
+          end
+        end
+        top.first
       end
     end
   end

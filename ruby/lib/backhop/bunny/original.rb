@@ -11,7 +11,7 @@ module Backhop
     class Original
       # Settles many in one write; where a channel is gone, the broker delivers its messages again.
       def self.acknowledge(originals)
-        originals.group_by(&:transport).each do |transport, group|
+        originals.reject(&:settled?).group_by(&:transport).each do |transport, group|
           frames = group.map { |original| original.frame(:ack) }
           here = group.zip(frames).filter_map { |original, frame| original.here? ? frame : original.tell_gone }
           transport.write(here.join) unless here.empty?
@@ -20,20 +20,27 @@ module Backhop
 
       attr_reader :transport
 
-      def initialize(channel, tag, is_stale: false)
+      # @param is_settled [Boolean] the broker took it as acknowledged when it delivered it
+      def initialize(channel, tag, is_stale: false, is_settled: false)
         @channel = channel
         @tag = tag
         @transport = channel.connection.transport
         @is_stale = is_stale
+        @is_settled = is_settled
       end
+
+      # Whether there is nothing to say to the broker.
+      def settled? = @is_settled
 
       # Whether it can still be settled.
       def here?
-        !@is_stale && @channel.open? && @transport.open? && @transport.equal?(@channel.connection.transport)
+        !@is_stale && !@channel.closed? && @transport.open? && @transport.equal?(@channel.connection.transport)
       end
 
       # Settles it; where its channel is gone, the broker delivers it again.
       def settle(action)
+        return if @is_settled
+
         encoded = frame(action)
         here? ? @transport.write(encoded) : tell_gone # looked at last: a closed channel's frame ends the connection
       end
@@ -51,7 +58,7 @@ module Backhop
 
       # Logs that it cannot be settled.
       def tell_gone
-        Backhop.logger.info { "delivery #{@tag} is not settled: its channel is gone, and the broker delivers it again" }
+        Backhop.log(:info) { "delivery #{@tag} is not settled: its channel is gone, and the broker delivers it again" }
         nil
       end
     end

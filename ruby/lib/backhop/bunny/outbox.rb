@@ -7,9 +7,6 @@ module Backhop
     # A copy is due, sent or waiting until it is finished, and changes its place before anything can fail.
     # @api private
     class Outbox
-      WRITE = 65_536 # bytes: about as many in one write
-      private_constant :WRITE
-
       def self.now
         Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
@@ -26,12 +23,12 @@ module Backhop
         @size = 0
         @heard = []
         @due = []
-        @sent = {} # by their delivery tag, ascending
+        @sent = {} # by the number of their publish, ascending
         @waiting = [] # pairs of time and copy: for their back-off
         @confirmed = []
-        @tag = 0
-        @channel = @transport = @closed = nil
-        @unready_since = nil
+        @channel = @closed = nil # Confirming
+        @transport = nil # on which the originals were seen last
+        @left = [] # channels of lost connections, which Bunny opens again
         @unblocked_at = 0.0
       end
 
@@ -62,24 +59,20 @@ module Backhop
       def step
         yield
       rescue *Outcomes::FAILURES => e
-        Backhop.logger.error { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
+        Backhop.log(:error) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
       end
 
       # The broker's answers
 
-      def confirmed(channel, tag, multiple, nack)
-        return unless channel.equal?(@channel)
+      def confirmed(channel, number, nack)
+        return unless channel.equal?(@channel) && (copy = @sent.delete(number))
 
-        if multiple
-          confirmed_one(@sent.shift.last, nack) while !@sent.empty? && @sent.first.first <= tag
-        elsif (copy = @sent.delete(tag))
-          confirmed_one(copy, nack)
-        end
+        confirmed_one(copy, nack)
       end
 
       def confirmed_one(copy, nack)
         if copy.is_returned
-          postpone(copy, "was returned by the broker: no queue takes it")
+          postpone(copy, "was returned by the broker: no queue takes it#{@retrier.advice}")
         elsif nack
           postpone(copy, "was nacked by the broker: a queue is full (reject-publish) or not available")
         else
@@ -107,30 +100,20 @@ module Backhop
         alike.each { |copy| copy.is_returned = true }
       end
 
-      def closed(channel, reason)
-        return unless channel.equal?(@channel)
-
+      def closed
+        reason = "#{@channel.reason}#{@retrier.advice}"
+        @closed = @channel
         count = leave
-        @closed = channel
         @retrier.doubt
         # Which one of several it was shows where each goes alone.
         @due.first(count).each { |copy| copy.is_suspect = true } if count > 1
-        Backhop.logger.warn { "the broker closed the channel that publishes (#{reason}): it is opened again" }
+        Backhop.log(:warn) { "the broker closed the channel that publishes (#{reason}): it is opened again" }
         postpone_due(count, "closed the channel (#{reason})") if count == 1
-      end
-
-      def recovered(channel, transport)
-        return unless channel.equal?(@channel)
-
-        lose("the connection was lost") unless @sent.empty?
-        @transport = transport
-        @tag = 0
-        @unready_since = nil
       end
 
       # Forgets the channel; the copies of which nothing is known are the first that are due. Returns how many they are.
       def leave
-        @channel = @unready_since = nil
+        @channel = nil
         take_back
       end
 
@@ -142,9 +125,14 @@ module Backhop
         sent.size
       end
 
-      # Gives the channel up where confirms do not come, and the copies where their connection is gone.
+      # Gives the channel up where its connection is lost, the broker closed it, or confirms do not come.
       def look
-        lose("the connection was lost") unless here? || (@sent.empty? && @due.empty? && @waiting.empty?)
+        if @channel && !@channel.here?
+          @left << @channel
+          leave
+        end
+        lose_originals
+        closed if @channel&.closed?
         return if @sent.empty?
 
         @unblocked_at = Outbox.now if @connection.blocked? # the broker reads nothing meanwhile
@@ -152,25 +140,23 @@ module Backhop
 
         channel = @channel
         postpone_due(leave, "was not confirmed within #{Times.duration(@confirm_timeout)}")
-        Declarer.close(channel)
-      end
-
-      # Whether the channel can be written to.
-      def here?
-        @channel && @transport.open? && @transport.equal?(@connection.transport)
+        channel.close
       end
 
       # Gives up what can no longer be settled, as the broker delivers it again; the rest is sent again.
-      def lose(why)
-        take_back
+      def lose_originals
+        transport = @connection.transport
+        return if transport.open? && transport.equal?(@transport)
+
+        @transport = transport
         late, @waiting = @waiting.partition { |_, copy| !copy.original.here? }
         gone, @due = @due.partition { |copy| !copy.original.here? }
         gone.concat(late.map(&:last))
         return if gone.empty?
 
-        gone.each { |copy| finish(copy, ConnectionFailedError.new(why)) }
-        Backhop.logger.warn do
-          "#{gone.size} copies were not confirmed: #{why}, and the broker delivers their originals again"
+        gone.each { |copy| finish(copy, ConnectionFailedError.new("the connection was lost")) }
+        Backhop.log(:warn) do
+          "#{gone.size} copies were not confirmed: the connection was lost, and the broker delivers their originals again"
         end
       end
 
@@ -183,20 +169,17 @@ module Backhop
       end
 
       def pump
-        return if @connection.blocked? || !ready?
+        return if @connection.blocked?
 
-        data = +"".b
         until @due.empty?
           copy = @due.first
           break if !@sent.empty? && (copy.is_suspect || @sent.first.last.is_suspect)
 
           next give_up(@due.shift) unless copy.original.here?
-          next unless topology?(copy) && append(copy, data)
-
-          write(data) if data.bytesize > WRITE
+          break unless ready?
+          next unless topology?(copy)
+          break unless sent?(copy)
         end
-      ensure
-        write(data) if data
       end
 
       def give_up(copy)
@@ -204,55 +187,36 @@ module Backhop
         copy.original.tell_gone
       end
 
-      # What is counted as sent; not on a channel that was closed meanwhile, for which the broker would close the
-      # connection: what is heard of that takes it back.
-      def write(data)
-        written = data.slice!(0..)
-        @transport.write(written) if !written.empty? && here? && @channel.open?
-      end
-
-      # The first that is due is sent with the data; false where it cannot be encoded, and nothing of it is written.
-      def append(copy, data)
-        frames = copy.encode(@channel.id, @connection.frame_max)
+      # The first that is due is sent, or cannot be encoded; false where the channel is closed, or the connection lost.
+      def sent?(copy)
+        copy.sent_at = Outbox.now
+        number = @channel.publish(copy)
+      rescue *Declarer::LOST
+        false
       rescue *Outcomes::FAILURES => e
         finish(@due.shift, PublishError.new("the copy cannot be written: #{Outcomes.text(e)}"))
-        Telling.refused(copy.history, e) unless copy.replayed
-        false
+        Telling.refused(@retrier.topology.queue, copy.history.id, e) unless copy.replayed
+        true
       else
-        copy.sent_at = Outbox.now
-        @sent[@tag += 1] = @due.shift
-        data << frames
+        @sent[number] = @due.shift
+        true
       end
 
       # Whether the channel can be published on; opens one where there is none.
       def ready?
-        return true if here? && @channel.open?
-        return false unless @connection.status == :open && @connection.transport.open?
-        return open unless @channel
+        return @channel.here? && !@channel.closed? if @channel
 
-        # Bunny is about to open it again, or to say that it is closed; unless its recovery failed before it came to that
-        @unready_since ||= Outbox.now
-        return false if Outbox.now - @unready_since < @confirm_timeout
-
-        leave
-        open
+        @connection.status == :open && @connection.transport.open? && open
       end
 
+      # Bunny opens the channels of a lost connection again before it delivers anything, and so before any copy is due.
       def open
-        transport = @connection.transport
-        channel = Declarer.channel(@connection, @closed)
-        channel.extend(Confirms)
-        channel.backhop_listener = @listener
-        channel.confirm_select
-        return Declarer.close(channel) unless transport.equal?(@connection.transport)
-
-        @channel = channel
-        @transport = transport
-        @tag = 0
+        @channel = Confirming.new(@connection, @retrier.topology, @listener, @closed)
+        @closed = nil
+        @left.each(&:close).clear
         true
       rescue *Outcomes::FAILURES => e
         postpone_due(@due.size, "cannot be published: #{Outcomes.text(e)}") if @connection.open?
-        Declarer.close(channel)
         false
       end
 
@@ -279,9 +243,9 @@ module Backhop
         return finish(copy, PublishError.new("the copy #{why}")) if copy.replayed
 
         copy.failures += 1
-        wait = Retrier.back_off(copy.failures)
+        wait = @retrier.back_off(copy.failures)
         @waiting << [Outbox.now + wait, copy]
-        Telling.unpublished(copy.history, why, wait)
+        Telling.unpublished(@retrier.topology.queue, copy.history.id, why, wait)
       end
 
       def finish(copy, error = nil)

@@ -37,7 +37,7 @@ module Backhop
         end
       end
 
-      # Called by {Confirms}.
+      # Called by {Confirming}.
       def heard(*event)
         @lock.synchronize do
           @events << event

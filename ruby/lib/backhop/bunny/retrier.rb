@@ -11,50 +11,99 @@ module Backhop
     #
     # Make a new retrier for a new connection.
     class Retrier < Backhop::Retrier
+      extend Values::Keywords
+
       # @param channel [::Bunny::Channel] your channel; its connection has to be threaded, as Bunny's are by default
       # @param queue [String, ::Bunny::Queue] the work queue, or its name; at most 247 bytes
       # @param policy [Policy, nil] how long, how often, how random, when to give up; nil: the default policy
-      # @param strategy [Symbol] where a message waits: :ladder, :message_ttl, :reject, :delayed_exchange, :native
-      # @param never [Array<Class>] classes of exceptions that park a message at once
-      # @param queue_type [Symbol] as Topology's, as are namespace, series, work_queue, work_queue_arguments
+      # @param topology [Topology, nil] instead of queue, policy, and what a topology takes
+      # @param strategy [Symbol] where a message waits: :ladder (the default), :message_ttl, :reject, :delayed_exchange, :native
+      # @param queue_type [Symbol] as Topology's, as are namespace, series, stripes, work_queue,
+      #   work_queue_arguments
+      # @param mode [Symbol] what {#declare} does: :create what is missing, :verify that all is there, or :none
+      # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
+      #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
+      # @param only [Class, #call, Array] likewise: what is none of these parks at once
       # @param legacy_counter [String, nil] as History's, as are wait_queues
       # @param confirm_timeout [Numeric] after so many seconds without a confirm a copy is published again
+      # @param back_off [Policy, nil] delays before a copy is published again; its limits are ignored; default: 100 ms,
+      #   doubled up to 10 s, of which the lower half is random
       # @param clock [#call] gives the moment, as a Time or seconds since the epoch
       # @param random [#call] gives that many random bytes
+      # @raise [InvalidArgumentError] for what is no value of an option
       # @raise [StrategyError] where the strategy cannot serve the policy
       # @raise [InvalidNameError] for a name that cannot be used
-      def initialize(channel, queue:, policy: nil, strategy: :ladder, never: [], queue_type: :quorum, namespace: nil,
-                     series: 10, work_queue: nil, work_queue_arguments: {}, legacy_counter: nil, wait_queues: [],
-                     confirm_timeout: 30, clock: Time.method(:now), random: Random.method(:urandom))
-        name = queue.respond_to?(:name) ? queue.name : queue
-        raise InvalidNameError, "Bunny cannot declare a queue with a line break" if name.to_s.b.match?(/[\r\n]/)
+      def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
+                     series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
+                     legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, clock: Time.method(:now),
+                     random: Random.method(:urandom))
+        unless channel.respond_to?(:connection)
+          raise InvalidArgumentError, "channel is #{Values.shown(channel)}: give a Bunny::Channel, as " \
+                                      "connection.create_channel gives it"
+        end
 
-        super(name,
-              policy:, strategy:, never:, queue_type:, namespace:, series:, work_queue:, work_queue_arguments:,
-              legacy_counter:, wait_queues:, confirm_timeout:, clock:, random:)
+        queue = queue.name if queue.is_a?(::Bunny::Queue)
+        made = Topology.of(queue, policy, topology,
+                           strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
+                           work_queue_arguments:)
+        raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
+
+        super(made, mode:, never:, only:, legacy_counter:, wait_queues:, confirm_timeout:, back_off:, clock:, random:)
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
 
         @publisher = Publisher.new(self, @connection, @confirm_timeout)
+        @consumer = nil # the last one that was seen
       end
 
-      # Declares exchanges, queues and bindings, on a channel of its own.
+      # By the mode: declares exchanges, queues and bindings, on a channel of its own; or verifies them, as {#verify}; or
+      # does nothing.
       #
-      # @param verify [Boolean] make nothing, and say what is missing or different. A rung that only a handler's
-      #   RetryAfter can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look
-      #   at bindings
       # @return [self]
       # @raise [ClashError] an exchange or queue exists with other arguments
-      # @raise [MissingError] the work queue does not exist; with verify, anything
+      # @raise [MissingError] the work queue does not exist
       # @raise [AccessError] the user may not declare
       # @raise [BrokerError] the broker cannot serve the strategy
-      def declare(verify: false)
+      def declare
+        return self if mode == :none
+        return verify if mode == :verify
+
         Declaring.check_broker(topology, @connection.server_properties)
-        Declarer.open(@connection) do |declarer|
-          verify ? Declaring.verify(topology, &declarer) : Declaring.create(topology, &declarer)
-        end
-        @restores ||= !verify
+        Declarer.open(@connection) { |declarer| Declaring.create(topology, &declarer) }
+        @restores = true
         self
+      end
+
+      # Makes nothing, and says what is missing or different. A rung that only a handler's RetryAfter can need may be
+      # missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings.
+      #
+      # @return [self]
+      # @raise [ClashError] an exchange or queue exists with other arguments
+      # @raise [MissingError] anything is missing
+      # @raise [BrokerError] the broker cannot serve the strategy
+      def verify
+        Declaring.check_broker(topology, @connection.server_properties)
+        Declarer.open(@connection) { |declarer| Declaring.verify(topology, &declarer) }
+        self
+      end
+
+      # Declares, by the mode, and consumes the queue, on a channel of its own: hands each message to the handler, as {#wrap}.
+      #
+      # After Bunny's own recovery it goes on. Where the broker closed the channel, or cancelled the consumer, it declares
+      # and subscribes again. Before you close the connection: `subscription.cancel`, then {#drain}.
+      #
+      # @param handler [#call, nil] or a block
+      # @param prefetch [Integer] messages that the broker sends ahead
+      # @param threads [Integer] how many handlers run at once
+      # @return [Subscription]
+      # @raise (see #declare)
+      # @raise [InvalidArgumentError] for no handler, or a number that is none
+      def subscribe(handler = nil, prefetch: 100, threads: 1, &block)
+        Values.integer(prefetch, "prefetch", (1..65_535))
+        Values.integer(threads, "threads", (1..1000))
+        handle = wrap(handler, &block)
+        declare
+        Subscription.new(self, @connection, prefetch, threads, method(:back_off), handle)
       end
 
       # A block for queue.subscribe or consumer.on_delivery (with manual_ack: true) that hands each message to yours.
@@ -63,11 +112,12 @@ module Backhop
       # with one parameter gets the {Message}, which knows the attempt, the first failure and more. Any other gets Bunny's
       # delivery_info, properties and payload, and a fourth parameter the message too.
       #
+      # @param handler [#call, nil] or a block
       # @return [Proc]
-      def wrap(&handle)
-        raise ::ArgumentError, "wrap needs a block: the handler" unless handle
-
-        arity = handle.arity
+      # @raise [InvalidArgumentError] for what cannot be called
+      def wrap(handler = nil, &block)
+        handle = Values.callable(handler || block, "the handler")
+        arity = (handle.respond_to?(:arity) ? handle : handle.method(:call)).arity
         proc do |delivery_info, properties, payload|
           message = arrived(delivery_info, properties, payload)
           next unless message
@@ -75,8 +125,8 @@ module Backhop
           settle_after(message) do
             case arity
             when 1 then handle.call(message)
-            when 4 then handle.call(delivery_info, properties, payload, message)
-            else handle.call(delivery_info, properties, payload)
+            when 4 then handle.call(delivery_info, message.properties, payload, message)
+            else handle.call(delivery_info, message.properties, payload)
             end
           end
         end
@@ -87,15 +137,17 @@ module Backhop
       #     retrier.process(*queue.pop(manual_ack: true)) { |message| purge(message.body) }
       #
       # @return [Boolean] whether there was a message
-      # @raise [PoisonError] instead of yielding: the message crashed its consumers, and is parked; wrap parks it in silence
+      # @raise [PoisonError] instead of yielding: the message's consumers were lost too often, and it waits, or is parked;
+      #   wrap does so in silence
       # @raise [Error] a message that cannot be read
       def process(delivery_info, properties, payload, &block)
         return false unless delivery_info
 
+        Values.callable(block, "the handler")
         message = read(delivery_info, properties, payload)
-        if (poison = guard(message))
+        if (poison = message.past? && guard(message))
           carry_out(message, poison)
-          raise PoisonError, "#{message.inspect} crashed its consumers, and is parked"
+          raise PoisonError, told(message, poison)
         end
         settle_after(message, &block)
         true
@@ -107,19 +159,22 @@ module Backhop
       # poison guard is not asked. Hand the message to {#settle} in the end.
       #
       # @return [Message]
+      # @raise [InvalidArgumentError] for a message of another queue
       def read(delivery_info, properties, payload)
-        @decider.frame_max = @connection.frame_max # after a recovery it may be another
-        history = @decider.read(exchange: delivery_info.exchange, routing_key: delivery_info.routing_key,
-                                properties: properties, headers: properties.headers)
-        Message.new(delivery_info, properties, payload, history, original(delivery_info))
+        consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
+        see(consumer) unless consumer.equal?(@consumer)
+        original = original(delivery_info, consumer ? consumer.no_ack : false)
+        Message.new(delivery_info, properties, payload, topology, original, @decider)
       end
 
       # Says what became of a message of {#read}: nil, or the exception with which it failed.
       # @return [void]
       def settle(message, error = nil)
+        return message.original.settle(:ack) unless error
+
         carry_out(message, plan(message, error))
       rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
-        Telling.refused(message.history, e)
+        Telling.refused(topology.queue, message.arrived_properties[:message_id], e)
       end
 
       # @return [Integer] how many copies are not confirmed yet; their originals are unacknowledged
@@ -141,17 +196,19 @@ module Backhop
       # Sends parked messages back to their work queue, as if they had never failed. It ends with the messages that were
       # parked when it began.
       #
-      # @param limit [Integer, nil] how many at most
+      # @param most [Integer, nil] how many at most; nil: all
       # @return [Integer] how many went
       # @raise [PublishError] a message could not be published; it is parked still
       # @raise [FrameError] a message's own headers do not fit the connection's frame_max; it is parked still
       # @raise [MissingError] there is no parked queue
-      def replay(limit = nil)
-        Replay.new(self, @connection, limit).call
+      def replay(most = nil)
+        Values.integer(most, "most", (0..)) unless most.nil?
+        Replay.new(self, @connection, most).call
       end
 
       # @api private
       def replay_copy(message, replayed)
+        @decider.frame_max = @connection.frame_max
         @publisher.publish(copy(@decider.replay(message.history), message, replayed))
       end
 
@@ -159,13 +216,13 @@ module Backhop
       # @api private
       def arrived(delivery_info, properties, payload)
         message = read(delivery_info, properties, payload)
-        poison = guard(message)
+        poison = message.past? && guard(message)
         return message unless poison
 
         carry_out(message, poison)
         nil
       rescue *Outcomes::FAILURES => e
-        Telling.refused(message&.history, e)
+        Telling.refused(topology.queue, message&.arrived_properties&.fetch(:message_id, nil), e)
         nil
       end
 
@@ -179,13 +236,40 @@ module Backhop
         settle(message)
       end
 
-      # The tag of what queue.pop gives knows whether it is of before a recovery. That of a consumer is handled in a thread
-      # which Bunny ends at a recovery; while recovering, it marks new deliveries as old.
-      def original(delivery_info)
+      def plan(message, error)
+        @decider.frame_max = @connection.frame_max # after a recovery it may be another
+        super
+      end
+
+      def guard(message)
+        @decider.frame_max = @connection.frame_max
+        super
+      end
+
+      # What a consumer tells that was not seen yet.
+      def see(consumer)
+        return unless consumer
+
+        unless consumer.queue_name.b == topology.queue.b
+          raise InvalidArgumentError, "it came from queue #{consumer.queue_name.inspect}, and the retrier is for queue " \
+                                      "#{topology.queue.inspect}: make a retrier for each queue"
+        end
+        if consumer.no_ack
+          Backhop.log(:error) do
+            "the consumer of queue #{topology.queue.inspect} acknowledges what it gets at once, and a message whose handler " \
+              "does not end is lost: subscribe with manual_ack: true"
+          end
+        end
+        @consumer = consumer
+      end
+
+      # The tag of what queue.pop gives knows, up to Bunny 2, whether it is of before a recovery. That of a consumer is
+      # handled in a thread which Bunny ends at a recovery; while recovering, it marks new deliveries as old.
+      def original(delivery_info, is_settled)
         tag = delivery_info.delivery_tag
         channel = delivery_info.channel
         is_stale = tag.respond_to?(:stale?) && tag.stale?(channel.recoveries_counter.get)
-        Original.new(channel, tag.to_i, is_stale: is_stale)
+        Original.new(channel, tag.to_i, is_stale: is_stale, is_settled: is_settled)
       end
 
       def carry_out(message, plan)
@@ -199,10 +283,10 @@ module Backhop
       end
 
       def copy(plan, message, replayed = nil)
-        original = message.properties
-        headers = plan.copy_headers(original.headers).transform_values { |value| Copy.writable(value) }
+        original = message.arrived_properties
+        headers = plan.copy_headers(original[:headers]).transform_values { |value| Copy.writable(value) }
         properties = plan.copy_properties(original).merge!(headers: headers)
-        Copy.new(plan, message.history, properties, message.kept_body, message.original, replayed)
+        Copy.new(plan, message.history, properties, message.arrived_body, message.original, replayed)
       end
     end
   end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module Backhop
+  module Bunny
+    # A channel that publishes, with confirms: Bunny's public way, on a channel that is left where its connection was lost.
+    #
+    # A listener is told (heard), in the thread that reads the connection:
+    #
+    #     :confirmed, self, number of the publish from 1 on, whether it was nacked
+    #     :returned, self, exchange, routing key, header backhop-id
+    #
+    # After a recovery Bunny opens its channel again, and would count on. Confirms of that time are nobody's: a new one is
+    # made, as an offset and a publish that Bunny counted and could not encode cannot shift the numbers of its confirms.
+    # @api private
+    class Confirming
+      # Opens it. Raises what Bunny raises.
+      #
+      # @param closed [Confirming, nil] the one before, which the broker closed
+      def initialize(connection, topology, listener, closed = nil)
+        @connection = connection
+        @topology = topology
+        @listener = listener
+        @transport = connection.transport
+        @channel = Declarer.channel(connection, closed&.channel)
+        @exchanges = {}
+        @count = 0
+        @reason = nil
+        start
+      end
+
+      # Whether it is still on the connection that it was opened on.
+      def here? = @transport.open? && @transport.equal?(@connection.transport)
+
+      # Whether it was closed: by the broker, where nobody here did.
+      def closed? = @channel.closed?
+
+      # Publishes; gives the number of the publish. A Bunny::Exception is raised before anything is written, and what else
+      # is raised tells that it cannot be encoded.
+      def publish(copy)
+        listen(copy.exchange)
+        copy.publish(@channel)
+        @count += 1
+      end
+
+      # Why the broker closed it, in its words.
+      def reason
+        return @reason if @reason
+
+        @channel.close
+        "for a reason that Bunny did not tell"
+      rescue ::Bunny::ChannelAlreadyClosed => e
+        Outcomes.writable(e.message)[/closed due to a server-reported channel error: (.*)\z/m, 1] ||
+          "for a reason that Bunny did not tell"
+      end
+
+      # Closes it, if it is not gone.
+      def close = Declarer.close(@channel)
+
+      protected
+
+      attr_reader :channel
+
+      private
+
+      def start
+        @channel.on_error { |_, close| @reason = "#{close.reply_code} #{Outcomes.writable(close.reply_text)}" }
+        @channel.confirm_select(->(number, _multiple, is_nack) { @listener.heard(:confirmed, self, number, is_nack) })
+      rescue StandardError
+        close
+        raise
+      end
+
+      # Bunny tells what is returned of an exchange that the channel knows.
+      def listen(name)
+        @exchanges[name] ||= known(name).tap do |exchange|
+          exchange.on_return do |info, properties, _body|
+            id = (properties.headers || {})["backhop-id"].to_s.b
+            @listener.heard(:returned, self, info.exchange.b, info.routing_key.b, id)
+          end
+        end
+      end
+
+      def known(name)
+        declared = @topology.declarations.find { |each| each.what == :exchange && each.name.b == name }
+        ::Bunny::Exchange.new(@channel, declared&.type || :direct, name,
+                              no_declare: true, durable: true, arguments: declared&.arguments || {})
+      ensure
+        Declarer.forget(@connection, name)
+      end
+    end
+  end
+end

@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+module Backhop
+  module Bunny
+    # A consumer of the retrier's own queue, on a channel of its own, which is made again where it is lost.
+    #
+    # After Bunny's own recovery it goes on by itself. Where the broker closed the channel, or cancelled the consumer, as it
+    # does when the queue is deleted, a thread of its own declares and subscribes again, until it can.
+    class Subscription
+      LOOK_AFTER = 0.5 # seconds: how often it looks for a lost channel
+      RECOVERS = 20 # looks that Bunny may take to open a channel after it connected again
+      private_constant :LOOK_AFTER, :RECOVERS
+
+      # @api private
+      def initialize(retrier, connection, prefetch, threads, back_off, handler)
+        @retrier = retrier
+        @connection = connection
+        @prefetch = prefetch
+        @threads = threads
+        @back_off = back_off
+        @handler = handler
+        @lock = Mutex.new
+        @changed = ConditionVariable.new
+        @is_over = @is_cancelled = false
+        @looks = 0 # at a channel that Bunny has not opened again
+        begin_consuming
+        @watch = Thread.new { watch }
+        @watch.name = "backhop-#{retrier.topology.queue}"
+      end
+
+      # Consumes no more. What was delivered is handled still, unless it is called by a handler.
+      #
+      # @return [self]
+      def cancel
+        @lock.synchronize do
+          @is_over = true
+          @changed.broadcast
+        end
+        channel = @channel
+        @consumer.cancel if !channel.closed? && @connection.open?
+        self
+      rescue *Declarer::LOST
+        self
+      end
+
+      # Waits until it is cancelled.
+      #
+      # @param timeout [Numeric, nil] seconds; nil: as long as it takes
+      # @return [Boolean] whether it is cancelled
+      def wait(timeout = nil)
+        deadline = timeout && (Outbox.now + timeout)
+        @lock.synchronize do
+          until @is_over
+            left = deadline && (deadline - Outbox.now)
+            return false if left && left <= 0
+
+            @changed.wait(@lock, left)
+          end
+        end
+        true
+      end
+
+      # @return [::Bunny::Channel] its channel now
+      attr_reader :channel
+
+      # @return [::Bunny::Consumer] its consumer now
+      attr_reader :consumer
+
+      # @return [String]
+      def inspect = "#<#{self.class} of queue #{@retrier.topology.queue.inspect}>"
+
+      private
+
+      def begin_consuming
+        @transport = @connection.transport
+        channel = Declarer.channel(@connection, nil, @threads)
+        channel.prefetch(@prefetch)
+        consumer = ::Bunny::Consumer.new(channel, @retrier.topology.queue.b, channel.generate_consumer_tag("backhop"), false)
+        consumer.on_delivery(&@handler)
+        consumer.on_cancellation { @is_cancelled = true }
+        @channel = channel
+        @consumer = consumer
+        channel.basic_consume_with(consumer)
+      rescue *Declarer::LOST => e
+        Declarer.close(channel)
+        raise Subscription.send(:error, e)
+      end
+
+      # The error that Bunny's is for the user.
+      def self.error(error)
+        text = Outcomes.text(error)
+        case error
+        when ::Bunny::NotFound then MissingError.new("subscribing: #{text}")
+        when ::Bunny::AccessRefused then AccessError.new("subscribing: #{text}")
+        when ::Bunny::ChannelLevelException then ChannelClosedError.new("subscribing: #{text}")
+        else ConnectionFailedError.new("the connection was lost: #{text}")
+        end
+      end
+      private_class_method :error
+
+      def watch
+        failures = 0
+        until over?(failures.zero? ? LOOK_AFTER : @back_off.call(failures))
+          begin
+            next unless lost?
+
+            again
+            failures = 0
+          rescue *Outcomes::FAILURES => e
+            failures += 1
+            Backhop.log(:warn) { "#{@retrier.topology.queue}: subscribing again failed: #{Outcomes.text(e)}" }
+          end
+        end
+      end
+
+      def over?(seconds)
+        @lock.synchronize do
+          @changed.wait(@lock, seconds) unless @is_over
+          @is_over
+        end
+      end
+
+      # Whether nobody else will make the consumer again: on a connection that was lost Bunny does.
+      def lost?
+        transport = @connection.transport
+        return false unless @connection.open? && transport.open?
+        return true if @is_cancelled || (@channel.closed? && transport.equal?(@transport))
+
+        if @channel.closed?
+          @looks += 1
+        else
+          @transport = transport
+          @looks = 0
+        end
+        @looks > RECOVERS
+      end
+
+      def again
+        Backhop.log(:warn) do
+          "#{@retrier.topology.queue}: the broker #{@is_cancelled ? "cancelled the consumer" : "closed the channel"}: " \
+            "subscribing again"
+        end
+        old = @channel
+        @retrier.declare
+        @is_cancelled = false
+        @looks = 0
+        begin_consuming
+        Declarer.close(old)
+      end
+    end
+  end
+end

@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require "native"
+require "vectors"
+
+# The shared vectors of the ledger, over what SWIG made: it has no class of its own.
+class LedgerSequence
+  ACTIONS = %w[none ack retry reject return park drop replay].freeze
+  ENDINGS = %w[orderly wordless complaint missing].freeze
+  STATES = %w[none arrived taken settled due sent waiting confirmed left acknowledged rejected given-back].freeze
+  STEPS = %w[rest tell ack nack reject give_back declare publish].freeze
+  CODES = (-40..0).to_h { |code| [Native.bh_status_name(code), code] }.freeze
+
+  attr_reader :comparisons
+
+  def initialize(given)
+    random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
+    _, @ledger = Native.bh_ledger_new(back_off(given["policy"] || {}), random)
+    @numbers = {}
+    @now_ms = 0
+    @comparisons = []
+  end
+
+  # Plays a row; what it expects, beside what there is, goes into comparisons.
+  def play(row)
+    Vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies is_full")
+    @now_ms = row.fetch("at_ms", @now_ms)
+    compare(call(*row["do"]), CODES.fetch(row.fetch("status", "BH_OK"))) if row.key?("do")
+    play_steps(row, row.fetch("may_publish", true) ? 1 : 0)
+    row.fetch("states", {}).each { |name, state| compare(STATES[@ledger.state(@numbers.fetch(name))], state) }
+    row.fetch("counts", {}).each { |state, count| compare(@ledger.count(STATES.index(state)), count) }
+    compare(@ledger.due_ms == -1 ? nil : @ledger.due_ms, row["due_ms"]) if row.key?("due_ms")
+    %w[unsettled copies].each { |key| compare(@ledger.public_send(key), row[key]) if row.key?(key) }
+    compare(@ledger.is_full == 1, row["is_full"]) if row.key?("is_full")
+  end
+
+  private
+
+  def back_off(given)
+    Vectors.only(given, "kind initial_ms max_ms jitter")
+    _, policy = Native.bh_policy_new
+    policy.set_kind(given["kind"] == "linear" ? Native::BH_KIND_LINEAR : Native::BH_KIND_FIXED)
+    policy.set_initial_ms(given.fetch("initial_ms", 100))
+    policy.set_max_ms(given["max_ms"]) if given.key?("max_ms")
+    policy.set_jitter(given["jitter"] == "full" ? Native::BH_JITTER_FULL : Native::BH_JITTER_NONE, 0)
+    policy
+  end
+
+  def compare(got, expected) = @comparisons << [got, expected]
+
+  def play_steps(row, may_publish)
+    if row.key?("step")
+      @ledger.next(@now_ms, may_publish)
+      compare(step, row["step"])
+    end
+    return unless row.key?("steps")
+
+    steps = []
+    steps << step while steps.size < 200 && @ledger.next(@now_ms, may_publish) != Native::BH_STEP_REST
+    compare(steps, row["steps"])
+  end
+
+  def number(name) = name.is_a?(Integer) ? name : @numbers.fetch(name)
+
+  def keep(name, (status, number))
+    compare(number.zero?, status != 0)
+    @numbers[name] = number if status.zero?
+    status
+  end
+
+  def call(verb, *arguments)
+    first = arguments.first
+    case verb
+    when "open_channel", "open_publisher" then keep(first, @ledger.public_send(verb))
+    when "arrive" then keep(arguments[2], @ledger.arrive(number(first), arguments[1]))
+    when "take", "acknowledge", "give_back" then @ledger.public_send(verb, number(first))
+    when "leave", "postpone" then @ledger.public_send(verb, number(first), @now_ms)
+    when "settle"
+      @ledger.settle(number(first), ACTIONS.index(arguments[1]), arguments[2], arguments[3] || "id", "events",
+                     "order.created")
+    when /\Aset_/ then @ledger.public_send(verb, *arguments)
+    else
+      tell(verb, first, arguments)
+      0
+    end
+  end
+
+  def tell(verb, first, arguments)
+    case verb
+    when "close_channel" then compare(@ledger.close_channel(number(first)), arguments[1])
+    when "close_publisher" then @ledger.close_publisher(number(first), ENDINGS.index(arguments[1]), @now_ms)
+    when "disconnect" then @ledger.disconnect(ENDINGS.index(first), @now_ms)
+    when "confirm"
+      @ledger.confirm(number(first), arguments[1], arguments[2] ? 1 : 0, arguments[3] == false ? 0 : 1, @now_ms)
+    when "return"
+      Native.bh_ledger_return(@ledger, number(first), arguments[1], "events", arguments[2] || "order.created")
+    when "block" then @ledger.block(first ? 1 : 0, @now_ms)
+    when "rung" then @ledger.rung(first, CODES.fetch(arguments[1]), @now_ms)
+    when "flush", "forget_rungs" then @ledger.public_send(verb)
+    else raise "#{verb} is not known"
+    end
+  end
+
+  def step
+    names = @numbers.invert
+    kind = STEPS[@ledger.step]
+    entry = names.fetch(@ledger.step_entry, "")
+    channel = names.fetch(@ledger.step_channel, "")
+    case kind
+    when "tell"
+      [kind, Native.bh_event_name(@ledger.step_event), entry, Native.bh_status_name(@ledger.step_status),
+       @ledger.step_delay_ms, @ledger.step_count]
+    when "ack" then [kind, channel, @ledger.step_tag, @ledger.step_multiple == 1]
+    when "declare" then [kind, @ledger.step_delay_ms]
+    when "publish" then [kind, entry, names.fetch(@ledger.step_publisher), @ledger.step_tag]
+    else [kind, channel, @ledger.step_tag, entry]
+    end
+  end
+end
+
+RSpec.describe "The ledger" do
+  cases "ledger" do |given|
+    Vectors.only(given, "name policy random expect")
+    Vectors.only(given["expect"], "history")
+    sequence = LedgerSequence.new(given)
+    given["expect"]["history"].each do |row|
+      sequence.play(row)
+      sequence.comparisons.each { |got, expected| expect(got).to eq(expected), "#{row}: #{got}" }
+    end
+    expect(sequence.comparisons).not_to be_empty
+  end
+end
