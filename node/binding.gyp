@@ -23,9 +23,9 @@
       "target_name": "worker",
       "type": "static_library",
       "include_dirs!": ["<(node_root_dir)/include/node"],
-      "include_dirs": ["core/include"],
+      "include_dirs": ["core/include", "core/src", "core/src/worker"],
       "cflags_c": ["<@(c)", "<!@(node librabbitmq.js cflags)"],
-      "defines": ["BH_API=", "_DEFAULT_SOURCE"],
+      "defines": ["BH_API=", "_GNU_SOURCE"],
       "sources": ["<!@(node librabbitmq.js worker)"]
     },
     {

@@ -13,6 +13,7 @@ const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')
 const path = require('node:path')
 
+const LAYERS = ['interface', 'procedures', 'engine', 'wire'] // of the worker
 const NEEDED = ['librabbitmq >= 0.11', 'openssl >= 3']
 
 function pkgConfig (...options) {
@@ -30,15 +31,15 @@ function isThere () {
 }
 
 const ANSWERS = {
-  pure: () => sources(name => !name.startsWith('worker')),
-  worker: () => sources(name => name.startsWith('worker') && (name === 'worker_none.c') !== isThere()),
+  pure: () => sources('.'),
+  worker: () => (isThere() ? LAYERS.map(layer => sources(`worker/${layer}`)).join('\n') : 'core/src/worker/none.c'),
   cflags: () => (isThere() ? pkgConfig('--cflags') : ''),
   libs
 }
 
-function sources (isOurs) {
-  const names = readdirSync(path.join(__dirname, 'core', 'src'))
-  return names.filter(name => name.endsWith('.c') && isOurs(name)).map(name => `core/src/${name}`).join('\n')
+function sources (directory) {
+  const names = readdirSync(path.join(__dirname, 'core', 'src', directory))
+  return names.filter(name => name.endsWith('.c')).map(name => path.posix.join('core/src', directory, name)).join('\n')
 }
 
 function libs () {

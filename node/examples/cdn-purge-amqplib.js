@@ -15,14 +15,13 @@ async function main () {
   const api = await cdn.PurgeApi.start()
   const connection = await amqplib.connect(cdn.AMQP_URL)
   const channel = await connection.createChannel()
-  await channel.prefetch(10)
 
   const policy = new Policy({ initial: 500, factor: 2, max: '4s', jitter: 0.2, maxAttempts: 10, maxRetryAfter: '10s' })
-  const retrier = await Retrier.declare(channel, { queue: cdn.QUEUE, policy, never: [cdn.NoSuchSiteError] })
+  const retrier = new Retrier(channel, { queue: cdn.QUEUE, policy, never: [cdn.NoSuchSiteError] })
 
   await new Promise(resolve => {
-    channel.consume(cdn.QUEUE, retrier.wrap(async message => {
-      const page = message.content.toString()
+    retrier.consume(async message => {
+      const page = message.body.toString()
       try {
         await api.purge(page)
       } catch (error) {
@@ -31,7 +30,7 @@ async function main () {
       }
       console.log(`${page.padEnd(18)} attempt ${message.attempt}: purged`)
       if (api.purged.length === cdn.PAGES.length - 1) resolve()
-    }))
+    }, { prefetch: 10 })
   })
 
   await retrier.drain({ timeout: '20s' })

@@ -16,7 +16,7 @@ async function main () {
   worker.on('parked', event => console.log(`parked: ${event.text}`))
 
   await worker.run(async message => {
-    const page = message.content.toString()
+    const page = message.body.toString()
     try {
       await api.purge(page)
     } catch (error) {

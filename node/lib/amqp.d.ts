@@ -2,11 +2,10 @@
  * Retries over node-amqp (the package amqp, version 0.2.7).
  *
  *     const { Retrier } = require("backhop/amqp")
- *     const retrier = await Retrier.declare(connection, { queue: "cdn-purge", policy })
- *     const handle = async (payload, headers, deliveryInfo, message) => {
- *       await purge(payload.data)                       // resolve: ack; throw: later
- *     }
- *     queue.subscribe({ ack: true, prefetchCount: 10 }, retrier.wrap(handle))
+ *     const retrier = new Retrier(connection, { queue: "cdn-purge", policy })
+ *     const consumer = await retrier.consume(async (message) => {
+ *       await purge(message.body)                       // resolve: ack; throw: later
+ *     }, { prefetch: 10 })
  *
  * It publishes copies on a confirm channel of its own, on your connection. A message that failed is acknowledged when
  * the broker confirmed its copy. Confirms are pipelined: nothing waits for one. Where node-amqp connects again and
@@ -17,22 +16,26 @@
  * of the types int16, uint8, uint16, uint32 or a nested table with a header named hasOwnProperty ends node-amqp's
  * connection before anybody sees the message.
  *
- * Give the connection `clientProperties: { capabilities: { "connection.blocked": true } }`, so that the broker tells
- * when it takes no publishes. Warnings are those of backhop/amqplib.
+ * Give the connection `clientProperties: { capabilities: { "connection.blocked": true, consumer_cancel_notify: true } }`, so
+ * that the broker tells when it takes no publishes, and when it ends a consumer, as with its queue. Warnings are those of backhop/amqplib.
  *
  * @packageDocumentation
  */
 
 import { Message as BaseMessage } from './index.js'
-import { BaseRetrier, type RetrierOptions } from './retrier.js'
+import { BaseRetrier, type Consumption, type RetrierOptions } from './retrier.js'
 
-export type { RetrierOptions } from './retrier.js'
+export type { Consumption, RetrierOptions } from './retrier.js'
 
-/** What a handler gets as its fourth argument: what every message has, and node-amqp's own message. */
+/** What a handler gets, of `wrap` as its fourth argument: what every message has, and what node-amqp has read. */
 export class Message extends BaseMessage {
   private constructor ()
   /** node-amqp's message, the fourth argument of its listener. The retrier acknowledges it. */
   readonly incoming: any // eslint-disable-line @typescript-eslint/no-explicit-any
+  /** `{ data, contentType }`, or what JSON was parsed to; undefined of a message of `read`. */
+  readonly payload: any // eslint-disable-line @typescript-eslint/no-explicit-any
+  /** node-amqp's third argument of a listener; undefined of a message of `read`. */
+  readonly deliveryInfo: any // eslint-disable-line @typescript-eslint/no-explicit-any
 }
 
 /**
@@ -56,9 +59,19 @@ export class Retrier extends BaseRetrier {
    */
   constructor (connection: object, options: RetrierOptions)
   /**
+   * Declares as the mode says, and subscribes to the retrier's queue with manual acknowledgement. Where node-amqp connects
+   * again, it subscribes again; where the broker cancels the consumer or closes its channel, the retrier does, after the
+   * back-off. Nothing else of this connection is to subscribe to the queue.
+   *
+   * @param handle its message is acknowledged where it resolves or returns, and comes back later where it rejects or throws
+   * @param options `prefetch`: how many messages it has in hand at most, 1 to 65535; default 100
+   * @throws {@link MissingError} where the work queue does not exist, and else as `declare`
+   */
+  consume (handle: (message: Message) => unknown, options?: { prefetch?: number | undefined }): Promise<Consumption>
+  /**
    * A listener for `queue.subscribe({ ack: true, prefetchCount }, ...)` that hands each message to `handle`. Where that
    * resolves or returns, the message is acknowledged; where it rejects or throws, the message comes back later, or is
-   * parked.
+   * parked. A delivery of another queue, or of a subscription without `ack: true`, is left alone, with a warning.
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   wrap (handle: Handler): (payload: any, headers: any, deliveryInfo: any, incoming: any) => Promise<void>

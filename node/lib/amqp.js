@@ -10,10 +10,12 @@ const { EventEmitter, once } = require('node:events')
 
 const { methods } = require('amqp/lib/definitions')
 
-const { ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
+const { isMarked } = require('./decider')
+const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
-const { BaseRetrier, ORIGINAL } = require('./retrier')
+const { handler, shown } = require('./options')
+const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
 const wire = require('./wire')
 
 const BASIC_NACK = 60 << 16 | 120
@@ -66,7 +68,7 @@ class Tap {
 
 function tapOf (connection) {
   if (typeof connection?.generateChannelId !== 'function') {
-    throw new TypeError('this is no connection of node-amqp: give what createConnection gave')
+    throw new ArgumentError('this is no connection of node-amqp: give what createConnection gave')
   }
   let tap = taps.get(connection)
   if (!tap) {
@@ -398,6 +400,10 @@ class Subscribed extends Original {
     this.incoming = incoming
   }
 
+  get isMarked () {
+    return this.incoming.redelivered || this.decoded.entries.some(({ name }) => isMarked({ [name]: 0 }))
+  }
+
   get isHere () {
     const { queue } = this.incoming
     return this.line.isOpen && queue.connection.parser === this.line.parser && queue.state === 'open'
@@ -431,10 +437,12 @@ class Got extends Original {
 }
 
 class Message extends BaseMessage {
-  constructor (original, history, content, redelivered, incoming) {
-    super(content, history, { redelivered })
+  constructor (original, history, content, options, { incoming, payload, deliveryInfo } = {}) {
+    super(content, history, options)
     this[ORIGINAL] = original
     this.incoming = incoming
+    this.payload = payload
+    this.deliveryInfo = deliveryInfo
   }
 }
 
@@ -448,8 +456,9 @@ class Retrier extends BaseRetrier {
     this.#connection = connection
   }
 
-  async _line () {
+  async _line (given = this.#connection) {
     const connection = this.#connection
+    if (given !== connection) throw new ArgumentError('the retrier has its connection: give declare no other')
     while (!this.#tap.line?.isOpen || !connection.readyEmitted) {
       const { connectionAttemptScheduled: isScheduled, implOptions, socket } = connection
       // Without reconnect, node-amqp schedules nothing and says so all the same.
@@ -463,39 +472,136 @@ class Retrier extends BaseRetrier {
   }
 
   wrap (handle) {
+    handler(handle, 'wrap')
     return (payload, headers, deliveryInfo, incoming) => this._handle(
-      () => this.read(incoming),
+      () => this.#read(incoming, { payload, deliveryInfo, signal: this._signal }),
       message => handle(payload, headers, deliveryInfo, message)
     )
   }
 
+  /** A listener for the queue of `consume`. */
+  _taking (signal, handle) {
+    return (payload, headers, deliveryInfo, incoming) => {
+      this._handle(() => this.#read(incoming, { payload, deliveryInfo, signal }), handle)
+    }
+  }
+
+  _consumer (handle, prefetch) {
+    return new Consumer(this, this.#connection, handle, prefetch)
+  }
+
   read (incoming) {
+    return this.#read(incoming, {})
+  }
+
+  #read (incoming, { payload: read, deliveryInfo, signal }) {
     const arrival = incoming?.[ARRIVAL]
     if (!arrival) {
-      throw new TypeError(
+      throw new ArgumentError(
         'this is no message of the retrier\'s connection: give the fourth argument of a subscribed listener'
       )
     }
+    this.#refuseForeign(incoming)
     const { line, payload, chunks } = arrival
     const decoded = wire.decode(payload)
     const { exchange, routingKey, redelivered } = incoming
     const original = new Subscribed(line, decoded, incoming)
-    return this.#message(original, { exchange, routingKey }, chunks, redelivered, incoming)
+    const own = { incoming, payload: read, deliveryInfo }
+    return this.#message(original, { exchange, routingKey }, chunks, { redelivered, signal }, own)
   }
 
-  #message (original, { exchange, routingKey }, chunks, redelivered, incoming) {
+  /** A delivery that it must not settle: of another queue, or one that the broker forgot as it sent it. */
+  #refuseForeign ({ queue, consumerTag }) {
+    const own = this.topology.queue
+    if (queue.name !== own) {
+      throw new ArgumentError(`this delivery is of the queue ${shown(queue.name)}, and the retrier is of ` +
+        `${shown(own)}, where its copies would go: make a retrier for each queue`)
+    }
+    if (queue.consumerTagOptions[consumerTag]?.noAck) {
+      throw new ArgumentError('this delivery needs no acknowledgement, so that a failure loses it: subscribe to ' +
+        `${shown(own)} with { ack: true }`)
+    }
+  }
+
+  #message (original, { exchange, routingKey }, chunks, options, own) {
     const { line, decoded: { properties, entries } } = original
     const headers = Object.fromEntries(wire.pairsOf(entries))
     const history = this._read(line, { exchange, routingKey, properties, headers })
     const content = chunks.length === 1 ? chunks[0] : Buffer.concat(chunks)
-    return new Message(original, history, content, redelivered, incoming)
+    return new Message(original, history, content, { ...options, topology: this.topology }, own)
   }
 
   _parked ({ args, payload, chunks, channel }, line) {
-    return this.#message(new Got(line, wire.decode(payload), channel, args.deliveryTag), args, chunks, args.redelivered)
+    const original = new Got(line, wire.decode(payload), channel, args.deliveryTag)
+    return this.#message(original, args, chunks, { redelivered: args.redelivered })
   }
 
   async _flush () {} // node-amqp writes in order, and closes in order
+}
+
+/** On a queue of its own among node-amqp's, which itself subscribes again where it connects again. */
+class Consumer extends BaseConsumer {
+  #retrier
+  #connection
+  #handle
+  #prefetch
+  #queue
+  #tag
+
+  constructor (retrier, connection, handle, prefetch) {
+    super(retrier)
+    this.#retrier = retrier
+    this.#connection = connection
+    this.#handle = handle
+    this.#prefetch = prefetch
+    connection.on('tag.change', ({ oldConsumerTag, consumerTag }) => {
+      if (this.#tag === oldConsumerTag) this.#tag = consumerTag
+    })
+  }
+
+  get isLost () {
+    return undefined // node-amqp connects again, or the application makes it
+  }
+
+  async _subscribe () {
+    const { queue: name } = this.#retrier.topology
+    await new Promise((resolve, reject) => {
+      const options = { passive: true, autoDelete: false, closeChannelOnUnsubscribe: false }
+      const queue = this.#connection.queue(name, options, () => {
+        const listener = this.#retrier._taking(this.signal, this.#handle)
+        queue.subscribe({ ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
+          this.#queue = queue
+          this.#tag = consumerTag
+          resolve()
+        })
+      })
+      if (!queue) {
+        reject(new ConnectionFailedError('node-amqp has no channel for the consumer'))
+        return
+      }
+      let why = 'the broker cancelled the consumer, as it does when the queue is deleted'
+      queue.on('error', error => {
+        why = error.message
+        reject(error.code === NOT_FOUND
+          ? new MissingError(noQueue(name))
+          : new ChannelClosedError(`consuming "${name}": ${error.message}`, { cause: error }))
+      })
+      queue.on('close', () => {
+        if (queue !== this.#queue) return
+        this.#queue = undefined
+        this._ended(why)
+      })
+    })
+  }
+
+  async _unsubscribe () {
+    const queue = this.#queue
+    if (queue?.state !== 'open') return
+    await new Promise(resolve => {
+      queue.once('close', resolve)
+      queue.unsubscribe(this.#tag).addCallback(resolve)
+    })
+  }
 }
 
 module.exports = { Message, Retrier }

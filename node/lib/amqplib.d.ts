@@ -2,10 +2,10 @@
  * Retries over amqplib, its promise API or its callback API.
  *
  *     const { Retrier } = require("backhop/amqplib")
- *     const retrier = await Retrier.declare(channel, { queue: "cdn-purge", policy })
- *     await channel.consume("cdn-purge", retrier.wrap(async (message) => {
- *       await purge(message.content)                    // resolve: ack; throw: later
- *     }))
+ *     const retrier = new Retrier(channel, { queue: "cdn-purge", policy })
+ *     const consumer = await retrier.consume(async (message) => {
+ *       await purge(message.body)                       // resolve: ack; throw: later
+ *     }, { prefetch: 100 })
  *
  * It publishes copies on a confirm channel of its own, on the connection of your channel, which stays as it is: also
  * where yours is a confirm channel, as returns and confirms of the copies are nobody else's. A message that failed is
@@ -16,16 +16,18 @@
  * what is nested deeper than 90 levels. Headers beyond 64 KiB it cannot write. The worker keeps them all.
  *
  * What goes wrong and is mended becomes a warning of the process (type BackhopWarning), with the code BACKHOP_PARKED,
- * BACKHOP_UNPUBLISHED (a copy is published again), BACKHOP_LOST (with the connection), BACKHOP_REFUSED (a message that
- * can be neither read nor copied) or BACKHOP_CANCELLED; what is retried is told with NODE_DEBUG=backhop.
+ * BACKHOP_CRASHED (its consumers were lost, and it waits), BACKHOP_UNPUBLISHED (a copy is published again), BACKHOP_LOST
+ * (with the connection), BACKHOP_REFUSED (a message that can be neither read nor copied), BACKHOP_CANCELLED (a consumer
+ * ended), BACKHOP_ACKNOWLEDGED (a delivery was acknowledged twice, or needed none) or BACKHOP_CHOICE (a predicate gave no
+ * answer); what is retried is told with NODE_DEBUG=backhop.
  *
  * @packageDocumentation
  */
 
 import { Message as BaseMessage } from './index.js'
-import { BaseRetrier, type RetrierOptions } from './retrier.js'
+import { BaseRetrier, type Consumption, type RetrierOptions } from './retrier.js'
 
-export type { RetrierOptions } from './retrier.js'
+export type { Consumption, RetrierOptions } from './retrier.js'
 
 /** A channel of amqplib's, of either API. */
 export interface Channel {
@@ -71,6 +73,24 @@ export class Retrier extends BaseRetrier {
    * @throws {@link InvalidNameError} for a name that cannot be used
    */
   constructor (channel: Channel | null, options: RetrierOptions)
+  /**
+   * As the mode says, see {@link BaseRetrier.declare}.
+   *
+   * @param channel on whose connection; default: the retrier's, and needed where it has none
+   */
+  override declare (channel?: Channel): Promise<void>
+  /** Makes nothing, see {@link BaseRetrier.verify}; the channel as for `declare`. */
+  override verify (channel?: Channel): Promise<void>
+  /**
+   * Declares as the mode says, and consumes the retrier's queue with manual acknowledgement, on a channel of its own. Where
+   * the broker cancels the consumer or closes its channel, it consumes again, after the back-off. With its connection it
+   * ends: `closed` resolves to why.
+   *
+   * @param handle its message is acknowledged where it resolves or returns, and comes back later where it rejects or throws
+   * @param options `prefetch`: how many messages it has in hand at most, 1 to 65535; default 100
+   * @throws {@link MissingError} where the work queue does not exist, and else as `declare`
+   */
+  consume (handle: (message: Message) => unknown, options?: { prefetch?: number | undefined }): Promise<Consumption>
   /**
    * A callback for `channel.consume` (without noAck) that hands each message to `handle`. Where that resolves or
    * returns, the message is acknowledged; where it rejects or throws, the message comes back later, or is parked.

@@ -1,20 +1,26 @@
 'use strict'
 // Retries over amqplib, on the connection that the application has.
 
-const { ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
+const { errorMonitor } = require('node:events')
+
+const { isMarked } = require('./decider')
+const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
-const { only } = require('./options')
+const { callable, handler, only, refuse } = require('./options')
 const { tellRefused } = require('./publisher')
-const { BaseRetrier, ORIGINAL } = require('./retrier')
+const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
 const { decodedHeaders } = require('./values')
 
 // By the protocol, class 85: amqplib exports no names of methods.
 const CONFIRM_SELECT = 85 << 16 | 10
 const CONFIRM_SELECT_OK = 85 << 16 | 11
 const NOT_FOUND = 404
+const PRECONDITION_FAILED = 406
+const UNKNOWN_TAG = /unknown delivery tag (\d+)/
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const MOST_HEADER_BYTES = 65536 // amqplib encodes a table in a buffer of that size
+const USED = ['_rpc', 'sendMessage', 'open'] // of a channel, and not public
 const LONG = { integer: value => ({ '!': 'long', value }) } // else amqplib writes the smallest type
 const REPLY = /^.*? with message "(.*)"$/s
 
@@ -35,8 +41,11 @@ function isOpen (channel) {
 
 function lineOf (channel) {
   const connection = channel?.connection
-  if (typeof connection?.freshChannel !== 'function') {
-    throw new TypeError('this is no channel of amqplib: give what createChannel or createConfirmChannel gave')
+  if (typeof connection?.freshChannel !== 'function') throw new ArgumentError(noChannel(channel))
+  if (!USED.every(name => typeof channel[name] === 'function') || !Array.isArray(connection.channels)) {
+    throw new ArgumentError(
+      'this amqplib is none that Backhop knows: it works with 0.10 up to 2, by more than its public calls'
+    )
   }
   let line = lines.get(connection)
   if (!line) {
@@ -46,6 +55,21 @@ function lineOf (channel) {
   return line
 }
 
+/** What was given instead of a channel, and where one is. */
+function noChannel (given) {
+  if (given === null || given === undefined) {
+    return 'the retrier has no channel: give one of amqplib\'s, to the retrier, or to declare, wrap or read'
+  }
+  if (typeof given.addSetup === 'function') {
+    return 'this is a ChannelWrapper of amqp-connection-manager, whose channel changes with each connection: make ' +
+      'the retrier inside of addSetup(channel => ...), with that channel'
+  }
+  if (typeof given.createChannel === 'function') {
+    return 'this is a connection of amqplib: give a channel, which its createChannel makes'
+  }
+  return 'this is no channel of amqplib: give what createChannel or createConfirmChannel gave'
+}
+
 /** A connection of amqplib's, and the class of its channels: of the promise API, or of the callback API. */
 class Line {
   isOpen
@@ -53,7 +77,7 @@ class Line {
   reason
   #connection
   #Channel
-  #publishers = new Set()
+  #watchers = new Set()
 
   constructor (connection, Channel) {
     this.#connection = connection
@@ -64,12 +88,12 @@ class Line {
     connection.on('close', reason => {
       this.isOpen = false
       this.reason = reason
-      for (const publisher of this.#publishers) publisher.lost(reason?.message ?? 'it was closed')
-      this.#publishers.clear()
+      for (const watcher of this.#watchers) watcher.lost(reason?.message ?? 'it was closed')
+      this.#watchers.clear()
     })
     connection.on('unblocked', () => {
       this.isBlocked = false
-      for (const publisher of this.#publishers) publisher.unblocked()
+      for (const watcher of this.#watchers) watcher.unblocked()
     })
   }
 
@@ -81,8 +105,9 @@ class Line {
     return this.#connection.serverProperties
   }
 
-  watch (publisher) {
-    if (this.isOpen) this.#publishers.add(publisher)
+  /** A publisher, or a consumer. */
+  watch (watcher) {
+    if (this.isOpen) this.#watchers.add(watcher)
   }
 
   async #open () {
@@ -99,6 +124,11 @@ class Line {
 
   async openChannel () {
     return new DeclaringChannel(this, await this.#open())
+  }
+
+  /** For a consumer of the retrier's own. */
+  openConsuming () {
+    return this.#open()
   }
 
   async openConfirms (listener) {
@@ -260,10 +290,12 @@ class Settler {
   #open = new Set() // ascending
   #isShared = false
   #acknowledged = []
+  #then
   #isDue = false
 
   constructor (channel) {
     this.#channel = channel
+    channel.on(errorMonitor, error => { tellUnknown(error) })
   }
 
   get isHere () {
@@ -282,6 +314,20 @@ class Settler {
     this.#open.clear()
   }
 
+  /** Calls it once each delivery that came so far is settled, and what settles them is written. */
+  whenSettled (then) {
+    this.#then = then
+    if (!this.#open.size) this.#settled()
+  }
+
+  #settled () {
+    const then = this.#then
+    if (!then || this.#open.size) return
+    this.#then = undefined
+    this.flush()
+    then()
+  }
+
   settle (incoming, action) {
     this.#open.delete(incoming.fields.deliveryTag)
     if (action === 'ack') {
@@ -292,6 +338,7 @@ class Settler {
       const [method, ...options] = SETTLES[action]
       this.#write(method, incoming, ...options)
     }
+    if (this.#then) this.#settled()
   }
 
   /** Hands over what is acknowledged. */
@@ -323,6 +370,14 @@ class Settler {
   }
 }
 
+/** Of a channel that the broker closes: where a delivery was settled twice, or needed no settling, it says no more. */
+function tellUnknown (error) {
+  const tag = error.code === PRECONDITION_FAILED && UNKNOWN_TAG.exec(error.message)?.[1]
+  if (!tag) return
+  warn(`the broker closed the channel, as delivery ${tag} was acknowledged twice, or needs no acknowledgement: ` +
+    'consume without noAck, and call neither ack nor nack where the retrier does', 'BACKHOP_ACKNOWLEDGED')
+}
+
 /** A delivery to settle, on the channel that it came by and on no other. */
 class Original {
   #settler
@@ -331,6 +386,11 @@ class Original {
     this.line = line
     this.#settler = settler
     this.incoming = incoming
+  }
+
+  /** Whether the poison guard has something to read. */
+  get isMarked () {
+    return this.incoming.fields.redelivered || isMarked(this.incoming.properties.headers)
   }
 
   get isHere () {
@@ -347,19 +407,33 @@ class Original {
   }
 }
 
+/** What is not asked for is not read. What was asked for may be changed, so that it is read before it is shown. */
 class Message extends BaseMessage {
-  constructor (original, history) {
-    const { incoming } = original
-    super(incoming.content, history, { redelivered: incoming.fields.redelivered })
+  #history
+  #read
+
+  constructor (original, read, topology, signal) {
+    const { content, fields } = original.incoming
+    super(content, undefined, { redelivered: fields.redelivered, topology, signal })
     this[ORIGINAL] = original
+    this.#read = read
+  }
+
+  get history () {
+    return (this.#history ??= this.#read(this[ORIGINAL]))
   }
 
   get fields () {
-    return this[ORIGINAL].incoming.fields
+    return this.#shown.fields
   }
 
   get properties () {
-    return this[ORIGINAL].incoming.properties
+    return this.#shown.properties
+  }
+
+  get #shown () {
+    this.#history ??= this.#read(this[ORIGINAL])
+    return this[ORIGINAL].incoming
   }
 }
 
@@ -370,26 +444,42 @@ class Retrier extends BaseRetrier {
   constructor (channel, options) {
     super(options)
     this.#channel = channel
-    if (channel) lineOf(channel)
+    if (channel !== null) lineOf(channel)
   }
 
-  async _line () {
-    return lineOf(this.#channel)
+  async _line (channel = this.#channel) {
+    return lineOf(channel)
   }
 
   wrap (handle, options = {}) {
+    handler(handle, 'wrap')
     const { channel = this.#channel, cancelled } = only(options, ['channel', 'cancelled'], 'wrap')
+    if (cancelled !== undefined) callable(cancelled, 'cancelled')
     const line = lineOf(channel)
     const settler = this.#settler(channel)
     return incoming => {
       if (incoming !== null) {
         settler.took(incoming.fields.deliveryTag)
-        return this._handle(() => this.#message(line, settler, incoming), handle)
+        return this._handle(() => this.#message(line, settler, incoming, this._signal), handle)
       }
       warn(`the broker cancelled the consumer of ${JSON.stringify(this.topology.queue)}, as it does when the queue ` +
         'is deleted: nothing is consumed any more', 'BACKHOP_CANCELLED')
       if (cancelled) queueMicrotask(() => cancelled()) // what it throws would end the connection
     }
+  }
+
+  /** A callback for a channel of `consume`: an incoming message, or null. */
+  _taking (channel, signal, handle) {
+    const line = lineOf(channel)
+    const settler = this.#settler(channel)
+    return incoming => {
+      settler.took(incoming.fields.deliveryTag)
+      this._handle(() => this.#message(line, settler, incoming, signal), handle)
+    }
+  }
+
+  _consumer (handle, prefetch) {
+    return new Consumer(this, lineOf(this.#channel), handle, prefetch)
   }
 
   errorHandler () {
@@ -407,9 +497,13 @@ class Retrier extends BaseRetrier {
 
   read (incoming, channel = this.#channel) {
     const line = lineOf(channel)
+    if (!Buffer.isBuffer(incoming?.content) || !incoming.fields) {
+      refuse('what read is given', incoming, 'a message of amqplib\'s, as consume and get give it')
+    }
     const settler = this.#settler(channel)
     settler.share()
-    return this.#message(line, settler, incoming)
+    const message = this.#message(line, settler, incoming)
+    return message.history && message // read now, as others have its properties, too
   }
 
   #settler (channel) {
@@ -422,11 +516,13 @@ class Retrier extends BaseRetrier {
     return settlerOf(channel)
   }
 
-  #message (line, settler, incoming) {
-    const { fields: { exchange, routingKey }, properties } = incoming
+  #message (line, settler, incoming, signal) {
+    return new Message(new Original(line, settler, incoming), this.#readOne, this.topology, signal)
+  }
+
+  #readOne = ({ line, incoming: { fields: { exchange, routingKey }, properties } }) => {
     const headers = properties.headers && decodedHeaders(properties.headers)
-    const history = this._read(line, { exchange, routingKey, properties, headers })
-    return new Message(new Original(line, settler, incoming), history)
+    return this._read(line, { exchange, routingKey, properties, headers })
   }
 
   _parked ({ incoming, channel }, line) {
@@ -442,6 +538,76 @@ class Retrier extends BaseRetrier {
       settlerOf(channel).flush()
       await call(channel, 'cancel', 'backhop drains').catch(() => {}) // no consumer has this tag
     }
+  }
+}
+
+/** On a channel of its own, as one that the broker closes takes all that was on it with it. */
+class Consumer extends BaseConsumer {
+  #retrier
+  #line
+  #handle
+  #prefetch
+  #channel
+  #tag
+
+  constructor (retrier, line, handle, prefetch) {
+    super(retrier)
+    this.#retrier = retrier
+    this.#line = line
+    this.#handle = handle
+    this.#prefetch = prefetch
+    line.watch(this)
+  }
+
+  get isLost () {
+    if (this.#line.isOpen) return undefined
+    const { reason } = this.#line
+    return new ConnectionFailedError(`the connection is closed${reason ? `: ${replyOf(reason)}` : ''}`)
+  }
+
+  async _subscribe () {
+    const channel = await this.#line.openConsuming()
+    const { queue } = this.#retrier.topology
+    let why = 'the channel was closed'
+    channel.on('error', error => { why = replyOf(error) })
+    channel.on('close', () => queueMicrotask(() => { // where the connection goes too, it says so first
+      if (channel === this.#channel) this._ended(why)
+    }))
+    try {
+      await call(channel, 'prefetch', this.#prefetch, false)
+      const take = this.#retrier._taking(channel, this.signal, this.#handle)
+      const { consumerTag } = await call(channel, 'consume', queue, incoming => {
+        if (incoming) {
+          take(incoming)
+          return
+        }
+        this.#channel = undefined // the next one is on a channel of its own, as a handler may hold this one for long
+        settlerOf(channel).whenSettled(() => close(channel))
+        this._ended('the broker cancelled the consumer, as it does when the queue is deleted')
+      }, {})
+      this.#tag = consumerTag
+      this.#channel = channel
+      if (!isOpen(channel)) throw new ChannelClosedError(why)
+    } catch (error) {
+      close(channel)
+      if (error.code === NOT_FOUND) throw new MissingError(noQueue(queue))
+      throw error.code ? new ChannelClosedError(`consuming "${queue}": ${replyOf(error)}`, { cause: error }) : error
+    }
+  }
+
+  /** Its line's. */
+  lost () {
+    this._ended('')
+  }
+
+  unblocked () {}
+
+  async _unsubscribe () {
+    const channel = this.#channel
+    this.#channel = undefined
+    if (!channel || !isOpen(channel)) return
+    await call(channel, 'cancel', this.#tag).catch(() => {})
+    settlerOf(channel).whenSettled(() => close(channel))
   }
 }
 

@@ -6,14 +6,15 @@ const { Delivery, fillDelivery } = require('./delivery')
 const { check, made } = require('./errors')
 const { History, readerOf, setHistory } = require('./history')
 const NATIVE = require('./native')
-const { resultOf } = require('./outcomes')
+const { callable, text, texts } = require('./options')
+const { Choice } = require('./outcomes')
 const { FRAME_MAX, Plan, RANDOM_BYTES, isPoison, randomBytes } = require('./plan')
 
 /**
  * Reads deliveries and makes plans, for one work queue.
  *
- * `never` are classes of errors that park a message at once, `frameMax` is what the publishing connection negotiated,
- * in bytes (0: no limit), `clock` gives milliseconds since the epoch, `random` that many random bytes.
+ * `never` and `only` choose errors that park a message at once, `frameMax` is what the publishing connection
+ * negotiated, in bytes (0: no limit), `clock` gives milliseconds since the epoch, `random` that many random bytes.
  */
 class Decider {
   // The core's objects for the message at hand: to make them for each would cost more than to decide.
@@ -24,14 +25,15 @@ class Decider {
 
   constructor (topology, options = {}) {
     const {
-      never = [], legacyCounter, waitQueues = [], frameMax = FRAME_MAX, clock = Date.now, random = randomBytes
+      never, only, legacyCounter, waitQueues = [], frameMax = FRAME_MAX, clock = Date.now, random = randomBytes
     } = options
     this.topology = topology
-    this.never = [...never]
+    this.choice = new Choice({ never, only })
     this.frameMax = frameMax
-    this.clock = clock
-    this.random = random
-    this.#settings = { topology, legacyCounter, waitQueues: [...waitQueues] }
+    this.clock = callable(clock, 'clock', ' that gives milliseconds since the epoch')
+    this.random = callable(random, 'random', ' that gives as many random bytes as it is asked for')
+    if (legacyCounter !== undefined) text(legacyCounter, 'legacyCounter', 'the name of a header')
+    this.#settings = { topology, legacyCounter, waitQueues: texts(waitQueues, 'waitQueues') }
     setHistory(this.#history, this.#settings)
   }
 
@@ -43,7 +45,7 @@ class Decider {
     return new GivenHistory(given, this.#settings)
   }
 
-  /** The plan to park a message that crashes its consumers, before a handler sees it; undefined for any other. */
+  /** What becomes of a message whose consumers were lost too often, before its handler; undefined for any other. */
   guard (history) {
     const { topology, frameMax } = this
     const now = this.clock()
@@ -53,7 +55,7 @@ class Decider {
 
   /** What that which a handler threw means. */
   result (thrown) {
-    return resultOf(thrown, this.never)
+    return this.choice.result(thrown)
   }
 
   /** What to do with the message. */
@@ -82,6 +84,17 @@ class Decider {
   }
 }
 
+/**
+ * Whether headers hold what the guard reads: for a message that nobody handled before it has nothing to say, so that
+ * its history is read where somebody asks for it.
+ */
+function isMarked (headers) {
+  for (const name in headers) {
+    if (name.startsWith('backhop-') || name === 'x-delivery-count' || name === 'x-acquired-count') return true
+  }
+  return false
+}
+
 class GivenHistory extends History {
   /** What arrived, for the core and for the copy, whatever a handler does with what its client gave it. */
   given
@@ -100,4 +113,4 @@ function copyOf (headers) {
   return headers instanceof Map ? new Map(headers) : headers && { ...headers }
 }
 
-module.exports = { Decider }
+module.exports = { Decider, isMarked }

@@ -119,6 +119,12 @@ class Declared {
     if (onDemand) this.#rungs.add(delay)
   }
 
+  /** What to do where the broker does not know where a copy goes, and nobody here may declare it. */
+  hint (reason) {
+    if (this.restores || !/^NOT_FOUND|no exchange/.test(reason)) return ''
+    return '; the topology is not there: await declare() once at the start, or import topology.definitions()'
+  }
+
   /** Something of the topology may be gone. */
   doubt () {
     this.#isThere = !this.restores

@@ -6,7 +6,7 @@ const { inspect } = require('node:util')
 const c = require('./addon')
 const { check, made } = require('./errors')
 const NATIVE = require('./native')
-const { only } = require('./options')
+const { numberOf, only, refuse } = require('./options')
 const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./values')
 
 const PROPERTIES = {
@@ -66,6 +66,13 @@ class Delivery {
     return Object.fromEntries(there.map(entry => [entry.name, value(entry)]))
   }
 
+  property (name) {
+    const native = this[NATIVE]
+    const number = Object.hasOwn(PROPERTIES, name) ? PROPERTIES[name] : numberOf(PROPERTIES, name, 'a property')
+    if (!native.has_property(number)) return undefined
+    return NUMBERS.has(name) ? native.number(number) : native.property(number)
+  }
+
   get hasHeaders () {
     return Boolean(this[NATIVE].has_property(HEADERS))
   }
@@ -123,7 +130,7 @@ function setProperties (native, properties) {
 function numberIn (name, value) {
   if (value instanceof Date) return secondsOf(value)
   const number = typeof value === 'bigint' ? value : Number(value)
-  if (Number.isNaN(number)) throw new TypeError(`the property ${name} is ${inspect(value)}: give a number`)
+  if (Number.isNaN(number)) refuse(`the property ${name}`, value, 'a number')
   return number
 }
 
@@ -131,7 +138,7 @@ function textIn (name, value) {
   if (typeof value === 'string') return shortText(value)
   if (value instanceof Uint8Array) return value
   if (typeof value === 'number' || typeof value === 'bigint') return String(value)
-  throw new TypeError(`the property ${name} is ${inspect(value)}: give a string`)
+  return refuse(`the property ${name}`, value, 'a string')
 }
 
 module.exports = { Delivery, PROPERTIES, fillDelivery }

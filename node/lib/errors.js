@@ -27,6 +27,8 @@ class ConsumerCancelledError extends BackhopError {}
 class WaitTimeoutError extends BackhopError {}
 class ChannelClosedError extends BackhopError {}
 class ForkedError extends BackhopError {}
+class ContentError extends BackhopError {}
+class ForeignPolicyError extends BackhopError {}
 
 const CLASSES = {
   BH_ERR_NO_MEMORY: OutOfMemoryError,
@@ -48,7 +50,9 @@ const CLASSES = {
   BH_ERR_CANCELLED: ConsumerCancelledError,
   BH_ERR_TIMEOUT: WaitTimeoutError,
   BH_ERR_CHANNEL: ChannelClosedError,
-  BH_ERR_FORKED: ForkedError
+  BH_ERR_FORKED: ForkedError,
+  BH_ERR_CONTENT: ContentError,
+  BH_ERR_FOREIGN_POLICY: ForeignPolicyError
 }
 
 for (const [code, Class] of Object.entries(CLASSES)) {
@@ -56,6 +60,21 @@ for (const [code, Class] of Object.entries(CLASSES)) {
 }
 for (let status = -1, name; (name = c.bh_status_name(status)); status--) {
   if (name in CLASSES) CLASSES[name].prototype.status = CLASSES[name].status = status
+}
+
+// The core names fields and functions as C does; the package's users know them by other names.
+const FIELDS = /\b(initial|max|max_attempts|max_age|max_retry_after|max_crashes)(_ms)?\b/g
+const FUNCTIONS = [
+  [/; bh_\w+ (names|tells)\b[^;]*/g, ''],
+  [' that the function\'s comment gives', ''],
+  [': close every table and array, build the topology, connect first', ''],
+  [/set this before bh_worker_start/g, 'set this before it is run']
+]
+
+/** A sentence of the core's, in the package's words. */
+function inWords (sentence) {
+  const fields = sentence.replace(FIELDS, (_, name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()))
+  return FUNCTIONS.reduce((text, [of, by]) => text.replaceAll(of, by), fields)
 }
 
 /**
@@ -66,7 +85,7 @@ for (let status = -1, name; (name = c.bh_status_name(status)); status--) {
 function errorOf (status, detail = '', only = BackhopError) {
   const Class = CLASSES[c.bh_status_name(status)] ?? BackhopError
   const isFor = Class === only || Class.prototype instanceof only
-  return new Class(String(detail && isFor ? detail : c.bh_status_text(status)))
+  return new Class(inWords(String(detail && isFor ? detail : c.bh_status_text(status))))
 }
 
 /** Throws where the status is a failure. */
@@ -102,8 +121,11 @@ module.exports = {
   WaitTimeoutError,
   ChannelClosedError,
   ForkedError,
+  ContentError,
+  ForeignPolicyError,
   CLASSES,
   check,
   errorOf,
+  inWords,
   made
 }

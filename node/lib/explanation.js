@@ -15,7 +15,7 @@ const REASONS = {
   permanent: 'its handler said that no attempt can succeed',
   'too-old': 'it was too old for another attempt',
   oversized: "its headers left no room for a retry's",
-  poison: 'it crashed its consumers'
+  poison: 'its consumer was lost too often while it, or a message beside it, was in hand'
 }
 
 function explain (headers, options) {
@@ -27,7 +27,7 @@ function * lines (history) {
     const since = history.firstFailure ? `, first at ${at(history.firstFailure)}` : ''
     yield `It failed ${times(history.attempts)}${SOURCES[history.source] ?? ''}${since}.`
   } else {
-    yield 'It never failed.'
+    yield history.crashes ? 'No failure of it was reported.' : 'It never failed.'
   }
   if (history.lastError.length) yield `The last error was: ${history.lastError}`
   if (history.lastDelay !== undefined) yield `Its last wait was ${duration(history.lastDelay)}.`
@@ -40,7 +40,11 @@ function * lines (history) {
     const first = death.time ? `, first at ${at(death.time)}` : ''
     yield `The broker dead-lettered it from queue ${death.queue} ${times(death.times)} (${death.reason})${first}.`
   }
-  if (history.crashes) yield `Its consumers were lost ${times(history.crashes)} while they held it.`
+  if (history.crashes) {
+    const often = times(history.crashes)
+    yield `Its consumer was lost, or gave it back, ${often} while it, or a message beside it, was in hand.`
+  }
+  if (history.replays) yield `It was sent back from the parked queue ${times(history.replays)}.`
   for (const problem of history.problems) yield `Ignored: ${problem}`
 }
 

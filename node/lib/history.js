@@ -65,6 +65,10 @@ class History {
     return this[NATIVE].id()
   }
 
+  get hasId () {
+    return Boolean(this[NATIVE].has_id())
+  }
+
   get exchange () {
     return this[NATIVE].exchange()
   }
@@ -87,6 +91,10 @@ class History {
 
   get crashes () {
     return this[NATIVE].crashes()
+  }
+
+  get replays () {
+    return this[NATIVE].replays()
   }
 
   get deaths () {

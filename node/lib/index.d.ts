@@ -20,15 +20,25 @@
 
 import { EventEmitter } from 'node:events'
 
-/** A time span: milliseconds, or a string as the package ms reads it: `"250ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`. */
+/** A time span: milliseconds, or a string with its unit, as the package ms reads it: `"250ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`. */
 export type Duration = number | string
 
 /** A text of a message: a string, or a Buffer where its bytes are no UTF-8. */
 export type Text = string | Buffer
 
-/** A class of errors, for `never`. */
+/** A class of errors, for `never` and `only`. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type ErrorClass = abstract new (...args: any[]) => unknown
+
+/**
+ * Looks at what a handler threw: true or false; or a delay, not before which it is tried again. One that throws, or answers
+ * anything else, leaves the error one that is tried again, and a warning says so.
+ */
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+export type ErrorPredicate = (error: any) => boolean | Duration | null | undefined
+
+/** Which errors: a class, a predicate, or some of these. */
+export type Errors = ErrorClass | ErrorPredicate | Iterable<ErrorClass | ErrorPredicate>
 
 /** Versions of the core, which are the package's too. */
 export const version: string
@@ -90,8 +100,7 @@ export interface DeliveryOptions {
 /** What arrived: exchange, routing key, properties, headers. It never changes. */
 export class Delivery {
   /**
-   * @throws {@link ArgumentError} for a name or a property of more than 255 bytes; TypeError for a value for which AMQP has
-   * no type
+   * @throws {@link ArgumentError} for a name or a property of more than 255 bytes, and for a value for which AMQP has no type
    */
   constructor (options?: DeliveryOptions)
   /** Where the message was published; of a retry, the exchange that brought it back. */
@@ -99,6 +108,8 @@ export class Delivery {
   readonly routingKey: Text
   /** The basic properties that the message has; timestamp in seconds since the epoch. */
   readonly properties: { [name in keyof Properties]?: Text | number | bigint }
+  /** A property; undefined where the message has none of this name. */
+  property (name: keyof Properties): Text | number | bigint | undefined
   /** Whether the message has headers at all. */
   readonly hasHeaders: boolean
   /**
@@ -162,8 +173,13 @@ export class History {
   readonly lastDelay: number | undefined
   /** The last error's text; "" where there is none. */
   readonly lastError: Text
-  /** The id that all attempts share: backhop-id, else the message-id property, else "". */
+  /**
+   * The id that all further attempts share: backhop-id, else the message-id property; "" where there is neither: a first
+   * attempt of a message without message-id, whose first copy gets an id.
+   */
   readonly id: Text
+  /** Whether it has an id of its own yet. */
+  readonly hasId: boolean
   /** Where the message was first published. Show it; do not route by it. */
   readonly exchange: Text
   /** The routing key with which it was first published. */
@@ -174,8 +190,13 @@ export class History {
   readonly deliveryCount: number
   /** What a quorum queue of RabbitMQ 4.3 counted in x-acquired-count; 0 where absent. */
   readonly acquiredCount: number
-  /** Deliveries that ended without being settled, as far as quorum queues count: consumers that died of it. */
+  /**
+   * Deliveries that ended without being settled, as far as quorum queues count: consumers that were lost, or gave it back,
+   * while it, or a message beside it, was in hand.
+   */
   readonly crashes: number
+  /** How often it was sent back from the parked queue, by replay or by other hands. */
+  readonly replays: number
   /** The records of x-death, most recent first. */
   readonly deaths: Death[]
   /** x-first-death-*: the first time that the broker dead-lettered the message. */
@@ -208,9 +229,9 @@ export type Jitter = 'none' | 'spread' | 'equal' | 'full' | 'decorrelated'
 
 /** Durations are milliseconds or strings as `"10s"`, from 1 ms to three years. */
 export interface PolicyOptions {
-  /** Delay after the first failure; default 1 s. */
+  /** Delay after the first failure; default 1 s; not with `steps`. */
   initial?: Duration | undefined
-  /** Kind exponential only: what each delay is multiplied by, 1 or more; default 2. */
+  /** Kind exponential only (another refuses it): what each delay is multiplied by, 1 or more; default 2. */
   factor?: number | undefined
   /** No delay is above it, jitter included; default 5 min, with `steps` none. */
   max?: Duration | undefined
@@ -235,8 +256,8 @@ export interface PolicyOptions {
   /** Cap on what a handler may ask for with RetryAfter; 0: requests are ignored; default 24 h. */
   maxRetryAfter?: Duration | undefined
   /**
-   * A message whose consumers were lost this often while they held it is parked before a handler sees it again, as far as
-   * quorum queues count; 0: no limit; default 5.
+   * A message whose consumers were lost this often, as far as quorum queues count, waits before a handler sees it again,
+   * longer with each further loss, and is parked after 16 such waits; 0: no limit; default 5.
    */
   maxCrashes?: number | undefined
 }
@@ -249,9 +270,11 @@ export interface PreviewRow {
   highest: number
   /** Sum of the means up to this attempt. */
   total: number
+  /** Over how many of the ladder's wait queues messages that fail together are spread; 0 where there is no ladder. */
+  rungs: number
 }
 
-/** What a policy will do: an array of rows that prints as a table. */
+/** What a topology will do by its policy: an array of rows that prints as a table. */
 export interface Preview extends ReadonlyArray<PreviewRow> {
   toString (): string
 }
@@ -260,17 +283,20 @@ export interface Preview extends ReadonlyArray<PreviewRow> {
  * How long to wait, how often to try, how random, when to give up. It never changes.
  *
  *     > new Policy({ initial: "10s", factor: 3, max: "1h", jitter: 0.2, maxAttempts: 8 }).preview()
- *     failure       lowest         mean      highest        total
- *           1          8 s         10 s         12 s         10 s
- *           2         24 s         30 s         36 s         40 s
- *           3   1 min 12 s   1 min 30 s   1 min 48 s   2 min 10 s
- *           4   3 min 36 s   4 min 30 s   5 min 24 s   6 min 40 s
- *           5  10 min 48 s  13 min 30 s  16 min 12 s  20 min 10 s
- *           6  32 min 24 s  40 min 30 s  48 min 36 s     1 h 40 s
- *           7       40 min       50 min          1 h   1 h 50 min
+ *     failure       lowest         mean      highest        total  rungs
+ *           1          8 s         10 s       12.5 s         10 s      3
+ *           2         20 s         30 s         40 s         40 s      4
+ *           3    1 min 3 s   1 min 30 s    2 min 5 s   2 min 10 s      4
+ *           4   3 min 20 s   4 min 30 s   6 min 40 s   6 min 40 s      4
+ *           5  10 min 30 s  13 min 30 s  16 min 40 s  20 min 10 s      3
+ *           6  26 min 40 s  40 min 30 s  52 min 30 s     1 h 40 s      4
+ *           7  33 min 20 s  48 min 36 s  52 min 30 s   1 h 49 min      3
  */
 export class Policy {
-  /** @throws {@link PolicyError} for a field out of its range, or fields that contradict each other */
+  /**
+   * @throws {@link PolicyError} for a field out of its range, or fields that contradict each other; {@link ArgumentError} for
+   * what is of no type that the field can have
+   */
   constructor (options?: PolicyOptions)
   readonly kind: Kind
   readonly jitter: Jitter
@@ -282,7 +308,7 @@ export class Policy {
   readonly maxAge: number
   /** Cap on what a handler may ask for, in milliseconds. */
   readonly maxRetryAfter: number
-  /** Crashes at which a message is parked before a handler sees it again; 0: no limit. */
+  /** Crashes at which a message waits, before a handler sees it again; 0: no limit. */
   readonly maxCrashes: number
   /**
    * The delay after the attempt-th failure (1, 2, ...), in milliseconds.
@@ -290,12 +316,13 @@ export class Policy {
    * @param options `previous`: the delay before this one, for jitter decorrelated; `random`: from 0 to below 1, default 0.5
    */
   delay (attempt: number, options?: { previous?: Duration, random?: number }): number
-  /** The preview of the attempt-th failure. */
+  /** The delay after the attempt-th failure by the formula alone, before it waits on a rung. */
   row (attempt: number): PreviewRow
   /**
-   * The lowest, mean and highest delay after each failure, and their running total.
+   * The lowest, mean and highest delay after each failure, as the ladder's rungs make them, and their running total. Of
+   * another strategy or series, a Topology's preview tells. A policy that the ladder cannot serve is shown by its formula.
    *
-   * @param failures how many; default: all that are retried, at most 20
+   * @param failures how many, 10,000 at most; default: all that are retried, at most 20
    */
   preview (failures?: number): Preview
   /** The options that it was made with: `new Policy(JSON.parse(text))` makes it again, in a worker thread as it may be. */
@@ -337,6 +364,8 @@ export interface TopologyOptions {
   namespace?: Text | undefined
   /** Rungs per decade of the ladder; default 10. */
   series?: 5 | 10 | 20 | 40 | undefined
+  /** Wait queues of each of the ladder's rungs, 1 to 64, each a share of the load; raising it later redeclares nothing. */
+  stripes?: number | undefined
   /**
    * Declare the work queue too, of this type; default: it is there already (reject and native, which live in its arguments,
    * declare it always).
@@ -344,6 +373,8 @@ export interface TopologyOptions {
   workQueue?: QueueType | undefined
   /** Its arguments beside those that the strategy sets. */
   workQueueArguments?: { readonly [name: string]: Text | number | bigint } | ReadonlyMap<Text, Text | number | bigint> | undefined
+  /** Further policies that it shall serve. */
+  policies?: readonly Policy[] | undefined
 }
 
 /** The exchanges, queues and bindings that a strategy needs, as data. It never changes. */
@@ -368,6 +399,15 @@ export class Topology {
   readonly worstLateness: number
   /** The ladder's rungs that the policy uses, in milliseconds, ascending. */
   readonly rungs: number[]
+  /** The preview of the attempt-th failure. */
+  row (attempt: number): PreviewRow
+  /**
+   * The lowest, mean and highest delay after each failure, and their running total, as its wait queues make them of its
+   * policy. `failures`: how many; default: all that are retried, at most 20.
+   */
+  preview (failures?: number): Preview
+  /** What share of the messages waits on which of the ladder's rungs (in milliseconds) after the attempt-th failure. */
+  shares (attempt: number): Map<number, number>
   /**
    * Refuses a broker that cannot serve the strategy, by `product` and `version` of its server properties.
    *
@@ -423,8 +463,8 @@ export class Plan {
    */
   constructor (history: History, topology: Topology, options?: PlanOptions)
   /**
-   * The plan before a handler sees a message: `"none"`, or `"park"` for one that crashed its consumers as often as the
-   * policy's maxCrashes allows.
+   * The plan before a handler sees a message: `"none"`, or, where its consumers were lost as often as the policy's
+   * maxCrashes allows, `"retry"`, or in the end `"park"`.
    */
   static guard (history: History, topology: Topology, options?: GuardOptions): Plan
   /** The plan to send a parked message back to its work queue, and to no other, as if it had never failed. */
@@ -440,6 +480,8 @@ export class Plan {
   readonly retryAfterMet: boolean
   /** Park: exhausted, permanent, too-old, oversized or poison; else "". */
   readonly reason: string
+  /** The id that the copy carries; "" where none is published. */
+  readonly id: Text
   /** Where the copy goes. */
   readonly exchange: Text
   readonly routingKey: Text
@@ -471,10 +513,15 @@ export class Plan {
 
 // --- Handlers --------------------------------------------------------------------------------------------------------
 
-/** What a handler gets: the content, and what the headers tell of its past. Texts that are no UTF-8 are read as Latin-1. */
+/**
+ * What a handler gets: the same over each client, from a worker and in a rehearsal. Texts that are no UTF-8 are read as
+ * Latin-1. What is not asked for is not read.
+ */
 export class Message {
-  constructor (content: Buffer, history: History, options?: { redelivered?: boolean })
+  constructor (body: Buffer, history: History, options?: { redelivered?: boolean, topology?: Topology, signal?: AbortSignal })
   /** The body. */
+  readonly body: Buffer
+  /** The body, by amqplib's name. */
   readonly content: Buffer
   /** All that the headers tell. */
   readonly history: History
@@ -482,39 +529,64 @@ export class Message {
   readonly delivery: Delivery
   /** Its headers, Backhop's own included; read anew each time. */
   readonly headers: { [name: string]: unknown }
+  readonly contentType: string | undefined
+  readonly contentEncoding: string | undefined
+  readonly correlationId: string | undefined
+  readonly replyTo: string | undefined
+  readonly messageId: string | undefined
+  readonly type: string | undefined
+  readonly appId: string | undefined
+  readonly priority: number | undefined
+  /** When it was published, as its publisher says; to the second. */
+  readonly timestamp: Date | undefined
+  /** The work queue. */
+  readonly queue: string
   /** Whether the broker delivered it before, without a settlement. */
   readonly redelivered: boolean
   /** Which attempt this is: 1 for the first. */
   readonly attempt: number
+  /** How many the policy allows; 0: no limit. */
+  readonly maxAttempts: number
+  /** Whether a failure of this attempt parks the message, as the policy allows no more; always false without a limit. */
+  readonly lastAttempt: boolean
   /** Where the message was first published, whatever brought it back. */
   readonly exchange: string
   /** The routing key with which it was first published. */
   readonly routingKey: string
-  /** The id that all attempts share; "" where there is none yet. Make handlers idempotent by it. */
+  /**
+   * The id that all further attempts share: the message-id, else one that the first copy gets; "" before that. Make handlers
+   * idempotent by it, and publish with a message-id: two copies of an original without one, as a lost connection can leave
+   * them, have two ids.
+   */
   readonly id: string
   /** The first failure; undefined where there is none. */
   readonly firstFailure: Date | undefined
   /** How long the message waited before this attempt, in milliseconds; undefined where it did not. */
   readonly lastDelay: number | undefined
-  /** The last error's text; "" where there is none. */
+  /** The last error's text, as far as it fits 1 KiB: class, message, code, members, causes; "" where there is none. */
   readonly lastError: string
   /** The broker's x-death records, most recent first. */
   readonly deaths: Death[]
+  /**
+   * Aborted where what handed out the message stops: the worker, the consumer, or the retrier as it drains. The handler may
+   * go on, as long as the limit of that lasts, or end; what it throws then is a failure as any.
+   */
+  readonly signal: AbortSignal
 }
 
 /**
  * Try again, and not before `delay`: a floor under the policy's delay, capped by its maxRetryAfter.
  *
- *     const seconds = Number(response.headers["retry-after"])       // NaN for none, and for a date
- *     throw seconds > 0 ? new RetryAfter(1000 * seconds, error) : error
+ *     const after = response.headers.get("retry-after")       // "120", or a date, or null
+ *     throw after ? new RetryAfter(after, error) : error
  */
 export class RetryAfter extends Error {
   /**
-   * @param delay at least so long; 0 or less asks for nothing
+   * @param delay at least so long: a duration, a Date, or what HTTP's header Retry-After holds, whose digits are seconds
    * @param reason why, for whoever reads the message's story: a text, or the error that was met
-   * @throws TypeError for what is no duration
+   * @throws {@link ArgumentError} for what is no delay; its cause is the reason
    */
-  constructor (delay: Duration, reason?: string | Error, options?: { cause?: unknown })
+  constructor (delay: Duration | Date, reason?: string | Error, options?: { cause?: unknown })
   /** In milliseconds. */
   readonly delay: number
 }
@@ -574,13 +646,33 @@ export type EventName =
   | 'connected' | 'failed' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
   | 'refused' | 'retried' | 'parked' | 'stale' | 'replayed' | 'missed' | 'drained'
 
-export interface WorkerOptions {
-  /** The work queue, which has to be there; or give `topology`, to choose a strategy or to declare it too. */
-  queue?: Text | undefined
-  /** Of the queue; default: `new Policy()`. */
-  policy?: Policy | undefined
-  /** Instead of queue and policy. */
+/** What a retrier and a worker are told alike. */
+export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'> {
+  /** Instead of queue, policy and what else a topology is made of. */
   topology?: Topology | undefined
+  /**
+   * How to treat the broker's topology, at `declare` and `consume`, and at each connect of a worker: `"create"` what is
+   * missing (the default), `"verify"` that all is there and change nothing, `"none"`.
+   */
+  mode?: 'create' | 'verify' | 'none' | undefined
+  /** Errors that park a message at once. */
+  never?: Errors | undefined
+  /** Errors that are tried again; what is none of these parks at once. Default: all. */
+  only?: Errors | undefined
+  /** As History's. */
+  legacyCounter?: Text | undefined
+  /** As History's. */
+  waitQueues?: Iterable<Text> | undefined
+  /** After so long without a confirm a copy is published again; default 30 s. */
+  confirmTimeout?: Duration | undefined
+  /**
+   * Delays between attempts to publish, to consume and, of a worker, to connect; its limits are ignored; default: 100 ms,
+   * doubled up to 10 s, half of it by chance.
+   */
+  backOff?: Policy | undefined
+}
+
+export interface WorkerOptions extends CommonOptions {
   /** How many handlers run at once, at most; default 50. */
   concurrency?: number | undefined
   /**
@@ -588,29 +680,14 @@ export interface WorkerOptions {
    * concurrency, 100 at least. 0 consumes nothing: for a worker that only replays.
    */
   prefetch?: number | undefined
-  /** Classes of errors that park a message at once. */
-  never?: Iterable<ErrorClass> | undefined
-  /**
-   * How to treat the broker's topology at each connect: `"create"` what is missing (the default), `"verify"` that all is
-   * there and change nothing, `"none"`.
-   */
-  mode?: 'create' | 'verify' | 'none' | undefined
   /** PEM file of the CAs to trust with amqps:// instead of the system's; the peer is always verified. */
   caFile?: string | undefined
-  /** For a connection; default 10 s. */
+  /** For a connection; an hour at most; default 10 s. */
   connectTimeout?: Duration | undefined
-  /** For the broker's confirm of a copy; default 30 s. */
-  confirmTimeout?: Duration | undefined
-  /** Delays between attempts to connect and to publish; its limits are ignored; default: 100 ms, doubled up to 10 s. */
-  backOff?: Policy | undefined
   /** How long handlers may take to finish once the worker is told to stop; an hour at most; default 20 s. */
   drain?: Duration | undefined
   /** Whether each retry is an event too. */
   retryEvents?: boolean | undefined
-  /** As History's. */
-  legacyCounter?: Text | undefined
-  /** As History's. */
-  waitQueues?: Iterable<Text> | undefined
 }
 
 /**
@@ -620,9 +697,8 @@ export interface WorkerOptions {
  * confirms and acknowledges: heartbeats go on while a handler computes for an hour, and no call waits.
  *
  *     const worker = new Worker("amqp://localhost", { queue: "cdn-purge", policy, concurrency: 50 })
- *     process.once("SIGTERM", () => worker.stop())
  *     worker.on("disconnected", (event) => console.error(String(event)))
- *     await worker.run(async (message) => purge(message.content))
+ *     await worker.run(async (message) => purge(message.body), { signals: true })
  *
  * A handler that resolves (or returns) acknowledges its message; one that throws sees it again later, unless it throws Park
  * or Drop. What it throws is written to the message, and with NODE_DEBUG=backhop to stderr.
@@ -645,10 +721,14 @@ export class Worker extends EventEmitter {
    * Handles messages until the worker is stopped and drained; then it can run again.
    *
    * @param handle called with each message
-   * @param options `signal`: aborting it stops the worker, draining
+   * @param options `signal`: aborting it stops the worker, draining. `signals`: the first of these signals of the process
+   * does (true: SIGTERM and SIGINT); a second one is the system's again, and others who listen hear both. Default: none, as
+   * signals are the application's
    * @throws {@link StateError} where it runs already
    */
-  run (handle: (message: Message) => unknown, options?: { signal?: AbortSignal | undefined }): Promise<void>
+  run (handle: (message: Message) => unknown, options?: {
+    signal?: AbortSignal | undefined, signals?: boolean | readonly NodeJS.Signals[] | undefined
+  }): Promise<void>
   /**
    * Stops, draining: no more messages are taken, handlers may finish, and what they do not settle in time goes back to the
    * queue. Resolves when that is done, so a handler does not await it. Stopping again sets the limit anew.
@@ -656,13 +736,17 @@ export class Worker extends EventEmitter {
    * @param options `timeout`: how long handlers may take; default: the worker's `drain`
    */
   stop (options?: { timeout?: Duration | undefined }): Promise<void>
+  /** Stops, as `await using` does at the end of a block. */
+  [Symbol.asyncDispose] (): Promise<void>
   /**
-   * Sends parked messages back to the work queue, while the worker runs: up to `most`, and none that is parked after this.
-   * The event `replayed` tells how many went.
+   * Sends parked messages back to the work queue, as if they had never failed, while the worker runs.
    *
+   * @param most how many at most; default: all that are parked when it begins
+   * @returns how many went
    * @throws {@link StateError} where the worker does not run, or a replay is under way already
+   * @throws {@link MissingError} where there is no parked queue
    */
-  replay (most: number): void
+  replay (most?: number): Promise<number>
   on (name: EventName, listener: (event: Event) => void): this
   once (name: EventName, listener: (event: Event) => void): this
   off (name: EventName, listener: (event: Event) => void): this
@@ -733,3 +817,7 @@ export class WaitTimeoutError extends BackhopError {}
 export class ChannelClosedError extends BackhopError {}
 /** The process forked after the worker was made: make a new one in the child. */
 export class ForkedError extends BackhopError {}
+/** The message's own properties are malformed: it stays unacknowledged; move or remove it by hand. */
+export class ContentError extends BackhopError {}
+/** The topology lacks a wait of this policy: make it for the policy, or with it among its policies. */
+export class ForeignPolicyError extends BackhopError {}

@@ -1,21 +1,33 @@
 'use strict'
-// Message: what a handler gets.
+// Message: what a handler gets, the same over every client, from a worker and in a rehearsal.
 
 const { inspect } = require('node:util')
 
+const { moment } = require('./time')
+
+const NEVER = new AbortController().signal // of what nobody stops
+
 class Message {
-  #content
+  #body
   #history
   #redelivered
+  #topology
+  #signal
 
-  constructor (content, history, { redelivered = false } = {}) {
-    this.#content = content
+  constructor (body, history, { redelivered = false, topology, signal = NEVER } = {}) {
+    this.#body = body
     this.#history = history
     this.#redelivered = redelivered
+    this.#topology = topology
+    this.#signal = signal
+  }
+
+  get body () {
+    return this.#body
   }
 
   get content () {
-    return this.#content
+    return this.body
   }
 
   get history () {
@@ -26,6 +38,14 @@ class Message {
     return this.#redelivered
   }
 
+  get signal () {
+    return this.#signal
+  }
+
+  get queue () {
+    return this.#topology?.queue ?? ''
+  }
+
   get delivery () {
     return this.history.delivery
   }
@@ -34,8 +54,59 @@ class Message {
     return this.delivery.headers
   }
 
+  get contentType () {
+    return this.#property('contentType')
+  }
+
+  get contentEncoding () {
+    return this.#property('contentEncoding')
+  }
+
+  get correlationId () {
+    return this.#property('correlationId')
+  }
+
+  get replyTo () {
+    return this.#property('replyTo')
+  }
+
+  get messageId () {
+    return this.#property('messageId')
+  }
+
+  get type () {
+    return this.#property('type')
+  }
+
+  get appId () {
+    return this.#property('appId')
+  }
+
+  get priority () {
+    return this.delivery.property('priority')
+  }
+
+  get timestamp () {
+    const seconds = this.delivery.property('timestamp')
+    return seconds === undefined ? undefined : moment(Math.max(0, 1000 * Number(seconds)))
+  }
+
+  #property (name) {
+    const value = this.delivery.property(name)
+    return value === undefined ? undefined : text(value)
+  }
+
   get attempt () {
     return this.history.attempts + 1
+  }
+
+  get maxAttempts () {
+    return this.#topology?.policy.maxAttempts ?? 0
+  }
+
+  get lastAttempt () {
+    const { maxAttempts } = this
+    return maxAttempts > 0 && this.attempt >= maxAttempts
   }
 
   get exchange () {
@@ -67,12 +138,12 @@ class Message {
   }
 
   toString () {
-    return `message ${JSON.stringify(this.id)}, attempt ${this.attempt}, ${this.content.length} bytes`
+    return `message ${JSON.stringify(this.id)}, attempt ${this.attempt}, ${this.body.length} bytes`
   }
 
   [inspect.custom] (depth, options) {
-    const { id, attempt, exchange, routingKey, content } = this
-    return `Message ${inspect({ id, attempt, exchange, routingKey, content }, options)}`
+    const { id, attempt, exchange, routingKey, body } = this
+    return `Message ${inspect({ id, attempt, exchange, routingKey, body }, options)}`
   }
 }
 

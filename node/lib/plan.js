@@ -100,6 +100,10 @@ class Plan {
     return this.#all[3]
   }
 
+  get id () {
+    return this.#native().id()
+  }
+
   get exchange () {
     return this.#all[4]
   }
@@ -199,7 +203,7 @@ function make (native, [delivery, history], topology, options) {
   const { outcome = 'failed', error = '', retryAfter = 0, now, random } = options
   return native.make(
     delivery, history, topology.policy[NATIVE], topology[NATIVE], numberOf(OUTCOMES, outcome, 'outcome'), error,
-    milliseconds(retryAfter), now, random
+    milliseconds(retryAfter, 'retryAfter', { least: -Infinity }), now, random
   )
 }
 

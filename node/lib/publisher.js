@@ -15,17 +15,12 @@ const { ChannelClosedError, ConnectionFailedError, PublishError } = require('./e
 const { creating, takeAll } = require('./declaring')
 const { warn } = require('./log')
 const { textOf } = require('./outcomes')
+const { Policy } = require('./policy')
 const { duration } = require('./time')
 const { BUDGET_MS } = require('./turns')
 
-const FIRST_BACK_OFF = 250
-const LAST_BACK_OFF = 30_000
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; a longer one ends at once
-
-/** How long to wait before a copy is published again, in milliseconds. */
-function backOff (failures) {
-  return Math.min(LAST_BACK_OFF, FIRST_BACK_OFF * 2 ** Math.min(failures - 1, 16))
-}
+const BACK_OFF = new Policy({ initial: 100, max: 10_000, jitter: 'equal' })
 
 /**
  * A copy to publish, and to confirm before its original is acknowledged.
@@ -34,6 +29,7 @@ function backOff (failures) {
  */
 class Copy {
   failures = 0
+  wait = 0 // ms, the last one
   isReturned = false
   isSuspect = false
   sentAt = 0
@@ -57,6 +53,7 @@ class Publisher {
   #topology
   #declared
   #confirmTimeout
+  #backOff
   #channel
   #isOpening = false
   #isDeclaring = false
@@ -68,11 +65,12 @@ class Publisher {
   #end = 0 // of what this turn has for sending; 0: it sent nothing
   #idle = []
 
-  constructor (line, topology, declared, confirmTimeout) {
+  constructor (line, topology, declared, confirmTimeout, backOff = BACK_OFF) {
     this.#line = line
     this.#topology = topology
     this.#declared = declared
     this.#confirmTimeout = confirmTimeout
+    this.#backOff = backOff
     line.watch(this)
   }
 
@@ -161,12 +159,13 @@ class Publisher {
     const sent = this.#leaveChannel()
     this.#declared.doubt()
     if (sent.length === 1) {
-      this.#postpone(sent[0], `closed the channel (${reason})`)
+      this.#postpone(sent[0], `closed the channel (${reason})${this.#declared.hint(reason)}`)
     } else if (sent.length) { // which one it was shows where each goes alone
       for (const copy of sent) copy.isSuspect = true
       this.#due = [...sent, ...this.#due]
+      const hint = this.#declared.hint(reason)
       warn(
-        `the channel was closed (${reason}): ${sent.length} copies are published again, one by one`,
+        `the channel was closed (${reason}): ${sent.length} copies are published again, one by one${hint}`,
         'BACKHOP_UNPUBLISHED'
       )
     }
@@ -256,11 +255,11 @@ class Publisher {
       return
     }
     copy.failures++
-    const wait = backOff(copy.failures)
+    const wait = copy.wait = this.#backOff.delay(copy.failures, { previous: copy.wait, random: Math.random() })
     this.#waiting.set(copy, setTimeout(() => {
       this.#waiting.delete(copy)
       this.publish(copy)
-    }, wait).unref())
+    }, Math.min(wait, LONGEST_TIMER)).unref())
     tellUnpublished(copy, why, wait)
   }
 
@@ -343,4 +342,4 @@ function tellRefused (named, error) {
     `and the broker delivers it again once the channel is closed: ${textOf(error)}`, 'BACKHOP_REFUSED')
 }
 
-module.exports = { Copy, Publisher, backOff, tellRefused }
+module.exports = { BACK_OFF, Copy, LONGEST_TIMER, Publisher, tellRefused }

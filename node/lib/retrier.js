@@ -5,41 +5,51 @@ const { Decider } = require('./decider')
 const { Declared, checkBroker, creating, takeAll, verifying } = require('./declaring')
 const { ArgumentError, WaitTimeoutError } = require('./errors')
 const { debug, warn } = require('./log')
-const { only } = require('./options')
-const { OK, textOf } = require('./outcomes')
-const { Copy, Publisher, tellRefused } = require('./publisher')
+const { handler, instance, numberOf, only, refuse, whole } = require('./options')
+const { textOf } = require('./outcomes')
+const { Policy } = require('./policy')
+const { BACK_OFF, Copy, LONGEST_TIMER, Publisher, tellRefused } = require('./publisher')
 const { duration, milliseconds } = require('./time')
 const { Topology } = require('./topology')
 const { Slices } = require('./turns')
 
-const TOPOLOGY = ['queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'workQueue', 'workQueueArguments']
-const DECIDER = ['never', 'legacyCounter', 'waitQueues', 'clock', 'random']
-const OPTIONS = [...TOPOLOGY, ...DECIDER, 'confirmTimeout']
+const TOPOLOGY = [
+  'queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue', 'workQueueArguments'
+]
+const DECIDER = ['never', 'only', 'legacyCounter', 'waitQueues', 'clock', 'random']
+const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff']
+const MODES = { create: creating, verify: verifying, none: undefined }
 const ORIGINAL = Symbol('original') // of a message: how its client settles it, and makes its copy
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const SETTLES = { ack: 'ack', drop: 'ack', reject: 'reject', return: 'return' } // by the plan's action
+const PREFETCH = 100
+const MOST_PREFETCH = 65535
+const LASTED_MS = 10_000 // a consumer that held so long is subscribed again at once
 
 class BaseRetrier {
   #topology
+  #mode
   #decider
   #declared
   #confirmTimeout
+  #backOff
   #publishers = new Map() // by line
+  #consumers = new Set()
+  #stopping = new AbortController() // tells the handlers that it drains
   #handling = 0
   #arrived = new Slices() // a client gives all that it has read at once
   #ended = new Slices() // what many handlers wait for may come at once
   #idle = []
 
   constructor (options) {
-    only(options, OPTIONS, 'a Retrier')
-    const pick = names => Object.fromEntries(names.filter(name => name in options).map(name => [name, options[name]]))
-    this.#topology = new Topology(pick(TOPOLOGY))
-    this.#decider = new Decider(this.#topology, pick(DECIDER))
+    const { mode = 'create', confirmTimeout = '30s', backOff = BACK_OFF } = only(options, OPTIONS, 'a Retrier')
+    this.#topology = topologyOf(options, 'a Retrier')
+    numberOf(MODES, mode, 'mode')
+    this.#mode = mode
+    this.#decider = new Decider(this.#topology, pick(options, DECIDER))
     this.#declared = new Declared(this.#topology)
-    this.#confirmTimeout = milliseconds(options.confirmTimeout ?? '30s')
-    if (this.#confirmTimeout <= 0) {
-      throw new ArgumentError(`confirmTimeout is ${options.confirmTimeout}: give milliseconds, or a string as "30s"`)
-    }
+    this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1 })
+    this.#backOff = instance(backOff, Policy, 'backOff')
   }
 
   static async declare (channel, options) {
@@ -58,19 +68,44 @@ class BaseRetrier {
 
   // Declaring
 
-  async declare (options = {}) {
-    const { verify = false } = only(options, ['verify'], 'declare')
-    const line = await this._line()
-    checkBroker(this.#topology, line.serverProperties)
-    await takeAll(line, verify ? verifying(this.#topology) : creating(this.#topology))
-    this.#declared.restores ||= !verify
+  async declare (channel) {
+    const line = await this._line(channel)
+    await this.#declare(line, MODES[this.#mode])
+    this.#declared.restores ||= this.#mode === 'create'
   }
 
-  verify () {
-    return this.declare({ verify: true })
+  async verify (channel) {
+    await this.#declare(await this._line(channel), verifying)
+  }
+
+  async #declare (line, steps) {
+    checkBroker(this.#topology, line.serverProperties)
+    if (steps) await takeAll(line, steps(this.#topology))
+  }
+
+  // Consuming
+
+  async consume (handle, options = {}) {
+    const { prefetch = PREFETCH } = only(options, ['prefetch'], 'consume')
+    handler(handle, 'consume')
+    whole(prefetch, 'prefetch', 1, MOST_PREFETCH)
+    await this.declare()
+    const consumer = this._consumer(handle, prefetch)
+    await consumer.open()
+    this.#consumers.add(consumer)
+    consumer.closed.then(() => this.#consumers.delete(consumer))
+    return new Consumption(this, consumer)
+  }
+
+  get backOff () {
+    return this.#backOff
   }
 
   // Handling
+
+  get _signal () {
+    return this.#stopping.signal
+  }
 
   /** What the client's delivery tells, for `read`. */
   _read (line, delivery) {
@@ -95,9 +130,12 @@ class BaseRetrier {
     let message
     try {
       message = read()
-      const poison = this.#decider.guard(message.history)
+      const poison = message[ORIGINAL].isMarked ? this.#decider.guard(message.history) : undefined
       if (poison) {
-        warn(`${message}: its consumers were lost ${message.history.crashes} times: parking it`, 'BACKHOP_PARKED')
+        const { action, delay } = poison
+        const then = action === 'retry' ? `it waits ${duration(delay)}` : 'it is parked'
+        const code = action === 'retry' ? 'BACKHOP_CRASHED' : 'BACKHOP_PARKED'
+        warn(`${message}: its consumer was lost ${message.history.crashes} times: ${then}`, code)
         this.#carryOut(message, poison)
         over()
         return
@@ -120,14 +158,14 @@ class BaseRetrier {
     if (isLater) {
       this.#settleLater(message, result).then(over)
     } else {
-      this.settle(message)
+      this.#succeed(message)
       over()
     }
   }
 
   /** A handler that ends at once is settled before the next message is read. */
   async #settleLater (message, result) {
-    let settle = () => this.settle(message)
+    let settle = () => this.#succeed(message)
     try {
       await result
     } catch (thrown) {
@@ -138,34 +176,38 @@ class BaseRetrier {
   }
 
   settle (message, error) {
+    if (!message?.[ORIGINAL]) refuse('what settle is given', message, 'a message that read gave')
     if (error !== undefined && error !== null) this._fail(message, error)
-    else this.#decide(message, () => OK)
+    else this.#succeed(message)
+  }
+
+  /** What went well is acknowledged, whatever its history. */
+  #succeed (message) {
+    if (!this.#isOpen(message)) return
+    const original = message[ORIGINAL]
+    original.settle('ack')
+    original.incoming[SETTLED] = true
   }
 
   /** As `settle` for a handler that threw, whatever it was. */
   _fail (message, thrown) {
-    this.#decide(message, decider => decider.result(thrown), plan => tell(plan, message, thrown))
-  }
-
-  #decide (message, result, told) {
-    const { line, incoming, isHere } = message[ORIGINAL]
-    if (incoming[SETTLED]) {
-      debug('a message is settled already, and stays as it is')
-      return
-    }
-    if (!isHere) {
-      debug('a message is not settled: its channel is closed, and the broker delivers it again')
-      return
-    }
+    if (!this.#isOpen(message)) return
     const decider = this.#decider
     try {
-      decider.frameMax = line.frameMax // another connection may have been served meanwhile
-      const plan = decider.plan(message.history, result(decider))
+      decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
+      const plan = decider.plan(message.history, decider.result(thrown))
       this.#carryOut(message, plan)
-      told?.(plan)
+      tell(plan, message, thrown)
     } catch (error) {
-      tellRefused(message.history, error)
+      tellRefused(message, error)
     }
+  }
+
+  #isOpen (message) {
+    const { incoming, isHere } = message[ORIGINAL]
+    if (incoming[SETTLED]) debug('a message is settled already, and stays as it is')
+    else if (!isHere) debug('a message is not settled: its channel is closed, and the broker delivers it again')
+    return isHere && !incoming[SETTLED]
   }
 
   #carryOut (message, plan) {
@@ -177,8 +219,8 @@ class BaseRetrier {
 
   #copy (message, plan, replayed) {
     const original = message[ORIGINAL]
-    const { history, content } = message
-    return new Copy({ plan, content, original, replayed, ...original.copy(plan, history) })
+    const { history, body } = message
+    return new Copy({ plan, content: body, original, replayed, ...original.copy(plan, history) })
   }
 
   #publisher (line) {
@@ -187,7 +229,7 @@ class BaseRetrier {
       for (const old of this.#publishers.keys()) {
         if (!old.isOpen) this.#publishers.delete(old)
       }
-      publisher = new Publisher(line, this.#topology, this.#declared, this.#confirmTimeout)
+      publisher = new Publisher(line, this.#topology, this.#declared, this.#confirmTimeout, this.#backOff)
       this.#publishers.set(line, publisher)
     }
     return publisher
@@ -201,10 +243,10 @@ class BaseRetrier {
 
   async drain (options = {}) {
     const { timeout } = only(options, ['timeout'], 'drain')
-    const limit = timeout === undefined ? undefined : milliseconds(timeout)
+    const limit = timeout === undefined ? undefined : milliseconds(timeout, 'timeout')
     let timer
     const isLate = limit !== undefined && new Promise(resolve => {
-      timer = setTimeout(resolve, Math.min(limit, 2 ** 31 - 1), true)
+      timer = setTimeout(resolve, Math.min(limit, LONGEST_TIMER), true)
     })
     const drained = this.#drained()
     try {
@@ -218,7 +260,14 @@ class BaseRetrier {
     )
   }
 
+  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // before Node 18.18 there is none
+    await this.drain()
+  }
+
   async #drained () {
+    this.#stopping.abort()
+    this.#stopping = new AbortController() // for what is consumed after it
+    await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
     while (this.#handling || this.pending) {
       if (this.#handling) await new Promise(resolve => this.#idle.push(resolve))
       for (const publisher of this.#publishers.values()) await publisher.idle()
@@ -233,18 +282,18 @@ class BaseRetrier {
 
   // Replaying
 
-  async replay (options = {}) {
-    const { limit = Infinity } = only(options, ['limit'], 'replay')
+  async replay (most = Number.MAX_SAFE_INTEGER) {
+    whole(most, 'most')
     const line = await this._line()
     const channel = await line.openChannel()
     const queue = this.#topology.parkedQueue
     let count = 0
-    let most = limit
+    let limit = most
     try {
-      for (; count < most; count++) {
+      for (; count < limit; count++) {
         const got = await channel.get(queue)
         if (!got) break
-        if (count === 0) most = Math.min(limit, got.left + 1) // a passive declare of a busy quorum queue tells 0
+        if (count === 0) limit = Math.min(most, got.left + 1) // a passive declare of a busy quorum queue tells 0
         const message = this._parked(got, line)
         const plan = this.#decider.replay(message.history)
         await new Promise((resolve, reject) => {
@@ -259,6 +308,128 @@ class BaseRetrier {
   }
 }
 
+/** What `consume` began: an application's handle on it. */
+class Consumption {
+  #retrier
+  #consumer
+
+  constructor (retrier, consumer) {
+    this.#retrier = retrier
+    this.#consumer = consumer
+  }
+
+  /** Resolves once it consumes no more: to the error that ended it, or to nothing where it was cancelled. */
+  get closed () {
+    return this.#consumer.closed
+  }
+
+  async cancel () {
+    await this.#consumer.cancel()
+  }
+
+  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () {
+    await this.cancel()
+    await this.#retrier.drain()
+  }
+}
+
+/**
+ * A subscription that is made again where it ends, until it is cancelled or its connection is lost. A client's own has
+ *
+ *   _subscribe()      resolves once it consumes, and calls _ended(why) where the broker ends it later
+ *   _unsubscribe()    resolves once nothing more is delivered
+ *   isLost            why it will never be again: an Error; undefined while it can be
+ */
+class BaseConsumer {
+  closed
+  #close
+  #retrier
+  #stopping = new AbortController()
+  #failures = 0
+  #wait = 0
+  #since = 0
+  #timer
+  #cancelled
+
+  constructor (retrier) {
+    this.#retrier = retrier
+    this.closed = new Promise(resolve => { this.#close = resolve })
+  }
+
+  get signal () {
+    return this.#stopping.signal
+  }
+
+  get isCancelled () {
+    return this.#stopping.signal.aborted
+  }
+
+  async open () {
+    await this._subscribe()
+    this.#since = performance.now()
+  }
+
+  _ended (why) {
+    if (this.isCancelled || this.#timer) return
+    if (this.isLost) {
+      this.#stopping.abort()
+      this.#close(this.isLost)
+      return
+    }
+    if (performance.now() - this.#since > LASTED_MS) this.#failures = this.#wait = 0
+    this.#wait = this.#retrier.backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
+    warn(`${JSON.stringify(this.#retrier.topology.queue)} is consumed no more: ${why}; it is tried again in ` +
+      duration(this.#wait), 'BACKHOP_CANCELLED')
+    this.#timer = setTimeout(() => this.#again(), Math.min(this.#wait, LONGEST_TIMER))
+  }
+
+  async #again () {
+    try {
+      await this.#retrier.declare()
+      if (this.isCancelled) return
+      await this._subscribe()
+      this.#since = performance.now()
+      this.#timer = undefined
+      if (this.isCancelled) await this._unsubscribe()
+    } catch (error) {
+      this.#timer = undefined
+      this._ended(textOf(error))
+    }
+  }
+
+  cancel () {
+    return (this.#cancelled ??= this.#cancel())
+  }
+
+  async #cancel () {
+    const isLost = this.isCancelled
+    this.#stopping.abort()
+    clearTimeout(this.#timer)
+    if (!isLost && !this.#timer) await this._unsubscribe()
+    this.#close()
+  }
+}
+
+/** Why a queue cannot be consumed. */
+function noQueue (name) {
+  return `there is no queue "${name}" to consume: declare it, or have it declared with workQueue: "quorum"`
+}
+
+function pick (options, names) {
+  return Object.fromEntries(names.filter(name => options[name] !== undefined).map(name => [name, options[name]]))
+}
+
+/** The topology that is given, or that of a queue and a policy. */
+function topologyOf (options, what) {
+  const given = Object.keys(pick(options, TOPOLOGY))
+  if (options.topology === undefined) {
+    if (options.queue !== undefined) return new Topology(pick(options, TOPOLOGY))
+    throw new ArgumentError(`${what} has neither queue nor topology: give the name of the work queue, or a Topology`)
+  }
+  if (given.length) throw new ArgumentError(`${what} has its ${given[0]} from the topology: give either`)
+  return instance(options.topology, Topology, 'topology')
+}
+
 /** Tells what becomes of a message that failed. */
 function tell (plan, message, thrown) {
   if (plan.action === 'park') {
@@ -268,4 +439,4 @@ function tell (plan, message, thrown) {
   }
 }
 
-module.exports = { BaseRetrier, ORIGINAL }
+module.exports = { BaseConsumer, BaseRetrier, ORIGINAL, TOPOLOGY, noQueue, topologyOf }

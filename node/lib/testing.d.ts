@@ -15,7 +15,7 @@
  * @packageDocumentation
  */
 
-import { Duration, ErrorClass, HistoryOptions, Message, Plan, Policy, Strategy } from './index.js'
+import { type CommonOptions, Duration, Message, Plan } from './index.js'
 
 /** A clock that goes on only when it is told to. */
 export class Clock {
@@ -59,15 +59,8 @@ export class Rehearsal extends Array<Attempt> {
   readonly errors: unknown[]
 }
 
-export interface RehearseOptions extends Pick<HistoryOptions, 'legacyCounter' | 'waitQueues'> {
-  /** The work queue; default `"work"`. */
-  queue?: string
-  /** How long, how often, how random, when to give up. */
-  policy?: Policy
-  /** Where the message waits. */
-  strategy?: Strategy
-  /** Classes of errors that park at once. */
-  never?: Iterable<ErrorClass>
+/** A topology's and a retrier's, as far as no broker is needed; the queue is `"work"` by default. */
+export interface RehearseOptions extends Omit<CommonOptions, 'mode' | 'confirmTimeout' | 'backOff'> {
   /** Where the message was published; default: the default exchange. */
   exchange?: string
   /** Default: the queue's name. */
@@ -84,8 +77,9 @@ export interface RehearseOptions extends Pick<HistoryOptions, 'legacyCounter' | 
 }
 
 /**
- * Hands a message to a handler until it is settled for good.
+ * Hands a message to a handler until it is settled for good. The message has what every message has, and what amqplib's and
+ * node-amqp's have besides: `fields`, `properties`, `payload`, `deliveryInfo`.
  *
  * @param content the message's body
  */
-export function rehearse (handle: (message: Message) => unknown, content?: string | Uint8Array, options?: RehearseOptions): Promise<Rehearsal>
+export function rehearse (handle: (message: any) => unknown, content?: string | Uint8Array, options?: RehearseOptions): Promise<Rehearsal>

@@ -5,16 +5,16 @@ const { inspect } = require('node:util')
 
 const { Decider } = require('./decider')
 const { Message } = require('./message')
-const { only } = require('./options')
+const { handler, instance, only, refuse, whole } = require('./options')
 const { OK } = require('./outcomes')
+const { TOPOLOGY, topologyOf } = require('./retrier')
 const { duration, milliseconds } = require('./time')
-const { Topology } = require('./topology')
 
 const START = Date.UTC(2026, 0, 1)
 const RETRIES = ['retry', 'reject', 'return']
 const ENDS = { ack: 'acked', park: 'parked', drop: 'dropped' }
 const OPTIONS = [
-  'queue', 'policy', 'strategy', 'never', 'exchange', 'routingKey', 'headers', 'properties', 'legacyCounter',
+  ...TOPOLOGY, 'topology', 'never', 'only', 'exchange', 'routingKey', 'headers', 'properties', 'legacyCounter',
   'waitQueues', 'clock', 'random', 'mostAttempts'
 ]
 
@@ -22,10 +22,11 @@ const OPTIONS = [
 class Clock {
   constructor (start = START) {
     this.now = Number(start)
+    if (Number.isNaN(this.now)) refuse('start', start, 'a Date, or milliseconds since the epoch')
   }
 
   advance (by) {
-    this.now += milliseconds(by)
+    this.now += milliseconds(by, 'what advance is given')
   }
 }
 
@@ -76,13 +77,33 @@ class Rehearsal extends Array {
   }
 }
 
+/** A message with amqplib's `fields` and `properties`, and node-amqp's `payload`, besides. */
+class RehearsedMessage extends Message {
+  constructor (content, history, options, { exchange, routingKey, properties }) {
+    super(content, history, options)
+    this.fields = { deliveryTag: 1, redelivered: false, exchange, routingKey, consumerTag: 'rehearsal' }
+    this.properties = properties
+    this.payload = { data: content, contentType: properties.contentType }
+    this.deliveryInfo = { ...properties, ...this.fields, queue: this.queue }
+  }
+}
+
 async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
+  handler(handle, 'rehearse')
+  if (typeof content !== 'string' && !(content instanceof Uint8Array)) {
+    refuse('content', content, 'a string or a Buffer')
+  }
   const {
-    queue = 'work', policy, strategy, never, exchange = '', routingKey = queue, headers = {}, properties = {},
-    legacyCounter, waitQueues, clock = new Clock(), random = seededRandom(), mostAttempts = 100
+    never, only: others, exchange = '', headers = {}, properties = {}, legacyCounter, waitQueues, clock = new Clock(),
+    random = seededRandom(), mostAttempts = 100
   } = only(options, OPTIONS, 'a rehearsal')
-  const decider = new Decider(new Topology({ queue, policy, strategy }), {
-    never, legacyCounter, waitQueues, random, clock: () => clock.now
+  instance(clock, Clock, 'clock')
+  whole(mostAttempts, 'mostAttempts', 1)
+  const topology = topologyOf({ ...options.topology ? {} : { queue: 'work' }, ...options }, 'a rehearsal')
+  const { queue } = topology
+  const { routingKey = queue } = options
+  const decider = new Decider(topology, {
+    never, only: others, legacyCounter, waitQueues, random, clock: () => clock.now
   })
   const rehearsal = new Rehearsal()
   const start = clock.now
@@ -90,7 +111,7 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
   for (let returns = 1; returns <= mostAttempts; returns++) {
     const at = clock.now - start
     const history = decider.read(given)
-    const message = new Message(Buffer.from(content), history)
+    const message = new RehearsedMessage(Buffer.from(content), history, { topology }, given)
     const attempt = { number: message.attempt, at }
     const poison = decider.guard(history)
     const plan = poison ?? decider.plan(history, await resultOf(decider, handle, message, attempt))

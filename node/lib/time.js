@@ -3,20 +3,28 @@
 
 const ms = require('ms')
 
+const { refuse } = require('./options')
+
 const MOST_MS = Number.MAX_SAFE_INTEGER
 const UNITS = [[86_400_000, 'd'], [3_600_000, 'h'], [60_000, 'min'], [1000, 's']]
 
-/** A duration in whole milliseconds; what the core cannot hold becomes the most that it can. */
-function milliseconds (value) {
-  const given = typeof value === 'string' && value.length <= 100 && value.trim() ? ms(value) : value
-  if (typeof given !== 'number' || Number.isNaN(given)) {
-    throw new TypeError(`a duration is ${shown(value)}: give milliseconds, or a string as "30s", "5m", "2h", "1d"`)
-  }
-  return Math.round(Math.max(-MOST_MS, Math.min(MOST_MS, given)))
+const LONGEST_TEXT = 100
+const GIVE = 'milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"'
+
+/**
+ * A duration in whole milliseconds, `least` or more; above `most` an error too, or, where that is not given, the most
+ * that the core can hold. A text without a unit is none: nobody knows whether it means seconds.
+ */
+function milliseconds (value, name, { least = 0, most, give = GIVE } = {}) {
+  const given = typeof value === 'string' ? durationIn(value) : value
+  if (typeof given !== 'number' || Number.isNaN(given)) return refuse(name, value, give)
+  const whole = Math.round(Math.max(-MOST_MS, Math.min(MOST_MS, given)))
+  if (whole >= least && (most === undefined || whole <= most)) return whole
+  return refuse(name, value, most === undefined ? `${least} ms or more` : `from ${least} ms to ${duration(most)}`)
 }
 
-function shown (value) {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value)
+function durationIn (text) {
+  return text.length <= LONGEST_TEXT && /[a-z]\s*$/i.test(text) ? ms(text) : undefined
 }
 
 /** Milliseconds since the epoch as a Date; undefined for -1; no later than a Date can be. */

@@ -4,11 +4,11 @@
 const { inspect } = require('node:util')
 
 const c = require('./addon')
-const { check, errorOf, made } = require('./errors')
+const { InvalidNameError, check, errorOf, made } = require('./errors')
 const { range } = require('./history')
 const NATIVE = require('./native')
-const { namesOf, numberOf, only } = require('./options')
-const { Policy } = require('./policy')
+const { instance, list, namesOf, numberOf, only, refuse, shown, text, whole } = require('./options')
+const { MOST_ROWS, Policy, Preview, previewed } = require('./policy')
 const { TYPES } = require('./values')
 
 const STRATEGIES = {
@@ -21,33 +21,44 @@ const STRATEGIES = {
 const STRATEGY_NAMES = namesOf(STRATEGIES)
 const QUEUE_TYPES = { quorum: c.BH_QUEUE_QUORUM, classic: c.BH_QUEUE_CLASSIC }
 const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUEUE, binding: c.BH_DECLARE_BINDING })
-const OPTIONS = ['queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'workQueue', 'workQueueArguments']
+const SERIES = [5, 10, 20, 40]
+const MOST_STRIPES = 64
+const LONGEST_NAME = 247 // bytes
+const OPTIONS = [
+  'queue', 'policy', 'policies', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue',
+  'workQueueArguments'
+]
 
 class Topology {
-  constructor (options) {
+  constructor (options = {}) {
     const {
-      queue, policy = new Policy(), strategy = 'ladder', queueType = 'quorum', namespace, series = 10, workQueue,
-      workQueueArguments = {}
+      queue, policy = new Policy(), strategy = 'ladder', queueType = 'quorum', namespace, series = 10, stripes = 1,
+      workQueue, workQueueArguments = {}, policies = []
     } = only(options, OPTIONS, 'a Topology')
-    if (!(policy instanceof Policy)) throw new TypeError(`policy is ${inspect(policy)}: give a Policy`)
-    this.policy = policy
-    const native = this[NATIVE] = made(c.bh_topology_new(queue))
+    this.policy = instance(policy, Policy, 'policy')
+    const given = list(policies, 'policies', 'an array of Policies')
+    const further = given.map(each => instance(each, Policy, 'one of policies'))
+    const native = this[NATIVE] = made(
+      c.bh_topology_new(isText(queue, 'queue')), unusable('queue', queue), InvalidNameError
+    )
     check(native.set_strategy(numberOf(STRATEGIES, strategy, 'strategy')))
     check(native.set_queue_type(numberOf(QUEUE_TYPES, queueType, 'queueType')))
-    if (namespace !== undefined) check(native.set_namespace(namespace))
-    check(native.set_series(series), `series is ${series}: give one of 5, 10, 20, 40`)
+    if (namespace !== undefined) this.#check(native.set_namespace(isText(namespace, 'namespace')))
+    if (!SERIES.includes(series)) refuse('series', series, `one of ${SERIES.join(', ')}`)
+    check(native.set_series(series))
+    check(native.set_stripes(whole(stripes, 'stripes', 1, MOST_STRIPES)))
     if (workQueue !== undefined) check(native.set_work_queue_type(numberOf(QUEUE_TYPES, workQueue, 'workQueue')))
-    const given = workQueueArguments instanceof Map ? workQueueArguments : Object.entries(workQueueArguments)
-    for (const [name, value] of given) {
+    for (const [name, value] of argumentsOf(workQueueArguments)) {
       const isNumber = typeof value === 'number' || typeof value === 'bigint'
       check(isNumber ? native.add_work_queue_int(name, value) : native.add_work_queue_string(name, value))
     }
+    for (const each of further) this.#check(native.add_policy(each[NATIVE]))
     this.#check(native.build(policy[NATIVE]))
     this.declarations = Object.freeze(range(native.count()).map(i => declaration(native, i)))
   }
 
   #check (status) {
-    if (status) throw errorOf(status, this[NATIVE].error())
+    if (status) throw errorOf(status, this[NATIVE].error().replace('the work queue\'s type', 'workQueue, its type,'))
   }
 
   get queue () {
@@ -70,12 +81,35 @@ class Topology {
     return range(this[NATIVE].rung_count()).map(i => this[NATIVE].rung_ms(i))
   }
 
+  row (attempt) {
+    whole(attempt, 'attempt', 1)
+    const [native, policy] = [this[NATIVE], this.policy[NATIVE]]
+    return {
+      attempt,
+      lowest: native.lowest_ms(policy, attempt),
+      mean: native.mean_ms(policy, attempt),
+      highest: native.highest_ms(policy, attempt),
+      total: native.total_ms(policy, attempt),
+      rungs: native.spread(policy, attempt)
+    }
+  }
+
+  preview (failures = previewed(this.policy)) {
+    return Preview.from(range(whole(failures, 'failures', 0, MOST_ROWS)), i => this.row(i + 1))
+  }
+
+  shares (attempt) {
+    whole(attempt, 'attempt', 1)
+    const share = i => this[NATIVE].share(this.policy[NATIVE], attempt, i)
+    return new Map(this.rungs.map((rung, i) => [rung, share(i)]).filter(([, share]) => share > 0))
+  }
+
   checkBroker (product, version) {
-    this.#check(this[NATIVE].check_broker(product, version))
+    this.#check(this[NATIVE].check_broker(isText(product, 'product'), isText(version, 'version')))
   }
 
   definitions (vhost = '/') {
-    this.#check(c.bh_topology_export(this[NATIVE], vhost))
+    this.#check(c.bh_topology_export(this[NATIVE], text(vhost, 'vhost')))
     return this[NATIVE].definitions()
   }
 
@@ -83,6 +117,35 @@ class Topology {
     const { queue, strategy, rungs } = this
     return `Topology ${inspect({ queue, strategy, rungs, declarations: this.declarations.length }, options)}`
   }
+}
+
+/** A string or its bytes; whether it may be empty is the core's to say. */
+function isText (value, name) {
+  return typeof value === 'string' || value instanceof Uint8Array ? value : refuse(name, value, 'a string')
+}
+
+/** Why a name is refused: InvalidNameError says nothing of the name itself. */
+function unusable (what, name) {
+  const bytes = Buffer.byteLength(name ?? '')
+  if (!bytes) return `${what} is empty: give the name of the work queue`
+  if (bytes > LONGEST_NAME) return `${what} is ${bytes} bytes long: give a name of ${LONGEST_NAME} at most`
+  if (String(name).startsWith('amq.')) {
+    return `${what} is ${shown(name)}: names that begin with amq. are the broker's own`
+  }
+  return `${what} is ${shown(name)}: give a name in UTF-8 that has no zero byte`
+}
+
+function argumentsOf (given) {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    refuse('workQueueArguments', given, 'an object, or a Map')
+  }
+  const pairs = [...given instanceof Map ? given : Object.entries(given)]
+  for (const [name, value] of pairs) {
+    const isInteger = Number.isSafeInteger(value) || (typeof value === 'bigint' && BigInt.asIntN(64, value) === value)
+    text(name, 'the name of an argument')
+    if (!isInteger) text(value, `workQueueArguments: ${name}`, 'a whole number, or a string that is not empty')
+  }
+  return pairs
 }
 
 function declaration (native, index) {

@@ -1,7 +1,22 @@
 'use strict'
 // Turns of the event loop: each kind of work gets a little of one, and goes on in the next.
 
+const { AsyncResource } = require('node:async_hooks')
+
 const BUDGET_MS = 2
+
+/** A piece of work, which is done in the async context in which it was added: its AsyncLocalStorage, its trace. */
+class Piece extends AsyncResource {
+  constructor (work) {
+    super('BackhopMessage', { requireManualDestroy: true })
+    this.work = work
+  }
+
+  run () {
+    this.runInAsyncScope(this.work)
+    this.emitDestroy()
+  }
+}
 
 /** Does one piece of work after the other, each with its microtasks. */
 class Slices {
@@ -14,7 +29,7 @@ class Slices {
   }
 
   add (work) {
-    if (this.#due.push(work) === 1) setImmediate(this.#go)
+    if (this.#due.push(new Piece(work)) === 1) setImmediate(this.#go)
   }
 
   #go = () => {
@@ -23,7 +38,7 @@ class Slices {
     let count = 0
     const next = () => {
       try {
-        due[count++]()
+        due[count++].run()
       } finally {
         if (count < due.length && this.hasTime) {
           queueMicrotask(next)

@@ -18,7 +18,7 @@
 // A stranger's table may look like the last one. Where its type or its value is none, it is a table.
 
 const c = require('./addon')
-const { check } = require('./errors')
+const { ArgumentError, check } = require('./errors')
 const { namesOf } = require('./options')
 
 const MOST_SHORT_BYTES = 255
@@ -107,7 +107,7 @@ function push (delivery, name, value) {
     case 'undefined': return
     case 'object': return pushObject(delivery, name, value)
   }
-  throw new TypeError(`header ${name} holds a ${typeof value}, for which AMQP has no type`)
+  throw new ArgumentError(`header ${name} holds a ${typeof value}, for which AMQP has no type`)
 }
 
 function pushNumber (delivery, name, value) {

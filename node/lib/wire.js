@@ -4,6 +4,8 @@
 // A copy keeps the bytes of what it keeps, so that all types come back. What is decoded is what the core asks for;
 // tables are lists of entries { name, bytes, value }, where `bytes` are type and value as they are on the wire.
 
+const { ArgumentError } = require('./errors')
+
 const CLASS_BASIC = 60
 const EXCHANGE_DECLARE = 40 << 16 | 10
 const QUEUE_DECLARE = 50 << 16 | 10
@@ -96,7 +98,7 @@ function valueOf (bytes, begin, depth) {
     case 'A': return [depth < MOST_DEPTH ? elementsOf(inner, depth + 1) : [], end]
     case 'F': return [new Map(depth < MOST_DEPTH ? pairsOf(entriesOf(inner, depth + 1)) : []), end]
   }
-  throw new TypeError(`a header has the type ${bytes[begin]}, which AMQP does not know`)
+  throw new ArgumentError(`a header has the type ${bytes[begin]}, which AMQP does not know`)
 }
 
 function pairsOf (entries) {

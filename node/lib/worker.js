@@ -1,27 +1,33 @@
 'use strict'
 // Worker: consumes, asks for the plan and carries it out, on connections of its own that a background thread keeps.
 
+const { AsyncResource } = require('node:async_hooks')
 const { EventEmitter } = require('node:events')
+const os = require('node:os')
 const { performance } = require('node:perf_hooks')
-const { inspect } = require('node:util')
 
 const c = require('./addon')
 const { Delivery } = require('./delivery')
-const { ArgumentError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made } = require('./errors')
+const {
+  ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
+} = require('./errors')
 const { Event } = require('./event')
 const { History } = require('./history')
 const log = require('./log')
 const { Message } = require('./message')
 const NATIVE = require('./native')
-const { numberOf, only } = require('./options')
-const { OK, resultOf } = require('./outcomes')
+const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./options')
+const { Choice, OK } = require('./outcomes')
 const { OUTCOMES } = require('./plan')
+const { Policy } = require('./policy')
+const { TOPOLOGY, topologyOf } = require('./retrier')
 const { milliseconds } = require('./time')
-const { Topology } = require('./topology')
 
 const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
-const LONGEST_DRAIN_MS = 3_600_000
+const URIS = 'a string as "amqp://user:password@host:5672/vhost", or an array of such'
+const LONGEST_MS = 3_600_000
 const LOOK_AFTER_MS = 1000 // how often events are looked for while every handler has a message
+const ENDED = 'its handler ended when the worker had stopped; give it more time by drain, or end it by message.signal'
 const BUDGET_MS = 5 // for handing out messages, before the event loop goes on
 const NO_LIBRABBITMQ =
   'this Backhop was built without librabbitmq, which its Worker needs (backhop/amqplib and backhop/amqp do not): ' +
@@ -29,15 +35,17 @@ const NO_LIBRABBITMQ =
   'pkg-config, Fedora: librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then: ' +
   'npm rebuild backhop'
 const OPTIONS = [
-  'queue', 'policy', 'topology', 'concurrency', 'prefetch', 'never', 'mode', 'caFile', 'connectTimeout',
-  'confirmTimeout', 'backOff', 'drain', 'retryEvents', 'legacyCounter', 'waitQueues'
+  ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'legacyCounter', 'waitQueues', 'confirmTimeout', 'backOff',
+  'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents'
 ]
+const SIGNALS = ['SIGTERM', 'SIGINT']
+const MOST_PREFETCH = 65535
 
 class Worker extends EventEmitter {
   #native
   #topology
   #concurrency
-  #never
+  #choice
   #drain
   #handle
   #watch
@@ -46,38 +54,49 @@ class Worker extends EventEmitter {
   #timer
   #ended
   #end
+  #stopping // tells the handlers of a run that it stops
+  #replaying // the promise of the replay that is under way
 
   constructor (uris, options = {}) {
     super()
     const {
-      queue, policy, topology, concurrency = 50, prefetch = Math.max(100, 2 * concurrency), never = [],
-      mode = 'create', caFile, connectTimeout, confirmTimeout, backOff, drain = 20_000, retryEvents = false,
-      legacyCounter, waitQueues = []
+      never, only: others, mode = 'create', legacyCounter, waitQueues = [], confirmTimeout, backOff, concurrency = 50,
+      prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile, connectTimeout, drain = 20_000,
+      retryEvents = false
     } = only(options, OPTIONS, 'a Worker')
-    if ((queue === undefined) === (topology === undefined)) {
-      throw new TypeError('give a queue and its policy, or a topology')
+    whole(concurrency, 'concurrency', 1)
+    whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
+    const addresses = typeof uris === 'string' ? [uris] : list(uris, 'the first argument of a Worker', URIS)
+    if (!addresses.length) refuse('the first argument of a Worker', uris, URIS)
+    for (const uri of addresses) {
+      if (typeof uri !== 'string') throw new ArgumentError(`a URI is no string, but ${typeof uri}: give ${URIS}`)
     }
-    if (topology && policy) throw new TypeError('a topology has its policy: give no other')
-    if (!Number.isInteger(concurrency) || concurrency < 1) {
-      throw new ArgumentError(`concurrency is ${inspect(concurrency)}: give a whole number, 1 or more`)
-    }
-    this.#topology = topology ?? new Topology({ queue, policy })
+    this.#topology = topologyOf(options, 'a Worker')
     this.#concurrency = concurrency
-    this.#never = [...never]
-    this.#drain = drainOf(drain)
+    this.#choice = new Choice({ never, only: others })
+    this.#drain = drainOf(drain, 'drain')
     const native = this.#native = made(
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
     )
-    for (const uri of [uris].flat()) this.#check(native.add_uri(uri))
-    if (caFile !== undefined) this.#check(native.set_ca_file(String(caFile)))
+    for (const uri of addresses) this.#check(native.add_uri(uri))
+    if (caFile !== undefined) this.#check(native.set_ca_file(text(caFile, 'caFile', 'the path of a PEM file')))
     this.#check(native.set_mode(numberOf(MODES, mode, 'mode')))
     this.#check(native.set_prefetch(prefetch))
-    if (connectTimeout !== undefined) this.#check(native.set_connect_timeout_ms(milliseconds(connectTimeout)))
-    if (confirmTimeout !== undefined) this.#check(native.set_confirm_timeout_ms(milliseconds(confirmTimeout)))
-    if (backOff) this.#check(native.set_back_off(backOff[NATIVE]))
-    if (legacyCounter) this.#check(native.set_legacy_counter(legacyCounter))
-    for (const waitQueue of waitQueues) this.#check(native.add_wait_queue(waitQueue))
-    this.#check(native.set_retry_events(Number(retryEvents)))
+    this.#setTimeout('connectTimeout', 'set_connect_timeout_ms', connectTimeout)
+    this.#setTimeout('confirmTimeout', 'set_confirm_timeout_ms', confirmTimeout)
+    if (backOff !== undefined) this.#check(native.set_back_off(instance(backOff, Policy, 'backOff')[NATIVE]))
+    if (legacyCounter !== undefined) {
+      this.#check(native.set_legacy_counter(text(legacyCounter, 'legacyCounter', 'the name of a header')))
+    }
+    for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
+    this.#check(native.set_retry_events(Number(flag(retryEvents, 'retryEvents'))))
+  }
+
+  #setTimeout (name, setter, value) {
+    if (value === undefined) return
+    if (this.#native[setter](milliseconds(value, name, { least: 1, most: LONGEST_MS }))) {
+      refuse(name, value, 'another duration')
+    }
   }
 
   #check (status) {
@@ -91,34 +110,54 @@ class Worker extends EventEmitter {
   // --- Running -------------------------------------------------------------------------------------------------------
 
   async run (handle, options = {}) {
-    if (typeof handle !== 'function') throw new TypeError(`run takes a function, and was given ${inspect(handle)}`)
-    const { signal } = only(options, ['signal'], 'run')
+    handler(handle, 'run')
+    const { signal, signals = [] } = only(options, ['signal', 'signals'], 'run')
     if (signal !== undefined && typeof signal?.addEventListener !== 'function') {
-      throw new TypeError(`signal is ${inspect(signal)}: give an AbortSignal`)
+      refuse('signal', signal, 'an AbortSignal')
     }
+    const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
+    if (this.#watch) throw new StateError('the worker runs already')
     this.#check(this.#native.start())
-    this.#handle = handle
+    this.#stopping = new AbortController()
+    this.#handle = AsyncResource.bind(handle, 'BackhopWorker')
     this.#ended = new Promise(resolve => { this.#end = resolve })
     this.#watch = new c.Watch(this.#native.fd(), () => this.#look())
     const abort = () => { this.stop() }
+    const release = onFirst(taken, abort)
     signal?.addEventListener('abort', abort)
     if (signal?.aborted) abort()
     try {
       await this.#ended
     } finally {
+      release()
       signal?.removeEventListener('abort', abort)
     }
   }
 
   async stop (options = {}) {
     const { timeout = this.#drain } = only(options, ['timeout'], 'stop')
-    check(this.#native.stop(drainOf(timeout)))
+    check(this.#native.stop(drainOf(timeout, 'timeout')))
+    this.#stopping?.abort()
     await this.#ended
   }
 
-  replay (most) {
-    if (!Number.isSafeInteger(most)) throw new TypeError(`replay takes how many messages at most, not ${inspect(most)}`)
-    check(this.#native.replay(most), 'the worker does not run, or a replay is under way already', StateError)
+  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // before Node 18.18 there is none
+    await this.stop()
+  }
+
+  async replay (most = Number.MAX_SAFE_INTEGER) {
+    whole(most, 'most')
+    if (!this.#watch) throw new StateError('the worker does not run: replay while it does')
+    if (this.#replaying) throw new StateError('a replay is under way already: await it first')
+    check(this.#native.replay(most), 'the worker stops: replay while it runs', StateError)
+    return new Promise((resolve, reject) => { this.#replaying = { resolve, reject } })
+  }
+
+  #replayed ({ error, count }) {
+    const replaying = this.#replaying
+    this.#replaying = undefined
+    if (error) replaying?.reject(error)
+    else replaying?.resolve(count)
   }
 
   // --- Taking --------------------------------------------------------------------------------------------------------
@@ -154,7 +193,7 @@ class Worker extends EventEmitter {
 
   #take () {
     const [status, taken] = this.#native.take()
-    if (!status) return new TakenMessage(this.#native, taken)
+    if (!status) return new TakenMessage(this.#native, taken, this.#topology, this.#stopping.signal)
     if (status !== WaitTimeoutError.status && status !== StateError.status) throw errorOf(status)
   }
 
@@ -174,6 +213,7 @@ class Worker extends EventEmitter {
     } catch (error) {
       process.nextTick(() => { throw error }) // as any listener's; the worker goes on
     }
+    if (event.name === 'replayed') this.#replayed(event)
     if (event.name === 'drained') this.#close()
   }
 
@@ -181,6 +221,7 @@ class Worker extends EventEmitter {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
     this.#watch = undefined
+    this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
     this.#end()
   }
 
@@ -202,7 +243,7 @@ class Worker extends EventEmitter {
   }
 
   #fail (message, thrown) {
-    const result = resultOf(thrown, this.#never)
+    const result = this.#choice.result(thrown)
     if (log.debug.enabled) log.debug('%s %s: %O', message, result.outcome, thrown)
     this.#settle(message, result)
   }
@@ -210,7 +251,7 @@ class Worker extends EventEmitter {
   #settle (message, { outcome, error, retryAfter }) {
     this.#running--
     const status = this.#native.settle(message.taken, OUTCOMES[outcome], error, retryAfter)
-    if (status) log.warn(`${message} comes again: ${errorOf(status).message}`, 'stale')
+    if (status) log.warn(`${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`, 'stale')
     if (this.#isResting) this.#goOn()
   }
 }
@@ -218,17 +259,17 @@ class Worker extends EventEmitter {
 /** A message that a worker took: what is not asked for is not read. */
 class TakenMessage extends Message {
   #worker
-  #content
+  #body
   #history
 
-  constructor (worker, taken) {
-    super()
+  constructor (worker, taken, topology, signal) {
+    super(undefined, undefined, { topology, signal })
     this.#worker = worker
     this.taken = taken
   }
 
-  get content () {
-    return (this.#content ??= this.taken.body())
+  get body () {
+    return (this.#body ??= this.taken.body())
   }
 
   get redelivered () {
@@ -245,13 +286,31 @@ class TakenMessage extends Message {
   }
 }
 
-/** How long a drain may take. */
-function drainOf (duration) {
-  const limit = milliseconds(duration)
-  if (limit < 0 || limit > LONGEST_DRAIN_MS) {
-    throw new ArgumentError(`a drain's timeout is ${inspect(duration)}: give an hour at most, and not less than 0`)
+/**
+ * Listens to signals until the first one comes: a second one ends the process, as whoever is impatient means it to.
+ * Other listeners hear them as well. Returns what ends it.
+ */
+function onFirst (signals, listener) {
+  const release = () => {
+    for (const each of signals) process.removeListener(each, once)
   }
-  return limit
+  const once = () => {
+    release()
+    listener()
+  }
+  for (const each of signals) process.on(each, once)
+  return release
+}
+
+/** The name of a signal that a process can listen to. */
+function caught (name) {
+  const isOne = Object.hasOwn(os.constants.signals, name) && name !== 'SIGKILL' && name !== 'SIGSTOP'
+  return isOne ? name : refuse('one of signals', name, 'the name of one that a process can listen to, as "SIGTERM"')
+}
+
+/** How long a drain may take. */
+function drainOf (limit, name) {
+  return milliseconds(limit, name, { most: LONGEST_MS })
 }
 
 module.exports = { Worker }

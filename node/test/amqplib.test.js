@@ -11,7 +11,7 @@ const { Retrier } = require('backhop/amqplib')
 const { inside } = require('./internals')
 
 const { Decider } = inside('decider')
-const { backOff } = inside('publisher')
+const { BACK_OFF } = inside('publisher')
 const { decodedHeaders } = inside('values')
 
 const DEFS = path.join(path.dirname(require.resolve('amqplib')), 'lib/defs')
@@ -169,7 +169,7 @@ describe('a retrier', () => {
     assert.throws(() => new Retrier({}, options), /this is no channel of amqplib/)
     assert.throws(() => new Retrier(null, { ...options, polcy: 1 }), /a Retrier has no option polcy/)
     assert.throws(() => new Retrier(null, { ...options, confirmTimeout: 0 }), { code: 'BH_ERR_ARGUMENT' })
-    assert.throws(() => new Retrier(null, options).wrap(() => {}), /this is no channel of amqplib/)
+    assert.throws(() => new Retrier(null, options).wrap(() => {}), /the retrier has no channel/)
   })
 
   it('needs no channel to tell its topology', () => {
@@ -179,7 +179,9 @@ describe('a retrier', () => {
     assert.equal(retrier.policy.maxAttempts, 10)
   })
 
-  it('publishes again with a back-off up to half a minute', () => {
-    assert.deepEqual([1, 2, 3, 8, 100].map(backOff), [250, 500, 1000, 30_000, 30_000])
+  it('publishes again with a back-off up to ten seconds, of which half is chance', () => {
+    const waits = random => [1, 2, 3, 8, 100].map(failures => BACK_OFF.delay(failures, { random }))
+    assert.deepEqual(waits(0), [50, 100, 200, 5000, 5000])
+    assert.deepEqual(waits(0.999999), [100, 200, 400, 10_000, 10_000])
   })
 })

@@ -53,7 +53,7 @@ test('only what parks is given random bytes before its handler', () => {
   const read = headers => decider.read({ exchange: '', routingKey: 'orders', properties: { headers } })
   assert.equal(decider.guard(read({})), undefined)
   assert.equal(drawn, 0)
-  const poison = decider.guard(read({ 'x-delivery-count': 5 }))
+  const poison = decider.guard(read({ 'x-delivery-count': 1, 'backhop-crashes': 20 }))
   assert.deepEqual([poison.action, poison.reason, drawn], ['park', 'poison', 1])
 })
 

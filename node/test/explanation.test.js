@@ -37,9 +37,9 @@ test('what the broker did is told', () => {
     time: { '!': 'timestamp', value: 1_700_000_000 }
   }
   assert.deepEqual(lines({ 'x-death': [death], 'x-delivery-count': 2 }), [
-    'It never failed.',
+    'No failure of it was reported.',
     'The broker dead-lettered it from queue orders once (rejected), first at 2023-11-14 22:13:20 UTC.',
-    'Its consumers were lost 2 times while they held it.'
+    'Its consumer was lost, or gave it back, 2 times while it, or a message beside it, was in hand.'
   ])
 })
 

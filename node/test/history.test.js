@@ -64,6 +64,7 @@ vectors.cases('history', each => {
     delivery_count: is(() => history.deliveryCount, vectors.integer),
     acquired_count: is(() => history.acquiredCount, vectors.integer),
     crashes: is(() => history.crashes, vectors.integer),
+    replays: is(() => history.replays, vectors.integer),
     deaths: expected => compareDeaths(history, expected),
     death_count: is(() => history.deaths.length),
     first_death: expected => comparePlace(history.firstDeath, expected),

@@ -2,9 +2,25 @@
 
 const assert = require('node:assert/strict')
 const { test } = require('node:test')
+const vm = require('node:vm')
 
 const { Drop, Park, RetryAfter } = require('backhop')
-const { outcomes: { resultOf } } = require('./internals')
+const { outcomes: { Choice } } = require('./internals')
+
+const resultOf = (thrown, never) => new Choice({ never }).result(thrown)
+
+/** As a test runner that loads each module anew has it. */
+function anotherCopy () {
+  const name = require.resolve('backhop')
+  const path = name.replace(/index\.js$/, 'outcomes.js')
+  const before = require.cache[path]
+  delete require.cache[path]
+  try {
+    return require(path)
+  } finally {
+    require.cache[path] = before
+  }
+}
 
 const failed = (error, retryAfter = 0) => ({ outcome: 'failed', error, retryAfter })
 const permanent = error => ({ outcome: 'permanent', error, retryAfter: 0 })
@@ -36,7 +52,7 @@ test('retry after is a floor', () => {
 })
 
 test('retry after of what is no duration fails where it is thrown', () => {
-  assert.throws(() => new RetryAfter('soon'), /give milliseconds, or a string/)
+  assert.throws(() => new RetryAfter('soon'), /the delay of RetryAfter is 'soon': give milliseconds, a string as "30s"/)
 })
 
 test('park and drop say what they mean', () => {
@@ -56,6 +72,96 @@ test('what is no error can be thrown too', () => {
   assert.deepEqual(resultOf(undefined), failed('undefined'))
   assert.deepEqual(resultOf({ status: 507 }), failed('{ status: 507 }'))
   assert.deepEqual(resultOf(Object.create(null)), failed('[Object: null prototype] {}'))
+})
+
+test('N6: what an error says of itself is kept: its causes, its code, its members', () => {
+  const refused = Object.assign(new Error('connect refused'), { code: 'ECONNREFUSED' })
+  assert.equal(resultOf(new TypeError('fetch failed', { cause: refused })).error,
+    'TypeError: fetch failed; caused by Error: connect refused [ECONNREFUSED]')
+  assert.equal(resultOf(new AggregateError([new Error('one'), refused], 'all failed')).error,
+    'AggregateError: all failed (Error: one | Error: connect refused [ECONNREFUSED])')
+  assert.equal(resultOf(new Park('no such file', { cause: refused })).error,
+    'no such file; caused by Error: connect refused [ECONNREFUSED]')
+  assert.equal(resultOf(new Park(new TypeError('fetch failed', { cause: refused }))).error,
+    'TypeError: fetch failed; caused by Error: connect refused [ECONNREFUSED]')
+  assert.equal(resultOf(Object.assign(new Error('ENOENT: no such file'), { code: 'ENOENT' })).error, 'Error: ENOENT: no such file')
+  assert.equal(resultOf(new globalThis.DOMException('stopped', 'AbortError')).error, 'AbortError: stopped')
+})
+
+test('N6: causes in a circle, thousands of members and long texts are bounded', () => {
+  const circle = new Error('round')
+  circle.cause = circle
+  assert.match(resultOf(circle).error, /^Error: round(; caused by Error: round){8}$/)
+  let bushy = new Error('leaf')
+  for (let i = 0; i < 20; i++) bushy = new AggregateError(Array(1000).fill(bushy), 'many', { cause: bushy })
+  const start = performance.now()
+  const { error } = resultOf(bushy)
+  assert.ok(error.length <= 2000 && error.includes('and 995 more'), error)
+  assert.ok(performance.now() - start < 1000)
+  assert.equal(resultOf(new Error('x'.repeat(1e7))).error.length, 2000)
+})
+
+test('N6: errors of another realm, as Node\'s own are under Jest, say and mean the same', () => {
+  const foreign = code => vm.runInNewContext(code)
+  assert.equal(resultOf(foreign('new TypeError("fetch failed")')).error, 'TypeError: fetch failed')
+  assert.equal(resultOf(foreign('new TypeError("fetch failed")'), [TypeError]).outcome, 'permanent')
+  assert.equal(resultOf(foreign('new RangeError("x")'), [TypeError]).outcome, 'failed')
+  assert.equal(resultOf(foreign('new RangeError("x")'), [Error]).outcome, 'permanent')
+  assert.equal(resultOf(foreign('new (class TypeError extends Error {})("mine")'), [TypeError]).outcome, 'failed')
+  const { Park: Other } = anotherCopy()
+  assert.notEqual(Other, Park)
+  assert.deepEqual(resultOf(new Other('why')), permanent('why'))
+})
+
+test('N7: RetryAfter takes what the header Retry-After holds: seconds, or a date', () => {
+  assert.equal(new RetryAfter('120').delay, 120_000)
+  assert.equal(new RetryAfter(120).delay, 120)
+  const later = new Date(Date.now() + 90_000)
+  for (const date of [later, later.toUTCString()]) {
+    const { delay } = new RetryAfter(date)
+    assert.ok(delay > 80_000 && delay <= 90_000, String(delay))
+  }
+  assert.equal(new RetryAfter('Sun, 06 Nov 1994 08:49:37 GMT').delay, 0)
+  assert.equal(new RetryAfter('0').delay, 0)
+})
+
+test('N7: a delay that is none keeps the error that was met', () => {
+  const met = new Error('429')
+  assert.throws(() => new RetryAfter('soon', met), error => error.cause === met)
+  assert.throws(() => new RetryAfter(null, 'busy'), error => error.cause.message === 'busy')
+})
+
+test('never and only take classes, predicates, or lists of them', () => {
+  class Mine extends Error {}
+  function Old () {}
+  Old.prototype = Object.create(Error.prototype, { constructor: { value: Old } })
+  const outcome = (thrown, options) => new Choice(options).result(thrown).outcome
+  assert.equal(outcome(new Mine(), { never: Mine }), 'permanent')
+  assert.equal(outcome(Object.create(Old.prototype), { never: Old }), 'permanent')
+  assert.equal(outcome(new Error('400'), { never: ({ message }) => message === '400' }), 'permanent')
+  assert.equal(outcome(new Error('500'), { never: [Mine, function (error) { return error.message === '400' }] }), 'failed')
+  assert.equal(outcome(new Mine(), { only: [Mine] }), 'failed')
+  assert.equal(outcome(new Error('x'), { only: [Mine] }), 'permanent')
+  assert.equal(outcome('text', { never: thrown => thrown === 'text' }), 'permanent')
+  assert.equal(outcome(new Mine(), { only: [Error], never: [Mine] }), 'permanent')
+  assert.equal(outcome(new RetryAfter(5), { only: [Mine] }), 'failed')
+})
+
+test('a predicate may answer a delay, as RetryAfter', () => {
+  const busy = error => error.status === 503 && '2s'
+  for (const options of [{ never: busy }, { only: busy }]) {
+    assert.deepEqual(new Choice(options).result(Object.assign(new Error('busy'), { status: 503 })),
+      { outcome: 'failed', error: 'Error: busy', retryAfter: 2000 })
+  }
+  assert.equal(new Choice({ only: busy }).result(new Error('x')).outcome, 'permanent')
+})
+
+test('a predicate that throws, or answers what it cannot, parks nothing', () => {
+  for (const wrong of [() => { throw new Error('bug') }, () => 0, () => -1, () => NaN, () => Promise.resolve(true), () => ({})]) {
+    for (const name of ['never', 'only']) {
+      assert.deepEqual(new Choice({ [name]: wrong }).result(new Error('x')), failed('Error: x'))
+    }
+  }
 })
 
 test('an error that cannot be printed is a failure all the same', () => {

@@ -96,6 +96,7 @@ vectors.cases('plan', each => {
     delay_ms: is(() => plan.delay, vectors.integer),
     retry_after_met: is(() => plan.retryAfterMet),
     reason: is(() => plan.reason),
+    id: is(() => plan.id, text),
     exchange: is(() => plan.exchange, text),
     routing_key: is(() => plan.routingKey, text),
     mandatory: is(() => plan.mandatory),

@@ -41,7 +41,7 @@ class Line {
   }
 }
 
-const declared = { doubts: 0, doubt () { this.doubts++ }, needed: () => [], made () {} }
+const declared = { doubts: 0, doubt () { this.doubts++ }, needed: () => [], made () {}, hint: () => '' }
 
 function publishing ({ confirmTimeout = 30_000 } = {}) {
   const line = new Line()

@@ -63,7 +63,7 @@ test('what would go on for ever ends', async () => {
 })
 
 test('a message that crashes its consumers is not handed to the handler', async () => {
-  const rehearsal = await rehearse(() => assert.fail(), '', { headers: { 'x-delivery-count': 5 } })
+  const rehearsal = await rehearse(() => assert.fail(), '', { headers: { 'x-delivery-count': 1, 'backhop-crashes': 20 } })
   assert.deepEqual([rehearsal.reason, rehearsal.errors], ['poison', []])
 })
 

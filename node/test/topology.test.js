@@ -35,7 +35,19 @@ function compareDeclarations ({ declarations }, expected) {
 
 function declared ({ declarations }, onDemand) {
   const rungs = declarations.filter(each => each.what === 'queue' && each.wait && each.onDemand === onDemand)
-  return rungs.map(({ wait }) => wait)
+  return [...new Set(rungs.map(({ wait }) => wait))] // stripes share a rung
+}
+
+function comparePreview (topology, rows) {
+  for (const [attempt, lowest, mean, highest, total, rungs] of rows) {
+    assert.deepEqual(topology.row(attempt), { attempt, lowest, mean, highest, total, rungs })
+  }
+}
+
+function compareShares (topology, rows) {
+  for (const [attempt, rung, share] of rows) {
+    assert.ok(Math.abs((topology.shares(attempt).get(rung) ?? 0) - vectors.fraction(share)) < 0.0005, `${rung} ms`)
+  }
 }
 
 function compareRungs (topology, expected) {
@@ -79,6 +91,8 @@ vectors.cases('topology', each => {
     on_demand_rungs: is(() => declared(topology, true)),
     declarations: expected => compareDeclarations(topology, expected),
     brokers: expected => compareBrokers(topology, expected),
+    preview: expected => comparePreview(topology, expected),
+    shares: expected => compareShares(topology, expected),
     definitions: expected => compareDefinitions(topology, expected)
   })
 })

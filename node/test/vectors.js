@@ -8,6 +8,8 @@ const { test } = require('node:test')
 
 const { BackhopError, Delivery, History, Policy, Topology } = require('backhop')
 
+const { errors: { inWords } } = require('./internals')
+
 const DIRECTORY = process.env.BACKHOP_VECTORS
 const TYPES = new Set([
   'boolean', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'float', 'double', 'decimal', 'string',
@@ -93,7 +95,7 @@ function refused (code, run) {
 
 /** Each text is in the error's. */
 function tells (error, texts = []) {
-  for (const text of [texts].flat()) assert.ok(error.message.includes(text), error.message)
+  for (const text of [texts].flat()) assert.ok(error.message.includes(inWords(text)), error.message)
 }
 
 // --- Values ----------------------------------------------------------------------------------------------------------
@@ -213,7 +215,8 @@ function policy ({ policy: given = {} }) {
   }
   for (const key of ['max_attempts', 'max_crashes']) if (key in given) options[camel(key)] = integer(given[key])
   if ('kind' in given) options.kind = given.kind
-  if ('factor' in given) options.factor = fraction(given.factor)
+  const ignores = given.kind === 'linear' || given.kind === 'fixed' // and the class refuses it
+  if ('factor' in given && !ignores) options.factor = fraction(given.factor)
   if ('steps_ms' in given) {
     options.steps = given.steps_ms.flatMap(steps)
     options.kind ??= 'exponential'
@@ -229,10 +232,10 @@ function steps (given) {
   return Array(integer(given.times)).fill(integer(given.value))
 }
 
-function topology ({ topology: given = {} }, policy) {
-  only(given, 'queue strategy queue_type namespace series work_queue_type work_queue_arguments')
-  const options = { queue: raw(given.queue ?? 'orders'), policy }
-  for (const key of ['strategy', 'queue_type', 'series']) if (key in given) options[camel(key)] = given[key]
+function topology ({ topology: given = {} }, builtFor) {
+  only(given, 'queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies')
+  const options = { queue: raw(given.queue ?? 'orders'), policy: builtFor }
+  for (const key of ['strategy', 'queue_type', 'series', 'stripes']) if (key in given) options[camel(key)] = given[key]
   if ('namespace' in given) options.namespace = raw(given.namespace)
   if ('work_queue_type' in given) options.workQueue = given.work_queue_type
   if ('work_queue_arguments' in given) {
@@ -240,6 +243,7 @@ function topology ({ topology: given = {} }, policy) {
       raw(name), typeof content === 'number' ? content : raw(content)
     ]))
   }
+  if ('policies' in given) options.policies = given.policies.map(further => policy({ policy: further }))
   return new Topology(options)
 }
 

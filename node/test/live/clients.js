@@ -50,6 +50,13 @@ class Promises extends Consumer {
   }
 }
 
+/** By retrier.consume, on a channel of the retrier's own. */
+class Consuming extends Promises {
+  async begin (handle) {
+    this.consumer = await this.retrier.consume(handle)
+  }
+}
+
 class Confirming extends Promises {
   method = 'createConfirmChannel'
 }
@@ -83,7 +90,7 @@ class Callbacks extends Promises {
 class NodeAmqp extends Consumer {
   async open () {
     const url = this.url.replace(/\/$/, '') // else the vhost has no name
-    const capabilities = { 'connection.blocked': true }
+    const capabilities = { 'connection.blocked': true, consumer_cancel_notify: true }
     this.connection = amqp.createConnection({ url, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
     this.connection.on('error', () => {})
     this.connection.on('close', () => {})
@@ -122,11 +129,20 @@ class NodeAmqp extends Consumer {
   }
 }
 
+/** By retrier.consume, where node-amqp and the retrier both have to come back. */
+class NodeAmqpConsuming extends NodeAmqp {
+  async begin (handle) {
+    this.consumer = await this.retrier.consume(handle)
+  }
+}
+
 const CLIENTS = {
   'amqplib, promises': Promises,
+  'amqplib, consume': Consuming,
   'amqplib, a confirm channel': Confirming,
   'amqplib, callbacks': Callbacks,
-  'node-amqp': NodeAmqp
+  'node-amqp': NodeAmqp,
+  'node-amqp, consume': NodeAmqpConsuming
 }
 
 module.exports = { CLIENTS }

@@ -141,13 +141,16 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     assert.equal(await broker.count(queue), 0)
   })
 
-  it('takes a delay below 0 for none', async () => {
+  it('takes a delay that is none for a failure, and tells it with what the handler met', async () => {
     const queue = await broker.queue()
-    const handle = inbox(new RetryAfter(-1))
+    const seen = []
     await broker.publish('body', queue)
-    start(queue, handle)
-    await handle.saw(2)
-    assert.equal(handle.messages[1].lastDelay, 100)
+    start(queue, message => {
+      seen.push(message.lastError)
+      if (seen.length === 1) throw new RetryAfter(-1, new Error('429'))
+    })
+    await until(() => seen.length === 2)
+    assert.match(seen[1], /^ArgumentError: the delay of RetryAfter is -1: give 0 ms or more.*; caused by Error: 429$/)
   })
 
   it('sends parked messages back', async () => {
@@ -156,9 +159,7 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     await broker.publish('body', queue)
     const { worker } = start(queue, handle)
     await once(worker, 'parked')
-    const replayed = once(worker, 'replayed')
-    worker.replay(10)
-    assert.equal((await replayed)[0].count, 1)
+    assert.equal(await worker.replay(), 1)
     await handle.saw(2)
     assert.equal(handle.messages[1].attempt, 1)
   })
@@ -192,8 +193,7 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     }, { concurrency: 1 })
     const replayed = once(worker, 'replayed')
     await handle.saw(1)
-    worker.replay(1)
-    assert.equal((await replayed)[0].count, 0)
+    assert.equal(await worker.replay(1), 0)
   })
 
   it('takes functions that are not asynchronous too, and what is thrown that is no error', async () => {

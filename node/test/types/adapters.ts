@@ -2,12 +2,19 @@
 
 import * as amqplib from 'amqplib'
 import * as callbacks from 'amqplib/callback_api'
-import { Park, Policy, RetryAfter } from 'backhop'
+import { Park, Policy, RetryAfter, type Message as AnyMessage } from 'backhop'
 import { Retrier as NodeAmqpRetrier, type Handler } from 'backhop/amqp'
 import { Message, Retrier, type RetrierOptions } from 'backhop/amqplib'
 
 const policy = new Policy({ initial: '10s' })
-const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError], confirmTimeout: '30s' }
+const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error, mode: 'verify', confirmTimeout: '30s' }
+
+/** Over any client, from a worker, in a rehearsal. */
+async function everywhere (message: AnyMessage): Promise<void> {
+  const { body, contentType, correlationId, timestamp, lastAttempt, signal } = message
+  const age: number = timestamp ? Date.now() - timestamp.getTime() : 0
+  if (lastAttempt && !signal.aborted) throw new RetryAfter(new Date(), `${body.length} ${contentType} ${correlationId} ${age}`)
+}
 
 async function promises (): Promise<void> {
   const connection = await amqplib.connect('amqp://localhost')
@@ -30,15 +37,21 @@ async function promises (): Promise<void> {
     handle(channel, { ...got, fields: { ...got.fields, consumerTag: '' } }, undefined)
   }
   await retrier.verify()
+  await retrier.verify(channel)
+  await new Retrier(null, options).declare(channel)
+  const consumer = await retrier.consume(everywhere, { prefetch: 10 })
+  const why: Error | undefined = await consumer.closed
+  console.log(why)
+  await consumer.cancel()
+  await consumer[Symbol.asyncDispose]()
+  await retrier[Symbol.asyncDispose]()
   await retrier.drain({ timeout: '20s' })
-  const count: number = await retrier.replay({ limit: 10 }) + retrier.pending + retrier.topology.rungs.length
+  const count: number = await retrier.replay(10) + retrier.pending + retrier.topology.rungs.length
   console.log(count, retrier.policy.max)
   // @ts-expect-error -- milliseconds or a string
   await retrier.drain({ timeout: new Date() })
   // @ts-expect-error -- an option that there is not
   new Retrier(channel, { queue: 'cdn-purge', polcy: policy })
-  // @ts-expect-error -- the queue is needed
-  new Retrier(null, { policy })
   // @ts-expect-error -- no channel
   new Retrier({}, options)
 }
@@ -56,6 +69,8 @@ function callback (): void {
 
 async function nodeAmqp (connection: object): Promise<void> {
   const retrier = await NodeAmqpRetrier.declare(connection, options)
+  await retrier.consume(everywhere)
+  await retrier.consume(message => message.payload.data)
   const handle: Handler = async (payload, headers, deliveryInfo, message) => {
     console.log(payload, headers, deliveryInfo, message.attempt, message.incoming)
   }

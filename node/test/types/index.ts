@@ -37,6 +37,9 @@ worker.on('disconnected', (event: Event) => console.error(event.error?.code, Str
 worker.on('disconected', () => {})
 
 async function main (signal: AbortSignal): Promise<void> {
+  const went: number = await worker.replay() + await worker.replay(10)
+  console.log(went)
+  await worker[Symbol.asyncDispose]()
   await worker.run(async (message: Message) => {
     const content: Buffer = message.content
     const id: string = message.id
@@ -47,7 +50,7 @@ async function main (signal: AbortSignal): Promise<void> {
     } catch (error) {
       throw new RetryAfter('30s', error as Error)
     }
-  }, { signal })
+  }, { signal, signals: ['SIGTERM'] })
   await worker.stop({ timeout: '20s' })
   const clock = new Clock()
   const rehearsal = await rehearse(() => { throw new QueueFull(1) }, 'body', { policy, clock, random: seededRandom(1) })

@@ -1,0 +1,132 @@
+'use strict'
+// The shared vectors of the ledger, over the addon: it has no class of its own.
+
+const assert = require('node:assert/strict')
+
+const { c } = require('./internals')
+const vectors = require('./vectors')
+
+const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay']
+const ENDINGS = ['orderly', 'wordless', 'complaint', 'missing']
+const STATES = [
+  'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'left', 'acknowledged', 'rejected', 'given-back'
+]
+const STEPS = ['rest', 'tell', 'ack', 'nack', 'reject', 'give_back', 'declare', 'publish']
+const CODES = Object.fromEntries(Array.from({ length: 41 }, (_, i) => [c.bh_status_name(-i), 0 - i])) // no -0
+
+function backOff ({ kind = 'fixed', initial_ms: initial = 100, max_ms: max, jitter = 'none', ...rest }) {
+  vectors.only(rest, '')
+  const [, policy] = c.bh_policy_new()
+  policy.set_kind({ fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR }[kind])
+  policy.set_initial_ms(initial)
+  if (max !== undefined) policy.set_max_ms(max)
+  policy.set_jitter({ none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL }[jitter], 0)
+  return policy
+}
+
+class Sequence {
+  constructor ({ policy = {}, random }) {
+    const bytes = random ? Buffer.from(random.hex, 'hex') : Buffer.alloc(8)
+    const [status, ledger] = c.bh_ledger_new(backOff(policy), bytes)
+    assert.equal(status, 0)
+    Object.assign(this, { ledger, numbers: new Map(), now: 0, compared: 0 })
+  }
+
+  play (row) {
+    vectors.only(row, 'at_ms do status may_publish step steps due_ms states counts unsettled copies is_full')
+    const { ledger } = this
+    const mayPublish = row.may_publish === false ? 0 : 1
+    this.now = row.at_ms ?? this.now
+    if (row.do) this.same(this.call(...row.do), CODES[row.status ?? 'BH_OK'], row)
+    if (row.step) {
+      ledger.next(this.now, mayPublish)
+      this.same(this.step(), row.step, row)
+    }
+    if (row.steps) {
+      const steps = []
+      while (steps.length < 200 && ledger.next(this.now, mayPublish) !== c.BH_STEP_REST) steps.push(this.step())
+      this.same(steps, row.steps, row)
+    }
+    for (const [name, state] of Object.entries(row.states ?? {})) {
+      this.same(STATES[ledger.state(this.number(name))], state, row)
+    }
+    for (const [state, count] of Object.entries(row.counts ?? {})) this.same(ledger.count(STATES.indexOf(state)), count, row)
+    if ('due_ms' in row) this.same(ledger.due_ms(), row.due_ms ?? -1, row)
+    for (const key of ['unsettled', 'copies']) if (key in row) this.same(ledger[key](), row[key], row)
+    if ('is_full' in row) this.same(Boolean(ledger.is_full()), row.is_full, row)
+  }
+
+  same (got, expected, row) {
+    assert.deepEqual(got, expected, `${JSON.stringify(row)}: ${JSON.stringify(got)}`)
+    this.compared++
+  }
+
+  number (name) {
+    const number = typeof name === 'number' ? name : this.numbers.get(name)
+    assert.notEqual(number, undefined, `nothing has the name ${name}`)
+    return number
+  }
+
+  keep (name, [status, number]) {
+    assert.equal(status === 0, number !== 0)
+    if (number) this.numbers.set(name, number)
+    return status
+  }
+
+  call (verb, ...args) {
+    const { ledger, now } = this
+    const [first, second, third, fourth] = args
+    switch (verb) {
+      case 'open_channel':
+      case 'open_publisher': return this.keep(first, ledger[verb]())
+      case 'arrive': return this.keep(third, ledger.arrive(this.number(first), second))
+      case 'take':
+      case 'acknowledge':
+      case 'give_back': return ledger[verb](this.number(first))
+      case 'leave':
+      case 'postpone': return ledger[verb](this.number(first), now)
+      case 'settle':
+        return ledger.settle(this.number(first), ACTIONS.indexOf(second), third, fourth ?? 'id', 'events', 'order.created')
+      case 'close_channel': this.same(ledger.close_channel(this.number(first)), second, args); break
+      case 'close_publisher': ledger.close_publisher(this.number(first), ENDINGS.indexOf(second), now); break
+      case 'disconnect': ledger.disconnect(ENDINGS.indexOf(first), now); break
+      case 'confirm': ledger.confirm(this.number(first), second, third ? 1 : 0, fourth === false ? 0 : 1, now); break
+      case 'return': c.bh_ledger_return(ledger, this.number(first), second, 'events', third ?? 'order.created'); break
+      case 'block': ledger.block(first ? 1 : 0, now); break
+      case 'rung': ledger.rung(first, CODES[second], now); break
+      case 'flush':
+      case 'forget_rungs': ledger[verb](); break
+      default:
+        assert.match(verb, /^set_/)
+        return ledger[verb](...args)
+    }
+    return 0
+  }
+
+  step () {
+    const { ledger } = this
+    const names = new Map(Array.from(this.numbers, ([name, number]) => [number, name]))
+    const kind = STEPS[ledger.step()]
+    const entry = names.get(ledger.step_entry()) ?? ''
+    const channel = names.get(ledger.step_channel()) ?? ''
+    const tag = ledger.step_tag()
+    switch (kind) {
+      case 'tell': {
+        const status = c.bh_status_name(ledger.step_status())
+        return [kind, c.bh_event_name(ledger.step_event()), entry, status, ledger.step_delay_ms(), ledger.step_count()]
+      }
+      case 'ack': return [kind, channel, tag, Boolean(ledger.step_multiple())]
+      case 'declare': return [kind, ledger.step_delay_ms()]
+      case 'publish': return [kind, entry, names.get(ledger.step_publisher()), tag]
+      default: return [kind, channel, tag, entry]
+    }
+  }
+}
+
+vectors.cases('ledger', each => {
+  vectors.only(each, 'name policy random expect')
+  vectors.only(each.expect, 'history')
+  const sequence = new Sequence(each)
+  for (const row of each.expect.history) sequence.play(row)
+  assert.ok(sequence.compared)
+})

@@ -1,0 +1,477 @@
+'use strict'
+// What applications meet at the edges of the interface, on a broker: AMQP_URL names it.
+
+const assert = require('node:assert/strict')
+const { AsyncLocalStorage } = require('node:async_hooks')
+const { spawn } = require('node:child_process')
+const { once } = require('node:events')
+const { afterEach, beforeEach } = require('node:test')
+
+const amqp = require('amqp')
+const amqplib = require('amqplib')
+
+const { ConnectionFailedError, MissingError, Park, Policy, RetryAfter, Worker, buildInfo } = require('backhop')
+const { Retrier: AmqpRetrier } = require('backhop/amqp')
+const { Retrier } = require('backhop/amqplib')
+const { rehearse } = require('backhop/testing')
+
+const { Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, it, until } = require('./broker')
+const { CLIENTS } = require('./clients')
+const { Proxy } = require('./proxy')
+
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
+const warnings = []
+process.on('warning', ({ name, message }) => { if (name === 'BackhopWarning') warnings.push(message) })
+const warned = text => until(() => warnings.find(message => message.includes(text)), `it warns: ${text}`)
+
+describe('the interface', NEEDS_BROKER, () => {
+  let broker
+  let closing
+  let common
+
+  beforeEach(async () => {
+    warnings.length = 0
+    closing = []
+    broker = await Broker.connect()
+    common = { policy: QUICK, namespace: broker.namespace }
+  })
+
+  afterEach(async () => {
+    try {
+      for (const close of closing.reverse()) await close()
+    } finally {
+      await broker.close()
+    }
+  }, { timeout: LIMIT })
+
+  async function channelOf () {
+    const connection = await amqplib.connect(URL)
+    connection.on('error', () => {})
+    closing.push(() => connection.close().catch(() => {}))
+    const channel = await connection.createChannel()
+    channel.on('error', () => {})
+    return { connection, channel }
+  }
+
+  async function nodeAmqp () {
+    const connection = amqp.createConnection({ url: URL.replace(/\/$/, '') }, { reconnect: false })
+    connection.on('error', () => {})
+    await once(connection, 'ready')
+    closing.push(() => {
+      connection.disconnect()
+      connection.socket.destroy()
+    })
+    return connection
+  }
+
+  it('N1: a retrier without a channel of its own heals once it has declared with one', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const retrier = new Retrier(null, { queue, ...common })
+    await assert.rejects(retrier.declare(), /the retrier has no channel: give one/)
+    await retrier.declare(channel)
+    await broker.channel.deleteExchange(`${broker.namespace}.wait.100`)
+    const handle = retrier.errorHandler()
+    await broker.publish('body', queue)
+    let failures = 0
+    const done = new Promise(resolve => {
+      channel.consume(queue, message => {
+        if (failures++) {
+          channel.ack(message)
+          resolve()
+        } else {
+          handle(channel, message, new Error('no'))
+        }
+      })
+    })
+    await done
+    assert.equal(failures, 2)
+  })
+
+  it('N2: a retrier names its queue once, and consumes that alone', async () => {
+    const [a, b] = [await broker.queue(), await broker.queue()]
+    const { channel } = await channelOf()
+    const seen = []
+    const consumers = []
+    for (const queue of [a, b]) {
+      const retrier = new Retrier(channel, { queue, ...common })
+      consumers.push(await retrier.consume(message => {
+        seen.push([queue, message.queue, String(message.body)])
+        if (message.attempt < 3) throw new Error('no')
+      }))
+    }
+    await broker.publish('for b', b)
+    await until(() => seen.length === 3)
+    assert.deepEqual(seen, Array(3).fill([b, b, 'for b']))
+    for (const consumer of consumers) await consumer.cancel()
+  })
+
+  it('N2: over node-amqp a delivery of another queue is left alone, and the warning says why', async () => {
+    const [own, other] = [await broker.queue(), await broker.queue()]
+    const connection = await nodeAmqp()
+    const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
+    let handled = 0
+    const listener = retrier.wrap(() => { handled++ })
+    await new Promise(resolve => {
+      connection.queue(other, { passive: true, autoDelete: false }, queue => {
+        queue.subscribe({ ack: true, prefetchCount: 10 }, listener).addCallback(resolve)
+      })
+    })
+    await broker.publish('body', other)
+    await warned(`this delivery is of the queue '${other}', and the retrier is of '${own}'`)
+    assert.equal(handled, 0)
+  })
+
+  it('over node-amqp a subscription without ack is refused before a handler fails in vain', async () => {
+    const own = await broker.queue()
+    const connection = await nodeAmqp()
+    const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
+    let handled = 0
+    const listener = retrier.wrap(() => { handled++ })
+    await new Promise(resolve => {
+      connection.queue(own, { passive: true, autoDelete: false }, queue => {
+        queue.subscribe({}, listener).addCallback(resolve)
+      })
+    })
+    await broker.publish('body', own)
+    await warned(`subscribe to '${own}' with { ack: true }`)
+    assert.equal(handled, 0)
+  })
+
+  it('a consumer with noAck, and a ported handler that acknowledges, are told why the channel closed', async () => {
+    for (const [options, handle] of [
+      [{ noAck: true }, () => () => {}], [{}, channel => message => { channel.ack(message) }]
+    ]) {
+      warnings.length = 0
+      const queue = await broker.queue()
+      const { channel } = await channelOf()
+      const retrier = await Retrier.declare(channel, { queue, ...common })
+      const closed = new Promise(resolve => channel.once('close', resolve))
+      await channel.consume(queue, retrier.wrap(handle(channel)), options)
+      await broker.publish('body', queue)
+      await closed
+      await warned('was acknowledged twice, or needs no acknowledgement: consume without noAck')
+    }
+  })
+
+  it('a forgotten declare is told with what to do', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const retrier = new Retrier(channel, { queue, ...common })
+    await channel.consume(queue, retrier.wrap(() => { throw new Error('no') }))
+    await broker.publish('body', queue)
+    await warned('the topology is not there: await declare() once at the start')
+    await retrier.declare() // it heals
+    await until(() => retrier.pending === 0)
+  })
+
+  it('mode none declares nothing, and mode verify says what is missing', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    await (await Retrier.declare(channel, { queue, ...common, mode: 'none' })).drain()
+    await assert.rejects(Retrier.declare(channel, { queue, ...common, mode: 'verify' }), MissingError)
+    assert.equal(await broker.count(`${queue}.parked`), 0)
+  })
+
+  for (const client of ['amqplib, consume', 'node-amqp, consume']) {
+    it(`${client}: it consumes again where the queue was deleted and declared anew`, async () => {
+      const queue = await broker.queue()
+      const consumer = await CLIENTS[client].connect(URL, queue, common)
+      closing.push(() => consumer.stop())
+      const seen = []
+      await consumer.begin(message => { seen.push(String(message.body)) })
+      await broker.channel.deleteQueue(queue)
+      await warned('is consumed no more: the broker cancelled the consumer')
+      await broker.channel.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
+      await broker.publish('again', queue)
+      await until(() => seen.includes('again'))
+    })
+
+    it(`${client}: it consumes a queue that it declares itself, and says where there is none`, async () => {
+      const queue = await broker.queue()
+      await broker.channel.deleteQueue(queue)
+      const made = await CLIENTS[client].connect(URL, queue, { ...common, workQueue: 'classic' })
+      closing.push(() => made.stop())
+      const seen = []
+      await made.begin(message => { seen.push(String(message.body)) })
+      await broker.publish('body', queue)
+      await until(() => seen.length)
+      const missing = await CLIENTS[client].connect(URL, `${queue}.none`, { ...common, mode: 'none' })
+      closing.push(() => missing.stop())
+      await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: /there is no queue ".*none" to consume/ })
+    })
+
+    it(`${client}: cancelled, it takes no more, and what was in hand is settled`, async () => {
+      const queue = await broker.queue()
+      const consumer = await CLIENTS[client].connect(URL, queue, common)
+      closing.push(() => consumer.stop())
+      const seen = []
+      let release
+      await consumer.begin(async message => {
+        seen.push(message)
+        await new Promise(resolve => { release = resolve })
+      })
+      await broker.publish('in hand', queue)
+      await until(() => release)
+      assert.equal(seen[0].signal.aborted, false)
+      await consumer.consumer.cancel()
+      assert.equal(seen[0].signal.aborted, true)
+      await broker.publish('later', queue)
+      release()
+      await consumer.retrier.drain()
+      assert.equal(await consumer.consumer.closed, undefined)
+      assert.deepEqual(await broker.bodies(queue, 1), ['later'])
+      assert.equal(seen.length, 1)
+    })
+  }
+
+  it('amqplib: a consumer whose channel the broker closes goes on with another one', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const retrier = new Retrier(channel, { queue, ...common })
+    const seen = []
+    let own
+    const consumer = await retrier.consume(message => {
+      seen.push(String(message.body))
+      own = message
+    })
+    await broker.publish('one', queue)
+    await until(() => seen.length === 1)
+    // an acknowledgement too much closes the channel that it comes by
+    const { connection } = channel
+    for (const { channel: each } of connection.channels.filter(Boolean)) if (each?.consumers?.size) each.ack(own)
+    await warned('is consumed no more')
+    await broker.publish('two', queue)
+    await until(() => seen.includes('two'))
+    await consumer.cancel()
+  })
+
+  it('amqplib: a consumer of a lost connection ends, and says so', async () => {
+    const queue = await broker.queue()
+    const { connection, channel } = await channelOf()
+    const consumer = await new Retrier(channel, { queue, ...common }).consume(() => {})
+    connection.connection.stream.destroy(new Error('gone'))
+    assert.ok(await consumer.closed instanceof ConnectionFailedError)
+  })
+
+  it('amqplib 2: its own recovery brings a consumer back, with a retrier of its own', async () => {
+    const queue = await broker.queue()
+    const proxy = await Proxy.to(URL)
+    closing.push(() => proxy.close())
+    const seen = []
+    let consuming = 0
+    const setup = async connection => {
+      const channel = await connection.createChannel()
+      channel.on('error', () => {})
+      await new Retrier(channel, { queue, ...common }).consume(message => { seen.push(String(message.body)) })
+      consuming++
+    }
+    const connection = await amqplib.connect(proxy.url, { recovery: { initialDelay: 50, setup } })
+    if (!connection.waitForConnect) { // amqplib before its version 2 has none
+      await connection.close()
+      return
+    }
+    connection.on('error', () => {})
+    closing.push(() => connection.close())
+    await until(() => consuming === 1)
+    proxy.cut()
+    await until(() => consuming === 2)
+    await broker.publish('again', queue)
+    await until(() => seen.includes('again'))
+  })
+
+  // One handler
+
+  const options = { contentType: 'application/json', contentEncoding: 'utf-8', correlationId: 'c', replyTo: 'answers',
+    messageId: '42', timestamp: 1_767_323_045, type: 'kind', appId: 'shop', priority: 3, headers: { tenant: 'acme' } }
+
+  /** All that a message tells, and the second attempt ends it. */
+  function telling (told) {
+    return async message => {
+      told.push({
+        body: String(message.body), content: String(message.content), tenant: message.headers.tenant,
+        contentType: message.contentType, contentEncoding: message.contentEncoding, correlationId: message.correlationId,
+        replyTo: message.replyTo, type: message.type, appId: message.appId, timestamp: message.timestamp,
+        priority: message.priority, messageId: message.messageId, id: message.id, attempt: message.attempt,
+        maxAttempts: message.maxAttempts, lastAttempt: message.lastAttempt, hasFailed: message.firstFailure instanceof Date,
+        lastError: message.lastError, deaths: message.deaths.filter(({ reason }) => reason !== 'expired'),
+        exchange: message.exchange, routingKey: message.routingKey, redelivered: message.redelivered,
+        attempts: message.history.attempts, queue: message.queue, isAborted: message.signal.aborted
+      })
+      if (message.attempt === 1) throw new RetryAfter(100, new TypeError('first'))
+      if (message.attempt === 2) throw new Error('second')
+      throw new Park('last')
+    }
+  }
+
+  it('one handler runs unchanged over each client, the worker and a rehearsal, and is told the same', NEEDS_WORKER, async () => {
+    const told = {}
+    for (const client of Object.keys(CLIENTS).filter(name => name.endsWith('consume') || name === 'amqplib, promises')) {
+      const queue = await broker.queue()
+      const consumer = await CLIENTS[client].connect(URL, queue, { ...common, policy: new Policy({ initial: 100, maxAttempts: 3 }) })
+      closing.push(() => consumer.stop())
+      await consumer.retrier.declare()
+      await broker.publish('{}', queue, options)
+      await consumer.begin(telling(told[client] = []))
+      await broker.take(`${queue}.parked`, 1)
+      for (const each of told[client]) assert.equal(each.queue, queue)
+    }
+    const queue = await broker.queue()
+    const policy = new Policy({ initial: 100, maxAttempts: 3 })
+    const worker = new Worker(URL, { queue, policy, namespace: broker.namespace })
+    worker.on('parked', () => {})
+    await broker.publish('{}', queue, options)
+    const running = worker.run(telling(told.worker = []))
+    await broker.take(`${queue}.parked`, 1)
+    await worker.stop()
+    await running
+    const { headers, ...properties } = options
+    await rehearse(telling(told.rehearsal = []), '{}', { queue, policy, headers, properties })
+    const same = all => all.map(({ queue: own, routingKey, ...rest }) => ({ ...rest, isOwn: own === routingKey }))
+    assert.equal(told.worker.length, 3)
+    for (const [where, all] of Object.entries(told)) assert.deepEqual(same(all), same(told.rehearsal), where)
+    assert.deepEqual(told.worker.map(({ lastAttempt, lastError }) => [lastAttempt, lastError]),
+      [[false, ''], [false, 'TypeError: first'], [true, 'Error: second']])
+    assert.equal(told.worker[0].timestamp.toISOString(), '2026-01-02T03:04:05.000Z')
+  })
+
+  it('what a handler does with what its client gave it is in no copy', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const seen = []
+    const consumer = await new Retrier(channel, { queue, ...common }).consume(({ properties, fields, attempt, headers }) => {
+      seen.push([headers.tenant, headers.deep, properties.messageId, fields.routingKey])
+      if (attempt > 1) return
+      properties.headers.tenant = 'EVIL'
+      properties.headers.deep.list.push(() => {})
+      properties.headers.more = Symbol('unknown to AMQP')
+      properties.messageId = 7
+      fields.routingKey = 'elsewhere'
+      throw new Error('no')
+    })
+    await broker.publish('body', queue, { messageId: '42', headers: { tenant: 'acme', deep: { list: [1] } } })
+    await until(() => seen.length === 2)
+    assert.deepEqual(seen, Array(2).fill(['acme', { list: [1] }, '42', queue]))
+    await consumer.cancel()
+  })
+
+  it('a handler runs in the async context in which its message came, or its worker was run', NEEDS_WORKER, async () => {
+    const storage = new AsyncLocalStorage()
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const retrier = await Retrier.declare(channel, { queue, ...common })
+    const seen = []
+    const wrapped = retrier.wrap(async message => {
+      seen.push([String(message.body), storage.getStore()])
+      await new Promise(setImmediate)
+      seen.push([String(message.body), storage.getStore()])
+    })
+    await channel.consume(queue, message => storage.run(String(message.content), () => wrapped(message))) // as tracing does
+    for (let i = 0; i < 20; i++) await broker.publish(`m${i}`, queue)
+    await until(() => seen.length === 40)
+    for (const [body, store] of seen) assert.equal(store, body)
+    await retrier.drain()
+
+    const other = await broker.queue()
+    const worker = new Worker(URL, { queue: other, namespace: broker.namespace, policy: QUICK })
+    const store = new Promise(resolve => { storage.run('run', () => worker.run(() => resolve(storage.getStore()))) })
+    await broker.publish('body', other)
+    assert.equal(await store, 'run')
+    await worker.stop()
+  })
+
+  it('a worker tells its handlers to end as it stops, and what disposes of it waits for them', NEEDS_WORKER, async () => {
+    const queue = await broker.queue()
+    const worker = new Worker(URL, { queue, policy: QUICK, namespace: broker.namespace })
+    let isAborted = false
+    const begun = new Promise(resolve => {
+      worker.run(message => new Promise(end => {
+        message.signal.addEventListener('abort', () => {
+          isAborted = true
+          end()
+        })
+        resolve()
+      }))
+    })
+    await broker.publish('body', queue)
+    await begun
+    await worker[Symbol.asyncDispose ?? 'stop']()
+    assert.ok(isAborted)
+    assert.equal(await broker.count(queue), 0)
+  })
+
+  it('a handler that ends after its worker stopped is told what that means', NEEDS_WORKER, async () => {
+    const queue = await broker.queue()
+    const worker = new Worker(URL, { queue, policy: QUICK, namespace: broker.namespace })
+    worker.on('drained', () => {})
+    let release
+    const running = worker.run(() => new Promise(resolve => { release = resolve }))
+    await broker.publish('body', queue)
+    await until(() => release)
+    await worker.stop({ timeout: 0 })
+    await running
+    release()
+    await warned('comes again: its handler ended when the worker had stopped')
+    assert.deepEqual(warnings.filter(message => /called at the wrong time|bh_/.test(message)), [])
+  })
+
+  it('two workers in one process drain at one SIGTERM, and other listeners hear it', { ...NEEDS_WORKER, timeout: LIMIT }, async () => {
+    const queues = [await broker.queue(), await broker.queue()]
+    const code = `
+      const { Worker } = require('backhop')
+      const before = process.listenerCount('SIGTERM')
+      process.on('SIGTERM', () => console.log('mine'))
+      const { namespace, queues, url } = JSON.parse(process.argv[1])
+      Promise.all(queues.map(async queue => {
+        const worker = new Worker(url, { queue, namespace })
+        worker.on('drained', () => {})
+        await worker.run(async () => {
+          console.log('begun')
+          await new Promise(resolve => setTimeout(resolve, 500))
+          console.log('ended')
+        }, { signals: true })
+      })).then(() => console.log('drained', process.listenerCount('SIGTERM') - before))`
+    const args = ['-e', code, JSON.stringify({ ...common, queues, url: URL })]
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    let out = ''
+    child.stdout.on('data', text => { out += text })
+    for (const queue of queues) await broker.publish('body', queue)
+    await until(() => out.split('begun').length === 3, 'both handle')
+    child.kill('SIGTERM')
+    const [status] = await once(child, 'exit')
+    assert.equal(status, 0)
+    assert.deepEqual(out.trim().split('\n').sort(), ['begun', 'begun', 'drained 1', 'ended', 'ended', 'mine'])
+    for (const queue of queues) assert.equal(await broker.count(queue), 0)
+  })
+
+  it('a policy of errors: a class, a predicate and a delay decide', async () => {
+    const queue = await broker.queue()
+    const { channel } = await channelOf()
+    const policy = new Policy({ initial: 100, jitter: 'none', maxAttempts: 3, maxRetryAfter: '10s' })
+    const retrier = new Retrier(channel, { queue, ...common, policy, only: [RangeError, error => error.status === 503 && 300] })
+    const seen = []
+    const consumer = await retrier.consume(message => {
+      seen.push([String(message.body), message.lastDelay])
+      if (message.attempt > 1) return
+      if (String(message.body) === 'range') throw new RangeError('again')
+      if (String(message.body) === 'busy') throw Object.assign(new Error('busy'), { status: 503 })
+      throw new TypeError('never again')
+    })
+    for (const body of ['range', 'busy', 'type']) await broker.publish(body, queue)
+    const [parked] = await broker.take(`${queue}.parked`, 1)
+    assert.equal(parked.properties.headers['backhop-error'], 'TypeError: never again')
+    await until(() => seen.length === 5)
+    assert.deepEqual(new Map(seen.slice(3)), new Map([['range', 100], ['busy', 315]]))
+    await consumer.cancel()
+  })
+
+  it('amqplib: a broker that restarts ends a consumer whose connection it took', NEEDS_CTL, async () => {
+    const queue = await broker.queue({ 'x-queue-type': 'quorum' })
+    const { channel } = await channelOf()
+    const consumer = await new Retrier(channel, { queue, ...common }).consume(() => {})
+    control('kill')
+    assert.ok(await consumer.closed instanceof ConnectionFailedError)
+    control('start')
+    await broker.reconnect()
+  })
+})
