@@ -47,6 +47,44 @@ START_TEST(random_histories_keep_what_must_always_hold)
 }
 END_TEST
 
+/* --- Channels --------------------------------------------------------------------------------------------------- */
+
+static bh_ledger *new_ledger(void)
+{
+    bh_ledger *ledger;
+    bh_policy *policy;
+    char random[BH_LEDGER_RANDOM_BYTES] = {0};
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_ledger_new(&ledger, policy, (bh_bytes){random, sizeof random}), BH_OK);
+    bh_policy_free(policy);
+    return ledger;
+}
+
+START_TEST(as_many_channels_are_open_at_once_as_a_connection_has)
+{
+    static int64_t channels[BH_LEDGER_MOST_CHANNELS];
+    bh_ledger *ledger = new_ledger();
+    int64_t entry, other;
+    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+        ck_assert_int_eq(bh_ledger_open_channel(ledger, &channels[i]), BH_OK);
+        ck_assert_int_eq(bh_ledger_arrive(ledger, channels[i], 7, &entry), BH_OK);
+        ck_assert_int_eq(bh_ledger_acknowledge(ledger, entry), BH_OK);
+    }
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_ERR_STATE);
+    ck_assert_int_eq(bh_ledger_close_channel(ledger, channels[40000]), 1);
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_OK);
+    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+        ck_assert_int_ne(channels[i], other);
+        if (i == 40000)
+            continue;
+        ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_ACK); /* in the order in which they were done */
+        ck_assert_int_eq(bh_ledger_step_channel(ledger), channels[i]);
+    }
+    ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_REST);
+    bh_ledger_free(ledger);
+}
+END_TEST
+
 /* --- Vectors ---------------------------------------------------------------------------------------------------- */
 
 static vectors all;
@@ -358,6 +396,7 @@ Suite *suite_ledger(void)
     vectors_add(suite, &all, a_vector);
     TCase *histories = tcase_create("histories");
     tcase_set_timeout(histories, 120);
+    tcase_add_test(histories, as_many_channels_are_open_at_once_as_a_connection_has);
     tcase_add_test(histories, random_histories_keep_what_must_always_hold);
     suite_add_tcase(suite, histories);
     return suite;
