@@ -58,6 +58,7 @@ void bh_ledger_free(bh_ledger *self)
     free(self->entries);
     free(self->heap);
     free(self->rungs);
+    bh__report_free(&self->words);
     bh_policy_free(self->back_off);
     free(self);
 }

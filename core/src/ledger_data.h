@@ -4,12 +4,15 @@
  *     ledger_entries     messages: the table of transitions, their lists, those that wait
  *     ledger_publishes   publishers, what is in flight on them, answers, endings; rungs
  *     ledger_steps       bh_ledger_next: what is to be done next, and when to ask again
+ *     ledger_words       what is told, as a sentence
  *     ledger             a new one, settings, the consuming side, getters
  */
 #ifndef BACKHOP_LEDGER_DATA_H
 #define BACKHOP_LEDGER_DATA_H
 
 #include "ledger_internal.h"
+#include "memory.h"
+#include "report.h"
 
 #define BH__NO_SLOT UINT32_MAX
 
@@ -161,6 +164,7 @@ struct bh_ledger {
         bh_event_kind event;
         bh_status status;
     } step;
+    bh__report words; /* of the last step */
 };
 
 #endif

@@ -184,6 +184,14 @@ BH_API bh_event_kind bh_ledger_step_event(const bh_ledger *self);
 BH_API bh_status bh_ledger_step_status(const bh_ledger *self);
 BH_API int64_t bh_ledger_step_delay_ms(const bh_ledger *self);
 BH_API int64_t bh_ledger_step_count(const bh_ledger *self);
+/*
+ * Of the last step, where that is BH_STEP_TELL of _NACKED, _RETURNED, _REFUSED or _UNCONFIRMED: what happened and what comes
+ * next, as a sentence for people; else "". Valid until the next call on the ledger. `exchange` and `routing_key` are the
+ * copy's; `reason` is what the broker said, or why a rung could not be declared ("" where nothing is known), `forgotten` the call that
+ * declares the topology where it was never made, as the user writes it ("declare()"), else "".
+ */
+BH_API bh_bytes bh_ledger_words(bh_ledger *self, bh_bytes exchange, bh_bytes routing_key, bh_bytes reason,
+                                bh_bytes forgotten);
 /* When to ask again though nothing happened, after bh_ledger_next gave BH_STEP_REST; BH_LEDGER_NEVER: no need. */
 BH_API int64_t bh_ledger_due_ms(const bh_ledger *self);
 
