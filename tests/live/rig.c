@@ -292,6 +292,13 @@ void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_
     expect_ok(self->worker, bh_worker_settle(self->worker, self->message, outcome, bh_str(error), retry_after_ms));
 }
 
+bh_event_kind rig_await_end(rig *self)
+{
+    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED | 1U << BH_EVENT_STALE, bh_str(""),
+          "retried, parked or stale");
+    return bh_event_what(self->event);
+}
+
 void rig_await_settled(rig *self)
 {
     await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, bh_history_id(self->history), "retried or parked");
