@@ -276,6 +276,8 @@ int rig_try_take(rig *self, int64_t ms)
 void rig_take(rig *self, const char *body)
 {
     int is_taken = rig_try_take(self, LIMIT_MS);
+    if (!is_taken)
+        broker_show_queues();
     ck_assert_msg(is_taken, "no message came; the worker told: %s", told(self));
     if (body)
         expect_bytes(bh_message_body(self->message), body);
