@@ -70,7 +70,8 @@ static void make_topology(decision *self, bh_strategy strategy)
     TRY(self, BH_OK, bh_topology_new(&self->topology, bh_str("cdn-purge")));
     TRY(self, BH_OK, bh_topology_set_strategy(self->topology, strategy));
     TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("a-namespace")));
-    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, BH_QUEUE_QUORUM));
+    bh_queue_type type = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
+    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, type));
     for (int64_t argument = 0; argument < 20; argument++) {
         char name[32];
         snprintf(name, sizeof name, "x-argument-%d", (int)argument);
