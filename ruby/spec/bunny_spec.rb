@@ -89,6 +89,18 @@ RSpec.describe Backhop::Bunny do
     end
   end
 
+  it "writes settlements as amq-protocol does" do
+    channel = double(connection: double(transport: nil), id: 513)
+    original = described_class::Original.new(channel, (2**40) + 7)
+    basic = AMQ::Protocol::Basic
+    { ack: basic::Ack.encode(513, (2**40) + 7, false), drop: basic::Ack.encode(513, (2**40) + 7, false),
+      reject: basic::Nack.encode(513, (2**40) + 7, false, false), requeue: basic::Nack.encode(513, (2**40) + 7, false, true),
+      return: basic::Reject.encode(513, (2**40) + 7, true) }.each do |action, frame|
+      expect(original.frame(action)).to eq(frame.encode)
+    end
+    expect(original.frame(:ack, 9)).to eq(basic::Ack.encode(513, 9, false).encode)
+  end
+
   # As the broker would close the connection.
   it "gives a closed channel no settlement, also where it is closed while what to write is made ready" do
     transport = double(open?: true, write: nil)
