@@ -71,8 +71,8 @@ module Backhop
     # Tells that no copy can be made, so that the original stays with the broker.
     # @api private
     def tell_refused(id, error, attempts = 0)
-      text = "it can be neither read nor copied: it stays unacknowledged for ten minutes, or until its channel is closed, " \
-             "and then the broker delivers it again: #{Outcomes.text(error)}"
+      text = "it can be neither read nor copied: it stays unacknowledged for a while, or until its channel is closed, and " \
+             "then the broker delivers it again: #{Outcomes.text(error)}"
       tell(:refused, id: id, text: text, error: error.is_a?(Error) ? error : ContentError.new(text), attempts: attempts)
     end
 
