@@ -95,7 +95,7 @@ def languages(programs: Path) -> dict[str, Language]:
             {
                 "bunny": Contender("Bunny, a loop that waits for each confirm", [*ruby, "bunny"], messages=few),
                 "worker": Contender("Backhop::Worker", [*ruby, "worker"], {"consume": 3, "retry": 25}),
-                "adapter": Contender("Backhop::Bunny", [*ruby, "adapter"], {"retry": 5}),
+                "adapter": Contender("Backhop::Bunny", [*ruby, "adapter"], {"consume": 0.9, "retry": 5}),
             },
             {"consume": 50000, "retry": 40000},
             {"GEM_HOME": str(build / "ruby/default")},

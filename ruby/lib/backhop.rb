@@ -62,7 +62,7 @@ module Backhop
     # Logs; a logger that fails is told of on $stderr, and changes nothing.
     # @api private
     def log(level, logger = self.logger, &text)
-      logger.add(Logger.const_get(level.to_s.upcase), &text)
+      logger.add(level.is_a?(Integer) ? level : Logger.const_get(level.to_s.upcase), &text)
     rescue *Outcomes::FAILURES => e
       Kernel.warn("Backhop's logger failed: #{Outcomes.text(e)}")
     end

@@ -44,6 +44,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
       verb = function.delete_prefix("bh_").split("_", 2).last
       verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
     end
-    expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_fail", "bh_worker_attempt")
+    expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
+                                      "bh_worker_attempt", "bh_topology_owns", "bh_topology_unroutable_queue")
   end
 end

@@ -6,8 +6,8 @@ RSpec.describe Backhop::Retrier do
   def made(**options)
     topology = Backhop::Topology.new("work", **options.slice(:policy))
     described_class.new(
-      topology, **{ mode: :create, never: [], only: [], legacy_counter: nil, wait_queues: [], confirm_timeout: 30,
-                    back_off: nil, clock: Time.method(:now), random: Random.method(:urandom), **options.except(:policy) }
+      topology, **{ mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [], back_off: nil,
+                    on_event: nil, clock: Time.method(:now), random: Random.method(:urandom), **options.except(:policy) }
     )
   end
 
@@ -25,11 +25,6 @@ RSpec.describe Backhop::Retrier do
     expect(made.topology.queue).to eq("work")
   end
 
-  it "refuses a confirm_timeout that is none" do
-    expect { made(confirm_timeout: 0) }.to raise_error(Backhop::InvalidArgumentError, /confirm_timeout is 0/)
-    expect { made(confirm_timeout: "soon") }.to raise_error(Backhop::InvalidArgumentError, /confirm_timeout is "soon"/)
-  end
-
   it "draws random bytes for copies alone" do
     drawn = 0
     random = ->(count) { Random.bytes(count).tap { drawn += 1 } }
@@ -40,16 +35,5 @@ RSpec.describe Backhop::Retrier do
     expect(drawn).to eq(0)
     decider.plan(history, RuntimeError.new)
     expect(drawn).to eq(1)
-  end
-
-  it "needs a rung for demand once, and again when in doubt" do
-    retrier = made(policy: Backhop::Policy.new(initial: 1, max: 1, jitter: :none, max_retry_after: 60))
-    decider = Backhop::Decider.new(retrier.topology)
-    plan = decider.plan(decider.read, Backhop::RetryAfter.new(30))
-    expect(retrier.needed(plan).map(&:wait).uniq).to eq([31.5])
-    retrier.made(plan)
-    expect(retrier.needed(plan)).to be_empty
-    retrier.doubt
-    expect(retrier.needed(plan)).not_to be_empty
   end
 end

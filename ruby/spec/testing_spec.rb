@@ -34,6 +34,20 @@ RSpec.describe Backhop::Testing do
     expect(never).to have_attributes(reason: "permanent", size: 1)
   end
 
+  it "waits by the policy of the error's class, with one count for all" do
+    limited = Class.new(StandardError)
+    slow = Backhop::Policy.new(kind: :fixed, initial: 100, max: 100, jitter: :none, max_attempts: 3)
+    busy = ->(error) { error.message == "busy" }
+    policies = { limited => slow, busy => Backhop::Policy.new(kind: :fixed, initial: 7, jitter: :none, max_attempts: 9) }
+    errors = [IOError.new("507"), limited.new("busy"), IOError.new("busy"), IOError.new("507"), IOError.new("no")]
+    rehearsal = described_class.rehearse(policy: policy, policies: policies) { raise errors.shift }
+    expect(rehearsal.delays).to eq([1, 100, 7])
+    expect(rehearsal).to have_attributes(outcome: :parked, reason: "exhausted", size: 4)
+    limits = [IOError.new("507"), IOError.new("507"), limited.new("429")]
+    rehearsal = described_class.rehearse(policy: policy, policies: policies) { raise limits.shift }
+    expect(rehearsal).to have_attributes(outcome: :parked, reason: "exhausted", size: 3)
+  end
+
   %i[reject native].each do |strategy|
     it "counts where the broker alone moves messages: #{strategy}" do
       policy = Backhop::Policy.new(initial: 5, kind: :fixed, jitter: :none, max_attempts: 3)

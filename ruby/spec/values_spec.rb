@@ -20,7 +20,9 @@ RSpec.describe "A wrong value" do
     work_queue: [true, "quorum"], work_queue_arguments: [[], "x", { "x-max-length" => 1.5 }], policy: [{}, 5, "fast"],
     queue: [nil, "", 5, :work, "q" * 248], mode: ["create", :hope, nil, false], never: ["KeyError", [KeyError, nil], 5],
     only: ["KeyError", [5]], legacy_counter: [5, :retries], wait_queues: [5, [nil], { a: 1 }],
-    confirm_timeout: [0, -1, "30", nil, true, Float::NAN, Float::INFINITY], back_off: [1, {}, "fast"],
+    policies: [nil, 5, [[KeyError, Backhop::Policy.new]], { "KeyError" => Backhop::Policy.new }, { KeyError => 5 },
+               { KeyError => nil }],
+    confirm_timeout: [0, -1, 3601, "30", nil, true, Float::NAN, Float::INFINITY], back_off: [1, {}, "fast"],
     colour: ["red"], verify: [true]
   }
   wrong = {
@@ -33,14 +35,15 @@ RSpec.describe "A wrong value" do
     "Topology" => shared.slice(:strategy, :queue_type, :namespace, :series, :stripes, :work_queue, :work_queue_arguments,
                                :colour)
                         .merge(policy: [nil, *shared[:policy]], policies: [nil, 5, [{}], Backhop::Policy.new]),
-    "Bunny::Retrier" => shared.merge(clock: [5, nil], random: [5, nil], topology: [{}, 5, topology], threads: [1]),
+    "Bunny::Retrier" => shared.merge(on_event: [5, "log"], clock: [5, nil], random: [5, nil], topology: [{}, 5, topology],
+                                     threads: [1]),
     "Worker" => shared.merge(
       threads: [0, -1, 1.5, "8", nil, true], prefetch: [-1, 1.5, "100", nil, 65_536], connect_timeout: [0, -1, "10", nil],
       drain: [-1, "20", 3601, nil, Float::NAN], on_event: [5, "log"], retry_events: [nil, 1, "yes"], fail_fast: [nil, 0, "no"],
       uri: [nil, 5, [], [5], {}],
       topology: [{}, 5, topology], clock: [Time.method(:now)]
     ),
-    "rehearse" => shared.slice(:strategy, :policy, :never, :only, :legacy_counter, :wait_queues).merge(
+    "rehearse" => shared.slice(:strategy, :policy, :never, :only, :policies, :legacy_counter, :wait_queues).merge(
       most_attempts: [0, -1, "5", nil,
                       1.5], clock: [5], random: [5], headers: [{ "a" => Object.new }], properties: [{ colour: 1 }]
     )
@@ -61,6 +64,18 @@ RSpec.describe "A wrong value" do
         end
       end
     end
+  end
+
+  it "is refused among policies where the topology that is given does not serve it", :unsigned do
+    slow = Backhop::Policy.new(kind: :fixed, initial: 77, jitter: :none)
+    given = { queue: nil, topology: topology, policies: { KeyError => slow } }
+    expect { made.fetch("Bunny::Retrier").call(**given) }.to raise_error(Backhop::ForeignPolicyError, /policies: .*77/)
+    serving = Backhop::Topology.new("work", policies: [slow])
+    expect(made.fetch("Bunny::Retrier").call(**given, topology: serving).topology).to be(serving)
+    next unless Backhop.build_info.worker?
+
+    expect { made.fetch("Worker").call(**given) }.to raise_error(Backhop::ForeignPolicyError, /policies: .*77/)
+    expect(made.fetch("Worker").call(**given, topology: serving).topology).to be(serving)
   end
 
   it "is refused by what takes no options", :unsigned do

@@ -15,15 +15,17 @@ module Backhop
     # @param topology [Topology] and its policy
     # @param never [Class, #call, Array] classes of exceptions, or predicates, that park a message at once
     # @param only [Class, #call, Array] likewise: what is none of these parks at once
+    # @param policies [Hash{Class, #call => Policy}] policies of their own for classes of exceptions, or by predicates; the
+    #   topology has to serve them
     # @param legacy_counter [String, nil] as History's
     # @param wait_queues [Array<String>] as History's
     # @param frame_max [Integer] what the publishing connection negotiated, in bytes; 0: no limit
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param random [#call] gives that many random bytes
-    def initialize(topology, never: [], only: [], legacy_counter: nil, wait_queues: [], frame_max: Plan::FRAME_MAX,
-                   clock: Time.method(:now), random: Random.method(:urandom))
+    def initialize(topology, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [],
+                   frame_max: Plan::FRAME_MAX, clock: Time.method(:now), random: Random.method(:urandom))
       @topology = topology
-      @choice = Choice.new(never, only)
+      @choice = Choice.new(never, only, policies)
       @legacy_counter = legacy_counter && Values.text(legacy_counter, "legacy_counter")
       @wait_queues = Values.texts(wait_queues, "wait_queues")
       @frame_max = frame_max
@@ -55,7 +57,7 @@ module Backhop
     def plan(history, exception = nil)
       result = exception ? @choice.result_of(exception) : Outcomes::OK
       bytes = %i[ok dropped].include?(result.outcome) ? NO_COPY : random
-      Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after,
+      Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after, policy: result.policy,
                                                   frame_max: frame_max, now: @clock.call, random: bytes)
     end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What a worker met, and what it did about it; see {Worker} for the names.
+  # What a worker or a retrier met, and what it did about it; see {Worker} and {Bunny::Retrier} for the names.
   #
   # @!attribute [r] name
   #   @return [Symbol] as :disconnected
@@ -21,13 +21,15 @@ module Backhop
   #   @return [Float] seconds until the next attempt; of a retry, how long the message waits
   # @!attribute [r] count
   #   @return [Integer] how many messages it is about
+  # @!attribute [r] queue
+  #   @return [String] the work queue
   Event = Struct.new(
-    :name, :text, :error, :id, :connection, :host, :attempts, :delay, :count, # rubocop:disable Lint/StructNewOverride
+    :name, :text, :error, :id, :connection, :host, :attempts, :delay, :count, :queue, # rubocop:disable Lint/StructNewOverride
     keyword_init: true
   ) do
     # The event that a worker gave.
     # @api private
-    def self.of(native)
+    def self.of(native, queue)
       status = native.status
       text = native.text
       new(
@@ -39,7 +41,8 @@ module Backhop
         host: Core.text(native.host),
         attempts: native.attempts,
         delay: Times.seconds(native.delay_ms),
-        count: native.count
+        count: native.count,
+        queue: queue
       ).freeze
     end
 
@@ -54,13 +57,29 @@ module Backhop
       end
     end
 
+    # Logs it, and hands it to a listener.
+    # @api private
+    def tell(listener, logger = Backhop.logger)
+      Backhop.log(level, logger) { to_s }
+      hand(listener, logger)
+    end
+
+    # Hands it to a listener. What that raises is logged, and breaks nothing.
+    # @api private
+    def hand(listener, logger = Backhop.logger)
+      listener&.call(self)
+    rescue *Outcomes::FAILURES => e
+      Backhop.log(:error, logger) { "on_event failed at #{name}: #{Outcomes.text(e)}" }
+    end
+
     # @return [String]
     def to_s
       [
         name.to_s,
+        ("queue #{queue}" if queue),
         ("message #{id}" if id),
         text,
-        ("#{count} messages" if count.positive?),
+        ("#{count} message#{"s" if count > 1}" if count.positive? && !id),
         ("in #{format("%g", delay)} s" if delay.positive?)
       ].compact.reject(&:empty?).join(": ")
     end

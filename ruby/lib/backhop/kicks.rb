@@ -95,7 +95,7 @@ module Backhop
 
       # The worker rejects a message; requeue: as it is, and now.
       def reject(delivery_info, _metadata, _payload, requeue = false) # rubocop:disable Style/OptionalBooleanParameter
-        return message(delivery_info).original.settle(:requeue) if requeue
+        return @retrier.give_back(message(delivery_info)) if requeue
 
         settle(delivery_info, RejectedError.new("the worker rejected it"))
       end

@@ -45,9 +45,9 @@ module Backhop
   # @api private
   module Outcomes
     # What became of a message.
-    Result = Struct.new(:outcome, :error, :retry_after)
+    Result = Struct.new(:outcome, :error, :retry_after, :policy)
 
-    OK = Result.new(:ok, "", 0).freeze
+    OK = Result.new(:ok, "", 0, nil).freeze
 
     # Exceptions that are a handler's failure. Not among them: what ends the process (SystemExit, SignalException).
     FAILURES = [StandardError, ScriptError, NoMemoryError, SystemStackError].freeze
@@ -141,19 +141,32 @@ module Backhop
   end
   private_constant :Outcomes
 
-  # What an exception of a handler means, by the options never and only.
+  # What an exception of a handler means, by the options never, only and policies.
   # @api private
   class Choice
-    def initialize(never, only)
+    # Policies by classes of exceptions, or by predicates.
+    def self.policies(given)
+      Values.object(given, "policies", Hash).each do |key, policy|
+        unless key.is_a?(Module) || key.respond_to?(:call)
+          raise InvalidArgumentError, "policies has #{Values.shown(key)}: give classes of exceptions, or predicates that " \
+                                      "take an exception"
+        end
+        Values.object(policy, "policies: that of #{Values.shown(key)}", Policy)
+      end
+    end
+
+    def initialize(never, only, policies = {})
       @never = list(never, "never")
       @only = list(only, "only")
+      @policies = Choice.policies(policies).dup.freeze
       @decides = !@only.empty?
     end
 
-    # @return [Outcomes::Result]
+    # @return [Outcomes::Result] its policy is nil where it is the queue's own
     def result_of(exception)
       case exception
-      when RetryAfter then Outcomes::Result.new(:failed, Outcomes.why(exception, exception.error), exception.delay)
+      when RetryAfter
+        Outcomes::Result.new(:failed, Outcomes.why(exception, exception.error), exception.delay, policy_of(exception))
       when Park then Outcomes::Result.new(:permanent, Outcomes.why(exception, exception.reason), 0)
       when Drop then Outcomes::Result.new(:dropped, "", 0)
       else chosen(exception)
@@ -181,7 +194,14 @@ module Backhop
         verdict = verdict.nil? || (verdict == true ? nil : verdict)
       end
       outcome = verdict == true ? :permanent : :failed
-      Outcomes::Result.new(outcome, Outcomes.text(exception), outcome == :failed && verdict ? verdict : 0)
+      return Outcomes::Result.new(outcome, Outcomes.text(exception), 0) if outcome == :permanent
+
+      Outcomes::Result.new(outcome, Outcomes.text(exception), verdict || 0, policy_of(exception))
+    end
+
+    # The policy of the first that fits.
+    def policy_of(exception)
+      @policies.find { |each, _| each.is_a?(Module) ? exception.is_a?(each) : asked(each, exception) }&.last
     end
 
     # What the first that fits says: true, or a delay in seconds; nil where none fits.
@@ -200,7 +220,7 @@ module Backhop
 
       Times.milliseconds(verdict).positive? && verdict
     rescue *Outcomes::FAILURES => e
-      Backhop.log(:error) { "a predicate of never or only failed, and is not asked: #{Outcomes.text(e)}" }
+      Backhop.log(:error) { "a predicate of never, only or policies failed, and is not asked: #{Outcomes.text(e)}" }
       false
     end
   end

@@ -72,14 +72,16 @@ module Backhop
     # @param outcome [Symbol] what the handler did: :ok, :failed, :permanent (park now), :dropped
     # @param error [String, nil] why it failed; at most 1 KiB is kept
     # @param retry_after [Numeric] the delay that the handler asks for at least, in seconds
+    # @param policy [Policy, nil] one that the topology serves; default: its own
     # @param frame_max [Integer] what the publishing connection negotiated, in bytes; 0: no limit
     # @param now [Time, Numeric, nil] a moment, or seconds since the epoch; default: the clock
     # @param random [String, nil] 32 random bytes; default: the system's
     # @raise [FrameError] where not even the message's own headers fit frame_max
-    def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, frame_max: FRAME_MAX, now: nil,
-                   random: nil)
+    # @raise [ForeignPolicyError] where the topology does not serve the policy
+    def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, policy: nil, frame_max: FRAME_MAX,
+                   now: nil, random: nil)
       decide(frame_max) do |native|
-        native.make(history.delivery.native, history.native, topology.policy.native, topology.native,
+        native.make(history.delivery.native, history.native, (policy || topology.policy).native, topology.native,
                     self.class.outcome(outcome), error || "", Times.milliseconds(retry_after),
                     Times.since_epoch(now || Time.now), random || Random.urandom(RANDOM_BYTES))
       end
@@ -158,6 +160,16 @@ module Backhop
       copy[:timestamp] = copy[:timestamp].to_i if copy[:timestamp]
       copy[:expiration] = expiration if expiration
       copy
+    end
+
+    # Enters it in a ledger, as what becomes of one of its entries.
+    #
+    # @param id [String] the copy's header backhop-id
+    # @param makes_rungs [Boolean] whether a rung on demand is made before
+    # @return [Integer] the core's status
+    # @api private
+    def settle(ledger, entry, id, makes_rungs:)
+      ledger.settle(entry, @native.action, makes_rungs ? @native.rung_ms : 0, id, @native.exchange, @native.routing_key)
     end
 
     # @return [String]

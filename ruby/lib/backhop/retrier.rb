@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "set"
-
 module Backhop
   # The message waits, or was parked, as its consumers were lost too often; see Policy's max_crashes.
   class PoisonError < Error; end
@@ -18,16 +16,15 @@ module Backhop
     attr_reader :mode
 
     # @api private
-    def initialize(topology, mode:, never:, only:, legacy_counter:, wait_queues:, confirm_timeout:, back_off:, clock:, random:)
+    def initialize(topology, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:,
+                   random:)
       @topology = topology
       @mode = Core.number(MODES, mode, "mode")
-      @decider = Decider.new(@topology, never: never, only: only, legacy_counter: legacy_counter, wait_queues: wait_queues,
-                                        clock: clock, random: random)
-      @confirm_timeout = Times.seconds(Values.time(confirm_timeout, "confirm_timeout", (1..Times::DAY_MS)))
+      @decider = Decider.new(@topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
+                                        wait_queues: wait_queues, clock: clock, random: random)
       @back_off = Values.object(back_off || Policy.back_off, "back_off", Policy)
+      @on_event = on_event && Values.callable(on_event, "on_event")
       @restores = false # whether declare made the topology, and may make it again
-      @is_declared = true
-      @rungs = Set.new
     end
 
     # @return [Policy] how long, how often, how random, when to give up
@@ -35,51 +32,55 @@ module Backhop
       @topology.policy
     end
 
-    # How long to wait before a copy is published again, or a consumer made again, in seconds.
+    # How long to wait before something is tried again, in seconds.
     # @api private
     def back_off(failures)
       @back_off.delay([failures, 1].max, random: Random.rand)
     end
 
-    # What has to be declared before the plan's copy is published.
+    # Whether declare made the topology, so that what is missing may be made again.
     # @api private
-    def needed(plan)
-      needed = @is_declared ? [] : @topology.declarations.reject(&:on_demand?)
-      if plan.on_demand? && @mode != :none && !@rungs.include?(plan.delay)
-        needed += @topology.declarations.select { |each| each.wait == plan.delay }
-      end
-      needed
+    def restores? = @restores
+
+    # What was forgotten where something of the topology is missing; "" where nothing was.
+    # @api private
+    def forgotten = @restores || mode != :create ? "" : "retrier.declare"
+
+    # Tells what happened: to the log, and to whom on_event is. Arguments as Event's.
+    # @api private
+    def tell(name, **about)
+      Event.new(text: "", attempts: 0, delay: 0.0, count: 1, queue: topology.queue, **about, name: name).freeze.tell(@on_event)
     end
 
-    # What needed told is declared.
+    # Tells that the broker took what became of a message. The log has it since it was decided.
     # @api private
-    def made(plan)
-      @is_declared = true
-      @rungs << plan.delay if plan.on_demand?
+    def tell_plan(name, plan, id = plan.id)
+      return unless @on_event
+
+      parks = name == :parked
+      Event.new(name: name, text: (parks && plan.reason) || "", id: id, attempts: plan.attempts,
+                delay: parks ? 0.0 : plan.delay, count: 1, queue: topology.queue).freeze.hand(@on_event)
     end
 
-    # Something of the topology may be gone.
+    # Tells that a message was settled which the broker delivers again.
     # @api private
-    def doubt
-      @is_declared = !@restores
-      @rungs.clear
+    def tell_stale(id)
+      tell(:stale, id: id, text: "the message is not settled: its channel is gone, and the broker delivers it again")
     end
 
-    # What to do where something of the topology is missing.
+    # Tells that no copy can be made, so that the original stays with the broker.
     # @api private
-    def advice
-      if @restores
-        ""
-      else
-        "; #{mode == :none ? "declare it, or import topology.definitions" : "call declare before"}"
-      end
+    def tell_refused(id, error, attempts = 0)
+      text = "it can be neither read nor copied: it stays unacknowledged for a while, or until its channel is closed, and " \
+             "then the broker delivers it again: #{Outcomes.text(error)}"
+      tell(:refused, id: id, text: text, error: error.is_a?(Error) ? error : ContentError.new(text), attempts: attempts)
     end
 
     private
 
     def plan(message, error)
       plan = @decider.plan(message.history, error)
-      Telling.failed(plan, message, error)
+      log_failure(plan, message, error)
       plan
     end
 
@@ -94,39 +95,16 @@ module Backhop
       becomes = plan.action == :retry ? "it waits #{Times.duration(plan.delay)}" : "it is parked"
       "#{message.inspect}: its consumer was lost #{message.history.crashes} times: #{becomes}"
     end
-  end
 
-  # What the retriers log.
-  # @api private
-  module Telling
-    class << self
-      # What becomes of a message that failed.
-      def failed(plan, message, error)
-        if plan.action == :park
-          Backhop.log(:warn) { "#{message.inspect} failed, and is parked (#{plan.reason}): #{Outcomes.text(error)}" }
-        else
-          after = plan.delay.positive? ? ", again in #{Times.duration(plan.delay)}" : ""
-          Backhop.log(:info) { "#{message.inspect} failed#{after}: #{Outcomes.text(error)}" }
-        end
-        Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
+    # What becomes of a message that failed.
+    def log_failure(plan, message, error)
+      if plan.action == :park
+        Backhop.log(:warn) { "#{message.inspect} failed, and is parked (#{plan.reason}): #{Outcomes.text(error)}" }
+      else
+        after = plan.delay.positive? ? ", again in #{Times.duration(plan.delay)}" : ""
+        Backhop.log(:info) { "#{message.inspect} failed#{after}: #{Outcomes.text(error)}" }
       end
-
-      # A copy did not get to a queue.
-      def unpublished(queue, id, why, wait)
-        Backhop.log(:warn) do
-          "the copy of message #{id.inspect} of queue #{queue.inspect} #{why}: its original stays unacknowledged, " \
-            "and it is published again in #{Times.duration(wait)}"
-        end
-      end
-
-      # No copy can be made, so that the original stays with the broker.
-      def refused(queue, id, error)
-        Backhop.log(:error) do
-          "message #{id.inspect} of queue #{queue.inspect} can be neither read nor copied: it stays " \
-            "unacknowledged, and the broker delivers it again once the channel is closed: #{Outcomes.text(error)}"
-        end
-      end
+      Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
     end
   end
-  private_constant :Telling
 end

@@ -116,6 +116,7 @@ module Backhop
     # @param policy [Policy] how long, how often, how random, when to give up
     # @param strategy [Symbol] where the message waits
     # @param never [Class, #call, Array] as Worker's, as is only
+    # @param policies [Hash{Class, #call => Policy}] as Worker's
     # @param exchange [String] where the message was published; default: the default exchange
     # @param routing_key [String] default: the queue's name
     # @param headers [Hash] the message's headers
@@ -127,14 +128,14 @@ module Backhop
     # @param most_attempts [Integer] ends a rehearsal that would go on
     # @yieldparam message [Message]
     # @return [Rehearsal]
-    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], exchange: "",
-                      routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
+    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], policies: {},
+                      exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
                       clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
       Values.callable(handler, "the handler")
       Values.integer(most_attempts, "most_attempts", (1..))
-      topology = Topology.new(queue, policy: policy, strategy: strategy)
-      decider = Decider.new(topology, never: never, only: only, legacy_counter: legacy_counter, wait_queues: wait_queues,
-                                      clock: clock, random: random)
+      topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
+      decider = Decider.new(topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
+                                      wait_queues: wait_queues, clock: clock, random: random)
       broker = Broker.new(decider.topology, exchange, routing_key, properties, headers)
       Rehearsal.new(Play.new(decider, clock, broker, body, handler).attempts(most_attempts))
     end

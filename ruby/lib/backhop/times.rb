@@ -6,6 +6,7 @@ module Backhop
   module Times
     MOST_MS = (2**63) - 1
     DAY_MS = 86_400_000
+    HOUR_MS = 3_600_000
     UNITS = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].freeze
 
     module_function

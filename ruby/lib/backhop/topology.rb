@@ -37,6 +37,7 @@ module Backhop
       native: Native::BH_STRATEGY_NATIVE
     }.freeze
     QUEUE_TYPES = { quorum: Native::BH_QUEUE_QUORUM, classic: Native::BH_QUEUE_CLASSIC }.freeze
+    # @api private
     WHATS = {
       Native::BH_DECLARE_EXCHANGE => :exchange,
       Native::BH_DECLARE_QUEUE => :queue,
@@ -44,7 +45,7 @@ module Backhop
     }.freeze
     SERIES = [5, 10, 20, 40].to_h { |series| [series, series] }.freeze
     LONGEST_NAME = 247 # bytes, as the core has it
-    private_constant :STRATEGIES, :QUEUE_TYPES, :WHATS, :SERIES, :LONGEST_NAME
+    private_constant :STRATEGIES, :QUEUE_TYPES, :SERIES, :LONGEST_NAME
 
     extend Values::Keywords
 
@@ -104,17 +105,19 @@ module Backhop
 
     # That of a queue, its policy and further options, or the one that is given instead.
     # @api private
-    def self.of(queue, policy, topology, **options)
+    def self.of(queue, policy, topology, policies, **options)
       given = { queue: queue, policy: policy, **options }.compact
+      served = Choice.policies(policies).values
       if topology
         Values.object(topology, "topology", Topology)
+        served.each { |each| topology.check_serves(each) }
         return topology if given.empty?
 
         raise InvalidArgumentError, "a topology has its #{given.keys.first}: give no other"
       end
       raise InvalidArgumentError, "queue is missing: give the work queue, or a topology" if queue.nil?
 
-      new(queue, **given.except(:queue))
+      new(queue, policies: served, **given.except(:queue))
     end
 
     # @return [String] the work queue
@@ -169,6 +172,15 @@ module Backhop
     # @return [void]
     # @raise [BrokerError] the text names a strategy that it can serve
     def check_broker(product, version) = check(@native.check_broker(product, version))
+
+    # Refuses a policy whose waits it has not.
+    # @api private
+    def check_serves(policy)
+      Plan.new(History.new(Delivery.new, self), self, policy: policy)
+    rescue ForeignPolicyError
+      raise ForeignPolicyError, "policies: the topology has not all waits of #{policy.inspect}: make it with that policy " \
+                                "among its policies"
+    end
 
     # All of it as RabbitMQ definitions, for an administrator: rabbitmqctl import_definitions.
     #

@@ -22,11 +22,10 @@ module Backhop
   # After a fork a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
   class Worker
     MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
-    DRAIN = (0..3_600_000) # ms
-    TIMEOUT = (1..Times::DAY_MS)
+    DRAIN = (0..Times::HOUR_MS)
+    TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
-    LEVELS = { Logger::DEBUG => :debug, Logger::INFO => :info, Logger::WARN => :warn, Logger::ERROR => :error }.freeze
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
       this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
@@ -34,7 +33,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :LEVELS, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :NOTHING, :NO_LIBRABBITMQ
 
     extend Values::Keywords
 
@@ -54,6 +53,8 @@ module Backhop
     # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
     #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
     # @param only [Class, #call, Array] likewise: what is none of these parks at once
+    # @param policies [Hash{Class, #call => Policy}] policies of their own for classes of exceptions, or for predicates that
+    #   are given the exception; the first that fits is used, else the policy. One count of attempts serves them all
     # @param mode [Symbol] how to treat the broker's topology at each connect: :create what is missing, :verify that all is
     #   there and change nothing, :none. Rungs that only a handler's RetryAfter can need are made on demand under :create
     #   alone: verifying asks for them too
@@ -73,17 +74,19 @@ module Backhop
     # @param legacy_counter [String, nil] as History's
     # @param wait_queues [Array<String>] as History's
     # @raise [InvalidArgumentError] for what is no value of an option
+    # @raise [ForeignPolicyError] where the topology that is given does not serve one of the policies
     # @raise [NoLibrabbitmqError] where this Backhop was built without librabbitmq; the text says what to install
     # @raise [URIError] for a URI that cannot be read
     def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
                    stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
-                   mode: :create, ca_file: nil, connect_timeout: 10, confirm_timeout: 30, back_off: nil, drain: 20,
-                   on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
-      @topology = Topology.of(queue, policy, topology,
+                   policies: {}, mode: :create, ca_file: nil, connect_timeout: 10, confirm_timeout: 30, back_off: nil,
+                   drain: 20, on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil,
+                   wait_queues: [])
+      @topology = Topology.of(queue, policy, topology, policies,
                               strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                               work_queue_arguments:)
       @threads = Values.integer(threads, "threads", (1..10_000))
-      @choice = Choice.new(never, only)
+      @choice = Choice.new(never, only, policies)
       @drain_ms = Values.time(drain, "drain", DRAIN)
       @on_event = on_event && Values.callable(on_event, "on_event")
       @logger = logger || Backhop.logger
@@ -383,16 +386,13 @@ module Backhop
           status, event = @native.take_event
           return unless status.zero?
 
-          tell(Event.of(event))
+          tell(Event.of(event, topology.queue))
         end
       end
     end
 
     def tell(event)
-      Backhop.log(LEVELS.fetch(event.level), @logger) { event.to_s }
-      @on_event&.call(event)
-    rescue *Outcomes::FAILURES => e
-      Backhop.log(:error, @logger) { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
+      event.tell(@on_event, @logger)
     ensure # whatever on_event does, nobody takes this event again
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
@@ -419,8 +419,8 @@ module Backhop
     end
 
     def settle(message, result)
-      status = @native.settle(message.taken, Plan.outcome(result.outcome), result.error,
-                              Times.milliseconds(result.retry_after))
+      status = @native.settle_by(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome),
+                                 result.error, Times.milliseconds(result.retry_after))
       return if status.zero?
 
       Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }

@@ -157,7 +157,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     broker.publish("body", queue)
     connected(BunnyClient, URL, queue, Handler.failing(1), **options) do |client|
       client.begin
-      until_true { log.string.include?("call declare before") }
+      until_true { log.string.include?("was retrier.declare forgotten?") }
       client.declare
       until_true { client.retrier.pending.zero? }
     end
@@ -175,6 +175,83 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     connected(BunnyClient, URL, queue, nil, **options) do |client|
       expect(client.declare).to be(client.retrier)
       expect(client.retrier.verify).to be(client.retrier)
+    end
+  end
+
+  # Events of a retrier, in their order.
+  def told(events, *names)
+    Timeout.timeout(PATIENCE) do
+      names.map { |name| loop { (event = events.pop).name == name && (break event) } }
+    end
+  end
+
+  it "tells whom on_event is what becomes of messages, in Bunny and in Kicks" do
+    CLIENTS.each_value do |client|
+      events = Queue.new
+      handler = Handler.new(RuntimeError.new("no"), Backhop::Park.new("why"))
+      id = SecureRandom.hex
+      consuming(client, URL, queue, handler, **options, on_event: events.method(:push)) do |consumer|
+        broker.publish("body", queue, message_id: id)
+        retried, was_parked = told(events, :retried, :parked)
+        expect(retried).to have_attributes(id: id, attempts: 1, delay: 0.1, queue: queue, count: 1, error: nil)
+        expect(was_parked).to have_attributes(id: id, attempts: 2, delay: 0.0, queue: queue, text: "permanent")
+        expect(consumer.retrier.replay).to eq(1)
+        expect(told(events, :replayed).first).to have_attributes(count: 1, queue: queue, error: nil)
+        handler.saw(3)
+        until_true { broker.count(queue).zero? }
+      end
+    end
+  end
+
+  it "tells of a copy that no queue takes, and of one for which there is no room" do
+    events = Queue.new
+    handler = Handler.failing(2, Backhop::Park)
+    consuming(BunnyClient, URL, queue, handler, **options, on_event: events.method(:push)) do |client|
+      broker.channel.queue_delete(parked)
+      broker.publish("one", queue, message_id: "m")
+      returned, = told(events, :returned, :parked)
+      expect(returned).to have_attributes(id: "m", attempts: 1, delay: a_value > 0, queue: queue, text: /312 NO_ROUTE/,
+                                          error: Backhop::PublishError)
+      broker.channel.queue_delete(parked)
+      arguments = { "x-queue-type" => "classic", "x-max-length" => 0, "x-overflow" => "reject-publish" }
+      broker.channel.queue_declare(parked, durable: true, arguments: arguments)
+      broker.publish("two", queue, message_id: "n")
+      expect(told(events, :nacked).first).to have_attributes(id: "n", delay: a_value > 0, error: Backhop::PublishError)
+      expect { client.retrier.replay }.not_to raise_error # there is nothing
+      broker.channel.queue_delete(parked)
+      told(events, :parked)
+    end
+    expect(broker.count(queue)).to eq(0)
+  end
+
+  it "logs what on_event raises, and goes on" do
+    broker.publish("body", queue)
+    given = { **options, on_event: ->(_) { raise KeyError, "no" } }
+    consuming(BunnyClient, URL, queue, Handler.failing(3), **given) { broker.bodies(parked, 1) }
+    expect(log.string).to include("on_event failed at retried: KeyError: no", "on_event failed at parked: KeyError: no")
+    expect(broker.count(queue)).to eq(0)
+  end
+
+  it "waits by the policy of the error's class, over Bunny, in Kicks, and in a worker" do
+    limited = Class.new(StandardError)
+    slow = Backhop::Policy.new(kind: :fixed, initial: 0.5, jitter: :none, max_attempts: 2)
+    given = { **options, policies: { limited => slow } }
+    ways = CLIENTS.values.map { |client| ->(handler, &block) { consuming(client, URL, queue, handler, **given, &block) } }
+    if Backhop.build_info.worker?
+      ways << lambda do |handler, &block|
+        running(Backhop::Worker.new(URL, queue: queue, **given, connect_timeout: PATIENCE / 2), handler.method(:call), &block)
+      end
+    end
+    ways.each do |way|
+      handler = Handler.new(RuntimeError.new, limited.new)
+      broker.publish("body", queue)
+      copy = way.call(handler) { broker.get(parked)[1] }
+      expect(copy[:headers].values_at("backhop-parked", "backhop-attempts")).to eq(["exhausted", 2])
+      handler = Handler.new(limited.new)
+      broker.publish("body", queue)
+      way.call(handler) { handler.saw(2) }
+      expect(handler.messages.last.last_delay).to eq(0.5)
+      until_true { broker.count(queue).zero? }
     end
   end
 

@@ -7,40 +7,45 @@ module Backhop
     # A listener is told (heard), in the thread that reads the connection:
     #
     #     :confirmed, self, number of the publish from 1 on, whether it was nacked
-    #     :returned, self, exchange, routing key, header backhop-id
+    #     :returned, self, exchange, routing key, header backhop-id, reply code and text
     #
     # After a recovery Bunny opens its channel again, and would count on. Confirms of that time are nobody's: a new one is
     # made, as an offset and a publish that Bunny counted and could not encode cannot shift the numbers of its confirms.
     # @api private
     class Confirming
+      MISSING = /\A(403 |404 )?(NOT_FOUND|ACCESS_REFUSED)/
+      private_constant :MISSING
+
+      # @return [Integer] its number in the ledger
+      attr_reader :number
+
       # Opens it. Raises what Bunny raises.
       #
       # @param closed [Confirming, nil] the one before, which the broker closed
+      # @yieldreturn [Integer] its number in the ledger, once it is open
       def initialize(connection, topology, listener, closed = nil)
         @connection = connection
         @topology = topology
         @listener = listener
-        @transport = connection.transport
         @channel = Declarer.channel(connection, closed&.channel)
         @exchanges = {}
-        @count = 0
         @reason = nil
         start
+        @number = yield
       end
 
-      # Whether it is still on the connection that it was opened on.
-      def here? = @transport.open? && @transport.equal?(@connection.transport)
+      # Whether the broker closed it, and its reason is known: Bunny forgets the channel last.
+      def closed? = @channel.closed? && !@connection.find_channel(@channel.id).equal?(@channel)
 
-      # Whether it was closed: by the broker, where nobody here did.
-      def closed? = @channel.closed?
-
-      # Publishes; gives the number of the publish. A Bunny::Exception is raised before anything is written, and what else
-      # is raised tells that it cannot be encoded.
+      # Publishes. A Bunny::Exception is raised before anything is written, and what else is raised tells that it cannot be
+      # encoded.
       def publish(copy)
         listen(copy.exchange)
         copy.publish(@channel)
-        @count += 1
       end
+
+      # Whether it was closed as the exchange of a copy is not there, or not allowed.
+      def missing? = MISSING.match?(reason)
 
       # Why the broker closed it, in its words.
       def reason
@@ -75,7 +80,7 @@ module Backhop
         @exchanges[name] ||= known(name).tap do |exchange|
           exchange.on_return do |info, properties, _body|
             id = (properties.headers || {})["backhop-id"].to_s.b
-            @listener.heard(:returned, self, info.exchange.b, info.routing_key.b, id)
+            @listener.heard(:returned, self, info.exchange.b, info.routing_key.b, id, "#{info.reply_code} #{info.reply_text}")
           end
         end
       end

@@ -11,21 +11,22 @@ module Backhop
       end
       private_constant :Exact
 
-      attr_reader :plan, :history, :original, :replayed, :exchange
-      attr_accessor :failures, :is_suspect, :is_returned, :sent_at
+      # @return [Plan]
+      attr_reader :plan
+      # @return [Original]
+      attr_reader :original
+      # @return [Proc, nil] of a replay: called with nil, or with the error at its end; nothing is tried again
+      attr_reader :replayed
+      # @return [String] binary
+      attr_reader :exchange
 
-      # @param replayed [Proc, nil] of a replay: called with nil or the error at its end, and nothing is tried again
-      def initialize(plan, history, properties, body, original, replayed = nil)
+      def initialize(plan, properties, body, original, replayed = nil)
         @plan = plan
-        @history = history
         @properties = properties
         @body = body
         @original = original
         @replayed = replayed
         @exchange = plan.exchange.b
-        @routing_key = plan.routing_key.b
-        @failures = 0
-        @is_suspect = @is_returned = false
       end
 
       # A header's value as amq-protocol can write it: it cuts decimals, and writes arrays that hold one so that the broker
@@ -42,13 +43,11 @@ module Backhop
 
       # Publishes it on a Bunny::Channel.
       def publish(channel)
-        channel.basic_publish(@body, @exchange, @routing_key, Exact[@properties].update(mandatory: @plan.mandatory?))
+        channel.basic_publish(@body, @exchange, @plan.routing_key.b, Exact[@properties].update(mandatory: @plan.mandatory?))
       end
 
-      # Whether a return may be about it: a return names no delivery tag.
-      def like?(exchange, routing_key, id)
-        @exchange == exchange && @routing_key == routing_key && @properties[:headers]["backhop-id"].to_s.b == id
-      end
+      # The header by which a return names it.
+      def id = @properties[:headers]["backhop-id"].to_s
     end
   end
 end

@@ -42,12 +42,10 @@ module Backhop
       # @api private
       def arrived_body = @arrived[3]
 
-      # Whether a header, or the broker, tells something that the poison guard has to see.
+      # Whether the broker tells that it delivered the message before, which the poison guard has to see.
       # @api private
       def past?
-        redelivered? || (arrived_properties[:headers] || {}).any? do |name, _|
-          name.start_with?("backhop-") || name.end_with?("-count") || name == "x-death"
-        end
+        redelivered? || (arrived_properties[:headers] || {}).any? { |name, _| name.end_with?("-count") }
       end
 
       # Properties or headers of their own, of any depth: without recursion, which a stack bears as far as it is free.

@@ -4,53 +4,55 @@ module Backhop
   module Bunny
     # The copies that are on their way, on a confirm channel of its own; what the thread of the {Publisher} does in its turns.
     #
-    # A copy is due, sent or waiting until it is finished, and changes its place before anything can fail.
+    # What is to be done tells the core's ledger, by one step after the other: here they are carried out, over Bunny.
     # @api private
     class Outbox
-      def self.now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
-
-      # @return [Integer] how many copies it has
-      attr_reader :size
+      # The clock of the ledger, in ms.
+      def self.now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
 
       # @param listener [#heard] is told what the broker answers
-      def initialize(listener, retrier, connection, confirm_timeout)
+      # @param back_off [Policy] delays before a copy is published again
+      def initialize(listener, retrier, connection, confirm_timeout_ms, back_off)
         @listener = listener
         @retrier = retrier
         @connection = connection
-        @confirm_timeout = confirm_timeout
-        @size = 0
-        @heard = []
-        @due = []
-        @sent = {} # by the number of their publish, ascending
-        @waiting = [] # pairs of time and copy: for their back-off
-        @confirmed = []
-        @channel = @closed = nil # Confirming
-        @transport = nil # on which the originals were seen last
-        @left = [] # channels of lost connections, which Bunny opens again
-        @unblocked_at = 0.0
+        @ledger = Core.made(Native.bh_ledger_new(back_off.native, Random.urandom(RANDOM_BYTES)))
+        Status.check(@ledger.set_confirm_timeout_ms(confirm_timeout_ms))
+        @copies = {} # by their entry in the ledger, until they are safe
+        @channels = {} # by their number in the ledger: an Original of each
+        @settlements = {}.compare_by_identity # frames to write, by an Original of their channel
+        @replayed = [] # copies that are safe
+        @channel = @closed = nil # Confirming: the one that publishes, and the one before
+        @transport = nil # on which all of that is
+        @lost = [] # channels of lost connections, which Bunny opens again
+        @is_blocked = false
+        @is_declared = true
+        @failures = @paused_until_ms = 0 # of opening the channel, and of declaring
+        @reason = "" # why the broker did not take a copy, in words
       end
 
-      # How long nothing has to be done if nothing happens, in seconds, and not longer than the time given.
-      def patience(most)
-        first = @waiting.map(&:first).min
-        first ? (first - Outbox.now).clamp(0.001, most) : most
+      RANDOM_BYTES = 8
+      private_constant :RANDOM_BYTES
+
+      # How many copies are not confirmed.
+      def size = @ledger.copies
+
+      # In how many seconds there is something to do, if nothing happens; nil: never.
+      def patience
+        due_ms = @ledger.due_ms
+        (due_ms - Outbox.now_ms).clamp(1, nil) / 1000.0 unless due_ms.negative?
       end
 
       # Takes what arrived and what was heard, and does what can be done now.
+      #
+      # @param arrived [Array<Copy, Original>] the originals are those of which no copy can be made
       def turn(arrived, events)
-        @size += arrived.size
-        @due.concat(arrived)
-        @heard.concat(events)
-        until @heard.empty?
-          name, *about = @heard.shift
-          step { send(name, *about) }
-        end
-        step { acknowledge }
-        end_back_offs unless @waiting.empty?
+        events.each { |name, *about| step { send(name, *about) } }
         step { look }
-        step { pump unless @due.empty? }
+        arrived.each { |each| step { each.is_a?(Copy) ? enter(each) : leave(each) } }
+        step { pump }
+        @settlements.each { |original, frames| step { original.write(frames.join) } }.clear
+        @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
 
       private
@@ -62,195 +64,243 @@ module Backhop
         Backhop.log(:error) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
       end
 
-      # The broker's answers
+      def tell(...) = @retrier.tell(...)
 
-      def confirmed(channel, number, nack)
-        return unless channel.equal?(@channel) && (copy = @sent.delete(number))
+      # --- What happened ---------------------------------------------------------------------------------------------------
 
-        confirmed_one(copy, nack)
+      def confirmed(channel, number, is_nack)
+        @ledger.confirm(channel.number, number, 0, is_nack ? 0 : 1, Outbox.now_ms)
       end
 
-      def confirmed_one(copy, nack)
-        if copy.is_returned
-          postpone(copy, "was returned by the broker: no queue takes it#{@retrier.advice}")
-        elsif nack
-          postpone(copy, "was nacked by the broker: a queue is full (reject-publish) or not available")
-        else
-          @confirmed << copy
+      def returned(channel, exchange, routing_key, id, reason)
+        doubt
+        @reason = reason
+        Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
+      end
+
+      # A copy, to be published.
+      def enter(copy)
+        entry = arrive(copy.original)
+        return lose(copy, ConnectionFailedError.new("the channel of the message is closed")) unless entry
+
+        @copies[entry] = copy
+        settle(entry, copy)
+      end
+
+      def settle(entry, copy)
+        Status.check(copy.plan.settle(@ledger, entry, copy.id, makes_rungs: @retrier.mode != :none))
+      end
+
+      # An original that is left for a while, as no copy can be made of it.
+      def leave(original)
+        entry = arrive(original)
+        @ledger.leave(entry, Outbox.now_ms) if entry
+      end
+
+      # Its entry; nil where the broker delivers it again.
+      def arrive(original)
+        look # as it may be of a new connection
+        return unless original.here?
+
+        number, = @channels.find { |_, each| each.beside?(original) }
+        unless number
+          number = Core.made(@ledger.open_channel)
+          @channels[number] = original
         end
+        Core.made(@ledger.arrive(number, original.tag))
       end
 
-      def acknowledge
-        return if @confirmed.empty?
+      # Sees what Bunny does not tell: that the connection is lost or blocked, or a channel closed.
+      def look
+        disconnected unless @connection.transport.equal?(@transport) && @transport.open?
+        return unless @transport.open?
 
-        confirmed = @confirmed
-        @confirmed = []
-        Original.acknowledge(confirmed.map(&:original))
-      ensure
-        confirmed&.each { |copy| finish(copy) }
+        ended = @channels.reject { |_, original| original.here? }.keys
+        error = ConnectionFailedError.new("the channel of the message is closed")
+        end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?
+        closed if @channel&.closed?
+        blocked unless @connection.blocked? == @is_blocked
       end
 
-      # Every copy that it could be is sent again, a duplicate at worst.
-      def returned(channel, exchange, routing_key, id)
-        return unless channel.equal?(@channel)
+      def disconnected
+        @lost << @channel if @channel
+        @channel = nil
+        @is_blocked = false
+        @transport = @connection.transport
+        error = ConnectionFailedError.new("the connection was lost")
+        gone = end_channels(@channels.keys)
+        @ledger.disconnect(Native::BH_ENDING_WORDLESS, Outbox.now_ms)
+        @ledger.forget_rungs
+        return if gone.empty?
 
-        @retrier.doubt
-        alike = @sent.values.select { |copy| copy.like?(exchange, routing_key, id) }
-        alike = @sent.values if alike.empty? # it is some copy's all the same
-        alike.each { |copy| copy.is_returned = true }
+        gone.each { |copy| copy.replayed&.call(error) }
+        text = "#{gone.size} copies were not confirmed: the connection was lost, and the broker delivers their originals again"
+        tell(:disconnected, text: text, error: error, count: gone.size)
+      end
+
+      # Gives the copies that were not confirmed; the broker delivers their originals again.
+      def end_channels(numbers)
+        numbers.each do |number|
+          @channels.delete(number)
+          @ledger.close_channel(number)
+        end
+        gone = @copies.keys.select { |entry| @ledger.state(entry) == Native::BH_STATE_NONE }
+        gone.map { |entry| @copies.delete(entry) }
+      end
+
+      def lose(copy, error)
+        copy.replayed ? copy.replayed.call(error) : @retrier.tell_stale(copy.plan.id)
       end
 
       def closed
-        reason = "#{@channel.reason}#{@retrier.advice}"
+        @reason = @channel.reason
+        text = "the broker closed the channel that publishes, and it is opened again: #{@reason}"
+        tell(:failed, text: text, error: ChannelClosedError.new(text), count: size)
+        ending = @channel.missing? ? Native::BH_ENDING_MISSING : Native::BH_ENDING_COMPLAINT
+        @ledger.close_publisher(@channel.number, ending, Outbox.now_ms)
         @closed = @channel
-        count = leave
-        @retrier.doubt
-        # Which one of several it was shows where each goes alone.
-        @due.first(count).each { |copy| copy.is_suspect = true } if count > 1
-        Backhop.log(:warn) { "the broker closed the channel that publishes (#{reason}): it is opened again" }
-        postpone_due(count, "closed the channel (#{reason})") if count == 1
-      end
-
-      # Forgets the channel; the copies of which nothing is known are the first that are due. Returns how many they are.
-      def leave
         @channel = nil
-        take_back
+        doubt
       end
 
-      def take_back
-        sent = @sent.values
-        sent.each { |copy| copy.is_returned = false }
-        @due.unshift(*sent)
-        @sent.clear
-        sent.size
+      def blocked
+        @is_blocked = !@is_blocked
+        @ledger.block(@is_blocked ? 1 : 0, Outbox.now_ms)
+        text = @is_blocked ? "the broker takes no publishes: memory or disk run low" : "the broker takes publishes again"
+        tell(@is_blocked ? :blocked : :unblocked, text: text, count: size)
       end
 
-      # Gives the channel up where its connection is lost, the broker closed it, or confirms do not come.
-      def look
-        if @channel && !@channel.here?
-          @left << @channel
-          leave
-        end
-        lose_originals
-        closed if @channel&.closed?
-        return if @sent.empty?
-
-        @unblocked_at = Outbox.now if @connection.blocked? # the broker reads nothing meanwhile
-        return if Outbox.now - [@sent.first.last.sent_at, @unblocked_at].max < @confirm_timeout
-
-        channel = @channel
-        postpone_due(leave, "was not confirmed within #{Times.duration(@confirm_timeout)}")
-        channel.close
+      # Something of the topology may be gone.
+      def doubt
+        @is_declared = !@retrier.restores?
+        @ledger.forget_rungs
       end
 
-      # Gives up what can no longer be settled, as the broker delivers it again; the rest is sent again.
-      def lose_originals
-        transport = @connection.transport
-        return if transport.open? && transport.equal?(@transport)
-
-        @transport = transport
-        late, @waiting = @waiting.partition { |_, copy| !copy.original.here? }
-        gone, @due = @due.partition { |copy| !copy.original.here? }
-        gone.concat(late.map(&:last))
-        return if gone.empty?
-
-        gone.each { |copy| finish(copy, ConnectionFailedError.new("the connection was lost")) }
-        Backhop.log(:warn) do
-          "#{gone.size} copies were not confirmed: the connection was lost, and the broker delivers their originals again"
-        end
-      end
-
-      # Sending
-
-      def end_back_offs
-        now = Outbox.now
-        due, @waiting = @waiting.partition { |time, _| time <= now }
-        @due.concat(due.map(&:last))
-      end
+      # --- What is to be done ----------------------------------------------------------------------------------------------
 
       def pump
-        return if @connection.blocked?
+        carry_out(false)
+        carry_out(true) if size.positive? && ready?
+      end
 
-        until @due.empty?
-          copy = @due.first
-          break if !@sent.empty? && (copy.is_suspect || @sent.first.last.is_suspect)
-
-          next give_up(@due.shift) unless copy.original.here?
-          break unless ready?
-          next unless topology?(copy)
-          break unless sent?(copy)
+      def carry_out(may_publish)
+        until (kind = @ledger.next(Outbox.now_ms, may_publish ? 1 : 0)) == Native::BH_STEP_REST
+          case kind
+          when Native::BH_STEP_TELL then step { hear }
+          when Native::BH_STEP_ACK then put_down(:ack)
+          when Native::BH_STEP_GIVE_BACK then put_down(:requeue)
+          when Native::BH_STEP_DECLARE then declare_rung(@ledger.step_delay_ms)
+          when Native::BH_STEP_PUBLISH then may_publish = published?(@ledger.step_entry)
+          end
         end
       end
 
-      def give_up(copy)
-        finish(copy, ConnectionFailedError.new("the channel of the message is closed"))
-        copy.original.tell_gone
+      # A settlement, to be written with others.
+      def put_down(action)
+        original = @channels.fetch(@ledger.step_channel)
+        (@settlements[original] ||= []) << original.frame(action, @ledger.step_tag)
       end
 
-      # The first that is due is sent, or cannot be encoded; false where the channel is closed, or the connection lost.
-      def sent?(copy)
-        copy.sent_at = Outbox.now
-        number = @channel.publish(copy)
+      # Whether more can be published. What is not written is due again.
+      def published?(entry)
+        copy = @copies.fetch(entry)
+        @channel.publish(copy)
+        true
       rescue *Declarer::LOST
+        settle(entry, copy)
         false
       rescue *Outcomes::FAILURES => e
-        finish(@due.shift, PublishError.new("the copy cannot be written: #{Outcomes.text(e)}"))
-        Telling.refused(@retrier.topology.queue, copy.history.id, e) unless copy.replayed
-        true
-      else
-        @sent[number] = @due.shift
+        @ledger.leave(entry, Outbox.now_ms)
+        @copies.delete(entry)
+        refuse(copy, e)
         true
       end
 
-      # Whether the channel can be published on; opens one where there is none.
-      def ready?
-        return @channel.here? && !@channel.closed? if @channel
+      def refuse(copy, error)
+        return copy.replayed.call(PublishError.new("the copy cannot be written: #{Outcomes.text(error)}")) if copy.replayed
 
-        @connection.status == :open && @connection.transport.open? && open
+        @retrier.tell_refused(copy.plan.id, error, copy.plan.attempts)
+      end
+
+      # Whether there is a channel to publish on, and the topology; makes what is not there.
+      def ready?
+        return false if Outbox.now_ms < @paused_until_ms || !@connection.transport.open?
+        return true if @channel && @is_declared
+        return false unless @connection.status == :open
+
+        @channel || open
+        @retrier.make unless @is_declared
+        @is_declared = true
+        @failures = 0
+        true
+      rescue *Outcomes::FAILURES => e
+        pause(Outcomes.text(e)) if @connection.open?
+        false
       end
 
       # Bunny opens the channels of a lost connection again before it delivers anything, and so before any copy is due.
       def open
-        @channel = Confirming.new(@connection, @retrier.topology, @listener, @closed)
+        @channel = Confirming.new(@connection, @retrier.topology, @listener, @closed) { Core.made(@ledger.open_publisher) }
         @closed = nil
-        @left.each(&:close).clear
-        true
+        @lost.each(&:close).clear
+      end
+
+      def declare_rung(wait_ms)
+        @retrier.make(wait_ms)
+        @ledger.rung(wait_ms, 0, Outbox.now_ms)
       rescue *Outcomes::FAILURES => e
-        postpone_due(@due.size, "cannot be published: #{Outcomes.text(e)}") if @connection.open?
-        false
+        @reason = Outcomes.text(e)
+        @ledger.rung(wait_ms, e.is_a?(Error) ? e.status : ConnectionFailedError.status, Outbox.now_ms)
       end
 
-      # Whether all is there that the copy needs; declares what is not.
-      def topology?(copy)
-        needed = @retrier.needed(copy.plan)
-        return true if needed.empty?
-
-        Declarer.open(@connection) { |declarer| Declaring.create(@retrier.topology, needed, &declarer) }
-        @retrier.made(copy.plan)
-        true
-      rescue *Outcomes::FAILURES => e
-        postpone_due(1, "cannot be published: #{Outcomes.text(e)}")
-        false
+      def pause(why)
+        @failures += 1
+        wait = @retrier.back_off(@failures)
+        @paused_until_ms = Outbox.now_ms + Times.milliseconds(wait)
+        error = PublishError.new("no copy can be published: #{why}")
+        tell(:failed, text: error.message, error: error, delay: wait, count: size)
+        end_replays(error)
       end
 
-      # The first that are due wait.
-      def postpone_due(count, why)
-        count.times { postpone(@due.shift, why) }
+      # What is not taken stays parked.
+      def end_replays(error)
+        replayed = @copies.values.select(&:replayed).map(&:original)
+        numbers = @channels.select { |_, each| replayed.any? { |original| original.beside?(each) } }.keys
+        end_channels(numbers).each { |copy| copy.replayed.call(error) } unless numbers.empty?
       end
 
-      def postpone(copy, why)
-        copy.is_returned = copy.is_suspect = false
-        return finish(copy, PublishError.new("the copy #{why}")) if copy.replayed
+      # --- What is to be told ----------------------------------------------------------------------------------------------
 
-        copy.failures += 1
-        wait = @retrier.back_off(copy.failures)
-        @waiting << [Outbox.now + wait, copy]
-        Telling.unpublished(@retrier.topology.queue, copy.history.id, why, wait)
+      def hear
+        event = Native.bh_event_name(@ledger.step_event).to_sym
+        return unconfirmed if event == :unconfirmed
+
+        entry = @ledger.step_entry
+        copy = @copies.fetch(entry)
+        goes_again = %i[returned nacked].include?(event)
+        @copies.delete(entry) unless goes_again && !copy.replayed
+        case event
+        when :retried, :parked then @retrier.tell_plan(event, copy.plan)
+        when :replayed then @replayed << copy
+        else not_taken(event, entry, copy)
+        end
       end
 
-      def finish(copy, error = nil)
-        @size -= 1
-        copy.replayed&.call(error)
+      def unconfirmed
+        error = Status.error(@ledger.step_status, @ledger.words("", "", "", ""))
+        tell(:unconfirmed, text: error.message, error: error, count: @ledger.step_count)
+        end_replays(error)
+      end
+
+      def not_taken(event, entry, copy)
+        plan = copy.plan
+        delay = Times.seconds(@ledger.step_delay_ms)
+        words = @ledger.words(plan.exchange, plan.routing_key, @reason, @retrier.forgotten)
+        error = Status.error(@ledger.step_status, words)
+        return tell(event, text: words, error: error, id: plan.id, attempts: plan.attempts, delay: delay) unless copy.replayed
+
+        @ledger.leave(entry, Outbox.now_ms) unless event == :refused
+        copy.replayed.call(PublishError.new(words))
       end
     end
   end

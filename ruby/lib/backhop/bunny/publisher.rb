@@ -10,11 +10,12 @@ module Backhop
     # @api private
     class Publisher
       TICK = 0.25 # seconds: how often it looks where nothing tells it, as of a connection that is blocked
-      LINGER = 1.0 # seconds without work, after which the thread ends
+      LINGER = 1.0 # seconds without work, after which the thread ends; or looks, where messages are left
       private_constant :TICK, :LINGER
 
-      def initialize(retrier, connection, confirm_timeout)
-        @outbox = Outbox.new(self, retrier, connection, confirm_timeout)
+      # @param (see Outbox#initialize)
+      def initialize(retrier, connection, confirm_timeout_ms, back_off)
+        @outbox = Outbox.new(self, retrier, connection, confirm_timeout_ms, back_off)
         @lock = Mutex.new
         @work = ConditionVariable.new
         @idle = ConditionVariable.new
@@ -29,7 +30,8 @@ module Backhop
         @lock.synchronize { @arrived.size + @held }
       end
 
-      # Publishes it as soon as it can be, and then acknowledges its original.
+      # Publishes a copy as soon as it can be, and then acknowledges its original. An original, of which no copy can be made,
+      # is left for a while.
       def publish(copy)
         @lock.synchronize do
           @arrived << copy
@@ -47,10 +49,10 @@ module Backhop
 
       # Waits until nothing is pending; false where something still is after that many seconds.
       def drain(timeout)
-        deadline = timeout && (Outbox.now + Times.seconds(Times.milliseconds(timeout)))
+        deadline = timeout && (Outbox.now_ms + Times.milliseconds(timeout))
         @lock.synchronize do
           until @arrived.empty? && @held.zero?
-            left = deadline && (deadline - Outbox.now)
+            left = deadline && Times.seconds(deadline - Outbox.now_ms)
             return false if left && left <= 0
 
             wake # whoever ended the thread
@@ -85,8 +87,9 @@ module Backhop
         @lock.synchronize do
           @held = @outbox.size
           @idle.broadcast if @held.zero? && @arrived.empty?
-          @work.wait(@lock, @held.zero? ? LINGER : @outbox.patience(TICK)) if @arrived.empty? && @events.empty?
-          if @arrived.empty? && @events.empty? && @held.zero?
+          patience = @outbox.patience
+          @work.wait(@lock, [patience, @held.zero? ? LINGER : TICK].compact.min) if nothing?
+          if nothing? && @held.zero? && !patience
             @thread = nil
             next
           end
@@ -97,6 +100,8 @@ module Backhop
           news
         end
       end
+
+      def nothing? = @arrived.empty? && @events.empty?
     end
   end
 end

@@ -15,12 +15,12 @@ module Backhop
         @error = nil # the first; what is in flight then goes on
       end
 
+      # Gives how many went, and the error that ended it, if one did.
       def call
-        Declarer.lost_is_raised do
-          run
-          raise @error if @error
-        end
-        @count
+        Declarer.lost_is_raised { run }
+        [@count, @error]
+      rescue Error => e
+        [@count, @error || e]
       end
 
       private
@@ -52,7 +52,7 @@ module Backhop
 
         info = ::Bunny::GetResponse.new(got, channel)
         message = @retrier.read(info, ::Bunny::MessageProperties.new(properties), payload)
-        @retrier.replay_copy(message, @ends.method(:push))
+        @retrier.replay_copy(message) { |error| @ends << error }
         @open += 1
         got.message_count
       rescue Error, *Declarer::LOST => e

@@ -24,35 +24,43 @@ module Backhop
       # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
       #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
       # @param only [Class, #call, Array] likewise: what is none of these parks at once
+      # @param policies [Hash{Class, #call => Policy}] policies of their own for classes of exceptions, or for predicates that
+      #   are given the exception; the first that fits is used, else the policy. One count of attempts serves them all
       # @param legacy_counter [String, nil] as History's, as are wait_queues
-      # @param confirm_timeout [Numeric] after so many seconds without a confirm a copy is published again
+      # @param confirm_timeout [Numeric] seconds, an hour at most: after so many without a confirm one copy is published again,
+      #   and the others when the broker confirms something
       # @param back_off [Policy, nil] delays before a copy is published again; its limits are ignored; default: 100 ms,
       #   doubled up to 10 s, of which the lower half is random
+      # @param on_event [#call, nil] called with each {Event}, from whichever thread meets it: retried, parked, replayed,
+      #   returned, nacked, unconfirmed, refused, stale, failed, disconnected, cancelled, blocked, unblocked. All but the first
+      #   two are logged too. Do not drain or replay in it
       # @param clock [#call] gives the moment, as a Time or seconds since the epoch
       # @param random [#call] gives that many random bytes
       # @raise [InvalidArgumentError] for what is no value of an option
+      # @raise [ForeignPolicyError] where the topology that is given does not serve one of the policies
       # @raise [StrategyError] where the strategy cannot serve the policy
       # @raise [InvalidNameError] for a name that cannot be used
       def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
                      series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
-                     legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, clock: Time.method(:now),
-                     random: Random.method(:urandom))
+                     policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, on_event: nil,
+                     clock: Time.method(:now), random: Random.method(:urandom))
         unless channel.respond_to?(:connection)
           raise InvalidArgumentError, "channel is #{Values.shown(channel)}: give a Bunny::Channel, as " \
                                       "connection.create_channel gives it"
         end
 
         queue = queue.name if queue.is_a?(::Bunny::Queue)
-        made = Topology.of(queue, policy, topology,
+        made = Topology.of(queue, policy, topology, policies,
                            strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                            work_queue_arguments:)
         raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
 
-        super(made, mode:, never:, only:, legacy_counter:, wait_queues:, confirm_timeout:, back_off:, clock:, random:)
+        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:, random:)
+        timeout_ms = Values.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
 
-        @publisher = Publisher.new(self, @connection, @confirm_timeout)
+        @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was seen
       end
 
@@ -68,8 +76,8 @@ module Backhop
         return self if mode == :none
         return verify if mode == :verify
 
-        Declaring.check_broker(topology, @connection.server_properties)
-        Declarer.open(@connection) { |declarer| Declaring.create(topology, &declarer) }
+        check_broker
+        make
         @restores = true
         self
       end
@@ -82,8 +90,8 @@ module Backhop
       # @raise [MissingError] anything is missing
       # @raise [BrokerError] the broker cannot serve the strategy
       def verify
-        Declaring.check_broker(topology, @connection.server_properties)
-        Declarer.open(@connection) { |declarer| Declaring.verify(topology, &declarer) }
+        check_broker
+        carry_out(:verify)
         self
       end
 
@@ -103,7 +111,7 @@ module Backhop
         Values.integer(threads, "threads", (1..1000))
         handle = wrap(handler, &block)
         declare
-        Subscription.new(self, @connection, prefetch, threads, method(:back_off), handle)
+        Subscription.new(self, @connection, prefetch, threads, handle)
       end
 
       # A block for queue.subscribe or consumer.on_delivery (with manual_ack: true) that hands each message to yours.
@@ -146,7 +154,7 @@ module Backhop
         Values.callable(block, "the handler")
         message = read(delivery_info, properties, payload)
         if (poison = message.past? && guard(message))
-          carry_out(message, poison)
+          settle_by(message, poison)
           raise PoisonError, told(message, poison)
         end
         settle_after(message, &block)
@@ -170,11 +178,17 @@ module Backhop
       # Says what became of a message of {#read}: nil, or the exception with which it failed.
       # @return [void]
       def settle(message, error = nil)
-        return message.original.settle(:ack) unless error
+        return acknowledge(message) unless error
 
-        carry_out(message, plan(message, error))
+        settle_by(message, plan(message, error))
       rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
-        Telling.refused(topology.queue, message.arrived_properties[:message_id], e)
+        refuse(message, e)
+      end
+
+      # Gives a message back to its queue as it is, and now.
+      # @api private
+      def give_back(message)
+        message.original.settle(:requeue) || tell_stale(message.arrived_properties[:message_id])
       end
 
       # @return [Integer] how many copies are not confirmed yet; their originals are unacknowledged
@@ -203,11 +217,22 @@ module Backhop
       # @raise [MissingError] there is no parked queue
       def replay(most = nil)
         Values.integer(most, "most", (0..)) unless most.nil?
-        Replay.new(self, @connection, most).call
+        count, error = Replay.new(self, @connection, most).call
+        tell(:replayed, text: error&.message || "", error: error, count: count)
+        raise error if error
+
+        count
       end
 
+      # Makes the topology, or a rung of it alone, on a channel of its own.
       # @api private
-      def replay_copy(message, replayed)
+      def make(rung_ms = 0)
+        carry_out(:create, rung_ms)
+      end
+
+      # @yieldparam error [Error, nil] why its copy was not taken
+      # @api private
+      def replay_copy(message, &replayed)
         @decider.frame_max = @connection.frame_max
         @publisher.publish(copy(@decider.replay(message.history), message, replayed))
       end
@@ -219,14 +244,24 @@ module Backhop
         poison = message.past? && guard(message)
         return message unless poison
 
-        carry_out(message, poison)
+        settle_by(message, poison)
         nil
       rescue *Outcomes::FAILURES => e
-        Telling.refused(topology.queue, message&.arrived_properties&.fetch(:message_id, nil), e)
+        message ? refuse(message, e) : tell_refused(nil, e)
         nil
       end
 
       private
+
+      def carry_out(mode, rung_ms = 0)
+        Declarer.open(@connection) { |declarer| Declaring.new(topology).carry_out(mode, rung_ms, &declarer) }
+      end
+
+      # Refuses a broker that cannot serve the strategy.
+      def check_broker
+        found = @connection.server_properties || {}
+        topology.check_broker(found["product"].to_s, found["version"].to_s)
+      end
 
       def settle_after(message)
         yield message
@@ -272,21 +307,31 @@ module Backhop
         Original.new(channel, tag.to_i, is_stale: is_stale, is_settled: is_settled)
       end
 
-      def carry_out(message, plan)
-        if !plan.publishes?
-          message.original.settle(plan.action)
-        elsif message.original.here?
+      def acknowledge(message)
+        message.original.settle(:ack) || tell_stale(message.arrived_properties[:message_id])
+      end
+
+      def settle_by(message, plan)
+        if plan.publishes?
           @publisher.publish(copy(plan, message))
-        else
-          message.original.tell_gone
+        elsif !message.original.settle(plan.action)
+          tell_stale(message.id)
+        elsif plan.action != :drop
+          tell_plan(:retried, plan, message.id)
         end
+      end
+
+      # It is left for a while.
+      def refuse(message, error)
+        tell_refused(message.arrived_properties[:message_id], error)
+        @publisher.publish(message.original)
       end
 
       def copy(plan, message, replayed = nil)
         original = message.arrived_properties
         headers = plan.copy_headers(original[:headers]).transform_values { |value| Copy.writable(value) }
         properties = plan.copy_properties(original).merge!(headers: headers)
-        Copy.new(plan, message.history, properties, message.arrived_body, message.original, replayed)
+        Copy.new(plan, properties, message.arrived_body, message.original, replayed)
       end
     end
   end

@@ -12,16 +12,15 @@ module Backhop
       private_constant :LOOK_AFTER, :RECOVERS
 
       # @api private
-      def initialize(retrier, connection, prefetch, threads, back_off, handler)
+      def initialize(retrier, connection, prefetch, threads, handler)
         @retrier = retrier
         @connection = connection
         @prefetch = prefetch
         @threads = threads
-        @back_off = back_off
         @handler = handler
         @lock = Mutex.new
         @changed = ConditionVariable.new
-        @is_over = @is_cancelled = false
+        @is_over = @is_cancelled = @is_told = false
         @looks = 0 # at a channel that Bunny has not opened again
         begin_consuming
         @watch = Thread.new { watch }
@@ -48,10 +47,10 @@ module Backhop
       # @param timeout [Numeric, nil] seconds; nil: as long as it takes
       # @return [Boolean] whether it is cancelled
       def wait(timeout = nil)
-        deadline = timeout && (Outbox.now + timeout)
+        deadline = timeout && (Outbox.now_ms + Times.milliseconds(timeout))
         @lock.synchronize do
           until @is_over
-            left = deadline && (deadline - Outbox.now)
+            left = deadline && Times.seconds(deadline - Outbox.now_ms)
             return false if left && left <= 0
 
             @changed.wait(@lock, left)
@@ -100,15 +99,19 @@ module Backhop
 
       def watch
         failures = 0
-        until over?(failures.zero? ? LOOK_AFTER : @back_off.call(failures))
+        patience = LOOK_AFTER
+        until over?(patience)
           begin
+            patience = LOOK_AFTER
             next unless lost?
 
             again
             failures = 0
           rescue *Outcomes::FAILURES => e
             failures += 1
-            Backhop.log(:warn) { "#{@retrier.topology.queue}: subscribing again failed: #{Outcomes.text(e)}" }
+            patience = @retrier.back_off(failures)
+            @retrier.tell(:failed, text: "subscribing again failed: #{Outcomes.text(e)}", delay: patience, count: 0,
+                                   error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
         end
       end
@@ -136,13 +139,15 @@ module Backhop
       end
 
       def again
-        Backhop.log(:warn) do
-          "#{@retrier.topology.queue}: the broker #{@is_cancelled ? "cancelled the consumer" : "closed the channel"}: " \
-            "subscribing again"
+        unless @is_told
+          text = "the broker #{@is_cancelled ? "cancelled the consumer" : "closed the channel"}: subscribing again"
+          @retrier.tell(:cancelled, text: text, count: 0,
+                                    error: (@is_cancelled ? ConsumerCancelledError : ChannelClosedError).new(text))
         end
+        @is_told = true
         old = @channel
         @retrier.declare
-        @is_cancelled = false
+        @is_cancelled = @is_told = false
         @looks = 0
         begin_consuming
         Declarer.close(old)
