@@ -586,7 +586,7 @@ class TestLive:
             seen.extend(inbox.get().last_delay for _ in range(3))
             assert [events.get("retried").delay for _ in range(2)] == [0.1, 0.4]
             assert isinstance(events.get("parked").exception, LookupError)
-            broker.publish(b"body", name)
+            broker.publish(b"body", name, message_id="m2")
             assert isinstance(events.get("parked").exception, ValueError)
 
         go(worker, inbox, look)
@@ -804,7 +804,7 @@ class TestLive:
         name, inbox, events = f"{broker.queue()}.own", Inbox(), Events()
         with running(_worker(name, on_event=events), print):
             event = events.get("failed")
-        assert "declare it first, or give its type as work_queue" in event.text
+        assert "declare it first, or have it declared too, by work_queue" in event.text
         with running(_worker(name, work_queue="classic", on_event=events), inbox):
             events.get("connected")
             broker.publish(b"body", name)
