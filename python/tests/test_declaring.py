@@ -1,105 +1,62 @@
-"""The steps of declaring and verifying, and what the broker's refusals mean."""
+"""The shared vectors of declaring, over the extension module, which alone has a dialect to choose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
-import pytest
+import vectors
 
-import backhop
-from backhop._declaring import Refusal, Step, Steps, creating, verifying
+from backhop import _backhop as c
 
-TOPOLOGY = backhop.Topology(
-    "work", backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15), namespace="ns"
-)
-ON_DEMAND = [each for each in TOPOLOGY.declarations if each.on_demand]
-MAY_NOT = Refusal(403, "ACCESS_REFUSED")
-NOT_FOUND = Refusal(404, "NOT_FOUND")
-
-Refuse = Callable[[Step], Refusal | None]
-
-
-def take(steps: Steps, refuse: Refuse = lambda _: None) -> list[Step]:
-    """Takes all the steps; returns them."""
-    taken: list[Step] = []
-    refusal = None
-    while True:
-        try:
-            taken.append(steps.send(refusal))
-        except StopIteration:
-            return taken
-        refusal = refuse(taken[-1])
+DIALECTS = {
+    "c": c.BH_DIALECT_C,
+    "python": c.BH_DIALECT_PYTHON,
+    "ruby": c.BH_DIALECT_RUBY,
+    "node": c.BH_DIALECT_NODE,
+}
+MODES = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
+WHATS = {
+    c.BH_DECLARE_EXCHANGE: "exchange",
+    c.BH_DECLARE_QUEUE: "queue",
+    c.BH_DECLARE_BINDING: "binding",
+}
 
 
-def is_rung(step: Step) -> bool:
-    return step.declaration.on_demand
-
-
-def test_everything_is_created_but_what_is_for_demand_alone() -> None:
-    names = [each for each in TOPOLOGY.declarations if not each.on_demand]
-    assert take(creating(TOPOLOGY)) == [Step(each, passive=False) for each in names]
-
-
-def test_a_rung_on_demand_that_may_not_be_declared_is_taken_to_be_there() -> None:
-    assert take(creating(TOPOLOGY, ON_DEMAND), lambda _: MAY_NOT) == [Step(ON_DEMAND[0], passive=False)]
-
-
-@pytest.mark.parametrize("code", [404, 405, 406, 541])
-def test_any_other_refusal_of_a_rung_on_demand_is_an_error(code: int) -> None:
-    with pytest.raises(backhop.Error):
-        take(creating(TOPOLOGY, ON_DEMAND), lambda _: Refusal(code, "text"))
-
-
-def test_what_is_not_on_demand_has_to_be_declared() -> None:
-    with pytest.raises(backhop.AccessError, match='mode="verify"'):
-        take(creating(TOPOLOGY), lambda _: MAY_NOT)
-    with pytest.raises(backhop.AccessError):
-        take(creating(TOPOLOGY, TOPOLOGY.declarations), lambda _: MAY_NOT)
-
-
-def test_rungs_on_demand_may_be_missing() -> None:
-    steps = take(verifying(TOPOLOGY), lambda step: NOT_FOUND if is_rung(step) else None)
-    assert [step.declaration.name for step in steps if is_rung(step)] == [
-        each.name for each in ON_DEMAND if each.what != "binding"
+def step(handle: c.Declaring) -> list[Any]:
+    arguments = [
+        [
+            c.Declaring_argument_name(handle, i),
+            c.Declaring_argument_int(handle, i)
+            if c.Declaring_argument_type(handle, i) == c.BH_TYPE_INT64
+            else c.Declaring_argument_string(handle, i),
+        ]
+        for i in range(c.Declaring_argument_count(handle))
     ]
+    does = "find" if c.Declaring_passive(handle) else "declare"
+    return [does, WHATS[c.Declaring_what(handle)], c.Declaring_name(handle), arguments]
 
 
-def test_a_rung_on_demand_that_is_different_is_a_clash_though_another_is_missing() -> None:
-    def refuse(step: Step) -> Refusal | None:
-        if step.passive:
-            return NOT_FOUND if step.declaration.name == ON_DEMAND[0].name else None
-        return Refusal(406, "cut") if step.declaration == ON_DEMAND[-2] else None
-
-    with pytest.raises(backhop.ClashError) as raised:
-        take(verifying(TOPOLOGY), refuse)
-    assert str(raised.value).startswith(f'queue "{ON_DEMAND[-2].name}" exists with other arguments (cut)')
-    assert "missing:" not in str(raised.value)
-
-
-def may_not(step: Step, *missing: str) -> Refusal | None:
-    """What a user meets who may not declare."""
-    if step.passive:
-        return NOT_FOUND if is_rung(step) or step.declaration.name in missing else None
-    return MAY_NOT
-
-
-def test_rungs_on_demand_may_not_be_missing_where_nobody_makes_them() -> None:
-    with pytest.raises(backhop.MissingError) as raised:
-        take(verifying(TOPOLOGY), may_not)
-    assert str(raised.value) == (
-        "missing: 2 rungs that a handler's RetryAfter can need; import topology.definitions(), or set "
-        "max_retry_after=0, which needs none"
-    )
-
-
-def test_rungs_on_demand_are_a_count_in_the_list_of_what_is_missing() -> None:
-    with pytest.raises(backhop.MissingError) as raised:
-        take(verifying(TOPOLOGY), lambda step: may_not(step, "work", "ns.return"))
-    assert str(raised.value) == (
-        'missing: exchange "ns.return", the work queue "work", 2 rungs that a handler\'s RetryAfter can need; '
-        "declare() makes what is missing, or import topology.definitions()"
-    )
-
-
-def test_who_may_not_declare_is_content_with_what_is_there() -> None:
-    take(verifying(TOPOLOGY), lambda step: None if step.passive else MAY_NOT)
+@vectors.cases("topology/declaring")
+def test_a_vector(case: vectors.Case) -> None:
+    vectors.only(case, "name policy topology dialect mode rung_ms makes_rungs refusals expect")
+    expect = case["expect"]
+    vectors.only(expect, "steps status text error")
+    topology = vectors.topology(case, vectors.policy(case))
+    status, handle = c.bh_declaring_new(topology._handle, DIALECTS[case.get("dialect", "c")])
+    assert status == 0
+    assert c.Declaring_set_makes_rungs(handle, int(case.get("makes_rungs", False))) == 0
+    assert c.Declaring_begin(handle, MODES[case.get("mode", "create")], case.get("rung_ms", 0)) == 0
+    refusals = {tuple(row[:3]): row[3:] for row in case.get("refusals", [])}
+    steps = []
+    while c.Declaring_next(handle):
+        steps.append(step(handle))
+        refusal = refusals.get(tuple(steps[-1][:3]))
+        if refusal:
+            c.Declaring_refuse(handle, *refusal)
+    if "steps" in expect:
+        assert [got[: len(row)] for got, row in zip(steps, expect["steps"], strict=True)] == expect["steps"]
+    text = c.Declaring_error(handle)
+    assert c.bh_status_name(c.Declaring_status(handle)) == expect.get("status", "BH_OK"), text
+    assert text == expect.get("text", text)
+    parts = expect.get("error", [])
+    assert all(part in text for part in ([parts] if isinstance(parts, str) else parts)), text

@@ -236,3 +236,46 @@ def test_a_reason_keeps_what_it_was_raised_from() -> None:
             raise backhop.Park("nobody has it") from error
 
     assert result_of(failure(park)) == Result("permanent", "nobody has it; caused by LookupError: no such file")
+
+
+QUICK, SLOW = backhop.Policy(initial=1), backhop.Policy(initial=600, max=600)
+
+
+def test_an_exception_is_retried_by_the_policy_of_the_first_condition_that_it_meets() -> None:
+    choice = Choice(policies={RateLimitedError: SLOW, lambda error: "soon" in str(error): QUICK, Exception: SLOW})
+    policies = [choice.result(each).policy for each in (RateLimitedError(), OSError("soon"), OSError("x"))]
+    assert [policy is not None and policy.initial for policy in policies] == [600, 1, 600]
+    assert Choice(policies={RateLimitedError: SLOW}).result(OSError()).policy is None
+
+
+def test_never_only_and_what_a_handler_says_go_before_policies() -> None:
+    choice = Choice(never=ValueError, only=(OSError, ValueError), policies={Exception: SLOW})
+    assert choice.result(ValueError()) == Result("permanent", "ValueError")
+    assert choice.result(KeyError()) == Result("permanent", "KeyError")
+    assert choice.result(backhop.Park("x")) == Result("permanent", "x")
+    assert choice.result(backhop.Drop()) == Result("dropped")
+    assert choice.result(backhop.RetryAfter(5)) == Result("failed", "", 5, SLOW)
+
+
+def test_a_predicate_of_policies_may_answer_a_delay_too() -> None:
+    def tells(error: RateLimitedError) -> float:
+        return error.retry_after
+
+    choice = Choice(policies={tells: SLOW})
+    assert choice.result(RateLimitedError(30)) == Result("failed", "RateLimitedError: 429", 30, SLOW)
+    assert choice.result(RateLimitedError(0)).policy is None
+
+
+def test_a_predicate_of_policies_that_fails_is_met_by_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(error: Exception) -> bool:
+        raise LookupError
+
+    assert Choice(policies={fails: SLOW}).result(OSError()).policy is None
+    assert "a predicate of policies failed" in caplog.text
+
+
+def test_a_policy_whose_waits_the_topology_lacks_is_refused() -> None:
+    topology = backhop.Topology("orders", QUICK)
+    with pytest.raises(backhop.ForeignPolicyError, match=r"^policies\[<class 'OSError'>\] is .*make it with Topology"):
+        Decider(topology, policies={OSError: SLOW})
+    Decider(backhop.Topology("orders", QUICK, policies=[SLOW]), policies={OSError: SLOW})

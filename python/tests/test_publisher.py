@@ -1,43 +1,43 @@
-"""The state machine that both clients publish with, and what a broker cannot be made to say."""
+"""What both clients publish with, and what a broker cannot be made to say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import backhop
-from backhop._publisher import Copy, Publisher
+import backhop._publisher as module
+from backhop._publisher import Copy, How, Publisher
 from backhop._retrier import BaseRetrier
 from backhop.decider import Decider
 from backhop.outcomes import Result
 
 TOPOLOGY = backhop.Topology("orders")
+TIMEOUT = 30.0
 
 
-class Original:
-    """Notes how it was settled."""
+class Original(SimpleNamespace):
+    """A delivery."""
 
+    channel = "the channel"
+    tag: int
     is_here = True
-
-    def __init__(self) -> None:
-        self.actions: list[str] = []
-
-    def settle(self, action: str) -> None:
-        self.actions.append(action)
 
 
 class NotingPublisher(Publisher):
-    """Its connection is open, and what it writes is noted."""
+    """Its connection is open, and what it does is noted."""
 
     _is_open = True
     _is_blocked = False
 
-    def __init__(self) -> None:
-        super().__init__(BaseRetrier(None, "orders"), 30)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(BaseRetrier(None, "orders", **options), TIMEOUT)
         self.written: list[Copy] = []
         self.pending_at_write: list[int] = []
+        self.settled: list[tuple[int, How]] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
@@ -45,97 +45,185 @@ class NotingPublisher(Publisher):
         return None
 
     def _begin_channel(self) -> Any:
-        self._is_ready = True
         return self
 
-    def _end_channel(self, channel: Any) -> None: ...
+    def _watch_channel(self, channel: Any) -> None: ...
 
     def _write(self, copy: Copy) -> None:
+        if copy.properties == "unwritable":
+            raise TypeError("no properties")
         self.written.append(copy)
         self.pending_at_write.append(self.pending)
+
+    def _settle(self, channel: Any, tag: int, how: How) -> None:
+        assert channel == Original.channel
+        self.settled.append((tag, how))
 
     def _declare(self, declarations: Any, done: Any) -> None:
         raise AssertionError("nothing is to be declared")
 
 
-def published(publisher: Publisher, *ids: str) -> list[Original]:
+class Time(SimpleNamespace):
+    """The clock that the publisher goes by."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    stands_still = Time()
+    monkeypatch.setattr(module, "time", stands_still)
+    return stands_still
+
+
+def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:
     decider = Decider(TOPOLOGY)
-    originals = [Original() for _ in ids]
-    for one, original in zip(ids, originals, strict=True):
-        history = decider.read("", "orders", {"message_id": one}, None)
-        plan = decider.plan(history, Result("failed", "507"))
-        publisher.publish(Copy(plan, history, (plan.exchange, plan.routing_key, one), None, b"", original))
-    publisher._pump()
-    return originals
+    for tag in tags:
+        history = decider.read("", "orders", {"message_id": str(tag)}, None)
+        copy = Copy(decider.plan(history, Result("failed", "507")), history)
+        copy.properties = properties
+        publisher.settle(copy, Original(tag=tag))
+    if not publisher._is_ready:
+        publisher._confirming()
 
 
-def look_too_late(publisher: NotingPublisher) -> None:
-    for copy in publisher._sent.values():
-        copy.sent_at -= 31
-    publisher._look()
+def go_on(publisher: NotingPublisher, time: Time, seconds: float) -> None:
+    """The event loop turns, and calls what is due."""
+    end = time.now + seconds
+    while time.now < end and publisher.timers:
+        delay, callback = publisher.timers.pop(0)
+        time.now += delay
+        callback()
+    time.now = max(time.now, end)
 
 
 def test_a_copy_is_pending_while_it_is_written_and_until_its_original_is_settled() -> None:
     publisher = NotingPublisher()
-    publisher._open()
-    published(publisher, "1", "2", "3")
-    assert publisher.pending_at_write == [1, 2, 3]
+    published(publisher, 1, 2, 3)
+    assert publisher.pending_at_write == [3, 3, 3]
     publisher._answered(2, True, True)
-    assert publisher.pending == 1
+    assert (publisher.pending, publisher.settled) == (1, [(1, "ack"), (2, "ack")])
     publisher._lost("the broker went away")
     assert publisher.pending == 0
 
 
-def test_a_copy_that_came_back_is_not_acknowledged_with_the_others() -> None:
+def test_a_confirm_that_came_while_the_event_loop_stood_still_is_heard(
+    time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
     publisher = NotingPublisher()
-    first, second = published(publisher, "1", "2")
-    publisher._returned(publisher.written[0].key)
-    publisher._answered(2, True, True)
-    assert (first.actions, second.actions) == ([], ["ack"])
-    assert publisher.pending == 1
-
-
-def test_of_a_return_that_is_like_no_copy_each_may_be_meant() -> None:
-    publisher = NotingPublisher()
-    originals = published(publisher, "1", "2")
-    publisher._returned(("", "", None))
-    publisher._answered(2, True, True)
-    assert [original.actions for original in originals] == [[], []]
-    assert publisher.pending == 2
-
-
-def test_a_confirm_that_came_while_the_event_loop_stood_still_is_heard() -> None:
-    publisher = NotingPublisher()
-    (original,) = published(publisher, "1")
-    look_too_late(publisher)
-    delay, look = publisher.timers.pop()
+    published(publisher, 1)
+    time.now += 10 * TIMEOUT
+    publisher.timers.pop(0)[1]()
+    published(publisher, 2)
     publisher._answered(1, False, True)
-    look()
-    assert (delay, original.actions, publisher.pending) == (0, ["ack"], 0)
+    assert "unconfirmed" not in caplog.text
+    assert publisher.settled == [(1, "ack")]
 
 
-def test_a_confirm_that_does_not_come_gives_the_channel_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_copies_that_are_not_confirmed_one_goes_out_again_at_each_timeout(
+    time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2, 3)
+    go_on(publisher, time, TIMEOUT - 2)
+    assert len(publisher.written) == 3
+    go_on(publisher, time, 4)
+    assert len(publisher.written) == 4
+    assert [(event.name, event.count) for event in events] == [("unconfirmed", 3)]
+    assert "3 copies were not confirmed within 30 s" in caplog.text
+    go_on(publisher, time, TIMEOUT)
+    assert len(publisher.written) == 5
+    publisher._answered(3, True, True)
+    assert (publisher.pending, publisher.settled) == (0, [(1, "ack"), (2, "ack"), (3, "ack")])
+    assert [event.name for event in events[2:]] == ["retried"] * 3
+
+
+def test_a_broker_that_reads_again_has_all_the_time_to_confirm(time: Time, caplog: pytest.LogCaptureFixture) -> None:
     publisher = NotingPublisher()
-    published(publisher, "1")
-    look_too_late(publisher)
-    assert not caplog.text
-    publisher.timers.pop()[1]()
-    assert "message '1' was not confirmed within 30 s" in caplog.text
-    publisher.timers.pop()[1]()
-    publisher._pump()
-    assert len(publisher.written) == 2
-
-
-def test_a_broker_that_reads_again_has_all_the_time_to_confirm() -> None:
-    publisher = NotingPublisher()
-    published(publisher, "1")
+    published(publisher, 1)
+    go_on(publisher, time, TIMEOUT - 5)
     publisher._is_blocked = True
-    look_too_late(publisher)
+    go_on(publisher, time, TIMEOUT)
     publisher._is_blocked = False
-    look_too_late(publisher)
-    assert [delay for delay, _ in publisher.timers] == [15] * 3
-    look_too_late(publisher)
-    assert publisher.timers[-1][0] == 0
+    go_on(publisher, time, TIMEOUT - 5)
+    assert "unconfirmed" not in caplog.text
+    go_on(publisher, time, 10)
+    assert "unconfirmed" in caplog.text
+
+
+def test_what_cannot_be_written_is_left_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, properties="unwritable")
+    published(publisher, 2)
+    assert [copy.history.id for copy in publisher.written] == ["2"]
+    assert [(event.name, event.id) for event in events] == [("refused", "1")]
+    assert isinstance(events[0].error, backhop.PublishError)
+    assert "stays unacknowledged" in caplog.text
+    publisher._answered(1, False, True)
+    assert (publisher.pending, publisher.settled) == (0, [(2, "ack")])
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(406, "refused"), (404, "returned"), (None, "")])
+def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int | None, is_told: str) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2)
+    for _ in range(2):
+        publisher._closed(publisher, f"{code} unwelcome", module.ending_of(code))
+        publisher._confirming()
+    if code is None:
+        assert [copy.history.id for copy in publisher.written] == ["1", "2"] * 3
+        return
+    assert [copy.history.id for copy in publisher.written] == ["1", "2", "1", "2"]
+    assert [(event.name, event.id) for event in events] == [(is_told, "1")]
+    assert f"{code} unwelcome" in events[0].text
+
+
+@pytest.mark.parametrize("end", ["closed", "nacked", "returned", "unconfirmed", "unopened", "lost", "unwritable"])
+def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: Time) -> None:
+    publisher = NotingPublisher()
+    history = Decider(TOPOLOGY).read("", "orders.parked", {"message_id": "m1"}, None)
+    copy, ends = Copy(backhop.Plan.replay(history, TOPOLOGY), history), list[backhop.Error | None]()
+    copy.replayed = ends.append
+    copy.properties = end
+    publisher.settle(copy, Original(tag=1))
+    if end == "unopened":
+        publisher._unopened(OSError("no channel"))
+    else:
+        publisher._confirming()
+    if end == "closed":
+        publisher._closed(publisher, "406 too big", "complaint")
+    elif end == "returned":
+        method = SimpleNamespace(exchange=copy.plan.exchange, routing_key=copy.plan.routing_key)
+        method.reply_code, method.reply_text = 312, "NO_ROUTE"
+        publisher._returned(method, {"backhop-id": "m1"})
+        publisher._answered(1, False, True)
+    elif end == "nacked":
+        publisher._answered(1, False, False)
+    elif end == "unconfirmed":
+        go_on(publisher, time, TIMEOUT + 2)
+    elif end == "lost":
+        publisher._lost("the broker went away")
+    assert [type(error) for error in ends] == [backhop.ConnectionFailedError if end == "lost" else backhop.PublishError]
+    go_on(publisher, time, 100)
+    assert len(publisher.written) == (end not in ("unopened", "unwritable"))
+    assert (publisher.pending, publisher.settled) == (0, [])
+
+
+def test_a_listener_that_fails_is_logged_and_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def listen(event: backhop.Event) -> None:
+        raise LookupError(event.name)
+
+    publisher = NotingPublisher(on_event=listen)
+    published(publisher, 1)
+    publisher._answered(1, False, True)
+    assert publisher.settled == [(1, "ack")]
+    assert "on_event failed at retried" in caplog.text
 
 
 def test_pending_may_be_asked_while_a_connection_is_added() -> None:

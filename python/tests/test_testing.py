@@ -165,3 +165,17 @@ def test_only_and_a_delay_of_a_predicate_are_rehearsed() -> None:
     policy = backhop.Policy(initial=1, jitter="none", max_attempts=3)
     assert rehearse(fail, policy=policy, only=too_many).delays == [31.5, 31.5]
     assert rehearse(lambda _: [].pop(), policy=policy, only=too_many).reason == "permanent"
+
+
+def test_each_class_of_errors_has_its_policy_and_all_have_one_count() -> None:
+    quick = backhop.Policy(initial=1, jitter="none", max_attempts=5)
+    slow = backhop.Policy(initial=600, max=600, jitter="none", max_attempts=3)
+    errors: list[Exception] = [OSError(), TimeoutError(), OSError(), TimeoutError()]
+
+    def handle(_: backhop.Message) -> None:
+        raise errors.pop(0)
+
+    rehearsal = rehearse(handle, policy=quick, policies={TimeoutError: slow})
+    assert rehearsal.delays == [1, 600, 4]
+    assert (rehearsal.outcome, rehearsal.reason) == ("parked", "exhausted")
+    assert len(rehearsal) == 4

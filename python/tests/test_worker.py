@@ -127,6 +127,8 @@ def test_a_broker_that_is_not_there_is_an_event_and_stopping_works() -> None:
         event = events.get("failed")
     assert isinstance(event.error, backhop.ConnectionFailedError)
     assert event.delay > 0
+    assert (event.connection, event.host) == ("consume", "127.0.0.1:1")
+    assert "consume connection, 127.0.0.1:1" in str(event)
     assert "secret" not in str(event)
 
 
@@ -554,10 +556,41 @@ class TestLive:
 
     def test_a_queue_that_is_missing_is_an_event_that_names_it(self) -> None:
         events = Events()
-        with running(_worker("test-no-such-queue", on_event=events), print):
-            event = events.get("failed")
+        with running(_worker("test-no-such-queue", on_event=events, fail_fast=False), print):
+            for _ in range(5):
+                event = events.get("failed")
         assert isinstance(event.error, backhop.MissingError)
         assert "test-no-such-queue" in event.text
+        assert events.get("drained").error is None
+
+    @pytest.mark.parametrize("go", ["run", "serve"])
+    def test_a_worker_that_can_never_be_ready_ends_with_the_reason(self, go: str, broker: Broker) -> None:
+        missing = _worker("test-no-such-queue")
+        refused = backhop.Worker(URL.replace("guest:guest", "guest:wrong"), queue=broker.queue())
+        for worker, error in ((missing, backhop.MissingError), (refused, backhop.AccessError)):
+            for _ in range(2):
+                with pytest.raises(error):
+                    worker.run(print) if go == "run" else asyncio.run(worker.serve(_nothing))
+
+    @either_way
+    def test_each_class_of_errors_waits_by_its_policy_and_all_have_one_count(self, broker: Broker, go: Any) -> None:
+        slower = backhop.Policy(kind="fixed", initial=0.4, jitter="none", max_attempts=3)
+        once = backhop.Policy(kind="fixed", initial=0.4, jitter="none", max_attempts=1)
+        name, events = broker.queue(), Events()
+        inbox = Inbox(OSError("507"), KeyError("slow"), LookupError("the third of three"), ValueError("once"))
+        broker.publish(b"body", name)
+        worker = _worker(name, policies={KeyError: slower, ValueError: once}, on_event=events, retry_events=True)
+        seen: list[float | None] = []
+
+        def look() -> None:
+            seen.extend(inbox.get().last_delay for _ in range(3))
+            assert [events.get("retried").delay for _ in range(2)] == [0.1, 0.4]
+            assert isinstance(events.get("parked").exception, LookupError)
+            broker.publish(b"body", name, message_id="m2")
+            assert isinstance(events.get("parked").exception, ValueError)
+
+        go(worker, inbox, look)
+        assert seen == [None, 0.1, 0.4]
 
     def test_a_message_that_is_not_settled_in_time_goes_back(self, broker: Broker) -> None:
         name, taken, release = broker.queue(), threading.Event(), threading.Event()
@@ -659,11 +692,18 @@ class TestLive:
     @pytest.mark.skipif("BACKHOP_CA_FILE" not in os.environ, reason="there is no broker with TLS")
     def test_tls_verifies_the_broker(self, broker: Broker) -> None:
         uri, name, events = os.environ["AMQPS_URL"], broker.queue(), Events()
-        with running(backhop.Worker(uri, queue=name, on_event=events), print):
+        with running(backhop.Worker(uri, queue=name, on_event=events, fail_fast=False), print):
             assert isinstance(events.get("failed").error, backhop.TLSError)
         events = Events()
         with running(
-            backhop.Worker(uri, queue=name, on_event=events, ca_file=os.environ["BACKHOP_CA_FILE"], mode="verify"),
+            backhop.Worker(
+                uri,
+                queue=name,
+                on_event=events,
+                ca_file=os.environ["BACKHOP_CA_FILE"],
+                mode="verify",
+                fail_fast=False,
+            ),
             print,
         ):
             assert isinstance(events.get("failed").error, backhop.MissingError), "TLS is there, the topology is not"
@@ -764,7 +804,7 @@ class TestLive:
         name, inbox, events = f"{broker.queue()}.own", Inbox(), Events()
         with running(_worker(name, on_event=events), print):
             event = events.get("failed")
-        assert "declare it first, or give its type as work_queue" in event.text
+        assert "declare it first, or have it declared too, by work_queue" in event.text
         with running(_worker(name, work_queue="classic", on_event=events), inbox):
             events.get("connected")
             broker.publish(b"body", name)

@@ -95,11 +95,25 @@ def of_consumers() -> dict[str, list[Any]]:
         "topology": ["orders", POLICY, {}, THING, True],
         "never": NO_CHOICE,
         "only": [each for each in NO_CHOICE if each is not None],
+        "policies": [
+            "slow",
+            7,
+            POLICY,
+            THING,
+            True,
+            [(OSError, POLICY)],
+            {OSError: None},
+            {OSError: 7},
+            {"OSError": POLICY},
+            {int: POLICY},
+            {None: POLICY},
+        ],
         "mode": [*NO_WORDS, None],
         "legacy_counter": NO_TEXTS,
         "wait_queues": ["wait", b"wait", None, 7, THING, {}, [None], [""], [7], [MUCH]],
         "confirm_timeout": [*NO_TIMES, -1, 0, 0.0001, 4000, math.inf],
         "back_off": NO_POLICY,
+        "on_event": ["print", 7, [], True, THING],
     }
 
 
@@ -142,7 +156,7 @@ def test_a_topology_is_refused(option: str, value: Any) -> None:
         "ca_file": [7, THING, "", True, []],
         "connect_timeout": [*NO_TIMES, -1, 0, 4000],
         "drain": [*NO_TIMES, -1, 3601],
-        "on_event": ["print", 7, [], True, THING],
+        "fail_fast": [None, 1, "yes", THING],
         "retry_events": [None, 1, "yes", THING],
     },
 )
@@ -164,7 +178,7 @@ def test_a_retrier_is_refused(adapter: str, option: str, value: Any) -> None:
 
 @cases(
     of_topology(),
-    {key: value for key, value in of_consumers().items() if key in ("queue", "topology", "never", "only")},
+    {key: value for key, value in of_consumers().items() if key in ("queue", "topology", "never", "only", "policies")},
     {"body": ["text", None, 7], "most_attempts": [0, 2.5, "7"], "most_attemts": [7]},
 )
 def test_a_rehearsal_is_refused(option: str, value: Any) -> None:

@@ -27,11 +27,10 @@ from pamqp.constants import FRAME_BODY, FRAME_END_CHAR, FRAME_HEADER, FRAME_METH
 from pamqp.header import ContentHeader
 
 from ._amqp import encode_table
-from ._declaring import Refusal, Step, Steps, creating
+from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
-from ._publisher import ChannelClosingError, Copy, Publisher
+from ._publisher import ChannelClosingError, Copy, How, Publisher, ending_of
 from ._retrier import LOGGER, BaseRetrier
-from .topology import Declaration
 
 _AMQP_ERRORS = (aiormq.exceptions.AMQPError, ConnectionError, RuntimeError)
 """RuntimeError is what aiormq raises of a connection that is closed."""
@@ -68,23 +67,24 @@ class AioPikaOriginal:
         """Whether it can still be settled."""
         return is_here(self.channel)
 
-    def settle(self, action: str) -> asyncio.Future[None] | None:
-        """Settles it: a future of when that is written. Where its channel is gone, the broker delivers it again."""
-        if not self.tag:  # it needs no acknowledgement
-            return None
-        if not self.is_here:
-            LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", self.tag)
-            return None
-        number = self.channel.number
-        if action == "reject":
-            frame = pamqp.frame.marshal(Basic.Nack(self.tag, requeue=False), number)
-        elif action == "requeue":
-            frame = pamqp.frame.marshal(Basic.Nack(self.tag, requeue=True), number)
-        elif action == "return":
-            frame = pamqp.frame.marshal(Basic.Reject(self.tag, requeue=True), number)
-        else:
-            frame = ack_frame(self.tag, number)
-        return self.writer.write(self.channel, frame)
+    def settle(self, how: How) -> asyncio.Future[None] | None:
+        """Settles it, where nothing of it is published: a future of when that is written."""
+        return settle(self.writer, self.channel, self.tag, how) if self.tag else None  # else it needs no ack
+
+
+def settle(writer: Writer, channel: WireChannel, tag: int, how: How) -> asyncio.Future[None] | None:
+    """Settles a delivery: a future of when that is written. Where its channel is gone, the broker delivers it again."""
+    if not is_here(channel):
+        LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
+        return None
+    number = channel.number
+    if how == "ack":
+        frame = ack_frame(tag, number)
+    elif how == "return":
+        frame = pamqp.frame.marshal(Basic.Reject(tag, requeue=True), number)
+    else:
+        frame = pamqp.frame.marshal(Basic.Nack(tag, requeue=how == "requeue"), number)
+    return writer.write(channel, frame)
 
 
 def is_here(channel: WireChannel) -> bool:
@@ -193,11 +193,12 @@ class _ConfirmChannel:
             self._publisher._returned_by(self, self._return, frame.properties)
         elif not isinstance(frame, ContentBody):
             if isinstance(frame, aiormq.spec.Channel.Close):  # earlier than the channel's own word
-                self._publisher._closed(self, f"{frame.reply_code} {frame.reply_text}")
+                reason = f"{frame.reply_code} {frame.reply_text}"
+                self._publisher._closed(self, reason, ending_of(frame.reply_code))
             await self._pass_on(arrived)
 
     def _closed(self, closing: asyncio.Future[Any]) -> None:
-        self._publisher._closed(self, _reason(closing))
+        self._publisher._closed(self, _reason(closing), "orderly")
 
 
 def _reason(closing: asyncio.Future[Any]) -> str:
@@ -228,8 +229,8 @@ class AioPikaPublisher(Publisher):
             await asyncio.shield(self._idle)
         await self.writer.flush()
 
-    def _end(self, copy: Copy, error: Error | None = None) -> None:
-        super()._end(copy, error)
+    def _pump(self) -> None:
+        super()._pump()
         if self._idle is not None and not self._idle.done() and not self.pending:
             self._idle.set_result(None)
 
@@ -253,27 +254,28 @@ class AioPikaPublisher(Publisher):
     def _begin_channel(self) -> _ConfirmChannel:
         return _ConfirmChannel(self, self._connection)
 
-    def _end_channel(self, channel: _ConfirmChannel) -> None:
-        if channel.wire is not None:
-            self._go(close(channel.wire))
+    def _watch_channel(self, channel: WireChannel) -> None:
+        channel.closing.add_done_callback(lambda closing: self._ended(channel, _reason(closing)))
+
+    def _settle(self, channel: WireChannel, tag: int, how: How) -> None:
+        settle(self.writer, channel, tag, how)
 
     def _write(self, copy: Copy) -> None:
         wire: WireChannel = self._channel.wire
         if not is_here(wire):
             raise ChannelClosingError
-        exchange, routing_key, _ = copy.key
         body, size, number = copy.body, self._most_body, wire.number
         frames = [
-            _publish_frame(exchange, routing_key, copy.plan.mandatory, number),
+            _publish_frame(copy.exchange, copy.routing_key, copy.plan.mandatory, number),
             header_frame(copy.properties, len(body), number),
         ]
         frames += [_frame(FRAME_BODY, number, body[start : start + size]) for start in range(0, len(body), size)]
         self.writer.write(wire, b"".join(frames))
 
-    def _declare(self, declarations: list[Declaration], done: Callable[[Error | None], None]) -> None:
+    def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
         async def declare() -> None:
             try:
-                await take_all(self._connection, creating(self._retrier.topology, declarations))
+                await take_all(self._connection, steps)
             except Error as error:
                 done(error)
             except (Exception, asyncio.CancelledError) as error:  # a connection that is closed cancels who waits
@@ -294,11 +296,11 @@ class AioPikaPublisher(Publisher):
 
     def _returned_by(self, channel: _ConfirmChannel, method: Any, properties: Any) -> None:
         if channel is self._channel:
-            self._returned((method.exchange, method.routing_key, (properties.headers or {}).get("backhop-id")))
+            self._returned(method, properties.headers)
 
 
 @lru_cache
-def _publish_frame(exchange: str, routing_key: str, mandatory: bool, number: int) -> bytes:
+def _publish_frame(exchange: Any, routing_key: Any, mandatory: bool, number: int) -> bytes:
     frame = Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
     return pamqp.frame.marshal(frame, number)
 

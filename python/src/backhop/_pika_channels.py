@@ -17,11 +17,10 @@ import pika.exceptions
 import pika.spec
 from pika.adapters.blocking_connection import BlockingConnection
 
-from ._declaring import Refusal, Step, Steps, creating
+from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
-from ._publisher import ChannelClosingError, Copy, Publisher
+from ._publisher import ChannelClosingError, Copy, How, Publisher, ending_of
 from ._retrier import LOGGER, BaseRetrier
-from .topology import Declaration
 
 for _class, _names in {
     pika.channel.Channel: ("_set_cookie", "add_on_return_callback"),
@@ -55,19 +54,23 @@ class PikaOriginal:
         """Whether it can still be settled."""
         return bool(self.channel.is_open)
 
-    def settle(self, action: str) -> None:
-        """Settles it; where its channel is gone, the broker delivers it again."""
-        if not self.tag:  # it needs no acknowledgement
-            return
-        try:
-            if action == "reject":
-                self.channel.basic_nack(self.tag, requeue=False)
-            elif action == "return":
-                self.channel.basic_reject(self.tag, requeue=True)
-            else:
-                self.channel.basic_ack(self.tag)
-        except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError):
-            LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", self.tag)
+    def settle(self, how: How) -> None:
+        """Settles it, where nothing of it is published."""
+        if self.tag:  # else it needs no acknowledgement
+            settle(self.channel, self.tag, how)
+
+
+def settle(channel: Any, tag: int, how: How) -> None:
+    """Settles a delivery; where its channel is gone, the broker delivers it again."""
+    try:
+        if how == "ack":
+            channel.basic_ack(tag)
+        elif how == "return":
+            channel.basic_reject(tag, requeue=True)
+        else:
+            channel.basic_nack(tag, requeue=how == "requeue")
+    except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError):
+        LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
 
 
 class AsyncConnection(Protocol):
@@ -105,7 +108,8 @@ class PikaPublisher(Publisher):
 
     def _set_blocked(self, is_blocked: bool, *_: Any) -> None:
         self._is_connection_blocked = is_blocked
-        self._await_confirms_anew()
+        self._hear_block()
+        self._pump()
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         return self._connection._adapter_call_later(delay, callback)
@@ -116,8 +120,17 @@ class PikaPublisher(Publisher):
         except pika.exceptions.AMQPError as error:
             self._unopened(error)
             return None
-        channel.add_on_close_callback(self._closed)
+        channel.add_on_close_callback(self._closed_by)
         return channel
+
+    def _closed_by(self, channel: Any, reason: BaseException) -> None:
+        if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+            self._closed(channel, f"{reason.reply_code} {reason.reply_text}", ending_of(reason.reply_code))
+        else:
+            self._closed(channel, reason, "orderly")
+
+    def _watch_channel(self, channel: Any) -> None:
+        channel.add_on_close_callback(self._ended)
 
     def _opened(self, channel: Any) -> None:
         channel.add_on_return_callback(self._returned_by)
@@ -125,21 +138,19 @@ class PikaPublisher(Publisher):
             ack_nack_callback=partial(self._answered_by, channel), callback=lambda _: self._confirming()
         )
 
-    def _end_channel(self, channel: Any) -> None:
-        if channel.is_open:
-            channel.close()
-
     def _write(self, copy: Copy) -> None:
-        exchange, routing_key, _ = copy.key
         try:
             self._channel.basic_publish(
-                exchange, routing_key, copy.body, copy.properties, mandatory=copy.plan.mandatory
+                copy.exchange, copy.routing_key, copy.body, copy.properties, mandatory=copy.plan.mandatory
             )
         except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError) as error:
             raise ChannelClosingError from error
 
-    def _declare(self, declarations: list[Declaration], done: Callable[[Error | None], None]) -> None:
-        Declarer(self._open_channel, creating(self._retrier.topology, declarations), done)
+    def _settle(self, channel: Any, tag: int, how: How) -> None:
+        settle(channel, tag, how)
+
+    def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
+        Declarer(self._open_channel, steps, done)
 
     def _answered_by(self, channel: Any, frame: Any) -> None:
         if channel is self._channel:
@@ -148,7 +159,7 @@ class PikaPublisher(Publisher):
 
     def _returned_by(self, channel: Any, method: Any, properties: Any, _: bytes) -> None:
         if channel is self._channel:
-            self._returned((method.exchange, method.routing_key, (properties.headers or {}).get("backhop-id")))
+            self._returned(method, properties.headers)
 
 
 class Declarer:

@@ -1,39 +1,74 @@
-"""Publisher: publishes copies with confirms and acknowledges their originals, whatever the client.
+"""Publisher: carries out over a client, whichever it is, what the core's ledger says: copies out, originals settled.
 
-It is a state machine without I/O of its own: nothing here waits. A client's subclass opens the channel, writes,
-declares and keeps time, and calls back with what the broker says. No callback raises, as that would leave a client's
-loop half done.
+The ledger has every message in hand, and decides; nothing here waits. A client's subclass opens the channel, writes,
+settles, declares and keeps time, and calls back with what the broker says. No callback raises, as that would leave a
+client's loop half done.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
-from ._errors import ConnectionFailedError, Error, PublishError
-from ._retrier import LOGGER, BaseRetrier, tell_refused, tell_unpublished
+from . import _backhop as c
+from ._core import made
+from ._declaring import Steps, declaring
+from ._errors import ConnectionFailedError, Error, PublishError, check, in_seconds
+from ._errors import error as error_of
+from ._retrier import LOGGER, BaseRetrier
+from ._time import milliseconds, seconds
+from .event import KINDS, NAMES, Event
 from .history import History
 from .plan import Plan
-from .topology import Declaration
 
-Key = tuple[Any, Any, Any]
-"""What a return tells of a copy: exchange, routing key and backhop-id, as the client has them."""
+Ending: TypeAlias = Literal["orderly", "complaint", "missing"]
+"""Why the channel that publishes ended: not for a copy's sake; for one; for what one needs."""
+How: TypeAlias = Literal["ack", "reject", "return", "requeue"]
+"""How an original is settled."""
+
+_ENDINGS: dict[Ending, int] = {
+    "orderly": c.BH_ENDING_ORDERLY,
+    "complaint": c.BH_ENDING_COMPLAINT,
+    "missing": c.BH_ENDING_MISSING,
+}
+_DISMISSALS: dict[int, How] = {
+    c.BH_STEP_NACK: "reject",
+    c.BH_STEP_REJECT: "return",
+    c.BH_STEP_GIVE_BACK: "requeue",
+}
+_SAFE = {KINDS["retried"], KINDS["parked"], KINDS["replayed"]}
+_REFUSED, _UNCONFIRMED = KINDS["refused"], KINDS["unconfirmed"]
+_NEVER = -1  # of Ledger_due_ms
+_RANDOM_BYTES = 8
+_BASE_MS = 1
+"""In the ledger, a rung that stands for all that is none on demand: no rung is so short."""
+_LONGEST_STRIDE = 1.0  # seconds
 
 
 class Original(Protocol):
     """A delivery to settle, on the channel that it came by and on no other."""
 
     @property
+    def channel(self) -> Any:
+        """That channel, as the client has it."""
+
+    @property
+    def tag(self) -> int:
+        """Its delivery tag; 0 where it needs no acknowledgement."""
+
+    @property
     def is_here(self) -> bool:
         """Whether it can still be settled."""
 
-    def settle(self, action: str) -> object:
-        """Settles it; where its channel is gone, the broker delivers it again."""
+
+def ending_of(code: int | None) -> Ending:
+    """Why the broker closed the channel that publishes, by its reply code; None, or 0: it did not."""
+    return "missing" if code in (403, 404) else "complaint" if code else "orderly"
 
 
 class ChannelClosingError(Exception):
@@ -41,74 +76,95 @@ class ChannelClosingError(Exception):
 
 
 class Copy:
-    """A copy to publish, and to confirm before its original is acknowledged."""
+    """What becomes of a message that is in the ledger: a copy to publish, but where the broker itself retries."""
 
-    __slots__ = (
-        "body",
-        "failures",
-        "history",
-        "is_returned",
-        "is_suspect",
-        "key",
-        "original",
-        "plan",
-        "properties",
-        "replayed",
-        "sent_at",
-        "wait",
-    )
+    __slots__ = ("body", "error", "exchange", "history", "number", "plan", "properties", "replayed", "routing_key")
 
-    def __init__(
-        self,
-        plan: Plan,
-        history: History,
-        key: Key,
-        properties: Any,
-        body: bytes,
-        original: Original,
-        replayed: Callable[[Error | None], None] | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, history: History, error: BaseException | None = None) -> None:
         self.plan = plan
         self.history = history
-        self.key = key
-        self.properties = properties
-        self.body = body
-        self.original = original
-        self.replayed = replayed  # of a replay: called with its end, and nothing is tried again
-        self.failures = 0
-        self.wait = 0.0
-        self.is_returned = False
-        self.is_suspect = False
-        self.sent_at = 0.0
+        self.error = error
+        self.exchange: str | bytes = ""
+        self.routing_key: str | bytes = ""
+        self.properties: Any = None
+        self.body = b""
+        self.replayed: Callable[[Error | None], None] | None = None
+        """Of a replay: called with its end, and nothing is tried again."""
+        self.number = 0
+        """Of the original's channel in the ledger."""
 
 
 class Publisher(ABC):
-    """Publishes copies on a confirm channel of its own, any number at a time."""
+    """Settles, and publishes copies on a confirm channel of its own, any number at a time, while a connection lasts."""
 
     def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
+        ledger = made(c.bh_ledger_new(retrier._back_off._handle, os.urandom(_RANDOM_BYTES)))
+        check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
         self._retrier = retrier
-        self._confirm_timeout = confirm_timeout
-        self._channel: Any = None
+        self._queue = retrier.topology.queue
+        self._ledger = ledger
+        self._copies: dict[int, Copy] = {}  # by their entries
+        self._numbers: dict[Any, int] = {}  # in the ledger, of the channels that deliver
+        self._channels: dict[int, Any] = {}  # by these numbers
+        self._unacknowledged = 0  # messages that need no acknowledgement
+        self._channel: Any = None  # the one that publishes
+        self._number = 0  # its in the ledger
         self._is_ready = False
-        self._is_watched = False
-        self._is_declaring = False
+        self._is_pumping = False
         self._was_blocked = False  # at the last look
-        self._is_suspecting = False  # what is sent is one copy, which may have closed the channel
-        self._waiting: set[Copy] = set()  # for their back-off
-        self._due: deque[Copy] = deque()
-        self._sent: dict[int, Copy] = {}
-        self._tag = 0
-        self._pending = 0
+        self._is_declaring = False
+        self._wanted: deque[int] = deque()  # rungs to declare
+        self._why = ""  # what was wrong with the last channel, or the last declaring
+        self._ends: deque[Callable[[], None]] = deque()  # what is called when the ledger rests
+        self._stride = min(_LONGEST_STRIDE, confirm_timeout / 2)
+        self._now = 0.0
+        self._looked = time.monotonic()
+        self._timer: float | None = None
 
     @property
     def pending(self) -> int:
-        """Copies that are not confirmed yet; right in any thread: a copy counts while it goes between the lists."""
-        return self._pending
+        """Copies that are not confirmed yet; in any thread."""
+        return c.Ledger_copies(self._ledger)
 
-    def publish(self, copy: Copy) -> None:
-        """Publishes it as soon as it can be, and then acknowledges its original."""
-        self._pending += 1
-        self._enqueue(copy)
+    def settle(self, copy: Copy, original: Original) -> None:
+        """Settles the original as the plan says: where a copy is published, once that is confirmed."""
+        if not original.is_here:
+            text = "the channel that it came by is closed: the broker delivers it again"
+            self._say("stale", copy, text)
+            self._end(copy, ConnectionFailedError(text))
+            self._pump()
+            return
+        entry, copy.number = self._arrive(original)
+        self._copies[entry] = copy
+        self._enter(entry, copy)
+        self._pump()
+
+    def refuse(self, original: Original, history: History | None, problem: Exception) -> None:
+        """Leaves a message of which no copy can be made: it is given back after a while."""
+        if original.is_here:
+            entry, _ = self._arrive(original)
+            check(c.Ledger_leave(self._ledger, entry, self._clock()))
+        text = f"the message can be neither read nor copied ({problem}): it stays unacknowledged for a while"
+        id_ = history.id if history else ""
+        self._announce(Event("refused", text, PublishError(text), id_, count=1, queue=self._queue, exception=problem))
+        self._pump()
+
+    def _arrive(self, original: Original) -> tuple[int, int]:
+        """Its entry in the ledger, and its channel's number."""
+        tag = original.tag
+        if not tag:
+            self._unacknowledged += 1
+            tag = self._unacknowledged
+        number = self._number_of(original.channel if original.tag else None)
+        status, entry = c.Ledger_arrive(self._ledger, number, tag)
+        check(status)
+        return entry, number
+
+    def _enter(self, entry: int, copy: Copy) -> None:
+        plan = copy.plan
+        rung_ms = c.Plan_rung_ms(plan._handle) or (_BASE_MS if self._retrier._restores else 0)
+        action = c.Plan_action(plan._handle)
+        check(c.Ledger_settle(self._ledger, entry, action, rung_ms, plan.id, plan.exchange, plan.routing_key))
 
     # What a client's subclass does
 
@@ -132,8 +188,8 @@ class Publisher(ABC):
         for the channel; None after _unopened."""
 
     @abstractmethod
-    def _end_channel(self, channel: Any) -> None:
-        """Closes a channel of which nothing more is to be known."""
+    def _watch_channel(self, channel: Any) -> None:
+        """Calls _ended once a channel that delivers is closed."""
 
     @abstractmethod
     def _write(self, copy: Copy) -> None:
@@ -144,218 +200,278 @@ class Publisher(ABC):
         """
 
     @abstractmethod
-    def _declare(self, declarations: list[Declaration], done: Callable[[Error | None], None]) -> None:
+    def _settle(self, channel: Any, tag: int, how: How) -> None:
+        """Settles a delivery on the channel that it came by, if that is still open."""
+
+    @abstractmethod
+    def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
         """Begins to declare, and calls back with None or with what is wrong."""
 
-    # The channel
+    # Channels
 
-    def _open(self) -> None:
-        self._sent.clear()
-        self._tag = 0
-        self._channel = self._begin_channel()
+    def _number_of(self, channel: Any) -> int:
+        number = self._numbers.get(channel, 0)
+        if not number:
+            status, number = c.Ledger_open_channel(self._ledger)
+            check(status)
+            self._numbers[channel] = number
+            self._channels[number] = channel
+            if channel is not None:
+                self._watch_channel(channel)
+        return number
+
+    def _ended(self, channel: Any, reason: object) -> None:
+        """A channel that delivers is closed: the broker delivers again what was in hand."""
+        if dropped := self._drop(channel, ConnectionFailedError(f"the channel was closed: {reason}")):
+            text = f"the channel that they came by was closed ({reason}): the broker delivers them again"
+            error = ConnectionFailedError(text)
+            self._announce(Event("disconnected", text, error, count=dropped, queue=self._queue))
+        self._pump()
+
+    def _drop(self, channel: Any, error: Error) -> int:
+        """Forgets a channel, and what is in hand from it: how many messages."""
+        number = self._numbers.pop(channel, 0)
+        if not number:
+            return 0
+        del self._channels[number]
+        for entry in [entry for entry, copy in self._copies.items() if copy.number == number]:
+            self._end(self._copies.pop(entry), error)
+        return c.Ledger_close_channel(self._ledger, number)
+
+    def _lost(self, reason: object) -> None:
+        """The connection is gone, and the deliveries with it."""
+        for channel in list(self._numbers):
+            self._ended(channel, reason)
 
     def _unopened(self, error: BaseException) -> None:
-        """No channel can be had."""
+        """No channel can be had to publish on."""
         self._channel = None
         if not self._is_open:
             self._lost(error)
             return
-        due, self._due = list(self._due), deque()
-        for copy in due:
-            self._postpone(copy, f"cannot be published: {error!r}")
+        now = self._clock()
+        why = f"no channel can be opened to publish on: {error!r}"
+        LOGGER.warning("%s; %d copies wait", why, self.pending)
+        for entry, copy in list(self._copies.items()):
+            if c.Ledger_state(self._ledger, entry) != c.BH_STATE_DUE:
+                continue
+            if copy.replayed:
+                self._stop_replay(entry, why, now)
+            else:
+                check(c.Ledger_postpone(self._ledger, entry, now))
+        self._pump()
 
     def _confirming(self) -> None:
+        status, self._number = c.Ledger_open_publisher(self._ledger)
+        check(status)
         self._is_ready = True
         self._pump()
 
-    def _leave_channel(self) -> list[Copy]:
-        """Forgets the channel; returns the copies of which nothing is known."""
-        sent = list(self._sent.values())
-        self._sent.clear()
-        self._channel = None
-        self._is_ready = False
-        for copy in sent:
-            copy.is_returned = False
-        return sent
-
-    def _closed(self, channel: Any, reason: object) -> None:
+    def _closed(self, channel: Any, reason: object, ending: Ending) -> None:
         if channel is not self._channel:
             return
+        self._channel, self._is_ready = None, False
+        self._why = str(reason)
+        if ending != "orderly":
+            LOGGER.warning("queue %s: the broker closed the channel that publishes: %s", self._queue, reason)
+            self._doubt()
+        c.Ledger_close_publisher(self._ledger, self._number, _ENDINGS[ending], self._clock())
+        self._number = 0
         if not self._is_open:
             self._lost(reason)
-            return
-        sent = self._leave_channel()
+        self._pump()
+
+    def _doubt(self) -> None:
+        """Something of the topology may be gone."""
         self._retrier._doubt()
-        if len(sent) == 1:
-            self._postpone(sent[0], f"closed the channel ({reason})")
-        elif sent:  # which one it was shows where each goes alone
-            LOGGER.warning("the channel was closed (%s): %d copies are published again, one by one", reason, len(sent))
-            for copy in sent:
-                copy.is_suspect = True
-            self._due.extendleft(reversed(sent))
-        self._pump()
+        c.Ledger_forget_rungs(self._ledger)
 
-    def _lost(self, reason: object) -> None:
-        """The connection is gone, and the deliveries with it: the broker gives them again."""
-        dropped = [*self._leave_channel(), *self._due, *self._waiting]
-        self._due.clear()
-        self._waiting.clear()
-        if dropped:
-            LOGGER.warning(
-                "%d copies were not confirmed: the connection is lost (%s), and the broker delivers their originals "
-                "again",
-                len(dropped),
-                reason,
-            )
-        for copy in dropped:
-            self._end(copy, ConnectionFailedError(f"the connection was lost: {reason}"))
-
-    # Sending
-
-    def _enqueue(self, copy: Copy) -> None:
-        self._due.append(copy)
-        self._pump()
+    # What is to be done
 
     def _pump(self) -> None:
-        while self._due and not self._is_declaring:
-            if not self._is_ready:
-                if self._channel is None:
-                    self._open()
-                return
-            copy = self._due[0]
-            if not copy.original.is_here:
-                self._due.popleft()
-                self._end(copy, _GONE)
-                continue
-            if self._sent and (copy.is_suspect or self._is_suspecting):
-                return
-            if not self._has_topology(copy):
-                return
-            self._due.popleft()
-            self._send(copy)
+        """Carries out what the ledger says, until it rests."""
+        if self._is_pumping:
+            return  # whoever pumps goes on with what happened now
+        self._is_pumping = True
+        ledger, now = self._ledger, self._clock()
+        try:
+            while step := c.Ledger_next(ledger, now, self._is_ready):
+                self._carry_out(step, now)
+        finally:
+            self._is_pumping = False
+        if self._wanted and not self._is_declaring:
+            self._declare_rung(self._wanted.popleft())
+        if self._channel is None and self._is_open and c.Ledger_count(ledger, c.BH_STATE_DUE):
+            self._channel = self._begin_channel()
+        self._set_timer()
+        while self._ends:
+            self._ends.popleft()()
 
-    def _has_topology(self, copy: Copy) -> bool:
-        """Whether all is there that the copy needs; begins to declare it where it is not."""
-        retrier, plan = self._retrier, copy.plan
-        needed = retrier._needed(plan)
-        if not needed:
-            return True
+    def _carry_out(self, step: int, now: int) -> None:
+        ledger = self._ledger
+        if step == c.BH_STEP_PUBLISH:
+            self._publish(c.Ledger_step_entry(ledger), now)
+        elif step == c.BH_STEP_TELL:
+            self._tell(c.Ledger_step_entry(ledger), now)
+        elif step == c.BH_STEP_DECLARE:
+            self._wanted.append(c.Ledger_step_delay_ms(ledger))
+        else:
+            self._copies.pop(c.Ledger_step_entry(ledger), None)
+            channel = self._channels[c.Ledger_step_channel(ledger)]
+            if channel is not None:
+                self._settle(channel, c.Ledger_step_tag(ledger), _DISMISSALS.get(step, "ack"))
+
+    def _publish(self, entry: int, now: int) -> None:
+        copy = self._copies[entry]
+        try:
+            self._write(copy)
+        except ChannelClosingError:
+            self._is_ready = False
+            self._enter(entry, copy)
+        except Exception as error:
+            self._refuse(entry, copy, f"the copy cannot be written: {error!r}", now)
+
+    def _refuse(self, entry: int, copy: Copy, why: str, now: int) -> None:
+        if copy.replayed:
+            self._stop_replay(entry, why, now)
+            return
+        check(c.Ledger_leave(self._ledger, entry, now))
+        del self._copies[entry]
+        text = f"{why}: it stays unacknowledged for a while"
+        self._say("refused", copy, text, error=PublishError(text))
+
+    def _declare_rung(self, rung_ms: int) -> None:
+        """Declares what copies wait for, one rung after the other."""
+        retrier = self._retrier
+        needed = [] if retrier._is_declared else [0]
+        if rung_ms != _BASE_MS:
+            needed.append(rung_ms)
+        self._is_declaring = True
 
         def declared(error: Error | None) -> None:
             self._is_declaring = False
             if error is None:
-                retrier._made(plan)
-            elif self._due and self._due[0] is copy:
-                self._due.popleft()
-                self._postpone(copy, f"cannot be published: {error}")
+                retrier._is_declared = True
+            else:
+                self._why = str(error)
+            c.Ledger_rung(self._ledger, rung_ms, error.status if error else 0, self._clock())
             self._pump()
 
-        self._is_declaring = True
-        self._declare(needed, declared)
-        return False
-
-    def _send(self, copy: Copy) -> None:
-        try:
-            self._write(copy)
-        except ChannelClosingError:
-            self._due.appendleft(copy)
-            self._is_ready = False
-            return
-        except Exception as error:
-            if not copy.replayed:
-                tell_refused(copy.history, error)
-            self._end(copy, PublishError(f"the copy cannot be written: {error!r}"))
-            return
-        self._tag += 1
-        self._sent[self._tag] = copy
-        self._is_suspecting = copy.is_suspect
-        copy.sent_at = time.monotonic()
-        self._watch()
-
-    def _postpone(self, copy: Copy, why: str) -> None:
-        copy.is_returned = copy.is_suspect = False
-        if copy.replayed:
-            self._end(copy, PublishError(f"the copy {why}"))
-            return
-        copy.failures += 1
-        copy.wait = self._retrier._wait(copy.failures, copy.wait)
-        tell_unpublished(copy.history, why + self._retrier._advice(why), copy.wait)
-        self._waiting.add(copy)
-        self._later(copy.wait, partial(self._waited, copy))
-
-    def _waited(self, copy: Copy) -> None:
-        if copy not in self._waiting:
-            return
-        self._waiting.remove(copy)
-        if self._is_open:
-            self._enqueue(copy)
+        if needed:
+            self._declare(declaring(retrier.topology, rungs=needed), declared)
         else:
-            self._end(copy, _GONE)
+            declared(None)
 
-    def _watch(self) -> None:
-        if not self._is_watched:
-            self._is_watched = True
-            self._later(self._confirm_timeout / 2, self._look)
+    # Time
 
-    def _look(self, is_second: bool = False) -> None:
-        """Gives the channel up where confirms do not come."""
-        self._is_watched = False
-        if not self._sent or not self._is_open:
+    def _clock(self) -> int:
+        """The ledger's time, in ms. While the event loop stands still it goes on by one stride alone, so that confirms
+        that came meanwhile are heard before they are late."""
+        now = time.monotonic()
+        self._now += min(now - self._looked, self._stride)
+        self._looked = now
+        return int(self._now * 1000)
+
+    def _set_timer(self) -> None:
+        due_ms = c.Ledger_due_ms(self._ledger)
+        if due_ms != _NEVER:
+            delay = min(max(due_ms / 1000 - self._now, 0), self._stride)
+        elif self._was_blocked and self.pending:
+            delay = self._stride  # to hear that it is blocked no more
+        else:
             return
-        is_blocked = self._is_blocked
-        if is_blocked or self._was_blocked:  # the block may have ended just now
-            self._await_confirms_anew()
-        self._was_blocked = is_blocked
-        oldest = next(iter(self._sent.values()))
-        if time.monotonic() - oldest.sent_at < self._confirm_timeout:
-            self._watch()
-            return
-        if not is_second:  # confirms that came while the event loop stood still are read first
-            self._is_watched = True
-            self._later(0, partial(self._look, True))
-            return
-        channel = self._channel
-        for copy in self._leave_channel():
-            self._postpone(copy, f"was not confirmed within {self._confirm_timeout:g} s")
-        self._end_channel(channel)
+        at = self._looked + delay
+        if self._timer is None or at < self._timer:
+            self._timer = at
+            self._later(delay, partial(self._wake, at))
+
+    def _wake(self, at: float) -> None:
+        if self._timer == at:
+            self._timer = None
+        self._hear_block()
         self._pump()
 
-    def _await_confirms_anew(self) -> None:
-        """The broker read nothing until now."""
-        for copy in self._sent.values():
-            copy.sent_at = time.monotonic()
+    def _hear_block(self) -> None:
+        self._was_blocked = self._is_blocked
+        c.Ledger_block(self._ledger, self._was_blocked, self._clock())
 
     # The broker's answer
 
     def _answered(self, tag: int, is_multiple: bool, is_ack: bool) -> None:
-        if is_multiple:
-            for each in list(takewhile(tag.__ge__, self._sent)):
-                self._answered_one(self._sent.pop(each), is_ack)
-        elif tag in self._sent:
-            self._answered_one(self._sent.pop(tag), is_ack)
+        c.Ledger_confirm(self._ledger, self._number, tag, is_multiple, is_ack, self._clock())
         self._pump()
 
-    def _answered_one(self, copy: Copy, is_ack: bool) -> None:
-        if copy.is_returned:
-            self._postpone(copy, "was returned by the broker: no queue takes it")
-        elif not is_ack:
-            self._postpone(copy, "was nacked by the broker: a queue is full (reject-publish) or not available")
-        else:
-            copy.original.settle("ack")
-            self._end(copy)
+    def _returned(self, method: Any, headers: Mapping[Any, Any] | None) -> None:
+        """A return names no delivery tag: every copy that it could be is sent again, a duplicate at worst.
 
-    def _returned(self, key: Key) -> None:
-        """A return names no delivery tag: every copy that it could be is sent again, a duplicate at worst."""
-        self._retrier._doubt()
-        alike = [copy for copy in self._sent.values() if copy.key == key]
-        for copy in alike or self._sent.values():  # one that is like none is some copy's all the same
-            copy.is_returned = True
+        :param method: the client's Basic.Return
+        """
+        self._doubt()
+        self._why = f"{method.reply_code} {method.reply_text}"
+        id_ = (headers or {}).get("backhop-id", "")
+        c.bh_ledger_return(self._ledger, self._number, id_, method.exchange, method.routing_key)
+
+    # What is told
+
+    def _tell(self, entry: int, now: int) -> None:
+        ledger = self._ledger
+        kind = c.Ledger_step_event(ledger)
+        if kind == _UNCONFIRMED:
+            self._tell_unconfirmed()
+            return
+        copy = self._copies[entry]
+        if kind in _SAFE:
+            del self._copies[entry]
+            if copy.replayed:
+                self._end(copy)
+            elif self._retrier._on_event:
+                self._say(NAMES[kind], copy, copy.plan.reason, copy.plan.delay)
+            return
+        status, delay = c.Ledger_step_status(ledger), seconds(c.Ledger_step_delay_ms(ledger))
+        text = self._words(copy.plan.exchange, copy.plan.routing_key)
+        if copy.replayed:
+            self._stop_replay(entry, text, now)
+        else:
+            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
+        if kind == _REFUSED and not copy.replayed:
+            del self._copies[entry]
+
+    def _tell_unconfirmed(self) -> None:
+        status, count, text = c.Ledger_step_status(self._ledger), c.Ledger_step_count(self._ledger), self._words("", "")
+        self._announce(Event("unconfirmed", text, error_of(status, text), count=count, queue=self._queue))
+        for channel in {self._channels[copy.number] for copy in self._copies.values() if copy.replayed}:
+            self._drop(channel, PublishError(text))
+
+    def _words(self, exchange: str, routing_key: str) -> str:
+        """The last step in a sentence."""
+        return in_seconds(c.Ledger_words(self._ledger, exchange, routing_key, self._why, self._retrier._forgotten))
+
+    def _say(self, name: str, copy: Copy, text: str, delay: float = 0, error: Error | None = None) -> None:
+        """Announces what became of one message."""
+        plan = copy.plan
+        self._announce(
+            Event(
+                name,
+                text,
+                error,
+                id=plan.id or copy.history.id,
+                attempts=plan.attempts,
+                delay=delay,
+                count=1,
+                queue=self._queue,
+                exception=copy.error if name == "parked" else None,
+            )
+        )
+
+    def _announce(self, event: Event) -> None:
+        self._ends.append(partial(self._retrier._announce, event))
+
+    def _stop_replay(self, entry: int, why: str, now: int) -> None:
+        """Nothing is tried again: the message stays parked."""
+        c.Ledger_leave(self._ledger, entry, now)  # unless the ledger left it
+        self._end(self._copies.pop(entry), PublishError(why))
 
     def _end(self, copy: Copy, error: Error | None = None) -> None:
         """Nothing more is done about a copy."""
-        self._pending -= 1
         if copy.replayed:
-            copy.replayed(error)
-
-
-_GONE = ConnectionFailedError("the channel that the message came by is closed")
+            self._ends.append(partial(copy.replayed, error))

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from ._amqp import Text
-from ._checks import HOUR_MS, instance, span_ms
+from ._checks import HOUR_MS, function, instance, span_ms
 from ._core import number
-from ._declaring import MODES, Mode, Steps, creating, verifying
-from ._errors import ArgumentTypeError
+from ._declaring import MODES, Mode, Steps, declaring
+from ._errors import ArgumentTypeError, Error
 from ._time import Seconds, duration, seconds
 from .decider import Decider
-from .history import History
+from .event import Event, announce
 from .message import Message
-from .outcomes import OK, Conditions
+from .outcomes import OK, Conditions, Policies, checked_policies
 from .plan import Plan
 from .policy import Policy
-from .topology import Declaration, QueueType, Strategy, Topology, chosen
+from .topology import QueueType, Strategy, Topology, chosen
 
 LOGGER = logging.getLogger("backhop")
 
@@ -62,10 +62,12 @@ class BaseRetrier(Generic[Channel]):
         mode: Mode = "create",
         never: Conditions = (),
         only: Conditions | None = None,
+        policies: Policies | None = None,
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
         confirm_timeout: Seconds = 30,
         back_off: Policy | None = None,
+        on_event: Callable[[Event], object] | None = None,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -74,6 +76,7 @@ class BaseRetrier(Generic[Channel]):
             queue,
             policy,
             topology,
+            checked_policies(policies).values(),
             strategy=strategy,
             queue_type=queue_type,
             namespace=namespace,
@@ -88,6 +91,7 @@ class BaseRetrier(Generic[Channel]):
             self._topology,
             never=never,
             only=only,
+            policies=policies,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
             clock=clock,
@@ -96,10 +100,12 @@ class BaseRetrier(Generic[Channel]):
         self._confirm_timeout = seconds(span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS))
         advice = "give a backhop.Policy"
         self._back_off = BACK_OFF if back_off is None else instance("back_off", back_off, Policy, advice)
+        if on_event is not None:
+            function("on_event", on_event)
+        self._on_event = on_event
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
         self._was_asked = False  # whether declare() or verify() was ever called
-        self._rungs: set[float] = set()
         self._told: set[object] = set()  # what is said once
         self._begin()
 
@@ -124,19 +130,24 @@ class BaseRetrier(Generic[Channel]):
 
     def _declaring(self) -> Steps:
         """What declare() does, by the mode."""
-        if self._mode == "none":
-            return no_steps()
-        return verifying(self._topology) if self._mode == "verify" else creating(self._topology)
+        return declaring(self._topology, self._mode)
 
-    def _wait(self, failures: int, previous: float = 0) -> float:
-        """How long to wait before a copy is published again, in seconds."""
-        return self._back_off.delay(failures, previous=previous, random=_random.random())
+    def _wait(self, failures: int) -> float:
+        """How long to wait before it is consumed again, in seconds."""
+        return self._back_off.delay(failures, random=_random.random())
 
-    def _advice(self, why: object) -> str:
-        """What to do where something is not there that a copy needs."""
-        if self._was_asked or self._mode == "none":
-            return ""
-        return "; was declare() of the retrier forgotten?" if "NOT_FOUND" in str(why) or "no queue" in str(why) else ""
+    @property
+    def _forgotten(self) -> str:
+        """What may have been forgotten where something is not there that a copy needs."""
+        return "" if self._was_asked or self._mode == "none" else "declare() of the retrier"
+
+    def _announce(self, event: Event) -> None:
+        """Tells what happened to the log, which knows already what became of a failure, and to on_event."""
+        announce(event, self._on_event, is_logged=event.name not in ("retried", "parked"))
+
+    def _announce_replay(self, count: int, error: Error | None) -> None:
+        text = str(error) if error else ""
+        self._announce(Event("replayed", text, error, count=count, queue=self._topology.queue))
 
     def _say_once(self, key: object, text: str, *arguments: object) -> None:
         if key not in self._told:
@@ -150,29 +161,9 @@ class BaseRetrier(Generic[Channel]):
             LOGGER.warning("%r: its consumer was lost %d times: %s", message, message.history.crashes, then)
         return plan
 
-    def _needed(self, plan: Plan) -> list[Declaration]:
-        """What has to be declared before the plan's copy is published."""
-        declarations = self._topology.declarations
-        needed = [] if self._is_declared else [each for each in declarations if not each.on_demand]
-        if plan.on_demand and plan.delay not in self._rungs:
-            needed += [each for each in declarations if each.wait == plan.delay]
-        return needed
-
-    def _made(self, plan: Plan) -> None:
-        """What _needed told is declared."""
-        self._is_declared = True
-        if plan.on_demand:
-            self._rungs.add(plan.delay)
-
     def _doubt(self) -> None:
         """Something of the topology may be gone."""
         self._is_declared = not self._restores
-        self._rungs.clear()
-
-
-def no_steps() -> Steps:
-    """No steps."""
-    yield from ()
 
 
 def check_error(error: object) -> None:
@@ -193,29 +184,9 @@ def tell(plan: Plan, message: Message, error: BaseException) -> None:
         LOGGER.info("%r failed%s: %r", message, after, error, exc_info=trace, extra=fields(message, plan))
 
 
-def tell_unpublished(history: History, why: str, wait: float) -> None:
-    """Logs that a copy did not get to a queue."""
-    LOGGER.warning(
-        "the copy of message %r %s: its original stays unacknowledged, and it is published again in %s",
-        history.id,
-        why,
-        duration(wait),
-    )
-
-
 def fields(message: Message, plan: Plan | None = None) -> dict[str, Any]:
     """What a log record says besides, for who filters or ships it."""
     known = {"backhop_queue": message.queue, "backhop_id": message.id, "backhop_attempt": message.attempt}
     if plan is not None:
         known |= {"backhop_action": plan.action, "backhop_delay": plan.delay, "backhop_reason": plan.reason}
     return known
-
-
-def tell_refused(history: History | None, error: BaseException) -> None:
-    """Logs that no copy can be made, so that the original stays with the broker."""
-    LOGGER.error(
-        "message %r can be neither read nor copied: it stays unacknowledged, and the broker delivers it again once the "
-        "channel is closed",
-        history.id if history else "",
-        exc_info=error,
-    )

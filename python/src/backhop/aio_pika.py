@@ -34,7 +34,7 @@ from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_a
 from ._aio_pika_consumer import Consumer
 from ._amqp import Int64, copied, wire_text
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import Steps, check_broker, verifying
+from ._declaring import Steps, check_broker, declaring
 from ._errors import ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._publisher import Copy
 from ._retrier import (
@@ -44,7 +44,6 @@ from ._retrier import (
     SETTLED_ALREADY,
     BaseRetrier,
     check_error,
-    tell_refused,
 )
 from ._time import Seconds, seconds
 from .decider import Decider
@@ -114,10 +113,16 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
         called with the exception, and answers True or False, or a delay: try again, not before so many seconds
     :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
+    :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``: the first
+        whose class or predicate meets the exception. Attempts are counted once for all. A topology that you give has to
+        have them among its own ``policies``
     :param legacy_counter: as History's, as are wait_queues
-    :param confirm_timeout: after so many seconds without a confirm a copy is published again
+    :param confirm_timeout: after so many seconds without a confirm one copy is published again, and the others once the
+        broker confirms one
     :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
         up to 10 s, jitter equal
+    :param on_event: called with each Event, as the worker's: returned, nacked, unconfirmed, refused, retried, parked,
+        replayed, disconnected, stale; in the connection's thread, or its event loop
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
     :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
@@ -152,7 +157,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :raises MissingError: something does not exist
         :raises BrokerError: the broker cannot serve the strategy
         """
-        await self._take(verifying(self.topology))
+        await self._take(declaring(self.topology, "verify"))
 
     async def _take(self, steps: Steps) -> None:
         self._was_asked = True
@@ -200,7 +205,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                 try:
                     poison = self._guard(message)
                 except Exception as error:
-                    tell_refused(None, error)
+                    self._refuse(message, error)
                     return
                 if poison:
                     await self._carry_out(message, poison)
@@ -275,9 +280,9 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         try:
             plan = self._plan(message, error)
         except Error as problem:
-            tell_refused(message._history, problem)
-            return
-        await self._carry_out(message, plan)
+            self._refuse(message, problem)
+        else:
+            await self._carry_out(message, plan, error)
 
     def _acknowledge(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges; a future of when that is written."""
@@ -287,24 +292,19 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             return None
         return original.settle("ack")
 
-    async def _carry_out(self, message: Message, plan: Plan) -> None:
+    async def _carry_out(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
         original = message._original
-        if message._incoming.processed and original.tag:
+        if plan.action in ("ack", "drop"):
+            if written := self._acknowledge(message):
+                await _written(written)
+        elif message._incoming.processed and original.tag:
             LOGGER.error(SETTLED_ALREADY, original.tag)
-        elif plan.publishes:
-            self._publish(message, plan)
-        elif written := original.settle(plan.action):
-            await _written(written)
+        else:
+            self._publisher(original.channel.connection).settle(_copy(message, plan, error), original)
 
-    def _publish(self, message: Message, plan: Plan, replayed: Callable[[Error | None], None] | None = None) -> None:
-        """Publishes the copy until the broker confirms it, and then acknowledges the original."""
+    def _refuse(self, message: Message, problem: Exception) -> None:
         original = message._original
-        kept = message._kept
-        headers = plan.copy_headers(kept.headers, integer=Int64)
-        key = (wire_text(plan.exchange), wire_text(plan.routing_key), headers.get("backhop-id"))
-        copy = Copy(plan, message.history, key, _properties(plan, kept, headers), message.body, original)
-        copy.replayed = replayed
-        self._publisher(original.channel.connection).publish(copy)
+        self._publisher(original.channel.connection).refuse(original, message._history, problem)
 
     def _publisher(self, connection: WireConnection) -> AioPikaPublisher:
         if self._last is not None and self._last[0] is connection:
@@ -362,6 +362,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         connection = await self._wire_connection()
         channel = await connection.channel(publisher_confirms=False)
         count = 0
+        failure: Error | None = None
         try:
             while count < left:
                 delivered = await channel.basic_get(self.topology.parked_queue)
@@ -371,15 +372,22 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                     left = min(left, (delivered.message_count or 0) + 1)
                 message = self.read(aio_pika.IncomingMessage(delivered))
                 done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
-                self._publish(message, self._decider.replay(message.history), done.set_result)
+                copy = _copy(message, self._decider.replay(message.history))
+                copy.replayed = done.set_result
+                self._publisher(connection).settle(copy, message._original)
                 if error := await done:
                     raise error
                 count += 1
         except aiormq.exceptions.ChannelNotFoundEntity as error:
-            raise MissingError(str(error)) from error
+            failure = MissingError(str(error))
+            raise failure from error
+        except Error as error:
+            failure = error
+            raise
         finally:
             await self._publisher(connection).writer.flush()
             await close(channel)
+            self._announce_replay(count, failure)
         return count
 
 
@@ -392,6 +400,16 @@ def _is_cancelled() -> bool:
     """Whether it is the handler's own task that was cancelled, and not something that it awaited."""
     task: Any = asyncio.current_task()
     return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 does not tell
+
+
+def _copy(message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
+    copy = Copy(plan, message.history, error)
+    if plan.publishes:
+        kept = message._kept
+        copy.properties = _properties(plan, kept, plan.copy_headers(kept.headers, integer=Int64))
+        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
+        copy.body = message.body
+    return copy
 
 
 def _properties(plan: Plan, incoming: Any, headers: dict[Any, Any]) -> dict[str, Any]:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterable
 
 from ._amqp import Headers, Text
-from ._checks import function, legacy_header, queues
+from ._checks import function, legacy_header, queues, shortened
+from ._errors import ForeignPolicyError
 from .delivery import Delivery
 from .history import History
-from .outcomes import Choice, Conditions, Result
+from .outcomes import Choice, Conditions, Policies, Result
 from .plan import FRAME_MAX, RANDOM_BYTES, Plan
 from .topology import Topology
 
@@ -24,6 +25,7 @@ class Decider:
     :param topology: and its policy
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these
     :param only: the exceptions that are tried again, likewise; any other parks; default: all are
+    :param policies: by which other policies of the topology's some exceptions are tried again
     :param legacy_counter: as History's
     :param wait_queues: as History's
     :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
@@ -39,6 +41,7 @@ class Decider:
         *,
         never: Conditions = (),
         only: Conditions | None = None,
+        policies: Policies | None = None,
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
         frame_max: int = FRAME_MAX,
@@ -46,7 +49,8 @@ class Decider:
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.topology = topology
-        self._choice = Choice(never, only)
+        self._choice = Choice(never, only, policies)
+        check_served(topology, policies)
         self.legacy_counter = None if legacy_counter is None else legacy_header(legacy_counter)
         self.wait_queues = queues("wait_queues", wait_queues)
         self.frame_max = frame_max
@@ -86,6 +90,7 @@ class Decider:
             result.outcome,
             error=result.error,
             retry_after=result.retry_after,
+            policy=result.policy,
             frame_max=self.frame_max,
             now=self.clock(),
             random=_NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES),
@@ -94,3 +99,20 @@ class Decider:
     def replay(self, history: History) -> Plan:
         """How to send a parked message back to its work queue."""
         return Plan.replay(history, self.topology, frame_max=self.frame_max, random=self.random(RANDOM_BYTES))
+
+
+def check_served(topology: Topology, policies: Policies | None) -> None:
+    """Refuses a policy of which the topology lacks a wait.
+
+    :raises ForeignPolicyError: which names it
+    """
+    history = History(Delivery(), topology)
+    for condition, policy in (policies or {}).items():
+        try:
+            Plan(history, topology, policy=policy, now=0, random=_NO_COPY)
+        except ForeignPolicyError:
+            name = shortened(condition)
+            raise ForeignPolicyError(
+                f"policies[{name}] is {policy!r}, of which the topology lacks a wait: make it with "
+                "Topology(..., policies=[...])"
+            ) from None

@@ -9,10 +9,11 @@ from datetime import timedelta
 from math import isnan
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from ._checks import function, shortened
+from ._checks import function, instance, shortened
 from ._errors import ArgumentError, ArgumentTypeError
 from ._time import Seconds, milliseconds
 from .plan import Outcome
+from .policy import Policy
 
 MessageT = TypeVar("MessageT")
 AnyException = Any
@@ -22,6 +23,9 @@ Verdict: TypeAlias = bool | Seconds | None
 Condition: TypeAlias = type[BaseException] | Callable[[AnyException], Verdict]
 """A class of exceptions, or a predicate."""
 Conditions: TypeAlias = Condition | Iterable[Condition]
+Policies: TypeAlias = Mapping[Any, Policy]
+"""By which policy an exception is retried: that of the first Condition that it meets. The keys of a Mapping are
+invariant, so that a ``dict[type[OSError], Policy]`` would be none of Conditions."""
 
 LOGGER = logging.getLogger("backhop")
 
@@ -71,27 +75,44 @@ class Result(NamedTuple):
     outcome: Outcome = "ok"
     error: str = ""
     retry_after: Seconds = 0
+    policy: Policy | None = None
+    """None: the topology's own."""
 
 
 OK = Result()
 
 
 class Choice:
-    """What ``never`` and ``only`` choose by.
+    """What ``never``, ``only`` and ``policies`` choose by.
 
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these
     :param only: the exceptions that are tried again, likewise; any other parks. None: all are
+    :param policies: by which other policies some exceptions are tried again
     :raises ArgumentTypeError: for what is neither a class of exceptions nor a function
     """
 
-    __slots__ = ("_never", "_only")
+    __slots__ = ("_never", "_only", "_policies")
 
-    def __init__(self, never: Conditions = (), only: Conditions | None = None) -> None:
+    def __init__(
+        self, never: Conditions = (), only: Conditions | None = None, policies: Policies | None = None
+    ) -> None:
         self._never = _conditions("never", never)
         self._only = None if only is None else _conditions("only", only)
+        self._policies = checked_policies(policies)
 
     def result(self, exception: BaseException) -> Result:
         """What an exception of a handler means."""
+        result = self._result(exception)
+        if result.outcome != "failed":
+            return result
+        for condition, policy in self._policies.items():
+            verdict = _verdict("policies", condition, exception, False)
+            if verdict is not False:
+                delay = result.retry_after or (0 if verdict is True else verdict)
+                return result._replace(policy=policy, retry_after=delay)
+        return result
+
+    def _result(self, exception: BaseException) -> Result:
         if isinstance(exception, RetryAfter):
             return Result("failed", _said(exception.error, exception), exception.delay)
         if isinstance(exception, Park):
@@ -112,6 +133,21 @@ class Choice:
             if verdict is not False:
                 return Result("failed", error, 0 if verdict is True else verdict)
         return Result("permanent", error)
+
+
+def checked_policies(given: Any) -> Policies:
+    """The policies of exceptions that a user gave.
+
+    :raises ArgumentTypeError: for what is no mapping of conditions and policies
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError(f"policies is {shortened(given)}: give a dict, as {{OSError: backhop.Policy()}}")
+    _conditions("policies", tuple(given))
+    for condition, policy in given.items():
+        instance(f"policies[{shortened(condition)}]", policy, Policy, "give a backhop.Policy")
+    return dict(given)
 
 
 def _conditions(name: str, given: Any) -> tuple[Condition, ...]:

@@ -28,7 +28,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from ._amqp import copied, encode_table, wire_text
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import NOT_FOUND, Steps, check_broker, verifying
+from ._declaring import NOT_FOUND, Steps, check_broker, declaring
 from ._errors import ArgumentTypeError, ConnectionFailedError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
 from ._pika_consumers import AsyncConsumer, BlockingConsumer, Consumer
@@ -39,7 +39,6 @@ from ._retrier import (
     NEEDS_NO_ACK,
     BaseRetrier,
     check_error,
-    tell_refused,
 )
 from ._time import Seconds, milliseconds, seconds
 from .decider import Decider
@@ -111,10 +110,16 @@ class Retrier(BaseRetrier[Any]):
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
         called with the exception, and answers True or False, or a delay: try again, not before so many seconds
     :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
+    :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``: the first
+        whose class or predicate meets the exception. Attempts are counted once for all. A topology that you give has to
+        have them among its own ``policies``
     :param legacy_counter: as History's, as are wait_queues
-    :param confirm_timeout: after so many seconds without a confirm a copy is published again
+    :param confirm_timeout: after so many seconds without a confirm one copy is published again, and the others once the
+        broker confirms one
     :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
         up to 10 s, jitter equal
+    :param on_event: called with each Event, as the worker's: returned, nacked, unconfirmed, refused, retried, parked,
+        replayed, disconnected, stale; in the connection's thread, or its event loop
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
     :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
@@ -165,7 +170,7 @@ class Retrier(BaseRetrier[Any]):
         :raises MissingError: something does not exist
         :raises BrokerError: the broker cannot serve the strategy
         """
-        self._take(verifying(self.topology), False, callback)
+        self._take(declaring(self.topology, "verify"), False, callback)
 
     def _take(self, steps: Steps, makes: bool, callback: Callable[[Error | None], None] | None) -> None:
         ends: list[Error | None] = []
@@ -247,7 +252,7 @@ class Retrier(BaseRetrier[Any]):
                 try:
                     poison = self._guard(message)
                 except Exception as error:
-                    tell_refused(None, error)
+                    self._refuse(message, error)
                     return
                 if poison:
                     self._carry_out(message, poison)
@@ -331,15 +336,19 @@ class Retrier(BaseRetrier[Any]):
         try:
             plan = self._plan(message, error)
         except Error as problem:
-            tell_refused(message._history, problem)
-            return
-        self._carry_out(message, plan)
-
-    def _carry_out(self, message: Message, plan: Plan) -> None:
-        if plan.publishes:
-            self._publisher.publish(self._copy(plan, message))
+            self._refuse(message, problem)
         else:
-            message._original.settle(plan.action)
+            self._carry_out(message, plan, error)
+
+    def _carry_out(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
+        if plan.action in ("ack", "drop"):
+            message._original.settle("ack")
+        else:
+            self._publisher.settle(self._copy(message, plan, error), message._original)
+        self._flush()
+
+    def _refuse(self, message: Message, problem: Exception) -> None:
+        self._publisher.refuse(message._original, message._history, problem)
         self._flush()
 
     def _flush(self) -> None:
@@ -347,17 +356,21 @@ class Retrier(BaseRetrier[Any]):
         if self._blocking is not None:
             self._blocking._flush_output()
 
-    def _copy(self, plan: Plan, message: Message, replayed: Callable[[Error | None], None] | None = None) -> Copy:
+    def _copy(self, message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
+        copy = Copy(plan, message.history, error)
+        if not plan.publishes:
+            return copy
         original = message._kept
         headers = plan.copy_headers(original.headers, integer=pika.compat.long)
-        properties = _Properties(
+        copy.properties = _Properties(
             headers=headers,
             delivery_mode=2,
             expiration=plan.expiration,
             **plan._copy_properties(original),
         )
-        key = (wire_text(plan.exchange), wire_text(plan.routing_key), headers.get("backhop-id"))
-        return Copy(plan, message.history, key, properties, message.body, message._original, replayed)
+        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
+        copy.body = message.body
+        return copy
 
     # Waiting
 
@@ -424,10 +437,9 @@ class Retrier(BaseRetrier[Any]):
 
         def done(count: int, error: Error | None) -> None:
             ends.append((count, error))
+            self._announce_replay(count, error)
             if self._blocking is None and callback:
                 callback(count, error)
-            elif self._blocking is None and error:
-                LOGGER.error("replaying stopped after %d messages: %s", count, error)
 
         _Replay(self, None if most is None else whole("most", most), done)
         if self._blocking is None:
@@ -480,12 +492,13 @@ class _Replay:
         self._left -= 1
         try:
             message = retrier.read(method, properties, body, channel)
-            copy = retrier._copy(retrier._decider.replay(message.history), message, self._replayed)
+            copy = retrier._copy(message, retrier._decider.replay(message.history))
+            copy.replayed = self._replayed
         except Exception as error:
             self._fail(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
         else:
             self._open += 1
-            retrier._publisher.publish(copy)
+            retrier._publisher.settle(copy, message._original)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:

@@ -16,6 +16,7 @@ from ._errors import ArgumentError, ArgumentTypeError, check
 from ._time import Seconds, milliseconds, seconds, since_epoch
 from .delivery import PROPERTIES
 from .history import History
+from .policy import Policy
 from .topology import Topology
 
 Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped"]
@@ -63,9 +64,11 @@ class Plan:
     :param outcome: what the handler did: ``"ok"``, ``"failed"``, ``"permanent"`` (park now), ``"dropped"``
     :param error: why it failed; at most 1 KiB is kept
     :param retry_after: the delay that the handler asks for at least
+    :param policy: by which it is tried again: the topology's, which is the default, or one of its ``policies``
     :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
     :param now: seconds since the epoch, or a datetime; default: the clock
     :param random: 32 random bytes; default: the system's
+    :raises ForeignPolicyError: where the topology lacks a wait of the policy
     :raises FrameError: where not even the message's own headers fit frame_max
     """
 
@@ -79,11 +82,14 @@ class Plan:
         *,
         error: Text = "",
         retry_after: Seconds = 0,
+        policy: Policy | None = None,
         frame_max: int = FRAME_MAX,
         now: float | datetime | None = None,
         random: bytes | None = None,
     ) -> None:
         _check_read(history, topology)
+        if policy is not None:
+            instance("policy", policy, Policy, "give a backhop.Policy")
         if not isinstance(error, str | bytes):
             raise ArgumentTypeError(f"error is {shortened(error)}: give a text")
         handle = self._handle = made(c.bh_plan_new())
@@ -93,7 +99,7 @@ class Plan:
                 handle,
                 history.delivery._handle,
                 history._handle,
-                topology.policy._handle,
+                (policy or topology.policy)._handle,
                 topology._handle,
                 number(OUTCOMES, outcome, "outcome"),
                 error,

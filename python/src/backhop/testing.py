@@ -31,7 +31,7 @@ from .decider import Decider
 from .delivery import PROPERTIES
 from .history import History
 from .message import Message
-from .outcomes import OK, Conditions, awaited, called, check_handler, is_async
+from .outcomes import OK, Conditions, Policies, awaited, called, check_handler, checked_policies, is_async
 from .plan import Plan
 from .policy import Policy
 from .topology import QueueType, Strategy, Topology, chosen
@@ -147,6 +147,7 @@ class Options(TypedDict, total=False):
     work_queue_arguments: Mapping[str, str | int]
     never: Conditions
     only: Conditions
+    policies: Policies
     exchange: str
     routing_key: str
     headers: Mapping[str, Any]
@@ -173,6 +174,7 @@ def rehearse(handle: Callable[[Any], object], body: bytes = b"", **options: Unpa
         work_queue_arguments as         Topology's
     :param never: exceptions that park at once: a class, a predicate, or a list of these; only: those that are tried
         again
+    :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``
     :param exchange: where the message was published; default: the default exchange
     :param routing_key: default: the queue's name
     :param headers: the message's headers
@@ -273,6 +275,7 @@ class _Steps:
         work_queue_arguments: Mapping[str, str | int] | None = None,
         never: Conditions = (),
         only: Conditions | None = None,
+        policies: Policies | None = None,
         exchange: str = "",
         routing_key: str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -294,6 +297,7 @@ class _Steps:
             "work" if queue is None and topology is None else queue,
             policy,
             topology,
+            checked_policies(policies).values(),
             strategy=strategy,
             queue_type=queue_type,
             namespace=namespace,
@@ -313,6 +317,7 @@ class _Steps:
             topology,
             never=never,
             only=only,
+            policies=policies,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
             clock=self._clock,

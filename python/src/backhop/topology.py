@@ -29,7 +29,7 @@ _LONGEST_QUEUE = 247  # bytes: "backhop:" and the name are one routing key
 _LONGEST_NAMESPACE = 200
 _STRATEGY_NAMES = {number: name for name, number in _STRATEGIES.items()}
 _QUEUE_TYPES: dict[QueueType, int] = {"quorum": c.BH_QUEUE_QUORUM, "classic": c.BH_QUEUE_CLASSIC}
-_WHATS: dict[int, Literal["exchange", "queue", "binding"]] = {
+WHATS: dict[int, Literal["exchange", "queue", "binding"]] = {
     c.BH_DECLARE_EXCHANGE: "exchange",
     c.BH_DECLARE_QUEUE: "queue",
     c.BH_DECLARE_BINDING: "binding",
@@ -131,7 +131,7 @@ class Topology:
     def _declaration(self, index: int) -> Declaration:
         handle = self._handle
         return Declaration(
-            what=_WHATS[c.Topology_declaration(handle, index)],
+            what=WHATS[c.Topology_declaration(handle, index)],
             name=c.Topology_name(handle, index),
             type=c.Topology_type(handle, index),
             source=c.Topology_source(handle, index),
@@ -231,12 +231,14 @@ TOPOLOGY_DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def chosen(queue: Text | None, policy: Policy | None, topology: Topology | None, **options: Any) -> Topology:
-    """The topology that was given, or the one of a queue, its policy and the options of TOPOLOGY_DEFAULTS."""
+def chosen(
+    queue: Text | None, policy: Policy | None, topology: Topology | None, policies: Iterable[Policy], **options: Any
+) -> Topology:
+    """The topology that was given, or the one of a queue, its policies and the options of TOPOLOGY_DEFAULTS."""
     if topology is None:
         if queue is None:
             raise ArgumentTypeError("queue is missing: give the work queue and its policy, or a topology")
-        return Topology(queue, policy, **options)
+        return Topology(queue, policy, policies=policies, **options)
     instance("topology", topology, Topology, "give a backhop.Topology")
     more = [name for name, value in options.items() if value != TOPOLOGY_DEFAULTS[name]]
     more += [name for name, value in (("queue", queue), ("policy", policy)) if value is not None]

@@ -31,11 +31,12 @@ from ._errors import (
 )
 from ._retrier import fields
 from ._time import Seconds, milliseconds
+from .decider import check_served
 from .delivery import Delivery
-from .event import Event, event_of
+from .event import Event, announce, event_of
 from .history import History
 from .message import Message
-from .outcomes import OK, Choice, Conditions, Result, awaited, called, check_handler
+from .outcomes import OK, Choice, Conditions, Policies, Result, awaited, called, check_handler, checked_policies
 from .plan import OUTCOMES
 from .policy import Policy
 from .topology import QueueType, Strategy, Topology, chosen
@@ -93,6 +94,9 @@ class Worker:
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
         called with the exception, and answers True or False, or a delay: try again, not before so many seconds
     :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
+    :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``: the first
+        whose class or predicate meets the exception. Attempts are counted once for all. A topology that you give has to
+        have them among its own ``policies``
     :param mode: how to treat the broker's topology at each connect: ``"create"`` what is missing, ``"verify"`` that all
         is there and change nothing, ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand
         under ``"create"`` alone: verifying asks for them too
@@ -102,6 +106,10 @@ class Worker:
     :param back_off: delays between attempts to connect and to publish; its limits are ignored; default: 100 ms, doubled
         up to 10 s
     :param drain: how long handlers may take to finish once the worker is told to stop; an hour at most
+    :param fail_fast: whether ``run`` and ``serve`` end with the error where the worker was never ready and that cannot
+        mend itself: a refused password, vhost or permission, a missing work queue, a clash, a strategy that the broker
+        cannot serve, a certificate that does not match. A broker that is not up yet is waited for; once the worker was
+        ready, everything is tried again without end
     :param on_event: called with each Event, from whichever thread meets it; under ``serve`` in the event loop
     :param retry_events: whether each retry is an event too
     :param legacy_counter: as History's
@@ -129,12 +137,14 @@ class Worker:
         prefetch: int = 100,
         never: Conditions = (),
         only: Conditions | None = None,
+        policies: Policies | None = None,
         mode: Mode = "create",
         ca_file: str | os.PathLike[str] | None = None,
         connect_timeout: Seconds = 10,
         confirm_timeout: Seconds = 30,
         back_off: Policy | None = None,
         drain: Seconds = 20,
+        fail_fast: bool = True,
         on_event: Callable[[Event], object] | None = None,
         retry_events: bool = False,
         legacy_counter: Text | None = None,
@@ -144,6 +154,7 @@ class Worker:
             queue,
             policy,
             topology,
+            checked_policies(policies).values(),
             strategy=strategy,
             queue_type=queue_type,
             namespace=namespace,
@@ -158,8 +169,10 @@ class Worker:
         if on_event is not None:
             function("on_event", on_event)
         self.on_event = on_event
-        self._choice = Choice(never, only)
+        self._choice = Choice(never, only, policies)
+        check_served(self.topology, policies)
         self._drained = threading.Event()
+        self._end: Error | None = None  # why it gave up
         self._leader = threading.Lock()
         self._readable = select.poll()  # for the leader alone
         self._events = threading.Lock()
@@ -176,6 +189,7 @@ class Worker:
         if ca_file is not None:
             self._check(c.Worker_set_ca_file(handle, _path("ca_file", ca_file)))
         self._check(c.Worker_set_mode(handle, number(MODES, mode, "mode")))
+        self._check(c.Worker_set_fail_fast(handle, int(truth("fail_fast", fail_fast))))
         self._check(c.Worker_set_prefetch(handle, whole("prefetch", prefetch, 0, 65535)))
         connect_ms = span_ms("connect_timeout", connect_timeout, 1, HOUR_MS)
         self._check(c.Worker_set_connect_timeout_ms(handle, connect_ms))
@@ -211,6 +225,8 @@ class Worker:
 
         :param handle: called with each Message
         :raises ArgumentTypeError: for what is not callable, and for a coroutine function
+        :raises Error: with ``fail_fast``: why the worker can never be ready: an AccessError, MissingError, ClashError,
+            BrokerError or TLSError
         """
         check_handler(handle, instead="call serve")
         run = _Run(handle, self._start())
@@ -231,6 +247,8 @@ class Worker:
                 thread.join(_SHORT_WHILE)
         if run.failures:
             raise run.failures[0]
+        if self._end:
+            raise self._end
 
     def _until(self, drained: threading.Event) -> None:
         while not drained.wait(_LOOK_AFTER):
@@ -246,6 +264,7 @@ class Worker:
         :param handle: awaited with each Message. A plain function is a handler too; nothing else happens in the event
             loop while it runs
         :raises ArgumentTypeError: for what is not callable
+        :raises Error: with ``fail_fast``, as run
         """
         import asyncio
 
@@ -296,6 +315,8 @@ class Worker:
                 loop.remove_reader(descriptor)
         if failures:
             raise failures[0]
+        if self._end:
+            raise self._end
 
     def stop(self, drain: Seconds | None = None) -> None:
         """Stops, draining; from any thread, a handler or a signal handler. Stopping again sets the limit anew.
@@ -418,17 +439,15 @@ class Worker:
         return self._failures.pop(message_id, None)
 
     def _tell(self, event: Event) -> None:
+        is_for_listener = event.name != "retried" or self._wants_retries
         try:
-            log.log(event.level, "%s", event, exc_info=event.exception, extra=event.fields)
-            if self.on_event and (event.name != "retried" or self._wants_retries):
-                self.on_event(event)
-        except Exception:
-            log.exception("on_event failed at %s", event.name)
+            announce(event, self.on_event if is_for_listener else None)
         finally:
             if event.name in ("replayed", "drained") and self._replay is not None:
                 replay, self._replay = self._replay, None
                 replay.end(event)
             if event.name == "drained":  # whatever on_event does, nobody takes this event again
+                self._end = event.error if not isinstance(event.error, WaitTimeoutError) else None
                 self._drained.set()
 
     # --- Handling ----------------------------------------------------------------------------------------------------
@@ -464,7 +483,8 @@ class Worker:
     def _keep_failure(self, message: Message, exception: BaseException, result: Result) -> None:
         """For the event that tells that it is parked; logs what no event will know."""
         try:
-            ends = result.outcome == "permanent" or message.last_attempt
+            most = (result.policy or self.policy).max_attempts
+            ends = result.outcome == "permanent" or 0 < most <= message.attempt
             if ends and message.id:
                 self._failures[message.id] = exception
                 while len(self._failures) > _MOST_FAILURES:
@@ -478,9 +498,11 @@ class Worker:
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
-        status = c.Worker_settle(
+        policy = result.policy
+        status = c.Worker_settle_by(
             self._handle,
             message.taken,
+            policy._handle if policy else None,
             OUTCOMES[result.outcome],
             result.error,
             milliseconds(result.retry_after) if result.retry_after else 0,

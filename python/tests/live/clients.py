@@ -49,6 +49,10 @@ class Consumer:
     def run(self) -> None:
         raise NotImplementedError
 
+    def begin_together(self, count: int) -> None:
+        """Consumes, and handles nothing before so many messages have come: then all of them."""
+        raise NotImplementedError
+
     def declare(self) -> None:
         raise NotImplementedError
 
@@ -64,6 +68,27 @@ class Consumer:
     def join(self) -> None:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
+
+
+def failure(handle: Handle, message: Message) -> Exception | None:
+    """What the handler raised."""
+    try:
+        handle(message)
+    except Exception as error:
+        return error
+    return None
+
+
+def together(consumer: Any, count: int) -> Callable[[Any, Any, Any, bytes], None]:
+    """A callback of pika's that handles nothing before so many messages have come."""
+    held: list[backhop.pika.Message] = []
+
+    def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        held.append(consumer.retrier.read(method, properties, body, channel))
+        for message in held if len(held) == count else []:
+            consumer.retrier.settle(message, failure(consumer.handle, message))
+
+    return on_message
 
 
 class Blocking(Consumer):
@@ -96,6 +121,9 @@ class Blocking(Consumer):
             self.channel.basic_consume(self.queue, self.retrier.wrap(self.handle), auto_ack=not needs_ack)
 
         self.call(consume)
+
+    def begin_together(self, count: int) -> None:
+        self.call(lambda: self.channel.basic_consume(self.queue, together(self, count)))
 
     def begin_by_itself(self) -> None:
         self.consumer = self.call(lambda: self.retrier.consume(self.handle, prefetch=100))
@@ -149,6 +177,14 @@ class Select(Consumer):
                 auto_ack=not needs_ack,
                 callback=lambda _: done.set_result(None),
             )
+        )
+        done.result(PATIENCE)
+
+    def begin_together(self, count: int) -> None:
+        done: Future[None] = Future()
+        on_message = together(self, count)
+        self.schedule(
+            lambda: self.channel.basic_consume(self.queue, on_message, callback=lambda _: done.set_result(None))
         )
         done.result(PATIENCE)
 
@@ -258,6 +294,19 @@ class AioPika(Consumer):
         async def consume() -> None:
             queue = await self.channel.get_queue(self.queue)
             await queue.consume(self.retrier.wrap(self._handle), no_ack=not needs_ack)
+
+        self.call(consume())
+
+    def begin_together(self, count: int) -> None:
+        held: list[backhop.aio_pika.Message] = []
+
+        async def on_message(incoming: Any) -> None:
+            held.append(self.retrier.read(incoming))
+            for message in held if len(held) == count else []:
+                await self.retrier.settle(message, failure(self.handle, message))
+
+        async def consume() -> None:
+            await (await self.channel.get_queue(self.queue)).consume(on_message)
 
         self.call(consume())
 

@@ -6,11 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
+from queue import Queue
 from typing import Any
 
 import pytest
 from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
-from test_adapters_live import QUICK, Handler, each_client, namespace, there, until  # noqa: F401  fixtures
+from test_adapters_live import QUICK, SLOWER, Handler, each_client, namespace, there, until  # noqa: F401  fixtures
 
 import backhop
 from backhop.testing import Clock, rehearse
@@ -164,6 +165,32 @@ def expect_the_same(seen: list[dict[str, Any]], expected: list[dict[str, Any]]) 
 
 
 # --- consume ---------------------------------------------------------------------------------------------------------
+
+
+@each_client
+def test_each_class_of_errors_waits_by_its_policy_and_the_listener_hears_of_it(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events = broker.queue(), Queue[backhop.Event]()
+    broker.publish(b"body", queue, message_id="m1")
+    handler = Handler(ValueError("quick"), KeyError("slow"), OSError("last"))
+    policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_attempts=3, max_retry_after=0)
+    options = {"policy": policy, "policies": {LookupError: SLOWER}, "namespace": namespace}
+    with consuming(client, URL, queue, handler, on_event=events.put, **options) as consumer:
+        told = [events.get(timeout=PATIENCE) for _ in range(3)]
+        assert consumer.replay() == 1
+        told.append(events.get(timeout=PATIENCE))
+    assert [message.last_delay for message in handler.messages[:3]] == [None, 0.1, 0.4]
+    assert [(event.name, event.delay, event.attempts, event.text) for event in told] == [
+        ("retried", 0.1, 1, ""),
+        ("retried", 0.4, 2, ""),
+        ("parked", 0, 3, "exhausted"),
+        ("replayed", 0, 0, ""),
+    ]
+    assert {(event.id, event.queue, event.count) for event in told[:3]} == {("m1", queue, 1)}
+    assert (told[2].exception, told[3].count) == (handler.errors_raised[2], 1)
 
 
 @each_client
