@@ -8,7 +8,6 @@ const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError }
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
-const { tellRefused } = require('./publisher')
 const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
 const { decodedHeaders } = require('./values')
 
@@ -84,17 +83,19 @@ class Line {
     this.#Channel = Channel
     this.isOpen = connection.stream.writable
     this.isBlocked = connection.blocked === true // amqplib 0.10 tells by events alone
-    connection.on('blocked', () => { this.isBlocked = true })
+    connection.on('blocked', () => this.#block(true))
+    connection.on('unblocked', () => this.#block(false))
     connection.on('close', reason => {
       this.isOpen = false
       this.reason = reason
       for (const watcher of this.#watchers) watcher.lost(reason?.message ?? 'it was closed')
       this.#watchers.clear()
     })
-    connection.on('unblocked', () => {
-      this.isBlocked = false
-      for (const watcher of this.#watchers) watcher.unblocked()
-    })
+  }
+
+  #block (isBlocked) {
+    this.isBlocked = isBlocked
+    for (const watcher of this.#watchers) watcher.blocked(isBlocked)
   }
 
   get frameMax () {
@@ -133,12 +134,13 @@ class Line {
 
   async openConfirms (listener) {
     const channel = await this.#open()
-    let reason = ''
-    channel.on('error', error => { reason = replyOf(error) })
+    let reason = { code: 0, text: 'the channel was closed' }
+    channel.on('error', error => { reason = { code: error.code, text: replyOf(error) } })
     channel.on('ack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, true))
     channel.on('nack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, false))
     channel.on('return', ({ fields, properties }) => {
-      listener.returned(fields.exchange, fields.routingKey, properties.headers?.['backhop-id'])
+      const { exchange, routingKey, replyCode, replyText } = fields
+      listener.returned(exchange, routingKey, idOf(properties), `${replyCode} ${replyText}`)
     })
     // Where the connection goes too, it says so first.
     channel.on('close', () => queueMicrotask(() => listener.closed(reason)))
@@ -200,10 +202,6 @@ class PublishingChannel {
       throw error
     }
   }
-
-  close () {
-    close(this.#channel)
-  }
 }
 
 class DeclaringChannel {
@@ -263,12 +261,19 @@ async function close (channel) {
   }
 }
 
+/** By which a copy is known: its text, or bytes. */
+function idOf ({ headers }) {
+  const id = headers?.['backhop-id']
+  return typeof id === 'string' || Buffer.isBuffer(id) ? id : ''
+}
+
 /** What the broker said as it closed a channel or a connection. */
 function replyOf (error) {
   return REPLY.exec(error.message)?.[1] ?? error.message
 }
 
-const SETTLES = { reject: ['nack', false, false], return: ['reject', true] } // not of all, not to its queue; to it
+// Not of all; to its queue, or not.
+const SETTLES = { reject: ['nack', false, false], return: ['reject', true], back: ['nack', false, true] }
 const settlers = new WeakMap()
 
 function settlerOf (channel) {
@@ -397,13 +402,21 @@ class Original {
     return this.#settler.isHere
   }
 
+  /** What stands for the channel. */
+  get channel () {
+    return this.#settler
+  }
+
+  get tag () {
+    return this.incoming.fields.deliveryTag
+  }
+
   settle (action) {
     this.#settler.settle(this.incoming, action)
   }
 
-  copy (plan, { given }) {
-    const properties = plan.copyProperties(given.properties, LONG)
-    return { properties, id: properties.headers['backhop-id'] }
+  properties (plan, { given }) {
+    return plan.copyProperties(given.properties, LONG)
   }
 }
 
@@ -488,7 +501,7 @@ class Retrier extends BaseRetrier {
       try {
         message = this.read(incoming, channel)
       } catch (problem) {
-        tellRefused(undefined, problem)
+        this._refused(problem)
         return
       }
       this._fail(message, error)
@@ -600,7 +613,7 @@ class Consumer extends BaseConsumer {
     this._ended('')
   }
 
-  unblocked () {}
+  blocked () {}
 
   async _unsubscribe () {
     const channel = this.#channel

@@ -96,28 +96,7 @@ async function takeAll (line, steps) {
 class Declared {
   /** Whether the retrier declared it, and may declare it again. */
   restores = false
-  #topology
-  #isThere = true
-  #rungs = new Set()
-
-  constructor (topology) {
-    this.#topology = topology
-  }
-
-  /** What has to be declared before a copy is published; `onDemand` and `delay` are its plan's. */
-  needed ({ onDemand, delay }) {
-    if (this.#isThere && !onDemand) return []
-    const { declarations } = this.#topology
-    const lost = this.#isThere ? [] : declarations.filter(each => !each.onDemand)
-    const isRungThere = !onDemand || this.#rungs.has(delay)
-    return isRungThere ? lost : [...lost, ...declarations.filter(each => each.wait === delay)]
-  }
-
-  /** What `needed` told is declared. */
-  made ({ onDemand, delay }) {
-    this.#isThere = true
-    if (onDemand) this.#rungs.add(delay)
-  }
+  isThere = true
 
   /** What to do where the broker does not know where a copy goes, and nobody here may declare it. */
   hint (reason) {
@@ -125,10 +104,9 @@ class Declared {
     return '; the topology is not there: await declare() once at the start, or import topology.definitions()'
   }
 
-  /** Something of the topology may be gone. */
+  /** Something of it may be gone. */
   doubt () {
-    this.#isThere = !this.restores
-    this.#rungs.clear()
+    this.isThere = !this.restores
   }
 }
 

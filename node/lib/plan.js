@@ -21,7 +21,7 @@ const OUTCOMES = {
   permanent: c.BH_OUTCOME_PERMANENT,
   dropped: c.BH_OUTCOME_DROPPED
 }
-const ACTIONS = namesOf({
+const ACTION_NUMBERS = {
   none: c.BH_ACTION_NONE,
   ack: c.BH_ACTION_ACK,
   retry: c.BH_ACTION_RETRY,
@@ -30,7 +30,8 @@ const ACTIONS = namesOf({
   park: c.BH_ACTION_PARK,
   drop: c.BH_ACTION_DROP,
   replay: c.BH_ACTION_REPLAY
-})
+}
+const ACTIONS = namesOf(ACTION_NUMBERS)
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
 const OPTIONS = ['outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
 const KEPT = 9 // of a described plan: bits by the numbers of properties; behind it are the headers
@@ -247,4 +248,4 @@ function randomBytes (count) {
   return pool.subarray(drawn - count, drawn)
 }
 
-module.exports = { FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }
+module.exports = { ACTION_NUMBERS, FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }

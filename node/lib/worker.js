@@ -36,7 +36,7 @@ const NO_LIBRABBITMQ =
   'npm rebuild backhop'
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'legacyCounter', 'waitQueues', 'confirmTimeout', 'backOff',
-  'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents'
+  'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
@@ -62,7 +62,7 @@ class Worker extends EventEmitter {
     const {
       never, only: others, mode = 'create', legacyCounter, waitQueues = [], confirmTimeout, backOff, concurrency = 50,
       prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile, connectTimeout, drain = 20_000,
-      retryEvents = false
+      retryEvents = false, failFast = true
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -90,6 +90,7 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#check(native.set_retry_events(Number(flag(retryEvents, 'retryEvents'))))
+    this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 
   #setTimeout (name, setter, value) {
@@ -126,12 +127,10 @@ class Worker extends EventEmitter {
     const release = onFirst(taken, abort)
     signal?.addEventListener('abort', abort)
     if (signal?.aborted) abort()
-    try {
-      await this.#ended
-    } finally {
-      release()
-      signal?.removeEventListener('abort', abort)
-    }
+    const failure = await this.#ended
+    release()
+    signal?.removeEventListener('abort', abort)
+    if (failure) throw failure
   }
 
   async stop (options = {}) {
@@ -201,7 +200,7 @@ class Worker extends EventEmitter {
     for (;;) {
       const [status, native] = this.#native.take_event()
       if (status) return
-      this.#tell(new Event(native))
+      this.#tell(Event.of(native, this.#topology.queue))
     }
   }
 
@@ -214,15 +213,16 @@ class Worker extends EventEmitter {
       process.nextTick(() => { throw error }) // as any listener's; the worker goes on
     }
     if (event.name === 'replayed') this.#replayed(event)
-    if (event.name === 'drained') this.#close()
+    if (event.name === 'drained') this.#close(event.error)
   }
 
-  #close () {
+  /** `error`: why it gave up, or that messages were not settled in time, which is no failure. */
+  #close (error) {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
     this.#watch = undefined
     this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
-    this.#end()
+    this.#end(error instanceof WaitTimeoutError ? undefined : error)
   }
 
   // --- Handling ------------------------------------------------------------------------------------------------------

@@ -182,22 +182,15 @@ describe('taking steps', () => {
 })
 
 describe('what is declared', () => {
-  const plan = (delay, onDemand) => ({ delay, onDemand })
-
-  it('needs a rung on demand once, and all of it after a doubt', () => {
-    const declared = new Declared(topology)
-    assert.deepEqual(declared.needed(plan(100, false)), [])
-    assert.deepEqual(declared.needed(plan(1000, true)), topology.declarations.filter(({ wait }) => wait === 1000))
-    declared.made(plan(1000, true))
-    assert.deepEqual(declared.needed(plan(1000, true)), [])
+  it('is made again after a doubt, by who declared it', () => {
+    const declared = new Declared()
     declared.doubt()
-    assert.deepEqual(declared.needed(plan(100, false)), []) // who declares elsewhere
-    assert.ok(declared.needed(plan(1000, true)).length)
+    assert.ok(declared.isThere) // who declares elsewhere
+    assert.match(declared.hint('NOT_FOUND - no exchange'), /await declare\(\) once at the start/)
     declared.restores = true
     declared.doubt()
-    assert.deepEqual(declared.needed(plan(100, false)), topology.declarations.filter(({ onDemand }) => !onDemand))
-    declared.made(plan(100, false))
-    assert.deepEqual(declared.needed(plan(100, false)), [])
+    assert.ok(!declared.isThere)
+    assert.equal(declared.hint('NOT_FOUND - no exchange'), '')
   })
 })
 

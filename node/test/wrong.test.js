@@ -44,7 +44,7 @@ const SHARED = {
   only: NOT_CHOICES,
   legacyCounter: NOT_TEXTS,
   waitQueues: [null, 'orders.wait', 7, [7], [''], {}],
-  confirmTimeout: [...NOT_DURATIONS, 0, -1],
+  confirmTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
   backOff: [null, 100, '1s', {}]
 }
 
@@ -94,6 +94,7 @@ const TABLE = [
     `a Retrier's ${name}`, values, value => new Retrier(null, { queue: 'orders', [name]: value })
   ]),
   ['a Retrier\'s clock', [null, 7, new Date()], value => new Retrier(null, { queue: 'orders', clock: value })],
+  ['a Retrier\'s onEvent', [null, 7, 'log', {}], value => new Retrier(null, { queue: 'orders', onEvent: value })],
   ['a Retrier\'s random', [null, 7], value => new Retrier(null, { queue: 'orders', random: value })],
   ['a Retrier\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', polcy: 1 }, { queue: 'orders', topology },
     { policy, topology }], value => new Retrier(null, value)],
@@ -127,6 +128,7 @@ const WORKER_TABLE = [
     connectTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
     drain: [...NOT_DURATIONS, -1, '2h'],
     retryEvents: [null, 1, 'yes'],
+    failFast: [null, 1, 'yes'],
     threads: [8]
   }).map(([name, values]) => [`a Worker's ${name}`, values, value => new Worker(NOWHERE, { queue: 'orders', [name]: value })]),
   ['a Worker\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', topology }], value => new Worker(NOWHERE, value)],

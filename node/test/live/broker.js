@@ -130,6 +130,13 @@ class Broker {
     return (await this.take(queue, count)).map(({ content }) => content.toString())
   }
 
+  /** Takes all that there is, once the queue is asked: nothing more may be on its way. */
+  async all (queue) {
+    const bodies = []
+    for (let message; (message = await this.channel.get(queue, { noAck: true }));) bodies.push(message.content.toString())
+    return bodies
+  }
+
   /** The exchange that a test publishes to, with queues that are bound to it. */
   async events (type, queues, key = '') {
     const exchange = `${this.namespace}.events`
