@@ -433,6 +433,8 @@ export interface GuardOptions {
 }
 
 export interface PlanOptions extends GuardOptions {
+  /** One of those that the topology serves; default: its own. */
+  policy?: Policy | undefined
   /** What the handler did; default `"failed"`. `"permanent"`: park it now. */
   outcome?: Outcome | undefined
   /** Why it failed; at most 1 KiB is kept. */
@@ -459,6 +461,7 @@ export interface CopyOptions {
 export class Plan {
   /**
    * @param history read with this topology
+   * @throws {@link ForeignPolicyError} where the topology has not all waits of the policy
    * @throws {@link FrameError} where not even the message's own headers fit frameMax
    */
   constructor (history: History, topology: Topology, options?: PlanOptions)
@@ -665,6 +668,13 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
   never?: Errors | undefined
   /** Errors that are tried again; what is none of these parks at once. Default: all. */
   only?: Errors | undefined
+  /**
+   * Errors that are tried again by a policy of their own: pairs of a class or a predicate and its Policy, or a Map; the first
+   * that matches is used. One count of attempts is for all. A topology that is given has to serve them (its `policies`).
+   *
+   * @throws {@link ForeignPolicyError} for one of which the topology has not all waits
+   */
+  policies?: Iterable<readonly [ErrorClass | ErrorPredicate, Policy]> | undefined
   /** As History's. */
   legacyCounter?: Text | undefined
   /** As History's. */

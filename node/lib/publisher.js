@@ -363,8 +363,8 @@ class Publisher {
 
   #words (name, { exchange, routingKey }) {
     if (name !== 'nacked') return this.#why
-    return `the broker nacked the copy for exchange "${exchange}", routing key "${routingKey}": a queue there is full ` +
-      '(reject-publish) or not available'
+    return `the broker nacked the copy for exchange "${exchange}", routing key "${routingKey}": a queue there is ` +
+      'full (reject-publish) or not available'
   }
 
   // The channel

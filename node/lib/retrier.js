@@ -7,7 +7,7 @@ const { ArgumentError, ConsumerCancelledError, WaitTimeoutError } = require('./e
 const { Teller } = require('./event')
 const { debug } = require('./log')
 const { callable, handler, instance, numberOf, only, refuse, whole } = require('./options')
-const { textOf } = require('./outcomes')
+const { policiesOf, textOf } = require('./outcomes')
 const { Policy } = require('./policy')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { duration, milliseconds } = require('./time')
@@ -17,7 +17,7 @@ const { Slices } = require('./turns')
 const TOPOLOGY = [
   'queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue', 'workQueueArguments'
 ]
-const DECIDER = ['never', 'only', 'legacyCounter', 'waitQueues', 'clock', 'random']
+const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
 const MODES = { create: creating, verify: verifying, none: undefined }
 const ORIGINAL = Symbol('original') // of a message: how its client settles it, and makes its copy
@@ -44,11 +44,14 @@ class BaseRetrier {
   #idle = []
 
   constructor (options) {
-    const { mode = 'create', confirmTimeout = '30s', backOff = BACK_OFF, onEvent } = only(options, OPTIONS, 'a Retrier')
-    this.#topology = topologyOf(options, 'a Retrier')
+    const {
+      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, onEvent
+    } = only(options, OPTIONS, 'a Retrier')
+    const policies = policiesOf(given)
+    this.#topology = topologyOf(options, 'a Retrier', policies)
     numberOf(MODES, mode, 'mode')
     this.#mode = mode
-    this.#decider = new Decider(this.#topology, pick(options, DECIDER))
+    this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
     if (onEvent !== undefined) callable(onEvent, 'onEvent', ' that is given each Event')
@@ -461,11 +464,13 @@ function pick (options, names) {
   return Object.fromEntries(names.filter(name => options[name] !== undefined).map(name => [name, options[name]]))
 }
 
-/** The topology that is given, or that of a queue and a policy. */
-function topologyOf (options, what) {
+/** The topology that is given, or that of a queue, a policy, and the policies of errors. */
+function topologyOf (options, what, policies) {
   const given = Object.keys(pick(options, TOPOLOGY))
   if (options.topology === undefined) {
-    if (options.queue !== undefined) return new Topology(pick(options, TOPOLOGY))
+    if (options.queue !== undefined) {
+      return new Topology({ ...pick(options, TOPOLOGY), policies: policies.map(([, policy]) => policy) })
+    }
     throw new ArgumentError(`${what} has neither queue nor topology: give the name of the work queue, or a Topology`)
   }
   if (given.length) throw new ArgumentError(`${what} has its ${given[0]} from the topology: give either`)

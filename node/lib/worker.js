@@ -17,7 +17,8 @@ const log = require('./log')
 const { Message } = require('./message')
 const NATIVE = require('./native')
 const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./options')
-const { Choice, OK } = require('./outcomes')
+const { checkServed } = require('./decider')
+const { Choice, OK, policiesOf } = require('./outcomes')
 const { OUTCOMES } = require('./plan')
 const { Policy } = require('./policy')
 const { TOPOLOGY, topologyOf } = require('./retrier')
@@ -35,8 +36,8 @@ const NO_LIBRABBITMQ =
   'pkg-config, Fedora: librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then: ' +
   'npm rebuild backhop'
 const OPTIONS = [
-  ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'legacyCounter', 'waitQueues', 'confirmTimeout', 'backOff',
-  'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast'
+  ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'confirmTimeout',
+  'backOff', 'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
@@ -60,9 +61,9 @@ class Worker extends EventEmitter {
   constructor (uris, options = {}) {
     super()
     const {
-      never, only: others, mode = 'create', legacyCounter, waitQueues = [], confirmTimeout, backOff, concurrency = 50,
-      prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile, connectTimeout, drain = 20_000,
-      retryEvents = false, failFast = true
+      never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [], confirmTimeout,
+      backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile,
+      connectTimeout, drain = 20_000, retryEvents = false, failFast = true
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -71,9 +72,11 @@ class Worker extends EventEmitter {
     for (const uri of addresses) {
       if (typeof uri !== 'string') throw new ArgumentError(`a URI is no string, but ${typeof uri}: give ${URIS}`)
     }
-    this.#topology = topologyOf(options, 'a Worker')
+    const policies = policiesOf(pairs)
+    this.#topology = topologyOf(options, 'a Worker', policies)
     this.#concurrency = concurrency
-    this.#choice = new Choice({ never, only: others })
+    this.#choice = new Choice({ never, only: others, policies })
+    checkServed(this.#topology, policies)
     this.#drain = drainOf(drain, 'drain')
     const native = this.#native = made(
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
@@ -248,9 +251,9 @@ class Worker extends EventEmitter {
     this.#settle(message, result)
   }
 
-  #settle (message, { outcome, error, retryAfter }) {
+  #settle (message, { outcome, error, retryAfter, policy = this.#topology.policy }) {
     this.#running--
-    const status = this.#native.settle(message.taken, OUTCOMES[outcome], error, retryAfter)
+    const status = this.#native.settle_by(message.taken, policy[NATIVE], OUTCOMES[outcome], error, retryAfter)
     if (status) log.warn(`${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`, 'stale')
     if (this.#isResting) this.#goOn()
   }

@@ -42,6 +42,7 @@ const SHARED = {
   mode: [null, 'maybe', true, ''],
   never: NOT_CHOICES,
   only: NOT_CHOICES,
+  policies: [null, 7, 'slow', {}, [null], [Error], [[Error]], [[Error, null]], [['Error', policy]], [[async () => true, policy]]],
   legacyCounter: NOT_TEXTS,
   waitQueues: [null, 'orders.wait', 7, [7], [''], {}],
   confirmTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
@@ -88,6 +89,8 @@ const TABLE = [
   ['a priority', ['high', {}], value => new Delivery({ properties: { priority: value } })],
   ['the name of a property', [undefined, 'colour', 'toString'], value => new Delivery().property(value)],
   ['a Plan\'s outcome', [null, 'fine', 7], value => new Plan(history, topology, { outcome: value })],
+  ['a Plan\'s policy', [null, 'slow', {}, new Policy({ kind: 'fixed', initial: '3d', max: '3d', jitter: 'none' })],
+    value => new Plan(history, topology, { policy: value })],
   ['a Plan\'s retryAfter', NOT_DURATIONS, value => new Plan(history, topology, { retryAfter: value })],
 
   ...Object.entries(SHARED).map(([name, values]) => [
