@@ -322,6 +322,36 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
 
+/* --- declaring --------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
+
+typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
+
+%object(Declaring, bh_declaring)
+%extend bh_declaring {
+    bh_status set_makes_rungs(int on);
+    bh_status begin(bh_mode mode, int64_t rung_ms);
+    int next();
+    void refuse(int code, bh_bytes text);
+
+    bh_declaration what();
+    int passive();
+    bh_bytes name();
+    bh_bytes type();
+    bh_bytes source();
+    bh_bytes routing_key();
+    size_t argument_count();
+    bh_bytes argument_name(size_t argument);
+    bh_type argument_type(size_t argument);
+    bh_bytes argument_string(size_t argument);
+    int64_t argument_int(size_t argument);
+
+    bh_status status();
+    bh_bytes error();
+}
+bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
+
 /* --- ledger ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bh_state {
@@ -396,6 +426,7 @@ typedef enum bh_ending {
     bh_status step_status();
     int64_t step_delay_ms();
     int64_t step_count();
+    bh_bytes words(bh_bytes exchange, bh_bytes routing_key, bh_bytes reason, bh_bytes forgotten);
     int64_t due_ms();
 
     bh_state state(int64_t entry);
@@ -426,8 +457,6 @@ bh_bytes bh_event_name(int kind);
 
 /* --- worker ------------------------------------------------------------------------------------------------------ */
 
-typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
-
 %object(Message, bh_message)
 %extend bh_message {
     binary body();
@@ -452,7 +481,10 @@ typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
     int fd();
     bh_status take(bh_message **out, int64_t no_wait);
     bh_status settle(bh_message *message, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms);
+    bh_status settle_by(bh_message *message, const bh_policy *policy, bh_outcome outcome, bh_bytes error,
+                        int64_t retry_after_ms);
     bh_status fail(bh_message *message, bh_bytes error, int64_t retry_after_ms);
+    bh_status fail_by(bh_message *message, const bh_policy *policy, bh_bytes error, int64_t retry_after_ms);
     bh_status take_event(bh_event **out);
     bh_status replay(int64_t most);
     bh_status stop(int64_t limit_ms);

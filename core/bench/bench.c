@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { FRAME_MAX = 131072 };
+enum { FRAME_MAX = 131072, MOST_ARGUMENTS = 16 };
 
 _Noreturn void bench_fail(const char *format, ...)
 {
@@ -29,6 +29,14 @@ double bench_now_ms(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
+void bench_pause_ms(double ms)
+{
+    double seconds = ms / 1e3;
+    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    if (ms > 0)
+        nanosleep(&time, NULL);
 }
 
 bench_task bench_task_of(const char *name)
@@ -140,6 +148,59 @@ amqp_table_entry_t bench_int(const char *name, int64_t value)
     amqp_table_entry_t entry = {.key = amqp_cstring_bytes(name), .value.kind = AMQP_FIELD_KIND_I64};
     entry.value.value.i64 = value;
     return entry;
+}
+
+/* --------------------------------------------------------------------------------------------------------- topology */
+
+static amqp_table_t arguments_of(const bh_topology *topology, size_t i)
+{
+    static amqp_table_entry_t entries[MOST_ARGUMENTS];
+    size_t count = bh_topology_argument_count(topology, i);
+    for (size_t k = 0; k < count; k++) {
+        const char *name = bh_topology_argument_name(topology, i, k).data;
+        if (bh_topology_argument_type(topology, i, k) == BH_TYPE_INT64)
+            entries[k] = bench_int(name, bh_topology_argument_int(topology, i, k));
+        else
+            entries[k] = bench_string(name, bh_topology_argument_string(topology, i, k));
+    }
+    return (amqp_table_t){(int)count, entries};
+}
+
+static void declare(amqp_connection_state_t connection, const bh_topology *topology, size_t i)
+{
+    amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
+    switch (bh_topology_declaration(topology, i)) {
+    case BH_DECLARE_EXCHANGE:
+        amqp_exchange_declare(connection, BENCH_CHANNEL, name, bh__to_amqp(bh_topology_type(topology, i)), 0, 1, 0, 0,
+                              arguments_of(topology, i));
+        break;
+    case BH_DECLARE_QUEUE:
+        amqp_queue_declare(connection, BENCH_CHANNEL, name, 0, 1, 0, 0, arguments_of(topology, i));
+        break;
+    case BH_DECLARE_BINDING:
+        amqp_queue_bind(connection, BENCH_CHANNEL, name, bh__to_amqp(bh_topology_source(topology, i)),
+                        bh__to_amqp(bh_topology_routing_key(topology, i)), amqp_empty_table);
+        break;
+    }
+    bench_need_reply(amqp_get_rpc_reply(connection), "declaring");
+}
+
+void bench_declare(amqp_connection_state_t connection, const bh_topology *topology)
+{
+    for (size_t i = 0; i < bh_topology_count(topology); i++)
+        declare(connection, topology, i);
+}
+
+void bench_delete(amqp_connection_state_t connection, const bh_topology *topology)
+{
+    for (size_t i = 0; i < bh_topology_count(topology); i++) {
+        amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
+        if (bh_topology_declaration(topology, i) == BH_DECLARE_QUEUE)
+            amqp_queue_delete(connection, BENCH_CHANNEL, name, 0, 0);
+        if (bh_topology_declaration(topology, i) == BH_DECLARE_EXCHANGE)
+            amqp_exchange_delete(connection, BENCH_CHANNEL, name, 0);
+        bench_need_reply(amqp_get_rpc_reply(connection), "deleting");
+    }
 }
 
 /* --------------------------------------------------------------------------------------------------------- confirms */

@@ -32,6 +32,7 @@ typedef enum bench_setup {
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_need(bh_status status);
 double bench_now_ms(void); /* monotonic */
+void bench_pause_ms(double ms);
 /* From a command line. */
 bench_task bench_task_of(const char *name);
 int bench_count_of(const char *digits);
@@ -46,6 +47,9 @@ void bench_need_reply(amqp_rpc_reply_t reply, const char *what);
 void bench_need_sent(int status, const char *what);
 amqp_table_entry_t bench_string(const char *name, bh_bytes value);
 amqp_table_entry_t bench_int(const char *name, int64_t value);
+/* All exchanges, queues and bindings of the topology; and what of it can be deleted, with what is in it. */
+void bench_declare(amqp_connection_state_t connection, const bh_topology *topology);
+void bench_delete(amqp_connection_state_t connection, const bh_topology *topology);
 
 /* Numbers from 1 on, each done at some time: delivery tags that are settled, publishes that are confirmed. */
 enum { BENCH_WINDOW = 2048 }; /* more than are ever open at once */

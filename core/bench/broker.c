@@ -11,20 +11,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
-enum { MOST_ARGUMENTS = 16, LIMIT_MS = 30000, POLL_MS = 10 };
+enum { LIMIT_MS = 30000, POLL_MS = 10 };
 
 static amqp_connection_state_t connection;
 static bh_topology *topology;
-
-static void pause_ms(double ms)
-{
-    double seconds = ms / 1e3;
-    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    if (ms > 0)
-        nanosleep(&time, NULL);
-}
 
 static void print_versions(void)
 {
@@ -51,54 +42,11 @@ static void choose(const char *name)
     bh_policy_free(policy);
 }
 
-static amqp_table_t arguments_of(size_t i)
-{
-    static amqp_table_entry_t entries[MOST_ARGUMENTS];
-    size_t count = bh_topology_argument_count(topology, i);
-    for (size_t k = 0; k < count; k++) {
-        const char *name = bh_topology_argument_name(topology, i, k).data;
-        if (bh_topology_argument_type(topology, i, k) == BH_TYPE_INT64)
-            entries[k] = bench_int(name, bh_topology_argument_int(topology, i, k));
-        else
-            entries[k] = bench_string(name, bh_topology_argument_string(topology, i, k));
-    }
-    return (amqp_table_t){(int)count, entries};
-}
-
-static void declare(size_t i)
-{
-    amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
-    switch (bh_topology_declaration(topology, i)) {
-    case BH_DECLARE_EXCHANGE:
-        amqp_exchange_declare(connection, BENCH_CHANNEL, name, bh__to_amqp(bh_topology_type(topology, i)), 0, 1, 0, 0,
-                              arguments_of(i));
-        break;
-    case BH_DECLARE_QUEUE:
-        amqp_queue_declare(connection, BENCH_CHANNEL, name, 0, 1, 0, 0, arguments_of(i));
-        break;
-    case BH_DECLARE_BINDING:
-        amqp_queue_bind(connection, BENCH_CHANNEL, name, bh__to_amqp(bh_topology_source(topology, i)),
-                        bh__to_amqp(bh_topology_routing_key(topology, i)), amqp_empty_table);
-        break;
-    }
-    bench_need_reply(amqp_get_rpc_reply(connection), "declaring");
-}
-
-static void delete (size_t i)
-{
-    amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
-    if (bh_topology_declaration(topology, i) == BH_DECLARE_QUEUE)
-        amqp_queue_delete(connection, BENCH_CHANNEL, name, 0, 0);
-    if (bh_topology_declaration(topology, i) == BH_DECLARE_EXCHANGE)
-        amqp_exchange_delete(connection, BENCH_CHANNEL, name, 0);
-    bench_need_reply(amqp_get_rpc_reply(connection), "deleting");
-}
-
 /* What a consumer left unacknowledged is back in its queue once the queue has no consumers. */
 static uint32_t depth(size_t i)
 {
     double limit = bench_now_ms() + LIMIT_MS;
-    for (;; pause_ms(POLL_MS)) {
+    for (;; bench_pause_ms(POLL_MS)) {
         const amqp_queue_declare_ok_t *ok = amqp_queue_declare(
             connection, BENCH_CHANNEL, bh__to_amqp(bh_topology_name(topology, i)), 1, 1, 0, 0, amqp_empty_table);
         bench_need_reply(amqp_get_rpc_reply(connection), "looking at a queue");
@@ -121,12 +69,6 @@ static void print_depths(void)
         separator = ", ";
     }
     puts("}");
-}
-
-static void for_each(void (*step)(size_t i))
-{
-    for (size_t i = 0; i < bh_topology_count(topology); i++)
-        step(i);
 }
 
 /* --------------------------------------------------------------------------------------------------------- messages */
@@ -159,7 +101,7 @@ static void publish(int count, int rate)
     double start = bench_now_ms();
     for (int i = 0; i < count; i++) {
         if (rate)
-            pause_ms(start + 1e3 * i / rate - bench_now_ms());
+            bench_pause_ms(start + 1e3 * i / rate - bench_now_ms());
         publish_one(i);
         while ((uint64_t)i - confirms.low >= BENCH_PREFETCH)
             bench_read_confirm(connection, &confirms);
@@ -179,11 +121,11 @@ int main(int count, char **words)
     } else {
         choose(object);
         if (strcmp(command, "declare") == 0)
-            for_each(declare);
+            bench_declare(connection, topology);
         else if (strcmp(command, "depths") == 0)
             print_depths();
         else if (strcmp(command, "delete") == 0)
-            for_each(delete);
+            bench_delete(connection, topology);
         else
             bench_fail("there is no command '%s'; commands: versions, declare, publish, depths, delete", command);
     }

@@ -11,13 +11,14 @@
 #include <backhop/version.h>
 #include <backhop/bytes.h>
 #include <backhop/status.h>
-#include <backhop/delivery.h> /* what arrived */
-#include <backhop/history.h>  /* what its headers tell */
-#include <backhop/policy.h>   /* how long, how often, how random, when to give up */
-#include <backhop/plan.h>     /* the decision as data */
-#include <backhop/topology.h> /* the exchanges and queues that a strategy needs */
-#include <backhop/ledger.h>   /* every message in hand, and what to do next */
-#include <backhop/worker.h>   /* runs it all on librabbitmq */
-#include <backhop/event.h>    /* what a worker met */
+#include <backhop/delivery.h>  /* what arrived */
+#include <backhop/history.h>   /* what its headers tell */
+#include <backhop/policy.h>    /* how long, how often, how random, when to give up */
+#include <backhop/plan.h>      /* the decision as data */
+#include <backhop/topology.h>  /* the exchanges and queues that a strategy needs */
+#include <backhop/declaring.h> /* how they are made, verified, and what refusals mean */
+#include <backhop/ledger.h>    /* every message in hand, and what to do next */
+#include <backhop/worker.h>    /* runs it all on librabbitmq */
+#include <backhop/event.h>     /* what a worker met */
 
 #endif

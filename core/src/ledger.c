@@ -1,5 +1,6 @@
 #include "ledger_entries.h"
 #include "ledger_publishes.h"
+#include "memory.h"
 #include "policy_internal.h"
 
 #include <stdlib.h>
@@ -29,7 +30,8 @@ bh_status bh_ledger_new(bh_ledger **out, const bh_policy *back_off, bh_bytes ran
     self->most_sent = MOST_SENT;
     self->most_left = MOST_LEFT;
     self->left_ms = LEFT_MS;
-    self->first_free = BH__NO_SLOT;
+    self->first_free = self->first_free_channel = BH__NO_SLOT;
+    self->with_done = bh__ledger_empty_list();
     self->news = bh__ledger_empty_list();
     for (size_t i = 0; i < BH__PLACE_DONE; i++)
         self->places[i] = bh__ledger_empty_list();
@@ -48,13 +50,15 @@ void bh_ledger_free(bh_ledger *self)
 {
     if (!self)
         return;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
         free(self->publishers[i].pool);
         free(self->publishers[i].buckets);
     }
+    free(self->channels);
     free(self->entries);
     free(self->heap);
     free(self->rungs);
+    bh__report_free(&self->words);
     bh_policy_free(self->back_off);
     free(self);
 }
@@ -113,12 +117,27 @@ bh_status bh_ledger_set_left(bh_ledger *self, int64_t most, int64_t for_ms)
 
 /* ------------------------------------------------------------------------------------------------ the consuming side */
 
-static bh__ledger_channel *find_channel(bh_ledger *self, int64_t number)
+enum { CHANNEL_BITS = 16 }; /* of a channel's number: its index */
+
+static bh__ledger_channel *find_channel(const bh_ledger *self, int64_t number)
 {
-    for (size_t i = 0; number > 0 && i < BH_LEDGER_MOST_CHANNELS; i++)
-        if (self->channels[i].number == number)
-            return &self->channels[i];
-    return NULL;
+    size_t at = (size_t)(number & ((1 << CHANNEL_BITS) - 1));
+    return number > 0 && at < self->channel_count && self->channels[at].number == number ? &self->channels[at] : NULL;
+}
+
+/* The index of a channel that is not open; BH__NO_SLOT: no memory. */
+static uint32_t free_channel(bh_ledger *self)
+{
+    void *channels = self->channels;
+    uint32_t at = self->first_free_channel;
+    if (at != BH__NO_SLOT) {
+        self->first_free_channel = self->channels[at].links.behind;
+        return at;
+    }
+    if (!bh__reserve(&channels, &self->channel_capacity, sizeof *self->channels, self->channel_count + 1))
+        return BH__NO_SLOT;
+    self->channels = channels;
+    return (uint32_t)self->channel_count++;
 }
 
 bh_status bh_ledger_open_channel(bh_ledger *self, int64_t *out)
@@ -126,18 +145,18 @@ bh_status bh_ledger_open_channel(bh_ledger *self, int64_t *out)
     if (!self || !out)
         return BH_ERR_ARGUMENT;
     *out = 0;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
-        if (self->channels[i].number)
-            continue;
-        *out = ++self->last_number;
-        self->channels[i] = (bh__ledger_channel){.number = *out,
-                                                 .order = bh__ledger_empty_list(),
-                                                 .done = bh__ledger_empty_list(),
-                                                 .gap_ms = BH_LEDGER_NEVER,
-                                                 .is_whole = 1};
-        return BH_OK;
-    }
-    return BH_ERR_STATE;
+    if (self->first_free_channel == BH__NO_SLOT && self->channel_count == BH_LEDGER_MOST_CHANNELS)
+        return BH_ERR_STATE;
+    uint32_t at = free_channel(self);
+    if (at == BH__NO_SLOT)
+        return BH_ERR_NO_MEMORY;
+    *out = ++self->last_number << CHANNEL_BITS | at;
+    self->channels[at] = (bh__ledger_channel){.number = *out,
+                                              .order = bh__ledger_empty_list(),
+                                              .done = bh__ledger_empty_list(),
+                                              .gap_ms = BH_LEDGER_NEVER,
+                                              .is_whole = 1};
+    return BH_OK;
 }
 
 int64_t bh_ledger_close_channel(bh_ledger *self, int64_t number)
@@ -149,6 +168,8 @@ int64_t bh_ledger_close_channel(bh_ledger *self, int64_t number)
     for (; closed->order.first != BH__NO_SLOT; count++)
         bh__ledger_end_entry(self, closed->order.first, BH_STATE_GIVEN_BACK);
     closed->number = 0;
+    closed->links.behind = self->first_free_channel;
+    self->first_free_channel = (uint32_t)(closed - self->channels);
     return count;
 }
 
@@ -255,7 +276,7 @@ bh_status bh_ledger_postpone(bh_ledger *self, int64_t number, int64_t now_ms)
 
 void bh_ledger_flush(bh_ledger *self)
 {
-    for (size_t i = 0; self && i < BH_LEDGER_MOST_CHANNELS; i++)
+    for (size_t i = 0; self && i < self->channel_count; i++)
         self->channels[i].is_flushing = 1;
 }
 

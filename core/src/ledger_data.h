@@ -4,12 +4,15 @@
  *     ledger_entries     messages: the table of transitions, their lists, those that wait
  *     ledger_publishes   publishers, what is in flight on them, answers, endings; rungs
  *     ledger_steps       bh_ledger_next: what is to be done next, and when to ask again
+ *     ledger_words       what is told, as a sentence
  *     ledger             a new one, settings, the consuming side, getters
  */
 #ifndef BACKHOP_LEDGER_DATA_H
 #define BACKHOP_LEDGER_DATA_H
 
 #include "ledger_internal.h"
+#include "memory.h"
+#include "report.h"
 
 #define BH__NO_SLOT UINT32_MAX
 
@@ -41,8 +44,7 @@ typedef enum bh__ledger_place {
     BH__PLACE_DUE,  /* due, in the order in which copies are sent */
     BH__PLACE_HELD, /* due, once its rung is declared */
     BH__PLACE_LEFT, /* left, the longest first */
-    BH__PLACE_DONE, /* settled or confirmed, to be acknowledged: this one and the following are channels' own lists */
-    BH__PLACES = BH__PLACE_DONE + BH_LEDGER_MOST_CHANNELS
+    BH__PLACE_DONE  /* settled or confirmed, to be acknowledged: the one list here that is the channel's own */
 } bh__ledger_place;
 
 /* A message in hand, or a free slot for one. */
@@ -51,11 +53,11 @@ typedef struct bh__ledger_entry {
     unsigned char state;      /* a bh_state; BH_STATE_NONE: the slot is free */
     unsigned char place;      /* a bh__ledger_place */
     unsigned char action;     /* a bh_action: of the plan; BH_ACTION_NONE where it is given back */
-    unsigned char channel;    /* its index */
     unsigned char is_suspect; /* its copy may be what ended a channel or the connection: it goes alone */
     unsigned char losses;     /* of the connection, while it was alone in flight as a suspect */
     short news;               /* a bh_event_kind that is to be told; -1: none */
     int news_status;
+    uint32_t channel;                        /* its index */
     bh__ledger_links links[BH__ENTRY_LISTS]; /* of a free slot: `behind` of BH__BY_PLACE is the next one that is free */
     uint32_t heap_at;                        /* where it waits: its index in the heap */
     int64_t tag;                             /* of its delivery */
@@ -66,9 +68,11 @@ typedef struct bh__ledger_entry {
     int64_t due_ms;                          /* where it waits: when it is due; where it is left: since when */
 } bh__ledger_entry;
 
-/* A channel on which deliveries come. */
+/* A channel on which deliveries come, or a free slot for one. */
 typedef struct bh__ledger_channel {
     int64_t number; /* 0: not open */
+    bh__ledger_links
+        links; /* among those that have something done; of a free slot: `behind` is the next one that is free */
     int64_t last_tag;
     bh__ledger_list order; /* all of its messages */
     bh__ledger_list done;
@@ -125,7 +129,7 @@ struct bh_ledger {
     size_t entry_count; /* that were ever used */
     size_t entry_capacity;
     uint32_t first_free;
-    bh__ledger_list places[BH__PLACE_DONE]; /* those that are no channel's own */
+    bh__ledger_list places[BH__PLACE_DONE];
     bh__ledger_list news;
     uint32_t *heap; /* those that wait, the earliest first */
     size_t heap_count;
@@ -133,8 +137,12 @@ struct bh_ledger {
     int64_t counts[BH_STATE_LAST];
     /* channels */
     int64_t last_number; /* of channels and publishers */
-    bh__ledger_channel channels[BH_LEDGER_MOST_CHANNELS];
-    bh__ledger_publisher publishers[BH_LEDGER_MOST_CHANNELS];
+    bh__ledger_channel *channels;
+    size_t channel_count; /* that were ever open at once */
+    size_t channel_capacity;
+    uint32_t first_free_channel;
+    bh__ledger_list with_done; /* channels that have something done */
+    bh__ledger_publisher publishers[BH_LEDGER_MOST_PUBLISHERS];
     size_t turn; /* whose it is among the publishers */
     /* rungs */
     bh__ledger_rung *rungs; /* that copies were ever settled for */
@@ -156,6 +164,7 @@ struct bh_ledger {
         bh_event_kind event;
         bh_status status;
     } step;
+    bh__report words; /* of the last step */
 };
 
 #endif

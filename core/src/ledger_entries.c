@@ -34,8 +34,8 @@ static const unsigned char transitions[BH_STATE_LAST][BH__HAPPENINGS] = {
     [BH_STATE_LEFT] = {[BH__IS_GIVEN_BACK] = BH_STATE_SETTLED},
 };
 
-/* The list that an entry is put on as it gets a state; BH__PLACE_DONE: that of its channel. Of what is settled that is
- * BH__PLACE_DONE too where it is to be acknowledged. */
+/* The list that an entry is put on as it gets a state. Of what is settled that is BH__PLACE_DONE where it is to be
+ * acknowledged. */
 static const unsigned char places[BH_STATE_LAST] = {
     [BH_STATE_SETTLED] = BH__PLACE_OUT,
     [BH_STATE_DUE] = BH__PLACE_DUE,
@@ -83,18 +83,49 @@ static void remove_from(bh_ledger *self, bh__ledger_list *from, bh__ledger_entry
     from->count--;
 }
 
-static bh__ledger_list *list_at(bh_ledger *self, bh__ledger_place at)
+/* ------------------------------------------------------------------------------- channels that have something done */
+
+static void enter_channel(bh_ledger *self, uint32_t at)
 {
-    return at < BH__PLACE_DONE ? &self->places[at] : &self->channels[at - BH__PLACE_DONE].done;
+    bh__ledger_list *to = &self->with_done;
+    self->channels[at].links = (bh__ledger_links){.before = to->last, .behind = BH__NO_SLOT};
+    if (to->last == BH__NO_SLOT)
+        to->first = at;
+    else
+        self->channels[to->last].links.behind = at;
+    to->last = at;
+    to->count++;
 }
+
+static void leave_channel(bh_ledger *self, uint32_t at)
+{
+    bh__ledger_list *from = &self->with_done;
+    const bh__ledger_links link = self->channels[at].links;
+    if (link.before == BH__NO_SLOT)
+        from->first = link.behind;
+    else
+        self->channels[link.before].links.behind = link.behind;
+    if (link.behind == BH__NO_SLOT)
+        from->last = link.before;
+    else
+        self->channels[link.behind].links.before = link.before;
+    from->count--;
+    self->channels[at].gap_ms = BH_LEDGER_NEVER;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- places */
 
 static void remove_from_place(bh_ledger *self, uint32_t slot)
 {
     bh__ledger_entry *removed = &self->entries[slot];
     if (removed->place == BH__PLACE_NONE)
         return;
-    remove_from(self, list_at(self, removed->place), BH__BY_PLACE, slot);
+    bh__ledger_list *done = &self->channels[removed->channel].done;
+    int is_done = removed->place == BH__PLACE_DONE;
+    remove_from(self, is_done ? done : &self->places[removed->place], BH__BY_PLACE, slot);
     removed->place = BH__PLACE_NONE;
+    if (is_done && done->count == 0)
+        leave_channel(self, removed->channel);
 }
 
 void bh__ledger_move_entry(bh_ledger *self, uint32_t slot, bh__ledger_place to)
@@ -103,7 +134,10 @@ void bh__ledger_move_entry(bh_ledger *self, uint32_t slot, bh__ledger_place to)
     if (to == BH__PLACE_NONE)
         return;
     self->entries[slot].place = (unsigned char)to;
-    push_last(self, list_at(self, to), BH__BY_PLACE, slot);
+    bh__ledger_list *done = &self->channels[self->entries[slot].channel].done;
+    push_last(self, to == BH__PLACE_DONE ? done : &self->places[to], BH__BY_PLACE, slot);
+    if (to == BH__PLACE_DONE && done->count == 1)
+        enter_channel(self, self->entries[slot].channel);
 }
 
 void bh__ledger_make_first_due(bh_ledger *self, uint32_t slot)
@@ -193,7 +227,7 @@ uint32_t bh__ledger_add_entry(bh_ledger *self, bh__ledger_channel *on, int64_t d
     }
     self->entries[slot] = (bh__ledger_entry){.serial = serial % ((1u << BH__LEDGER_SERIAL_BITS) - 1) + 1,
                                              .state = BH_STATE_ARRIVED,
-                                             .channel = (unsigned char)(on - self->channels),
+                                             .channel = (uint32_t)(on - self->channels),
                                              .news = -1,
                                              .tag = delivery_tag};
     self->counts[BH_STATE_ARRIVED]++;
@@ -241,10 +275,7 @@ int bh__ledger_happens(bh_ledger *self, uint32_t slot, bh__happening what)
     if (next == BH_STATE_NONE)
         return 0;
     set_state(self, slot, next);
-    unsigned to = what == BH__IS_FINISHED ? BH__PLACE_DONE : places[next];
-    if (to == BH__PLACE_DONE)
-        to += self->entries[slot].channel;
-    bh__ledger_move_entry(self, slot, (bh__ledger_place)to);
+    bh__ledger_move_entry(self, slot, what == BH__IS_FINISHED ? BH__PLACE_DONE : (bh__ledger_place)places[next]);
     return 1;
 }
 

@@ -92,7 +92,7 @@ static uint32_t find_publish(bh__ledger_publisher *self, int64_t tag)
 
 static bh__ledger_publisher *find_publisher(bh_ledger *self, int64_t number)
 {
-    for (size_t i = 0; number > 0 && i < BH_LEDGER_MOST_CHANNELS; i++)
+    for (size_t i = 0; number > 0 && i < BH_LEDGER_MOST_PUBLISHERS; i++)
         if (self->publishers[i].number == number)
             return &self->publishers[i];
     return NULL;
@@ -118,7 +118,7 @@ int bh__ledger_take_back(bh_ledger *self, uint32_t slot)
 size_t bh__ledger_count_sent(const bh_ledger *self)
 {
     size_t count = 0;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++)
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++)
         count += self->publishers[i].number ? self->publishers[i].sent.count : 0;
     return count;
 }
@@ -165,7 +165,7 @@ bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out)
     if (!self || !out)
         return BH_ERR_ARGUMENT;
     *out = 0;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
         bh__ledger_publisher *opened = &self->publishers[i];
         if (opened->number)
             continue;
@@ -203,7 +203,7 @@ static uint32_t only_sent(const bh_ledger *self, const bh__ledger_publisher *one
 {
     int64_t number = 0;
     uint32_t slot = BH__NO_SLOT;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
         const bh__ledger_publisher *on = &self->publishers[i];
         if (!on->number || (one && on != one))
             continue;
@@ -254,7 +254,7 @@ void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms)
     if (!self)
         return;
     uint32_t alone = ending == BH_ENDING_ORDERLY ? BH__NO_SLOT : only_sent(self, NULL);
-    for (size_t i = BH_LEDGER_MOST_CHANNELS; i-- > 0;)
+    for (size_t i = BH_LEDGER_MOST_PUBLISHERS; i-- > 0;)
         if (self->publishers[i].number)
             close_publisher(self, &self->publishers[i], ending != BH_ENDING_ORDERLY && alone == BH__NO_SLOT);
     bh_ledger_block(self, 0, now_ms);

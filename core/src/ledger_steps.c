@@ -29,7 +29,7 @@ static bh_step next_dismissed(bh_ledger *self)
 
 static int is_done(const bh_ledger *self, uint32_t slot)
 {
-    return slot != BH__NO_SLOT && self->entries[slot].place >= BH__PLACE_DONE;
+    return slot != BH__NO_SLOT && self->entries[slot].place == BH__PLACE_DONE;
 }
 
 static bh_step step_ack(bh_ledger *self, const bh__ledger_channel *on, int64_t tag, int multiple)
@@ -69,12 +69,8 @@ static int goes_past_oldest(const bh_ledger *self, const bh__ledger_channel *on,
 
 static bh_step next_ack(bh_ledger *self, int64_t now_ms)
 {
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
-        bh__ledger_channel *on = &self->channels[i];
-        if (!on->number || on->done.count == 0) {
-            on->gap_ms = BH_LEDGER_NEVER;
-            continue;
-        }
+    for (uint32_t at = self->with_done.first; at != BH__NO_SLOT; at = self->channels[at].links.behind) {
+        bh__ledger_channel *on = &self->channels[at];
         if (!self->most_acks || !on->is_whole)
             return ack_one(self, on);
         if (is_done(self, on->order.first))
@@ -92,8 +88,8 @@ static bh_step next_ack(bh_ledger *self, int64_t now_ms)
 /* The publisher that the next copy can go on; NULL: none. */
 static bh__ledger_publisher *next_publisher(bh_ledger *self)
 {
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
-        bh__ledger_publisher *on = &self->publishers[self->turn++ % BH_LEDGER_MOST_CHANNELS];
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
+        bh__ledger_publisher *on = &self->publishers[self->turn++ % BH_LEDGER_MOST_PUBLISHERS];
         if (on->number && on->sent.count < on->most)
             return on;
     }
@@ -104,7 +100,7 @@ static bh__ledger_publisher *next_publisher(bh_ledger *self)
 static bh__ledger_publisher *oldest_sent(bh_ledger *self, uint32_t *at)
 {
     bh__ledger_publisher *oldest = NULL;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
         bh__ledger_publisher *on = &self->publishers[i];
         uint32_t each = on->number ? on->sent.first : BH__NO_SLOT;
         while (each != BH__NO_SLOT && bh__ledger_sent_slot(self, &on->pool[each]) == BH__NO_SLOT)
@@ -188,7 +184,7 @@ static int64_t waits_since_ms(const bh_ledger *self, const bh__ledger_publish *s
 static int64_t confirm_deadline_ms(const bh_ledger *self)
 {
     int64_t since_ms = LATEST_MS;
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS && !self->is_blocked; i++) {
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS && !self->is_blocked; i++) {
         const bh__ledger_publisher *on = &self->publishers[i];
         if (on->number && on->sent.count && waits_since_ms(self, &on->pool[on->sent.first]) < since_ms)
             since_ms = waits_since_ms(self, &on->pool[on->sent.first]);
@@ -219,7 +215,7 @@ static int64_t count_late(bh_ledger *self, bh__ledger_publisher *on, int64_t now
  * nothing is in flight, no probe is either. */
 static bh_step next_unconfirmed(bh_ledger *self, int64_t now_ms)
 {
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++)
+    for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++)
         if (self->publishers[i].number)
             self->step.count += count_late(self, &self->publishers[i], now_ms);
     if (self->step.count > 0 || bh__ledger_count_sent(self) == 0)
@@ -279,8 +275,8 @@ int64_t bh_ledger_due_ms(const bh_ledger *self)
     if (self->heap_count)
         due_ms = earlier_ms(due_ms, self->entries[self->heap[0]].due_ms);
     due_ms = earlier_ms(due_ms, left_deadline_ms(self));
-    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++)
-        if (self->channels[i].number && self->channels[i].gap_ms != BH_LEDGER_NEVER)
-            due_ms = earlier_ms(due_ms, self->channels[i].gap_ms);
+    for (uint32_t at = self->with_done.first; at != BH__NO_SLOT; at = self->channels[at].links.behind)
+        if (self->channels[at].gap_ms != BH_LEDGER_NEVER)
+            due_ms = earlier_ms(due_ms, self->channels[at].gap_ms);
     return due_ms == LATEST_MS ? BH_LEDGER_NEVER : due_ms;
 }

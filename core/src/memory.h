@@ -76,6 +76,15 @@ static inline int bh__begins(bh_bytes text, const char *prefix)
     return text.size >= size && memcmp(text.data, prefix, size) == 0;
 }
 
+/* Where the part begins in the text, the first time; NULL: nowhere. */
+static inline const char *bh__find(bh_bytes text, const char *part)
+{
+    for (; text.size >= strlen(part); text.data++, text.size--)
+        if (bh__begins(text, part))
+            return text.data;
+    return NULL;
+}
+
 int bh__is_utf8(bh_bytes text);
 /* The longest beginning of at most `most` bytes that does not end within a UTF-8 character. */
 bh_bytes bh__cut(bh_bytes text, size_t most);

@@ -10,6 +10,7 @@ Suite *suite_history(void);
 Suite *suite_policy(void);
 Suite *suite_plan(void);
 Suite *suite_topology(void);
+Suite *suite_declaring(void);
 Suite *suite_ledger(void);
 Suite *suite_event(void);
 

@@ -47,6 +47,179 @@ START_TEST(random_histories_keep_what_must_always_hold)
 }
 END_TEST
 
+/* --- Channels --------------------------------------------------------------------------------------------------- */
+
+static bh_ledger *new_ledger(void)
+{
+    bh_ledger *ledger;
+    bh_policy *policy;
+    char random[BH_LEDGER_RANDOM_BYTES] = {0};
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    bh_policy_set_kind(policy, BH_KIND_FIXED);
+    bh_policy_set_initial_ms(policy, 90500);
+    bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+    ck_assert_int_eq(bh_ledger_new(&ledger, policy, (bh_bytes){random, sizeof random}), BH_OK);
+    bh_policy_free(policy);
+    return ledger;
+}
+
+START_TEST(as_many_channels_are_open_at_once_as_a_connection_has)
+{
+    static int64_t channels[BH_LEDGER_MOST_CHANNELS];
+    bh_ledger *ledger = new_ledger();
+    int64_t entry, other;
+    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+        ck_assert_int_eq(bh_ledger_open_channel(ledger, &channels[i]), BH_OK);
+        ck_assert_int_eq(bh_ledger_arrive(ledger, channels[i], 7, &entry), BH_OK);
+        ck_assert_int_eq(bh_ledger_acknowledge(ledger, entry), BH_OK);
+    }
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_ERR_STATE);
+    ck_assert_int_eq(bh_ledger_close_channel(ledger, channels[40000]), 1);
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_OK);
+    for (size_t i = 0; i < BH_LEDGER_MOST_CHANNELS; i++) {
+        ck_assert_int_ne(channels[i], other);
+        if (i == 40000)
+            continue;
+        ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_ACK); /* in the order in which they were done */
+        ck_assert_int_eq(bh_ledger_step_channel(ledger), channels[i]);
+    }
+    ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_REST);
+    bh_ledger_free(ledger);
+}
+END_TEST
+
+/* --- Words ------------------------------------------------------------------------------------------------------ */
+
+#define KEY "order.created"
+
+/* A ledger one of whose copies is sent, and its publisher. */
+static bh_ledger *ledger_with_copy(bh_action action, int64_t *publisher, int64_t *entry)
+{
+    int64_t channel;
+    bh_ledger *ledger = new_ledger();
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &channel), BH_OK);
+    ck_assert_int_eq(bh_ledger_open_publisher(ledger, publisher), BH_OK);
+    ck_assert_int_eq(bh_ledger_arrive(ledger, channel, 1, entry), BH_OK);
+    ck_assert_int_eq(bh_ledger_settle(ledger, *entry, action, 0, bh_str("id"), bh_str("events"), bh_str(KEY)), BH_OK);
+    ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_PUBLISH);
+    return ledger;
+}
+
+/* That the next step tells this. */
+static void expect_words(bh_ledger *ledger, int64_t at_ms, const char *reason, const char *forgotten, const char *words)
+{
+    ck_assert_int_eq(bh_ledger_next(ledger, at_ms, 1), BH_STEP_TELL);
+    ck_assert_str_eq(bh_ledger_words(ledger, bh_str("events"), bh_str(KEY), bh_str(reason), bh_str(forgotten)).data,
+                     words);
+}
+
+START_TEST(what_a_copy_met_is_told_with_what_comes_next)
+{
+    int64_t publisher, entry;
+    bh_ledger *ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    bh_ledger_confirm(ledger, publisher, 1, 0, 0, 0);
+    expect_words(ledger, 0, "", "declare()",
+                 "the broker nacked the copy for exchange \"events\", routing key \"order.created\": a queue there is "
+                 "full (reject-publish) or not available; its original stays unacknowledged, and it is published again "
+                 "in 1 min 31 s");
+    bh_ledger_free(ledger);
+
+    ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    for (int64_t tag = 1; tag <= 3; tag++) {
+        static const char *const words[] = {
+            "the broker returned the copy (312 NO_ROUTE): no queue takes routing key \"order.created\" of exchange "
+            "\"events\"; its original stays unacknowledged, and it is published again in 1 min 31 s",
+            "the broker returned the copy: no queue takes routing key \"order.created\" of exchange \"events\"; was "
+            "declare() forgotten?; its original stays unacknowledged, and it is published again in 1 min 31 s",
+            "the broker returned the copy (312 NO_ROUTE): no queue takes routing key \"order.created\" of exchange "
+            "\"events\"; was retrier.declare forgotten?; its original stays unacknowledged, and it is published again "
+            "in 1 min 31 s"};
+        static const char *const reasons[] = {"312 NO_ROUTE", "", "312 NO_ROUTE"}, *const forgotten[] = {
+                                                                                       "", "declare()",
+                                                                                       "retrier.declare"};
+        bh_ledger_return(ledger, publisher, bh_str("id"), bh_str("events"), bh_str(KEY));
+        bh_ledger_confirm(ledger, publisher, tag, 0, 1, 0);
+        expect_words(ledger, 0, reasons[tag - 1], forgotten[tag - 1], words[tag - 1]);
+        ck_assert_int_eq(bh_ledger_next(ledger, 10000000, 1), BH_STEP_PUBLISH);
+    }
+    bh_ledger_free(ledger);
+}
+END_TEST
+
+START_TEST(why_a_channel_ended_is_told_with_what_may_be_forgotten)
+{
+    static const struct {
+        const char *reason, *forgotten, *words;
+    } cases[] = {
+        {"404 NOT_FOUND - no exchange 'events' in vhost '/'", "declare()",
+         "404 NOT_FOUND - no exchange 'events' in vhost '/'; was declare() forgotten?; its original stays"},
+        {"404 NOT_FOUND - no exchange 'events' in vhost '/'", "",
+         "404 NOT_FOUND - no exchange 'events' in vhost '/'; its original stays"},
+        {"403 ACCESS_REFUSED", "declare()", "403 ACCESS_REFUSED; its original stays"},
+        {"", "declare()", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t publisher, entry;
+        bh_ledger *ledger = ledger_with_copy(BH_ACTION_PARK, &publisher, &entry);
+        bh_ledger_close_publisher(ledger, publisher, BH_ENDING_MISSING, 0);
+        ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_TELL);
+        bh_bytes words =
+            bh_ledger_words(ledger, bh_str("events"), bh_str(KEY), bh_str(cases[i].reason), bh_str(cases[i].forgotten));
+        const char *begin = cases[i].words[0] ? cases[i].words : bh_status_text(BH_ERR_MISSING).data;
+        ck_assert_msg(strncmp(words.data, begin, strlen(begin)) == 0, "%s", words.data);
+        bh_ledger_free(ledger);
+    }
+}
+END_TEST
+
+START_TEST(what_no_broker_takes_is_told_with_how_long_it_is_left)
+{
+    int64_t publisher, entry;
+    bh_ledger *ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_COMPLAINT, 0);
+    expect_words(ledger, 0, "406 PRECONDITION_FAILED", "declare()",
+                 "the broker closes the channel over the copy: 406 PRECONDITION_FAILED; its original stays "
+                 "unacknowledged for 10 min, and then comes again");
+    bh_ledger_free(ledger);
+
+    ledger = ledger_with_copy(BH_ACTION_REPLAY, &publisher, &entry);
+    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_COMPLAINT, 0);
+    expect_words(ledger, 0, "406", "", "the broker closes the channel over the copy: 406; the message stays parked");
+    bh_ledger_free(ledger);
+
+    ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    for (int i = 0; i < 4; i++) {
+        bh_ledger_disconnect(ledger, BH_ENDING_WORDLESS, 10000000 * i);
+        ck_assert_int_eq(bh_ledger_open_publisher(ledger, &publisher), BH_OK);
+        if (i < 3)
+            ck_assert_int_eq(bh_ledger_next(ledger, 10000000 * i + 9000000, 1), BH_STEP_PUBLISH);
+    }
+    expect_words(ledger, 30000000, "reset by peer", "",
+                 "each time the copy was sent alone, the connection was lost: reset by peer; its original stays "
+                 "unacknowledged for 10 min, and then comes again");
+    bh_ledger_free(ledger);
+}
+END_TEST
+
+START_TEST(what_was_not_confirmed_is_told_together)
+{
+    int64_t publisher, entry, other;
+    bh_ledger *ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    bh_ledger_set_confirm_timeout_ms(ledger, 1500);
+    expect_words(
+        ledger, 1500, "", "declare()",
+        "1 copy was not confirmed within 1.5 s: one goes out again, and the rest once the broker confirms one");
+    ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_OK);
+    ck_assert_int_eq(bh_ledger_next(ledger, 1500, 1), BH_STEP_PUBLISH);
+    ck_assert_str_eq(bh_ledger_words(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
+    bh_ledger_confirm(ledger, publisher, 2, 0, 1, 1500);
+    ck_assert_int_eq(bh_ledger_next(ledger, 1500, 1), BH_STEP_TELL);
+    ck_assert_int_eq(bh_ledger_step_event(ledger), BH_EVENT_RETRIED);
+    ck_assert_str_eq(bh_ledger_words(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
+    bh_ledger_free(ledger);
+}
+END_TEST
+
 /* --- Vectors ---------------------------------------------------------------------------------------------------- */
 
 static vectors all;
@@ -358,7 +531,14 @@ Suite *suite_ledger(void)
     vectors_add(suite, &all, a_vector);
     TCase *histories = tcase_create("histories");
     tcase_set_timeout(histories, 120);
+    tcase_add_test(histories, as_many_channels_are_open_at_once_as_a_connection_has);
     tcase_add_test(histories, random_histories_keep_what_must_always_hold);
     suite_add_tcase(suite, histories);
+    TCase *words = tcase_create("words");
+    tcase_add_test(words, what_a_copy_met_is_told_with_what_comes_next);
+    tcase_add_test(words, why_a_channel_ended_is_told_with_what_may_be_forgotten);
+    tcase_add_test(words, what_no_broker_takes_is_told_with_how_long_it_is_left);
+    tcase_add_test(words, what_was_not_confirmed_is_told_together);
+    suite_add_tcase(suite, words);
     return suite;
 }

@@ -70,7 +70,8 @@ static void make_topology(decision *self, bh_strategy strategy)
     TRY(self, BH_OK, bh_topology_new(&self->topology, bh_str("cdn-purge")));
     TRY(self, BH_OK, bh_topology_set_strategy(self->topology, strategy));
     TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("a-namespace")));
-    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, BH_QUEUE_QUORUM));
+    bh_queue_type type = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
+    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, type));
     for (int64_t argument = 0; argument < 20; argument++) {
         char name[32];
         snprintf(name, sizeof name, "x-argument-%d", (int)argument);
@@ -395,6 +396,45 @@ START_TEST(test_copied_settings_replace_those_before)
 }
 END_TEST
 
+/* ----------------------------------------------------------------------------------------------------- declaring */
+
+/* Everything is missing or different, and is told in many words. */
+static bh_status run_declaring(bh_declaring *declaring)
+{
+    bh_declaring_begin(declaring, BH_MODE_VERIFY, 0);
+    for (int steps = 0; bh_declaring_next(declaring); steps++)
+        if (!bh_declaring_passive(declaring) || steps % 3 == 0)
+            bh_declaring_refuse(declaring, bh_declaring_passive(declaring) ? 404 : 405, bh_str("RESOURCE_LOCKED"));
+    return bh_declaring_status(declaring);
+}
+
+START_TEST(test_each_allocation_of_declaring_may_fail_once)
+{
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+        bh_policy *policy = NULL;
+        bh_topology *topology = NULL;
+        bh_declaring *declaring = NULL;
+        TRY(&self, BH_OK, bh_policy_new(&policy));
+        TRY(&self, BH_OK, bh_topology_new(&topology, bh_str("orders")));
+        TRY(&self, BH_OK, bh_topology_build(topology, policy));
+        allocations_start(failing);
+        TRY(&self, BH_OK, bh_declaring_new(&declaring, topology, BH_DIALECT_C));
+        bh_status status = run_declaring(declaring); /* without memory in fewer words */
+        failed = allocations_failed();
+        allocations_start(-1);
+        bh_declaring_free(declaring);
+        bh_topology_free(topology);
+        bh_policy_free(policy);
+        long leaked = allocations_live() - live;
+        ck_assert_msg(self.different == 0, "allocation %ld: another status than expected: %s", failing, self.call);
+        ck_assert_msg(status == BH_ERR_CLASH, "allocation %ld: %s", failing, bh_status_name(status).data);
+        ck_assert_msg(leaked == 0, "allocation %ld: %ld blocks leak", failing, leaked);
+    }
+}
+END_TEST
+
 /* -------------------------------------------------------------------------------------------------------- ledger */
 
 #define LEDGER_MESSAGES 100
@@ -494,6 +534,7 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_a_topology_that_is_not_built_is_copied_as_such);
     tcase_add_test(tests, test_copied_settings_replace_those_before);
     tcase_add_test(tests, test_an_event_without_memory_is_none);
+    tcase_add_test(tests, test_each_allocation_of_declaring_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);
     suite_add_tcase(suite, tests);

@@ -93,7 +93,7 @@ int broker_has_delayed_exchange(void)
 
 extern char **environ;
 
-void broker_ctl(const char *words)
+static void run_ctl(const char *words, int is_shown)
 {
     char *line = strdup(words), *arguments[16];
     size_t count = 0;
@@ -106,7 +106,10 @@ void broker_ctl(const char *words)
     arguments[count] = NULL;
     posix_spawn_file_actions_t files;
     ck_assert_int_eq(posix_spawn_file_actions_init(&files), 0);
-    ck_assert_int_eq(posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0), 0);
+    if (is_shown)
+        ck_assert_int_eq(posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO), 0);
+    else
+        ck_assert_int_eq(posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0), 0);
     pid_t child = -1;
     ck_assert_int_eq(posix_spawn(&child, arguments[0], &files, NULL, arguments, environ), 0);
     posix_spawn_file_actions_destroy(&files);
@@ -114,6 +117,17 @@ void broker_ctl(const char *words)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     free(line);
     ck_assert_msg(status == 0, "$BACKHOP_BROKER_CTL %s failed", words);
+}
+
+void broker_ctl(const char *words)
+{
+    run_ctl(words, 0);
+}
+
+void broker_show_queues(void)
+{
+    if (broker_can_be_controlled())
+        run_ctl("rabbitmqctl list_queues name type messages_ready messages_unacknowledged", 1);
 }
 
 /* As one word: `rabbitmqctl import_definitions` wants a file that the broker's machine has. */

@@ -29,6 +29,8 @@ int broker_is_at_least(int major, int minor);
 int broker_has_delayed_exchange(void);
 /* $BACKHOP_BROKER_CTL ARGS, words separated by one space. */
 void broker_ctl(const char *words);
+/* Writes to stderr what each queue holds, for a test that fails; nothing where the broker cannot be controlled. */
+void broker_show_queues(void);
 /* Imports definitions (JSON), as an administrator does. */
 void broker_import(bh_bytes definitions);
 /* A URL of the broker as this user; `user` and `password` are escaped already, and NULL means those of AMQP_URL. `host`

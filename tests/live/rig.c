@@ -276,6 +276,8 @@ int rig_try_take(rig *self, int64_t ms)
 void rig_take(rig *self, const char *body)
 {
     int is_taken = rig_try_take(self, LIMIT_MS);
+    if (!is_taken)
+        broker_show_queues();
     ck_assert_msg(is_taken, "no message came; the worker told: %s", told(self));
     if (body)
         expect_bytes(bh_message_body(self->message), body);
@@ -290,6 +292,13 @@ void rig_expect_silence(rig *self, int64_t ms)
 void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms)
 {
     expect_ok(self->worker, bh_worker_settle(self->worker, self->message, outcome, bh_str(error), retry_after_ms));
+}
+
+bh_event_kind rig_await_end(rig *self)
+{
+    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED | 1U << BH_EVENT_STALE, bh_str(""),
+          "retried, parked or stale");
+    return bh_event_what(self->event);
 }
 
 void rig_await_settled(rig *self)

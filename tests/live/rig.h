@@ -76,6 +76,8 @@ int rig_try_take(rig *self, int64_t ms);
 void rig_expect_silence(rig *self, int64_t ms);
 /* Settles what was taken, and does not wait. */
 void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms);
+/* Waits until something that was settled is retried, parked or stale, and gives which. */
+bh_event_kind rig_await_end(rig *self);
 /* Waits until what was taken and settled is retried or parked; r->event tells which, and has its count. */
 void rig_await_settled(rig *self);
 /* Both of these, where it failed, and where it cannot succeed. */

@@ -7,7 +7,7 @@ const setup setups[] = {
     {"ladder of classic queues", BH_STRATEGY_LADDER, BH_QUEUE_CLASSIC, 1},
     {"message-ttl in a quorum queue", BH_STRATEGY_MESSAGE_TTL, BH_QUEUE_QUORUM, 1},
     {"message-ttl in a classic queue", BH_STRATEGY_MESSAGE_TTL, BH_QUEUE_CLASSIC, 1},
-    {"delayed-exchange", BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_QUORUM, 1},
+    {"delayed-exchange", BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_CLASSIC, 1},
     {"reject with quorum queues", BH_STRATEGY_REJECT, BH_QUEUE_QUORUM, 0},
     {"reject with classic queues", BH_STRATEGY_REJECT, BH_QUEUE_CLASSIC, 0},
     {"native", BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM, 0},

@@ -121,10 +121,12 @@ START_TEST(messages_that_timed_out_with_the_broker_get_no_copy_published)
     rig_await(r, BH_EVENT_STALE);
     rig_await(r, BH_EVENT_STALE);
     ck_assert_int_eq(broker_depth(r->broker, rig_rung(r, WAITING_MS)), 0);
-    for (int i = 0; i < 2; i++) {
+    /* A consumer that began before the end of timeouts keeps its own: what it had for too long is stale, and comes again. */
+    for (int retried = 0; retried < 2;) {
         rig_take(r, NULL);
         expect_attempt(r, 1);
-        rig_fail(r, "507");
+        rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+        retried += rig_await_end(r) == BH_EVENT_RETRIED;
     }
     expect_no_event(r, BH_EVENT_DISCONNECTED);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 2);

@@ -486,7 +486,10 @@ static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, 
 {
     int back = 0, seen[64] = {0};
     while (back < count) {
-        ck_assert_msg(rig_try_take(r, RESENT_MS), "%s: %d of %d messages came", name, back, count);
+        int is_taken = rig_try_take(r, RESENT_MS);
+        if (!is_taken)
+            broker_show_queues();
+        ck_assert_msg(is_taken, "%s: %d of %d messages came", name, back, count);
         int id = atoi(bh_message_body(r->message).data);
         expect_origin(r, r->exchange, "work.a");
         if (bh_worker_attempt(r->worker, r->message) == 1) {

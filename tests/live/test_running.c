@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { SLOW_MS = 315 }; /* a rung of the grid */
+
 static rig *started_rig(void)
 {
     rig *r = setup_rig(setup_first());
@@ -46,6 +48,96 @@ START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
     expect_bytes(bh_message_body(r->message), "first"); /* it outlives the worker */
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    rig_free(r);
+}
+END_TEST
+
+/* A policy for one class of errors: another delay than the rig's, and an attempt more. */
+static bh_policy *slow_policy(void)
+{
+    bh_policy *slow;
+    ck_assert_int_eq(bh_policy_new(&slow), BH_OK);
+    bh_policy_set_kind(slow, BH_KIND_FIXED);
+    bh_policy_set_initial_ms(slow, SLOW_MS);
+    bh_policy_set_jitter(slow, BH_JITTER_NONE, 0);
+    bh_policy_set_max_attempts(slow, 4);
+    return slow;
+}
+
+START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
+{
+    rig *r = setup_rig(setup_first());
+    bh_policy *slow = slow_policy();
+    ck_assert_int_eq(bh_topology_add_policy(r->topology, slow), BH_OK);
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    bh_policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
+    expect_status(r->worker,
+                  bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0),
+                  BH_ERR_FOREIGN_POLICY);
+    expect_status(r->worker, bh_worker_fail_by(r->worker, r->message, slow, bh_str("slow down"), 0),
+                  BH_ERR_FOREIGN_POLICY);
+    bh_policy_set_initial_ms(slow, SLOW_MS);
+    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    bh_policy_free(slow); /* the worker has a copy */
+    rig_await_settled(r);
+    expect_retried(r, SLOW_MS);
+
+    rig_take(r, "first");
+    rig_fail(r, "507"); /* by the worker's own again, and one count for both */
+    expect_retried(r, RIG_DELAY_MS);
+    rig_take(r, "first");
+    expect_attempt(r, 3);
+    slow = slow_policy();
+    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    rig_await_settled(r);
+    expect_retried(r, SLOW_MS); /* the worker's own would park it */
+    rig_take(r, "first");
+    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    rig_await_settled(r);
+    expect_parked(r, "exhausted");
+    bh_policy_free(slow);
+    rig_free(r);
+}
+END_TEST
+
+static bh_outcome fail_by_turns(bh_worker *worker, bh_message *taken, void *data)
+{
+    bh_policy *slow = slow_policy();
+    int64_t attempt = bh_worker_attempt(worker, taken);
+    ck_assert_int_eq(bh_worker_fail_by(worker, taken, slow, bh_str("slow down"), 0), BH_OK);
+    if (attempt == 2) /* what was said last counts */
+        ck_assert_int_eq(bh_worker_fail(worker, taken, bh_str("507"), 0), BH_OK);
+    bh_policy_free(slow);
+    (void)data;
+    return BH_OUTCOME_FAILED;
+}
+
+/* Keeps the delays of retries, and stops with the parking. */
+static void keep_delay(bh_worker *worker, const bh_event *event, void *data)
+{
+    int64_t *delays = data;
+    if (bh_event_what(event) == BH_EVENT_RETRIED)
+        delays[bh_event_attempts(event)] = bh_event_delay_ms(event);
+    else if (bh_event_what(event) == BH_EVENT_PARKED)
+        bh_worker_stop(worker, LIMIT_MS);
+}
+
+START_TEST(a_handler_that_is_run_names_the_policy)
+{
+    rig *r = setup_rig(setup_first());
+    int64_t delays[8] = {0};
+    bh_policy *slow = slow_policy();
+    ck_assert_int_eq(bh_topology_add_policy(r->topology, slow), BH_OK);
+    bh_policy_free(slow);
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    ck_assert_int_eq(bh_worker_run(r->worker, fail_by_turns, keep_delay, delays), BH_OK);
+    ck_assert_int_eq(delays[1], SLOW_MS);
+    ck_assert_int_eq(delays[2], RIG_DELAY_MS);
+    ck_assert_int_eq(delays[3], SLOW_MS);
+    ck_assert_int_eq(delays[4], 0);
     rig_free(r);
 }
 END_TEST
@@ -654,6 +746,8 @@ Suite *suite_running(void)
     Suite *suite = suite_create("running");
     TCase *taking = add_case(suite, "take and settle");
     tcase_add_test(taking, calls_at_the_wrong_time_are_refused_and_change_nothing);
+    tcase_add_test(taking, a_message_is_settled_by_a_policy_of_the_topologys);
+    tcase_add_test(taking, a_handler_that_is_run_names_the_policy);
     tcase_add_test(taking, a_message_of_another_worker_is_refused);
     tcase_add_test(taking, taking_from_an_empty_queue_waits_as_long_as_told);
     tcase_add_test(taking, no_more_than_the_prefetch_is_out);

@@ -467,7 +467,7 @@ END_TEST
 
 START_TEST(delayed_exchange_is_refused_by_a_broker_that_has_none)
 {
-    rig *r = rig_new(BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_QUORUM);
+    rig *r = rig_new(BH_STRATEGY_DELAYED_EXCHANGE, BH_QUEUE_CLASSIC);
     rig_prepare(r);
     expect_refused(r);
     rig_free(r);

@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "wire/report.h"
+#include "report.h"
 
 #include <string.h>
 

@@ -37,7 +37,8 @@
 BH_BEGIN_DECLS
 
 #define BH_LEDGER_RANDOM_BYTES 8
-#define BH_LEDGER_MOST_CHANNELS 8   /* open at once, and as many publishers */
+#define BH_LEDGER_MOST_CHANNELS 65535 /* open at once, as on one connection */
+#define BH_LEDGER_MOST_PUBLISHERS 8
 #define BH_LEDGER_MOST_SENT 65536   /* for bh_ledger_set_most_sent */
 #define BH_LEDGER_NEVER INT64_C(-1) /* of bh_ledger_due_ms: no time changes anything */
 
@@ -111,7 +112,7 @@ BH_API bh_status bh_ledger_set_left(bh_ledger *self, int64_t most, int64_t for_m
 /* --- what happened: the consuming side ------------------------------------------------------------------------- */
 
 /* A channel was opened on which deliveries come; *out is its number, which no other channel of this ledger ever has.
- * BH_ERR_STATE (BH_LEDGER_MOST_CHANNELS are open), BH_ERR_ARGUMENT. */
+ * BH_ERR_STATE (BH_LEDGER_MOST_CHANNELS are open), BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
 BH_API bh_status bh_ledger_open_channel(bh_ledger *self, int64_t *out);
 /* The channel ended: the broker delivers again what was not acknowledged on it. How many messages that is. Copies of
  * theirs that are not sent yet are not sent; a number that is no open channel's is ignored. */
@@ -144,7 +145,8 @@ BH_API void bh_ledger_flush(bh_ledger *self);
 
 /* --- what happened: the publishing side ------------------------------------------------------------------------- */
 
-/* A channel with confirms was opened; *out is its number. BH_ERR_STATE, BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+/* A channel with confirms was opened; *out is its number. BH_ERR_STATE (BH_LEDGER_MOST_PUBLISHERS are open),
+ * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
 BH_API bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out);
 /* It ended alone; or all of them with their connection. What was not confirmed is sent again. An unknown number is
  * ignored. */
@@ -182,6 +184,14 @@ BH_API bh_event_kind bh_ledger_step_event(const bh_ledger *self);
 BH_API bh_status bh_ledger_step_status(const bh_ledger *self);
 BH_API int64_t bh_ledger_step_delay_ms(const bh_ledger *self);
 BH_API int64_t bh_ledger_step_count(const bh_ledger *self);
+/*
+ * Of the last step, where that is BH_STEP_TELL of _NACKED, _RETURNED, _REFUSED or _UNCONFIRMED: what happened and what comes
+ * next, as a sentence for people; else "". Valid until the next call on the ledger. `exchange` and `routing_key` are the
+ * copy's; `reason` is what the broker said, or why a rung could not be declared ("" where nothing is known), `forgotten` the call that
+ * declares the topology where it was never made, as the user writes it ("declare()"), else "".
+ */
+BH_API bh_bytes bh_ledger_words(bh_ledger *self, bh_bytes exchange, bh_bytes routing_key, bh_bytes reason,
+                                bh_bytes forgotten);
 /* When to ask again though nothing happened, after bh_ledger_next gave BH_STEP_REST; BH_LEDGER_NEVER: no need. */
 BH_API int64_t bh_ledger_due_ms(const bh_ledger *self);
 

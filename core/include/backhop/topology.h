@@ -25,7 +25,7 @@ typedef enum bh_strategy {
     BH_STRATEGY_LADDER,           /* one shared wait queue per rung, queue TTL */
     BH_STRATEGY_MESSAGE_TTL,      /* one wait queue per work queue, per-message TTL: blocked at its head */
     BH_STRATEGY_REJECT,           /* the broker alone: nack, dead letter exchange, queue TTL, back; one fixed delay */
-    BH_STRATEGY_DELAYED_EXCHANGE, /* the x-delayed-message plugin, RabbitMQ 4.2 and older */
+    BH_STRATEGY_DELAYED_EXCHANGE, /* the x-delayed-message plugin, RabbitMQ 4.2 and older; not to quorum work queues */
     BH_STRATEGY_NATIVE            /* a quorum queue's delayed retry, RabbitMQ 4.3 and newer; linear or fixed */
 } bh_strategy;
 

@@ -18,23 +18,17 @@
  * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made
  * again, for as long as the worker runs.
  *
- * Threads: settings, start, run and free are for one thread at a time; take, settle, fail, read, attempt, take_event,
+ * Threads: settings, start, run and free are for one thread at a time; take, settle, settle_by, fail, fail_by, read, attempt, take_event,
  * replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
  */
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
 
+#include <backhop/declaring.h>
 #include <backhop/event.h>
 #include <backhop/plan.h>
 
 BH_BEGIN_DECLS
-
-/* How the worker treats the broker's topology when it connects. */
-typedef enum bh_mode {
-    BH_MODE_CREATE, /* make what is missing */
-    BH_MODE_VERIFY, /* change nothing; what is missing, rungs on demand too, or different is an error */
-    BH_MODE_NONE    /* ask nothing: it is all there */
-} bh_mode;
 
 typedef struct bh_worker bh_worker;
 
@@ -68,7 +62,8 @@ BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
 /* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always
  * verified. BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path);
-/* How to treat the topology at each connect; default BH_MODE_CREATE. BH_ERR_ARGUMENT. */
+/* How to treat the topology at each connect; default BH_MODE_CREATE. With BH_MODE_VERIFY rungs on demand have to be there
+ * too. BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode);
 /* Unsettled deliveries that the broker sends ahead, and so the most that can be taken at once: 1 to 65535; default 100.
  * 0 consumes nothing: for a worker that only replays. BH_ERR_ARGUMENT. */
@@ -117,6 +112,10 @@ BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeo
  */
 BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
                                   int64_t retry_after_ms);
+/* The same by another policy than the worker's, one of those that the topology serves (bh_topology_add_policy), as for a
+ * class of errors. It is copied; NULL: the worker's. Also BH_ERR_FOREIGN_POLICY: the topology has not all of its waits. */
+BH_API bh_status bh_worker_settle_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_outcome outcome,
+                                     bh_bytes error, int64_t retry_after_ms);
 /* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
  * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
@@ -145,6 +144,9 @@ BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener 
 /* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0,
  * or less: none). BH_ERR_STATE (settled), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
 BH_API bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms);
+/* The same, and the policy, as in bh_worker_settle_by. */
+BH_API bh_status bh_worker_fail_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_bytes error,
+                                   int64_t retry_after_ms);
 
 /* Frees what bh_worker_take gave. One that is not settled stays unacknowledged until the worker stops. NULL is
  * allowed. */

@@ -39,11 +39,14 @@ NONE(bh_worker_set_retry_events, int on)
 NONE(bh_worker_set_fail_fast, int on)
 NONE(bh_worker_take, bh_message **out, int64_t timeout_ms)
 NONE(bh_worker_settle, bh_message *message, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms)
+NONE(bh_worker_settle_by, bh_message *message, const bh_policy *policy, bh_outcome outcome, bh_bytes error,
+     int64_t retry_after_ms)
 NONE(bh_worker_take_event, bh_event **out)
 NONE(bh_worker_replay, int64_t most)
 NONE(bh_worker_stop, int64_t limit_ms)
 NONE(bh_worker_run, bh_handler handler, bh_listener listener, void *data)
 NONE(bh_worker_fail, bh_message *message, bh_bytes error, int64_t retry_after_ms)
+NONE(bh_worker_fail_by, bh_message *message, const bh_policy *policy, bh_bytes error, int64_t retry_after_ms)
 NONE(bh_worker_read, const bh_message *message, bh_delivery *delivery, bh_history *history)
 #pragma GCC diagnostic pop
 

@@ -111,9 +111,9 @@ static bh_status decide(bh__context *self, bh_message *message)
     bh_bytes random;
     bh_status status = read_for_plan(self, message, &random);
     if (status == BH_OK)
-        status =
-            bh_plan_make(self->plan, self->delivery, self->history, self->settings->policy, self->settings->topology,
-                         message->outcome, error, message->retry_after_ms, bh__epoch_ms(), random);
+        status = bh_plan_make(self->plan, self->delivery, self->history,
+                              message->policy ? message->policy : self->settings->policy, self->settings->topology,
+                              message->outcome, error, message->retry_after_ms, bh__epoch_ms(), random);
     return status == BH_OK ? carry_out(self, message) : status;
 }
 

@@ -97,18 +97,20 @@ static void on_publish_step(bh__engine *self)
 }
 
 /* The copies of parked messages are told by bh_worker_replay's own event. */
-static void on_told_of_replay(bh__engine *self, bh_event_kind kind, bh_status status, const bh_message *message)
+static void on_told_of_replay(bh__engine *self, bh_event_kind kind, const bh_message *message)
 {
+    bh_status status;
     self->getter.result = kind == BH_EVENT_REPLAYED ? BH__REPLAY_WENT : BH__REPLAY_FAILED;
-    if (kind != BH_EVENT_REPLAYED)
-        bh__publisher_explain(&self->publisher, kind, status, message->copy, &self->getter.problem);
+    if (kind == BH_EVENT_REPLAYED)
+        return;
+    bh_bytes text = bh__publisher_explain(&self->publisher, &self->context, message->copy, &status);
+    bh__report_set(&self->getter.problem, status, "%.*s", (int)text.size, text.data);
 }
 
 static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_message *message)
 {
     bh__context *context = &self->context;
     const bh__copy *copy = message->copy;
-    bh__report text = {.size = 0};
     bh__news news = {.kind = kind,
                      .id = copy->id,
                      .attempts = copy->attempts,
@@ -119,28 +121,25 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     } else if (kind == BH_EVENT_PARKED) {
         news.text = copy->reason;
     } else {
-        bh__publisher_explain(&self->publisher, kind, bh_ledger_step_status(context->ledger), copy, &text);
-        news.status = text.status;
-        news.text = bh__report_text(&text);
+        news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
     }
     if (kind != BH_EVENT_RETRIED || context->settings->tells_retries)
         bh__tell(context, news);
-    bh__report_free(&text);
 }
 
 /* A broker that does not confirm may be cut off from its cluster: another one is tried. */
 static void on_unconfirmed(bh__engine *self)
 {
     bh__context *context = &self->context;
-    char text[200];
-    snprintf(text, sizeof text, "the broker did not confirm within %lld ms; its connection is made again",
-             (long long)context->settings->confirm_timeout_ms);
-    bh__tell(context, (bh__news){.kind = BH_EVENT_UNCONFIRMED,
-                                 .status = BH_ERR_PUBLISH,
-                                 .text = bh_str(text),
-                                 .count = bh_ledger_step_count(context->ledger),
-                                 .connection = &context->publish});
-    bh__link_fail(&context->publish.link, BH_ERR_CONNECTION, "%s", text);
+    bh__tell(context,
+             (bh__news){.kind = BH_EVENT_UNCONFIRMED,
+                        .status = BH_ERR_PUBLISH,
+                        .text = bh_ledger_words(context->ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")),
+                        .count = bh_ledger_step_count(context->ledger),
+                        .connection = &context->publish});
+    bh__link_fail(&context->publish.link, BH_ERR_CONNECTION,
+                  "the broker did not confirm within %lld ms; this node may have lost its cluster",
+                  (long long)context->settings->confirm_timeout_ms);
 }
 
 static void on_tell_step(bh__engine *self)
@@ -154,7 +153,7 @@ static void on_tell_step(bh__engine *self)
     if (!message || !message->copy)
         return;
     if (entry == self->getter.entry)
-        on_told_of_replay(self, kind, bh_ledger_step_status(context->ledger), message);
+        on_told_of_replay(self, kind, message);
     else
         on_told_of_message(self, kind, message);
     context->left_count += kind == BH_EVENT_REFUSED && entry != self->getter.entry;

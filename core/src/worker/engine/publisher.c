@@ -25,8 +25,7 @@ void bh__publisher_end(bh__publisher *self, bh__context *context, bh_ending endi
         self->channels[i].number = 0;
     }
     if (ending != BH_ENDING_ORDERLY)
-        bh__report_set(&self->words, context->publish.link.problem.status,
-                       "each time it was sent alone, the connection was lost: %s",
+        bh__report_set(&self->words, context->publish.link.problem.status, "%s",
                        bh__report_text(&context->publish.link.problem).data);
     bh_ledger_disconnect(context->ledger, ending, bh__monotonic_ms());
 }
@@ -130,20 +129,14 @@ void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t
                              copy->properties, message->body);
 }
 
-void bh__publisher_explain(const bh__publisher *self, bh_event_kind kind, bh_status status, const bh__copy *copy,
-                           bh__report *out)
+bh_bytes bh__publisher_explain(const bh__publisher *self, const bh__context *context, const bh__copy *copy,
+                               bh_status *status)
 {
-    int key_size = (int)copy->routing_key.size, exchange_size = (int)copy->exchange.size;
-    if (kind == BH_EVENT_NACKED)
-        bh__report_set(out, status,
-                       "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is full "
-                       "(reject-publish) or not available",
-                       exchange_size, copy->exchange.data, key_size, copy->routing_key.data);
-    else if (kind == BH_EVENT_RETURNED && status == BH_ERR_PUBLISH)
-        bh__report_set(out, status,
-                       "the broker returned the copy (%s): no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
-                       self->return_text, key_size, copy->routing_key.data, exchange_size, copy->exchange.data);
-    else
-        bh__report_set(out, kind == BH_EVENT_REFUSED ? status : self->words.status, "%s",
-                       bh__report_text(&self->words).data);
+    bh_ledger *ledger = context->ledger;
+    *status = bh_ledger_step_status(ledger);
+    if (bh_ledger_step_event(ledger) == BH_EVENT_RETURNED && *status == BH_ERR_PUBLISH)
+        return bh_ledger_words(ledger, copy->exchange, copy->routing_key, bh_str(self->return_text), bh_str(""));
+    if (bh_ledger_step_event(ledger) == BH_EVENT_RETURNED)
+        *status = self->words.status; /* of 404 and 403, which one it was */
+    return bh_ledger_words(ledger, copy->exchange, copy->routing_key, bh__report_text(&self->words), bh_str(""));
 }

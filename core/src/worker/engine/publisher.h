@@ -27,8 +27,8 @@ void bh__publisher_on_frame(bh__publisher *self, bh__context *context, const bh_
                             const amqp_method_t *method);
 /* Writes the copy of a message to the channel that has this number in the ledger. */
 void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t number, const bh_message *message);
-/* Why the ledger tells BH_EVENT_NACKED, _RETURNED or _REFUSED of a copy, as a sentence in `out`. */
-void bh__publisher_explain(const bh__publisher *self, bh_event_kind kind, bh_status status, const struct bh__copy *copy,
-                           bh__report *out);
+/* What the ledger tells of a copy that was not taken, as a status and a sentence; valid until the next step. */
+bh_bytes bh__publisher_explain(const bh__publisher *self, const bh__context *context, const struct bh__copy *copy,
+                               bh_status *status);
 
 #endif

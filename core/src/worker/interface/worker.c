@@ -384,7 +384,7 @@ bh_status bh_worker_take_event(bh_worker *self, bh_event **out)
     return *out ? BH_OK : BH_ERR_TIMEOUT;
 }
 
-/* BH_OK where the message can be settled here. */
+/* BH_OK where the message is this worker's, and can be settled here. */
 static bh_status may_settle(const bh_worker *self, const bh_message *message)
 {
     if (!self || !message || message->worker != self)
@@ -401,26 +401,49 @@ static int claim(bh_message *message)
     return atomic_compare_exchange_strong(&message->settling, &open, BH__BEING_SETTLED);
 }
 
-static bh_status note_failure(bh_message *message, bh_bytes error, int64_t retry_after_ms)
+/* Of a message that this caller claimed; policy NULL: the worker's. */
+static bh_status note_failure(bh_message *message, const bh_policy *policy, bh_bytes error, int64_t retry_after_ms)
 {
-    bh_status status = bh__message_set_error(message, error);
+    bh_policy *copy = NULL;
+    bh_status status = policy ? bh__policy_copy(&copy, policy) : BH_OK;
     if (status == BH_OK)
-        message->retry_after_ms = retry_after_ms;
+        status = bh__message_set_error(message, error);
+    if (status != BH_OK) {
+        bh_policy_free(copy);
+        return status;
+    }
+    bh_policy_free(message->policy);
+    message->policy = copy;
+    message->retry_after_ms = retry_after_ms;
+    return BH_OK;
+}
+
+/* Whether what a caller says of a failure can be used. */
+static bh_status check_failure(const bh_worker *self, const bh_policy *policy, bh_bytes error)
+{
+    if (error.size && !error.data)
+        return BH_ERR_ARGUMENT;
+    return policy && !bh__topology_serves(self->settings.topology, policy) ? BH_ERR_FOREIGN_POLICY : BH_OK;
+}
+
+bh_status bh_worker_fail_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_bytes error,
+                            int64_t retry_after_ms)
+{
+    bh_status status = may_settle(self, message);
+    if (status == BH_OK)
+        status = check_failure(self, policy, error);
+    if (status != BH_OK)
+        return status;
+    if (!claim(message))
+        return BH_ERR_STATE;
+    status = note_failure(message, policy, error, retry_after_ms);
+    atomic_store(&message->settling, BH__OPEN);
     return status;
 }
 
 bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms)
 {
-    bh_status status = may_settle(self, message);
-    if (status != BH_OK)
-        return status;
-    if (error.size && !error.data)
-        return BH_ERR_ARGUMENT;
-    if (!claim(message))
-        return BH_ERR_STATE;
-    status = note_failure(message, error, retry_after_ms);
-    atomic_store(&message->settling, BH__OPEN);
-    return status;
+    return bh_worker_fail_by(self, message, NULL, error, retry_after_ms);
 }
 
 /* Hands a claimed message to the thread. BH_ERR_STATE where it takes no more: the broker delivers the message again. */
@@ -442,23 +465,30 @@ bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome out
     return hand_over(self, message, outcome);
 }
 
-bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
-                           int64_t retry_after_ms)
+bh_status bh_worker_settle_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_outcome outcome,
+                              bh_bytes error, int64_t retry_after_ms)
 {
     bh_status status = may_settle(self, message);
+    if (status == BH_OK && outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED &&
+        outcome != BH_OUTCOME_PERMANENT && outcome != BH_OUTCOME_DROPPED)
+        status = BH_ERR_ARGUMENT;
+    if (status == BH_OK)
+        status = check_failure(self, policy, error);
     if (status != BH_OK)
         return status;
-    if ((outcome != BH_OUTCOME_OK && outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT &&
-         outcome != BH_OUTCOME_DROPPED) ||
-        (error.size && !error.data))
-        return BH_ERR_ARGUMENT;
     if (atomic_load(&self->mailbox.life) != BH__RUNNING || !claim(message))
         return BH_ERR_STATE;
-    status = note_failure(message, error, retry_after_ms);
+    status = note_failure(message, policy, error, retry_after_ms);
     if (status == BH_OK)
         return hand_over(self, message, outcome);
     atomic_store(&message->settling, BH__OPEN);
     return status;
+}
+
+bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
+                           int64_t retry_after_ms)
+{
+    return bh_worker_settle_by(self, message, NULL, outcome, error, retry_after_ms);
 }
 
 bh_status bh_worker_replay(bh_worker *self, int64_t most)

@@ -14,6 +14,8 @@
 
 #include "engine/engine.h"
 
+#include <backhop/declaring.h>
+
 enum {
     BH__CHANNEL_DECLARE = 2, /* of the consume link, as BH__CHANNEL_GET; the consumer's are all above these */
     BH__FIRST_CONSUME_CHANNEL = 3,
@@ -22,11 +24,12 @@ enum {
 
 typedef struct bh__runner {
     bh__engine engine;
-    size_t next_uri;       /* that the consume connection tries */
-    int has_been_ready;    /* in this run */
-    size_t hopeless_count; /* failures before that, one after the other, of a kind that does not mend itself */
-    int has_given_up;      /* the run ended for these */
-    bh__report problem;    /* of the last procedure that failed */
+    bh_declaring *declaring; /* of the settings' topology */
+    size_t next_uri;         /* that the consume connection tries */
+    int has_been_ready;      /* in this run */
+    size_t hopeless_count;   /* failures before that, one after the other, of a kind that does not mend itself */
+    int has_given_up;        /* the run ended for these */
+    bh__report problem;      /* of the last procedure that failed */
 } bh__runner;
 
 /* BH_ERR_NO_MEMORY. */

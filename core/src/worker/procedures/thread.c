@@ -18,6 +18,7 @@ bh_status bh__runner_init(bh__runner *self, const bh_worker *worker, const bh__s
 void bh__runner_free(bh__runner *self)
 {
     bh__engine_free(&self->engine);
+    bh_declaring_free(self->declaring);
     bh__report_free(&self->problem);
 }
 
@@ -32,7 +33,9 @@ bh_status bh__runner_begin(bh__runner *self)
     context->left_count = context->guarded_count = 0;
     context->is_ready = context->is_declared = 0;
     context->consume.back_off = context->publish.back_off = context->setup = (bh__back_off){.failures = 0};
-    return bh__context_begin(context);
+    bh_declaring_free(self->declaring);
+    bh_status status = bh_declaring_new(&self->declaring, context->settings->topology, BH_DIALECT_C);
+    return status == BH_OK ? bh__context_begin(context) : status;
 }
 
 static int is_stopping(const bh__runner *self)

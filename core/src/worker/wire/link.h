@@ -5,7 +5,7 @@
 
 #include "librabbitmq.h"
 #include "wire/buffer.h"
-#include "wire/report.h"
+#include "report.h"
 #include "wire/socket.h"
 
 enum { BH__FRAME_MAX = 131072, BH__LEAST_FRAME_MAX = 4096 }; /* what we ask for; AMQP's least */

@@ -11,6 +11,7 @@ void bh_message_free(bh_message *self)
 {
     if (!self || atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) > 1)
         return;
+    bh_policy_free(self->policy);
     free(self->error);
     free(self->copy);
     free(self);

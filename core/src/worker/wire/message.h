@@ -21,7 +21,8 @@ struct bh_message {
     atomic_int settling; /* a bh__settling */
     bh_outcome outcome;
     int64_t retry_after_ms;
-    char *error; /* owned; NULL: none */
+    bh_policy *policy; /* owned; NULL: the worker's */
+    char *error;       /* owned; NULL: none */
     size_t error_size;
     /* of the worker's thread */
     int64_t entry;         /* its number in the ledger */

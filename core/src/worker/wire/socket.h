@@ -2,7 +2,7 @@
 #ifndef BACKHOP_WORKER_WIRE_SOCKET_H
 #define BACKHOP_WORKER_WIRE_SOCKET_H
 
-#include "wire/report.h"
+#include "report.h"
 #include "wire/uri.h"
 
 #include <netdb.h>

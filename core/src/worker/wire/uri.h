@@ -2,7 +2,7 @@
 #ifndef BACKHOP_WORKER_WIRE_URI_H
 #define BACKHOP_WORKER_WIRE_URI_H
 
-#include "wire/report.h"
+#include "report.h"
 
 typedef struct bh__uri {
     int tls;

@@ -1,6 +1,6 @@
 /* Report: the sentence that a failed call leaves behind. Internal. */
-#ifndef BACKHOP_WORKER_WIRE_REPORT_H
-#define BACKHOP_WORKER_WIRE_REPORT_H
+#ifndef BACKHOP_REPORT_H
+#define BACKHOP_REPORT_H
 
 #include <backhop/status.h>
 

@@ -1,4 +1,4 @@
-#include "wire/report.h"
+#include "report.h"
 
 #include "memory.h"
 

@@ -1,0 +1,78 @@
+/*
+ * Declaring: how a topology is made or verified on a broker, step by step, and what the broker's refusals mean.
+ *
+ *     bh_declaring *declaring;
+ *     bh_declaring_new(&declaring, topology, BH_DIALECT_C);
+ *     bh_declaring_begin(declaring, BH_MODE_CREATE, 0);
+ *     while (bh_declaring_next(declaring)) {
+ *         declare what the getters tell;
+ *         where the broker closed the channel instead, with a code and a text: bh_declaring_refuse(declaring, code, text),
+ *         and the next step needs a new channel
+ *     }
+ *     if (bh_declaring_status(declaring) != BH_OK) puts(bh_declaring_error(declaring).data);
+ */
+#ifndef BACKHOP_DECLARING_H
+#define BACKHOP_DECLARING_H
+
+#include <backhop/topology.h>
+
+BH_BEGIN_DECLS
+
+/* How to treat the broker's topology. */
+typedef enum bh_mode {
+    BH_MODE_CREATE, /* make what is missing */
+    BH_MODE_VERIFY, /* change nothing; what is missing or different is an error */
+    BH_MODE_NONE    /* ask nothing: it is all there */
+} bh_mode;
+
+/* The language in which errors name what a user can do: mode="create", mode: :create, ... */
+typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
+
+typedef struct bh_declaring bh_declaring;
+
+/* A new one in *out for a topology, which is copied; free it with bh_declaring_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT,
+ * BH_ERR_STATE (the topology is not built). */
+BH_API bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
+/* Frees it; NULL is allowed. */
+BH_API void bh_declaring_free(bh_declaring *self);
+
+/* Whether whoever verifies makes a rung on demand later, where a message needs it: it may be missing then, unless it turns
+ * out that the user has no permission to declare. 0 (default: each rung on demand has to be there) or 1. BH_ERR_ARGUMENT. */
+BH_API bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on);
+/*
+ * Begins, anew where it had begun before. BH_MODE_CREATE: all that is not on demand, or, where `rung_ms` is not 0, the rung
+ * of this delay alone. A rung on demand is taken to be there where the user may not declare it: an administrator may have
+ * imported it. BH_MODE_VERIFY: all but bindings, which AMQP cannot look at; it makes nothing, whatever happens on the
+ * broker meanwhile. BH_MODE_NONE: nothing. BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms);
+/* Goes on: 1 where there is a step to carry out, 0 at the end. The step before was taken by the broker, where
+ * bh_declaring_refuse was not called. */
+BH_API int bh_declaring_next(bh_declaring *self);
+/* The broker closed the channel, or the connection, at the step: its reply code (404) and text. */
+BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
+
+/*
+ * The step: what to declare, durable, and neither auto-deleted nor exclusive nor internal; passive: only to look whether
+ * it is there. As the getters of topology.h; but the arguments are those to send, and none where it is passive.
+ */
+BH_API bh_declaration bh_declaring_what(const bh_declaring *self);
+BH_API int bh_declaring_passive(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_name(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_type(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_source(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_routing_key(const bh_declaring *self);
+BH_API size_t bh_declaring_argument_count(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_argument_name(const bh_declaring *self, size_t argument);
+BH_API bh_type bh_declaring_argument_type(const bh_declaring *self, size_t argument);
+BH_API bh_bytes bh_declaring_argument_string(const bh_declaring *self, size_t argument);
+BH_API int64_t bh_declaring_argument_int(const bh_declaring *self, size_t argument);
+
+/* At the end: how it went. BH_ERR_CLASH, BH_ERR_MISSING, BH_ERR_ACCESS, BH_ERR_BROKER (it lacks an exchange type),
+ * BH_ERR_CHANNEL (another refusal); and what to do, "" for BH_OK. Verifying tells all that is missing or different. */
+BH_API bh_status bh_declaring_status(const bh_declaring *self);
+BH_API bh_bytes bh_declaring_error(const bh_declaring *self);
+
+BH_END_DECLS
+
+#endif

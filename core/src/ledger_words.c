@@ -1,0 +1,104 @@
+#include "ledger_entries.h"
+
+#define SHOWN(bytes) (int)(bytes).size, (bytes).data
+
+/* A time span for people: "0.25 s", "12 s", "4 min 30 s", "2 h". */
+static void add_duration(bh__report *out, int64_t span_ms)
+{
+    static const struct {
+        int64_t s;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    int64_t left_s = (span_ms + 500) / 1000;
+    if (span_ms < 60000) {
+        bh__report_add(out, "%.3g s", (double)span_ms / 1000);
+        return;
+    }
+    int shown = 0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0] && shown < 2; left_s %= units[i++].s)
+        if (left_s >= units[i].s)
+            bh__report_add(out, "%s%lld %s", shown++ ? " " : "", (long long)(left_s / units[i].s), units[i].unit);
+}
+
+static void add_unconfirmed(const bh_ledger *self, bh__report *out)
+{
+    bh__report_add(out, "%lld cop%s not confirmed within ", (long long)self->step.count,
+                   self->step.count == 1 ? "y was" : "ies were");
+    add_duration(out, self->confirm_timeout_ms);
+    bh__report_add(out, ": one goes out again, and the rest once the broker confirms one");
+}
+
+static void add_refused(const bh_ledger *self, bh__report *out, bh_bytes reason)
+{
+    bh__report_add(out, "%s%s%.*s",
+                   self->step.status == BH_ERR_CONNECTION ? "each time the copy was sent alone, the connection was lost"
+                                                          : "the broker closes the channel over the copy",
+                   reason.size ? ": " : "", SHOWN(reason));
+}
+
+static void add_returned(const bh_ledger *self, bh__report *out, bh_bytes exchange, bh_bytes routing_key,
+                         bh_bytes reason)
+{
+    if (self->step.status != BH_ERR_PUBLISH) {
+        bh_bytes text = reason.size ? reason : bh_status_text(self->step.status);
+        bh__report_add(out, "%.*s", SHOWN(text));
+        return;
+    }
+    bh__report_add(out,
+                   "the broker returned the copy%s%.*s%s: no queue takes routing key \"%.*s\" of exchange \"%.*s\"",
+                   reason.size ? " (" : "", SHOWN(reason), reason.size ? ")" : "", SHOWN(routing_key), SHOWN(exchange));
+}
+
+/* What becomes of the message of the last step. A replay is not tried again by itself. */
+static void add_next(const bh_ledger *self, bh__report *out)
+{
+    uint32_t slot = bh__ledger_find_entry(self, self->step.entry);
+    if (slot != BH__NO_SLOT && self->entries[slot].action == BH_ACTION_REPLAY) {
+        bh__report_add(out, "; the message stays parked");
+    } else if (self->step.event == BH_EVENT_REFUSED) {
+        bh__report_add(out, "; its original stays unacknowledged for ");
+        add_duration(out, self->left_ms);
+        bh__report_add(out, ", and then comes again");
+    } else {
+        bh__report_add(out, "; its original stays unacknowledged, and it is published again in ");
+        add_duration(out, self->step.delay_ms);
+    }
+}
+
+/* Whether it can be that nobody declared what the copy needs. */
+static int is_absent(const bh_ledger *self, bh_bytes reason)
+{
+    return self->step.event == BH_EVENT_RETURNED &&
+           (self->step.status == BH_ERR_PUBLISH || bh__find(reason, "NOT_FOUND"));
+}
+
+bh_bytes bh_ledger_words(bh_ledger *self, bh_bytes exchange, bh_bytes routing_key, bh_bytes reason, bh_bytes forgotten)
+{
+    if (!self || !exchange.data || !routing_key.data || !reason.data || !forgotten.data)
+        return bh_str("");
+    bh__report *out = &self->words;
+    bh__report_set(out, self->step.status, "%s", "");
+    switch ((int)self->step.event) {
+    case BH_EVENT_UNCONFIRMED:
+        add_unconfirmed(self, out);
+        return bh__report_text(out);
+    case BH_EVENT_NACKED:
+        bh__report_add(out,
+                       "the broker nacked the copy for exchange \"%.*s\", routing key \"%.*s\": a queue there is full "
+                       "(reject-publish) or not available",
+                       SHOWN(exchange), SHOWN(routing_key));
+        break;
+    case BH_EVENT_RETURNED:
+        add_returned(self, out, exchange, routing_key, reason);
+        break;
+    case BH_EVENT_REFUSED:
+        add_refused(self, out, reason);
+        break;
+    default:
+        return bh_str("");
+    }
+    if (forgotten.size && is_absent(self, reason))
+        bh__report_add(out, "; was %.*s forgotten?", SHOWN(forgotten));
+    add_next(self, out);
+    return bh__report_text(out);
+}

@@ -1,0 +1,233 @@
+#include "suites.h"
+#include "vectors.h"
+
+#include <backhop/declaring.h>
+#include <stdlib.h>
+#include <string.h>
+
+static vectors all;
+
+static const vector_name dialects[] = {{"c", BH_DIALECT_C},
+                                       {"python", BH_DIALECT_PYTHON},
+                                       {"ruby", BH_DIALECT_RUBY},
+                                       {"node", BH_DIALECT_NODE},
+                                       {NULL, 0}};
+
+static const vector_name modes[] = {
+    {"create", BH_MODE_CREATE}, {"verify", BH_MODE_VERIFY}, {"none", BH_MODE_NONE}, {NULL, 0}};
+
+static const char *const whats[] = {"exchange", "queue", "binding"};
+
+static bh_topology *build_topology(vector *v)
+{
+    const char *field;
+    bh_policy *policy;
+    bh_topology *topology;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    if (vector_fill_policy(v, vector_get(v, "policy"), policy, &field) ||
+        vector_new_topology(v, vector_get(v, "topology"), &topology, &field))
+        vector_fail(v, field, "was refused");
+    bh_status status = bh_topology_build(topology, policy);
+    if (status != BH_OK)
+        vector_fail(v, "topology", "%s", bh_topology_error(topology).data);
+    bh_policy_free(policy);
+    return topology;
+}
+
+static json_t *show_arguments(const bh_declaring *step)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < bh_declaring_argument_count(step); i++) {
+        const char *name = bh_declaring_argument_name(step, i).data;
+        if (bh_declaring_argument_type(step, i) == BH_TYPE_INT64)
+            json_array_append_new(list, json_pack("[s, I]", name, (json_int_t)bh_declaring_argument_int(step, i)));
+        else
+            json_array_append_new(list, json_pack("[s, s]", name, bh_declaring_argument_string(step, i).data));
+    }
+    return list;
+}
+
+/* The step as a row: what it does, what, its name, and where the vector's row has them the arguments. */
+static json_t *show_step(const bh_declaring *step, const json_t *expected)
+{
+    json_t *row = json_pack("[s, s, s]", bh_declaring_passive(step) ? "find" : "declare",
+                            whats[bh_declaring_what(step)], bh_declaring_name(step).data);
+    if (json_array_size(expected) > 3)
+        json_array_append_new(row, show_arguments(step));
+    if (bh_declaring_passive(step))
+        ck_assert_uint_eq(bh_declaring_argument_count(step), 0);
+    return row;
+}
+
+/* Answers the step with the case's refusal of it, where there is one. */
+static void answer(vector *v, bh_declaring *step)
+{
+    json_t *row = show_step(step, NULL);
+    const json_t *refusals = vector_get(v, "refusals");
+    for (size_t i = 0; i < json_array_size(refusals); i++) {
+        const json_t *each = json_array_get(refusals, i);
+        int is_this = json_array_size(each) == 5;
+        for (size_t column = 0; is_this && column < 3; column++)
+            is_this = json_equal(json_array_get(row, column), json_array_get(each, column));
+        if (is_this)
+            bh_declaring_refuse(step, (int)vector_int(v, "refusals", json_array_get(each, 3)),
+                                vector_bytes(v, "refusals", json_array_get(each, 4)));
+    }
+    json_decref(row);
+}
+
+static void play(vector *v, bh_declaring *declaring)
+{
+    const json_t *expected = json_object_get(v->expect, "steps"), *mode = vector_get(v, "mode");
+    const json_t *rung_ms = vector_get(v, "rung_ms");
+    json_t *got = json_array();
+    ck_assert_int_eq(bh_declaring_begin(declaring,
+                                        mode ? (bh_mode)vector_name_value(v, "mode", mode, modes) : BH_MODE_CREATE,
+                                        rung_ms ? vector_int(v, "rung_ms", rung_ms) : 0),
+                     BH_OK);
+    while (bh_declaring_next(declaring)) {
+        json_array_append_new(got, show_step(declaring, json_array_get(expected, json_array_size(got))));
+        ck_assert_uint_lt(json_array_size(got), 500);
+        answer(v, declaring);
+    }
+    v->checks++;
+    if (expected && !json_equal(got, expected)) {
+        char *text = json_dumps(got, 0);
+        vector_fail(v, "steps", "%s", text);
+    }
+    json_decref(got);
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals", "steps status text error");
+    bh_topology *topology = build_topology(v);
+    bh_declaring *declaring;
+    const json_t *dialect = vector_get(v, "dialect");
+    ck_assert_int_eq(
+        bh_declaring_new(&declaring, topology,
+                         dialect ? (bh_dialect)vector_name_value(v, "dialect", dialect, dialects) : BH_DIALECT_C),
+        BH_OK);
+    bh_topology_free(topology); /* it has a copy */
+    ck_assert_int_eq(bh_declaring_set_makes_rungs(declaring, json_is_true(vector_get(v, "makes_rungs"))), BH_OK);
+    for (int again = 0; again < 2; again++) {
+        play(v, declaring);
+        int is_ok = expect_status(v, bh_declaring_status(declaring), bh_declaring_error(declaring));
+        ck_assert_int_eq(is_ok, bh_declaring_error(declaring).size == 0);
+        expect_bytes(v, v->expect, "text", bh_declaring_error(declaring));
+        expect_error(v, v->expect, bh_declaring_error(declaring));
+        ck_assert_int_eq(bh_declaring_next(declaring), 0);
+    }
+    bh_declaring_free(declaring);
+    vector_end(v);
+}
+END_TEST
+
+START_TEST(what_cannot_be_is_refused)
+{
+    bh_topology *topology;
+    bh_policy *policy;
+    bh_declaring *declaring;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_ERR_STATE);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_declaring_new(NULL, topology, BH_DIALECT_C), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_new(&declaring, NULL, BH_DIALECT_C), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)4), BH_ERR_ARGUMENT);
+    ck_assert_ptr_null(declaring);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_OK);
+    ck_assert_int_eq(bh_declaring_next(declaring), 0); /* it has not begun */
+    bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
+    ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)3, 0), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, -1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_set_makes_rungs(declaring, 2), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_status(declaring), BH_OK);
+
+    ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 0), BH_OK);
+    bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND")); /* of no step */
+    ck_assert_int_eq(bh_declaring_next(declaring), 1);
+    bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
+    ck_assert_int_eq(bh_declaring_next(declaring), 0);
+    ck_assert_int_eq(bh_declaring_status(declaring), BH_ERR_MISSING);
+    ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 77), BH_OK); /* no rung of the topology's */
+    ck_assert_int_eq(bh_declaring_next(declaring), 0);
+    ck_assert_int_eq(bh_declaring_status(declaring), BH_OK);
+    bh_declaring_free(declaring);
+    bh_declaring_free(NULL);
+    ck_assert_int_eq(bh_declaring_next(NULL), 0);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+END_TEST
+
+/* A linear congruential generator's upper bits, below a limit. */
+static unsigned draw(uint64_t *state, unsigned below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (unsigned)(*state >> 33) % below;
+}
+
+/* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees what is read beyond. */
+static bh_bytes draw_words(uint64_t *state)
+{
+    static const char *const pieces[] = {
+        "inequivalent arg '",  "'",   ": received ", " but current is ",   "none",          "the value '",
+        "' of type 'longstr'", "...", "%s",          "alternate-exchange", "x-max-priority"};
+    char words[512];
+    size_t size = 0;
+    for (unsigned left = draw(state, 12); left > 0; left--) {
+        const char *piece = pieces[draw(state, sizeof pieces / sizeof pieces[0])];
+        memcpy(words + size, piece, strlen(piece));
+        size += strlen(piece);
+        if (draw(state, 8) == 0)
+            words[size++] = '\0';
+    }
+    char *own = malloc(size ? size : 1);
+    memcpy(own, words, size);
+    return (bh_bytes){own, size};
+}
+
+START_TEST(no_words_of_a_broker_lead_astray)
+{
+    static const bh_strategy strategies[] = {BH_STRATEGY_LADDER, BH_STRATEGY_MESSAGE_TTL, BH_STRATEGY_NATIVE};
+    static const int codes[] = {403, 404, 405, 406, 406, 406, 530, 0};
+    uint64_t state = 1;
+    for (int round = 0; round < 3000; round++) {
+        bh_topology *topology;
+        bh_policy *policy;
+        bh_declaring *declaring;
+        ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+        ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+        ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+        ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+        ck_assert_int_eq(bh_topology_set_strategy(topology, strategies[round % 3]), BH_OK);
+        ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+        ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)(round % 4)), BH_OK);
+        ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)(round / 4 % 2), 0), BH_OK);
+        while (bh_declaring_next(declaring)) {
+            bh_bytes words = draw_words(&state);
+            if (draw(&state, 2))
+                bh_declaring_refuse(declaring, codes[draw(&state, sizeof codes / sizeof codes[0])], words);
+            free((char *)words.data);
+        }
+        ck_assert_int_eq(bh_declaring_status(declaring) == BH_OK, bh_declaring_error(declaring).size == 0);
+        bh_declaring_free(declaring);
+        bh_topology_free(topology);
+        bh_policy_free(policy);
+    }
+}
+END_TEST
+
+Suite *suite_declaring(void)
+{
+    all = vectors_load("topology/declaring");
+    Suite *suite = suite_create("declaring");
+    vectors_add(suite, &all, a_vector);
+    TCase *calls = tcase_create("calls");
+    tcase_add_test(calls, what_cannot_be_is_refused);
+    tcase_add_test(calls, no_words_of_a_broker_lead_astray);
+    suite_add_tcase(suite, calls);
+    return suite;
+}
