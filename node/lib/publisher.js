@@ -13,14 +13,11 @@
 // No callback here throws, as that would break the client's connection.
 
 const c = require('./addon')
-const { creating, takeAll } = require('./declaring')
 const { ChannelClosedError, ConnectionFailedError, PublishError, check, errorOf, made } = require('./errors')
 const { warn } = require('./log')
 const NATIVE = require('./native')
-const { textOf } = require('./outcomes')
 const { ACTION_NUMBERS } = require('./plan')
 const { Policy } = require('./policy')
-const { duration } = require('./time')
 const { BUDGET_MS } = require('./turns')
 
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; a longer one ends at once
@@ -65,9 +62,7 @@ class Copy {
 
 class Publisher {
   #line
-  #topology
-  #declared
-  #confirmTimeout
+  #declaring
   #backOff
   #teller
   #ledger
@@ -84,14 +79,13 @@ class Publisher {
   #timer
   #at = Infinity // when it ends
   #end = 0 // of what this turn has for sending; 0: it sent nothing
+  #isLate = false // it has more to send than this turn has time for
   #why = '' // of the last return, closed channel or rung that could not be declared
   #idle = []
 
-  constructor (line, { topology, declared, confirmTimeout, backOff = BACK_OFF, random, teller }) {
+  constructor (line, { declaring, confirmTimeout, backOff = BACK_OFF, random, teller }) {
     this.#line = line
-    this.#topology = topology
-    this.#declared = declared
-    this.#confirmTimeout = confirmTimeout
+    this.#declaring = declaring
     this.#backOff = backOff
     this.#teller = teller
     this.#ledger = made(c.bh_ledger_new(backOff[NATIVE], random(RANDOM_BYTES)))
@@ -180,7 +174,8 @@ class Publisher {
   }
 
   #settle (entry, { action, rung, id, exchange, routingKey }) {
-    check(this.#ledger.settle(entry, ACTION_NUMBERS[action], rung, id, exchange, routingKey))
+    const needed = this.#declaring.makesRungs ? rung : 0
+    check(this.#ledger.settle(entry, ACTION_NUMBERS[action], needed, id, exchange, routingKey))
   }
 
   /** What came by a channel that is closed is the broker's again. */
@@ -220,7 +215,7 @@ class Publisher {
 
   /** Whether the channel is there, and the topology as far as is known. */
   get #isReady () {
-    return this.#channel !== undefined && this.#declared.isThere
+    return this.#channel !== undefined && this.#declaring.isThere
   }
 
   /** Whether this turn has time to send one more; else the next goes on. */
@@ -230,10 +225,11 @@ class Publisher {
       this.#end = time + BUDGET_MS
       setImmediate(() => {
         this.#end = 0
-        this.#pump()
+        if (this.#isLate) this.#pump()
       })
     }
-    return time < this.#end
+    this.#isLate = time >= this.#end
+    return !this.#isLate
   }
 
   #watch () {
@@ -304,12 +300,11 @@ class Publisher {
   }
 
   async #declareRung (rung) {
-    const { declarations } = this.#topology
     try {
-      await takeAll(this.#line, creating(this.#topology, declarations.filter(each => each.wait === rung)))
+      await this.#declaring.makeRung(this.#line, rung)
       this.#ledger.rung(rung, 0, now())
     } catch (error) {
-      this.#why = textOf(error)
+      this.#why = error.message
       this.#ledger.rung(rung, error.status ?? PublishError.status, now())
     }
     this.#pump()
@@ -345,26 +340,24 @@ class Publisher {
   }
 
   #tellFailed (name, entry, copy, status, delay) {
-    const words = this.#words(name, copy)
-    if (copy.replayed) {
+    const { id, attempts, exchange, routingKey, replayed } = copy
+    const words = this.#words(exchange, routingKey, this.#why, this.#declaring.forgotten)
+    if (replayed) {
       this.#endReplay(entry, copy, words)
       return
     }
-    const { id, attempts } = copy
     this.#teller.tell(name, () => ({ id, attempts, delay, text: words, error: errorOf(status, words) }))
   }
 
   #tellUnconfirmed (count) {
-    const text = `the broker did not confirm within ${duration(this.#confirmTimeout)}; one copy is published ` +
-      'again, and the others when it confirms one'
+    const text = this.#words('', '', '', '')
     this.#teller.tell('unconfirmed', () => ({ count, text, error: new PublishError(text) }))
     this.#endReplays(text)
   }
 
-  #words (name, { exchange, routingKey }) {
-    if (name !== 'nacked') return this.#why
-    return `the broker nacked the copy for exchange "${exchange}", routing key "${routingKey}": a queue there is ` +
-      'full (reject-publish) or not available'
+  /** The core's sentence about the last step. */
+  #words (exchange, routingKey, reason, forgotten) {
+    return this.#ledger.words(exchange, routingKey, reason, forgotten)
   }
 
   // The channel
@@ -374,10 +367,7 @@ class Publisher {
     if (this.#isReady || this.#isSettingUp || !this.#ledger.copies()) return
     this.#isSettingUp = true
     try {
-      if (!this.#declared.isThere) {
-        await takeAll(this.#line, creating(this.#topology))
-        this.#declared.isThere = true
-      }
+      if (!this.#declaring.isThere) await this.#declaring.restore(this.#line)
       if (!this.#channel) await this.#open()
       this.#failures = this.#wait = 0
     } catch (error) {
@@ -413,8 +403,7 @@ class Publisher {
   }
 
   #returned (exchange, routingKey, id, why) {
-    this.#why = `the broker returned the copy (${why}): no queue takes routing key "${routingKey}" of exchange ` +
-      `"${exchange}"`
+    this.#why = why
     this.#doubt()
     c.bh_ledger_return(this.#ledger, this.#number, id, exchange, routingKey)
   }
@@ -422,7 +411,7 @@ class Publisher {
   #closed ({ code, text }) {
     const isMissing = code === NOT_FOUND || code === ACCESS_REFUSED
     const ending = isMissing ? c.BH_ENDING_MISSING : code ? c.BH_ENDING_COMPLAINT : c.BH_ENDING_ORDERLY
-    this.#why = text + this.#declared.hint(text)
+    this.#why = text
     if (code === NOT_FOUND) this.#doubt()
     this.#ledger.close_publisher(this.#number, ending, now())
     this.#channel = this.#number = undefined
@@ -432,7 +421,7 @@ class Publisher {
 
   /** Something of the topology may be gone. */
   #doubt () {
-    this.#declared.doubt()
+    this.#declaring.doubt()
     this.#ledger.forget_rungs()
   }
 }

@@ -2,7 +2,7 @@
 // What the retriers over each client share: what they decide, what they tell, how they wait.
 
 const { Decider } = require('./decider')
-const { Declared, checkBroker, creating, takeAll, verifying } = require('./declaring')
+const { Declaring, MODES } = require('./declaring')
 const { ArgumentError, ConsumerCancelledError, WaitTimeoutError } = require('./errors')
 const { Teller } = require('./event')
 const { debug } = require('./log')
@@ -19,7 +19,6 @@ const TOPOLOGY = [
 ]
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
-const MODES = { create: creating, verify: verifying, none: undefined }
 const ORIGINAL = Symbol('original') // of a message: how its client settles it, and makes its copy
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const PREFETCH = 100
@@ -29,9 +28,8 @@ const LASTED_MS = 10_000 // a consumer that held so long is subscribed again at 
 
 class BaseRetrier {
   #topology
-  #mode
   #decider
-  #declared = new Declared()
+  #declaring
   #confirmTimeout
   #backOff
   #teller
@@ -50,7 +48,7 @@ class BaseRetrier {
     const policies = policiesOf(given)
     this.#topology = topologyOf(options, 'a Retrier', policies)
     numberOf(MODES, mode, 'mode')
-    this.#mode = mode
+    this.#declaring = new Declaring(this.#topology, mode)
     this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
@@ -75,19 +73,11 @@ class BaseRetrier {
   // Declaring
 
   async declare (channel) {
-    const line = await this._line(channel)
-    await this.#declare(line, MODES[this.#mode])
-    this.#declared.restores ||= this.#mode === 'create'
-    this.#declared.isThere = true
+    await this.#declaring.begin(await this._line(channel))
   }
 
   async verify (channel) {
-    await this.#declare(await this._line(channel), verifying)
-  }
-
-  async #declare (line, steps) {
-    checkBroker(this.#topology, line.serverProperties)
-    if (steps) await takeAll(line, steps(this.#topology))
+    await this.#declaring.verify(await this._line(channel))
   }
 
   // Consuming
@@ -255,8 +245,7 @@ class BaseRetrier {
         if (!old.isOpen) this.#publishers.delete(old)
       }
       publisher = new Publisher(line, {
-        topology: this.#topology,
-        declared: this.#declared,
+        declaring: this.#declaring,
         confirmTimeout: this.#confirmTimeout,
         backOff: this.#backOff,
         random: this.#decider.random,

@@ -7,6 +7,7 @@ const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
 const c = require('./addon')
+const { MODES } = require('./declaring')
 const { Delivery } = require('./delivery')
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
@@ -24,7 +25,6 @@ const { Policy } = require('./policy')
 const { TOPOLOGY, topologyOf } = require('./retrier')
 const { milliseconds } = require('./time')
 
-const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
 const URIS = 'a string as "amqp://user:password@host:5672/vhost", or an array of such'
 const LONGEST_MS = 3_600_000
 const LOOK_AFTER_MS = 1000 // how often events are looked for while every handler has a message

@@ -51,9 +51,9 @@ function publishing () {
   const line = new Line()
   const told = []
   const teller = { tell: name => told.push(name), note: name => told.push(name), refused: () => told.push('refused') }
-  const declared = { isThere: true, doubt () {}, hint: () => '' }
+  const declaring = { isThere: true, makesRungs: true, forgotten: '', doubt () {} }
   const random = count => Buffer.alloc(count)
-  const publisher = new Publisher(line, { topology: {}, declared, confirmTimeout: 30_000, random, teller })
+  const publisher = new Publisher(line, { declaring, confirmTimeout: 30_000, random, teller })
   return { line, publisher, told }
 }
 
@@ -80,7 +80,7 @@ describe('a publisher', () => {
     const copies = ['a', 'b'].map(id => copyOf(id))
     for (const copy of copies) publisher.publish(copy)
     await settle()
-    line.listener.returned('wait', 'key', 'a')
+    line.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
     line.listener.answered(2, true, true)
     assert.deepEqual(copies.map(({ settled }) => settled), [[], ['ack']])
     assert.deepEqual(told, ['returned', 'retried'])

@@ -160,7 +160,7 @@ describe('the interface', NEEDS_BROKER, () => {
     const retrier = new Retrier(channel, { queue, ...common })
     await channel.consume(queue, retrier.wrap(() => { throw new Error('no') }))
     await broker.publish('body', queue)
-    await warned('the topology is not there: await declare() once at the start')
+    await warned('was declare() forgotten?')
     await retrier.declare() // it heals
     await until(() => retrier.pending === 0)
   })
