@@ -44,8 +44,8 @@ export abstract class BaseRetrier {
   declare (): Promise<void>
   /**
    * Makes nothing, whatever the mode, and rejects with what is missing or different. A rung that only a handler's
-   * RetryAfter can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at
-   * bindings.
+   * RetryAfter can need may be missing with the mode create, as it is made on demand then, unless the user may not declare.
+   * AMQP cannot look at bindings.
    */
   verify (): Promise<void>
   /**

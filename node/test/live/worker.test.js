@@ -154,6 +154,23 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     assert.match(seen[1], /^ArgumentError: the delay of RetryAfter is -1: give 0 ms or more.*; caused by Error: 429$/)
   })
 
+  it('has a policy for each class of error', async () => {
+    const queue = await broker.queue()
+    const slow = new Policy({ kind: 'fixed', initial: 200, jitter: 'none', maxAttempts: 2 })
+    const handle = inbox(new Error('no'), new RangeError('slow'))
+    await broker.publish('body', queue)
+    start(queue, handle, { policies: [[RangeError, slow]] })
+    const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+    assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 2])
+    assert.deepEqual(handle.messages.map(({ lastDelay }) => lastDelay), [undefined, 100])
+    const again = inbox(new RangeError('slow'))
+    const other = await broker.queue()
+    await broker.publish('body', other)
+    start(other, again, { policies: new Map([[error => error.message === 'slow', slow]]) })
+    await again.saw(2)
+    assert.equal(again.messages[1].lastDelay, 200)
+  })
+
   it('sends parked messages back', async () => {
     const queue = await broker.queue()
     const handle = inbox(new Park())
