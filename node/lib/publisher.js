@@ -30,6 +30,10 @@ const {
   BH_STEP_REST: REST, BH_STEP_TELL: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
   BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
 } = c
+const NAMES = []
+for (let event = 0, name; (name = c.bh_event_name(event)); event++) NAMES.push(name)
+const UNCONFIRMED = NAMES.indexOf('unconfirmed')
+const SAFE = new Set(['retried', 'parked', 'replayed'])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
 /** Milliseconds of a clock that never goes back. */
@@ -150,7 +154,7 @@ class Publisher {
   }
 
   #settled () {
-    if (this.pending) return
+    if (!this.#idle.length || this.pending) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
@@ -210,7 +214,7 @@ class Publisher {
   }
 
   #mayPublish () {
-    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#ledger.copies() > 0 && this.#hasTime()
+    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#copies.size > 0 && this.#hasTime()
   }
 
   /** Whether the channel is there, and the topology as far as is known. */
@@ -315,18 +319,21 @@ class Publisher {
   #tell () {
     const ledger = this.#ledger
     const entry = ledger.step_entry()
-    const name = c.bh_event_name(ledger.step_event())
-    if (name === 'unconfirmed') {
+    const event = ledger.step_event()
+    if (event === UNCONFIRMED) {
       this.#tellUnconfirmed(ledger.step_count())
       return
     }
     const copy = this.#copies.get(entry)
     if (!copy) return // of a replay that ended
-    const isSafe = name === 'retried' || name === 'parked' || name === 'replayed'
-    if (isSafe || name === 'refused') this.#copies.delete(entry)
-    const [status, delay] = [ledger.step_status(), ledger.step_delay_ms()]
-    if (isSafe) this.#tellSafe(name, copy)
-    else this.#tellFailed(name, entry, copy, status, delay)
+    const name = NAMES[event]
+    if (SAFE.has(name)) {
+      this.#copies.delete(entry)
+      this.#tellSafe(name, copy)
+    } else {
+      if (name === 'refused') this.#copies.delete(entry)
+      this.#tellFailed(name, entry, copy, ledger.step_status(), ledger.step_delay_ms())
+    }
   }
 
   #tellSafe (name, copy) {

@@ -29,7 +29,7 @@ export abstract class BaseRetrier {
   readonly topology: Topology
   /** How long, how often, how random, when to give up. */
   readonly policy: Policy
-  /** How many copies are not confirmed yet; their originals are unacknowledged. A channel's that is closed count no more. */
+  /** How many copies are not confirmed yet; their originals are unacknowledged. */
   readonly pending: number
   /**
    * Does what the option `mode` says, on channels of its own: by default it declares exchanges, queues and bindings, and
