@@ -207,10 +207,12 @@ class PublishingChannel {
 class DeclaringChannel {
   #line
   #channel
+  #closed // why the broker closed it; amqplib 0.10.0 rejects a get with what is no error
 
   constructor (line, channel) {
     this.#line = line
     this.#channel = channel
+    channel.on('error', error => { this.#closed = error })
   }
 
   async take ({ declaration, passive }) {
@@ -242,8 +244,9 @@ class DeclaringChannel {
       const incoming = await call(this.#channel, 'get', queue, {})
       return incoming ? { incoming, channel: this.#channel, left: incoming.fields.messageCount } : undefined
     } catch (error) {
-      if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
-      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+      const cause = this.#closed ?? error
+      if (cause.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
+      throw new ConnectionFailedError(`the channel was closed: ${cause.message}`, { cause })
     }
   }
 
@@ -453,6 +456,7 @@ class Message extends BaseMessage {
 class Retrier extends BaseRetrier {
   #channel
   #channels = new Set() // on which something is settled
+  #closing = new Set() // the ends of channels of consumers
 
   constructor (channel, options) {
     super(options)
@@ -544,6 +548,14 @@ class Retrier extends BaseRetrier {
     return this.#message(line, settler, incoming)
   }
 
+  /** A channel of a consumer, behind what is settled on it. */
+  async _close (channel) {
+    const closing = close(channel)
+    this.#closing.add(closing)
+    await closing
+    this.#closing.delete(closing)
+  }
+
   /** amqplib closes a connection before it has written what its channels hold: so the broker has to answer each. */
   async _flush () {
     for (const channel of this.#channels) {
@@ -551,6 +563,7 @@ class Retrier extends BaseRetrier {
       settlerOf(channel).flush()
       await call(channel, 'cancel', 'backhop drains').catch(() => {}) // no consumer has this tag
     }
+    await Promise.all(this.#closing)
   }
 }
 
@@ -595,7 +608,7 @@ class Consumer extends BaseConsumer {
           return
         }
         this.#channel = undefined // the next one is on a channel of its own, as a handler may hold this one for long
-        settlerOf(channel).whenSettled(() => close(channel))
+        settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
         this._ended('the broker cancelled the consumer, as it does when the queue is deleted')
       }, {})
       this.#tag = consumerTag
@@ -620,7 +633,7 @@ class Consumer extends BaseConsumer {
     this.#channel = undefined
     if (!channel || !isOpen(channel)) return
     await call(channel, 'cancel', this.#tag).catch(() => {})
-    settlerOf(channel).whenSettled(() => close(channel))
+    settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
   }
 }
 
