@@ -207,7 +207,7 @@ class PublishingChannel {
 class DeclaringChannel {
   #line
   #channel
-  #closed // why the broker closed it; amqplib 0.10.0 rejects a get with what is no error
+  #closed // why the broker closed it; amqplib 0.10.0 rejects a get with what is no error, or not at all
 
   constructor (line, channel) {
     this.#line = line
@@ -241,12 +241,23 @@ class DeclaringChannel {
   /** A message, and how many were left behind it; undefined where there is none. */
   async get (queue) {
     try {
-      const incoming = await call(this.#channel, 'get', queue, {})
+      const incoming = await this.#get(queue)
       return incoming ? { incoming, channel: this.#channel, left: incoming.fields.messageCount } : undefined
     } catch (error) {
       const cause = this.#closed ?? error
       if (cause.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
       throw new ConnectionFailedError(`the channel was closed: ${cause.message}`, { cause })
+    }
+  }
+
+  async #get (queue) {
+    let closed
+    const isClosed = new Promise((resolve, reject) => { closed = reject })
+    this.#channel.once('error', closed)
+    try {
+      return await Promise.race([call(this.#channel, 'get', queue, {}), isClosed])
+    } finally {
+      this.#channel.off('error', closed)
     }
   }
 
