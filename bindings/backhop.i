@@ -291,6 +291,8 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
     bh_bytes queue();
     bh_strategy strategy();
     bh_bytes parked_queue();
+    bh_bytes unroutable_queue();
+    int owns(const bh_delivery *delivery);
     int64_t worst_lateness_ms();
 
     int64_t lowest_ms(const bh_policy *policy, int64_t attempt);

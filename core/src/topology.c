@@ -67,6 +67,7 @@ struct bh_topology {
     bh__rungs rungs;
     bh__text return_key;
     bh__text parked_queue;
+    bh__text unroutable_queue;
     bh__text return_exchange;
     bh__text wait_exchange;
     int64_t worst_lateness_ms;
@@ -590,7 +591,7 @@ static void make_names(bh_topology *self)
 /* The exchange through which messages come back; those whose work queue is gone end in <ns>.unroutable. */
 static void return_exchange(bh_topology *self, bh__text name, const char *type)
 {
-    bh__text unroutable = namespace_and(self, ".unroutable");
+    bh__text unroutable = self->unroutable_queue = namespace_and(self, ".unroutable");
     exchange(self, unroutable, "fanout");
     shelf_queue(self, unroutable);
     bind(self, unroutable, unroutable, "queue", save(self, ""));
@@ -773,7 +774,8 @@ static void clear(bh_topology *self)
     self->fixed_ms = self->fixed_most_ms = 0;
     self->no_memory = 0;
     self->error[0] = '\0';
-    self->return_key = self->parked_queue = self->return_exchange = self->wait_exchange = (bh__text){0, 0};
+    self->return_key = self->parked_queue = self->unroutable_queue = self->return_exchange = self->wait_exchange =
+        (bh__text){0, 0};
 }
 
 static bh_status build_strategy(bh_topology *self)
@@ -920,6 +922,17 @@ bh_strategy bh_topology_strategy(const bh_topology *self)
 bh_bytes bh_topology_parked_queue(const bh_topology *self)
 {
     return get(self, self ? self->parked_queue : (bh__text){0, 0});
+}
+
+bh_bytes bh_topology_unroutable_queue(const bh_topology *self)
+{
+    return get(self, self ? self->unroutable_queue : (bh__text){0, 0});
+}
+
+int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery)
+{
+    return self && delivery &&
+           bh__same(bh_delivery_header_string(delivery, bh_str("backhop-queue")), bh_topology_queue(self));
 }
 
 int64_t bh_topology_worst_lateness_ms(const bh_topology *self)

@@ -353,6 +353,66 @@ START_TEST(a_refused_build_leaves_no_declarations)
 }
 END_TEST
 
+START_TEST(the_unroutable_queue_is_the_namespaces)
+{
+    static const struct {
+        bh_strategy strategy;
+        bh_queue_type type;
+        const char *ns, *name;
+    } cases[] = {{BH_STRATEGY_LADDER, BH_QUEUE_QUORUM, "", "backhop.unroutable"},
+                 {BH_STRATEGY_LADDER, BH_QUEUE_CLASSIC, "", "backhop.classic.unroutable"},
+                 {BH_STRATEGY_MESSAGE_TTL, BH_QUEUE_QUORUM, "acme", "acme.unroutable"},
+                 {BH_STRATEGY_REJECT, BH_QUEUE_QUORUM, "", "backhop.unroutable"},
+                 {BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM, "", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bh_policy *policy;
+        bh_topology *topology;
+        int is_declared = 0;
+        ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+        bh_policy_set_kind(policy, BH_KIND_FIXED);
+        bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+        ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+        bh_topology_set_strategy(topology, cases[i].strategy);
+        bh_topology_set_queue_type(topology, cases[i].type);
+        if (cases[i].ns[0])
+            bh_topology_set_namespace(topology, bh_str(cases[i].ns));
+        ck_assert_str_eq(bh_topology_unroutable_queue(topology).data, "");
+        ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+        ck_assert_str_eq(bh_topology_unroutable_queue(topology).data, cases[i].name);
+        for (size_t at = 0; at < bh_topology_count(topology); at++)
+            is_declared |= bh_topology_declaration(topology, at) == BH_DECLARE_QUEUE &&
+                           strcmp(bh_topology_name(topology, at).data, cases[i].name) == 0;
+        ck_assert_int_eq(is_declared, cases[i].name[0] != '\0');
+        bh_topology_free(topology);
+        bh_policy_free(policy);
+    }
+    ck_assert_str_eq(bh_topology_unroutable_queue(NULL).data, "");
+}
+END_TEST
+
+START_TEST(a_message_is_the_work_queues_by_the_header_that_names_it)
+{
+    static const char *const queues[] = {"orders", "orders2", "order", "Orders", ""};
+    bh_topology *topology;
+    bh_delivery *delivery;
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
+    ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
+    for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
+        bh_delivery_clear(delivery);
+        bh_delivery_push_string(delivery, bh_str("backhop-queue"), BH_TYPE_STRING, bh_str(queues[i]));
+        ck_assert_int_eq(bh_topology_owns(topology, delivery), i == 0);
+    }
+    bh_delivery_clear(delivery);
+    bh_delivery_push_int(delivery, bh_str("backhop-queue"), BH_TYPE_INT64, 1);
+    ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
+    ck_assert_int_eq(bh_topology_owns(NULL, delivery), 0);
+    ck_assert_int_eq(bh_topology_owns(topology, NULL), 0);
+    bh_delivery_free(delivery);
+    bh_topology_free(topology);
+}
+END_TEST
+
 START_TEST(an_index_out_of_range_gives_an_empty_declaration)
 {
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
@@ -388,6 +448,8 @@ Suite *suite_topology(void)
     tcase_add_test(calls, a_further_policy_is_copied);
     tcase_add_test(calls, what_needs_a_built_topology_says_so);
     tcase_add_test(calls, a_refused_build_leaves_no_declarations);
+    tcase_add_test(calls, the_unroutable_queue_is_the_namespaces);
+    tcase_add_test(calls, a_message_is_the_work_queues_by_the_header_that_names_it);
     tcase_add_test(calls, an_index_out_of_range_gives_an_empty_declaration);
     suite_add_tcase(suite, calls);
     return suite;

@@ -71,6 +71,20 @@ const char *broker_ca_file(void)
     return setting("BACKHOP_CA_FILE");
 }
 
+const char *broker_node_url(int node)
+{
+    enum { MOST_NODES = 8 };
+    static char urls[MOST_NODES + 1][256];
+    const char *at = setting("AMQP_URLS");
+    for (int i = 1; i < node && *at; i++) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    node = node < MOST_NODES ? node : MOST_NODES;
+    snprintf(urls[node], sizeof urls[node], "%.*s", (int)strcspn(at, " "), at);
+    return urls[node];
+}
+
 int broker_can_be_controlled(void)
 {
     return setting("BACKHOP_BROKER_CTL")[0] != '\0';

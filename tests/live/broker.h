@@ -21,6 +21,8 @@ void pause_ms(int64_t ms); /* between two looks at something that is waited for;
 const char *broker_url(void);
 const char *broker_tls_url(void);
 const char *broker_ca_file(void);
+/* Of a cluster's node, from 1 on: of AMQP_URLS. */
+const char *broker_node_url(int node);
 int broker_can_be_controlled(void);
 /* Learns its version and plugins, once; 0 and a line on standard error where it cannot be reached. */
 int broker_probe(void);

@@ -16,9 +16,9 @@ int main(int count, char **arguments)
     if (count == 9 && strcmp(arguments[1], "consume") == 0)
         return consumer_run(arguments + 2);
     Suite *(*const suites[])(void) = {
-        suite_strategies, suite_copies,  suite_publishing, suite_strangers, suite_declaring,
-        suite_connecting, suite_running, suite_takeover,   suite_replay,    suite_recipes,
-        suite_holding,    suite_faults,  suite_stopping,   suite_operation, suite_crashes,
+        suite_strategies, suite_copies,    suite_publishing, suite_strangers, suite_declaring, suite_connecting,
+        suite_running,    suite_takeover,  suite_replay,     suite_recipes,   suite_holding,   suite_faults,
+        suite_stopping,   suite_operation, suite_crashes,    suite_clusters,
     };
     if (!broker_probe())
         return EXIT_FAILURE;
@@ -27,6 +27,8 @@ int main(int count, char **arguments)
         printf(
             "Left out, because BACKHOP_BROKER_CTL is not set: what needs a second user, an alarm or a broker that is "
             "killed\n");
+    if (!broker_node_url(3)[0])
+        printf("Left out, because AMQP_URLS is not set: what needs a cluster of three nodes\n");
     if (!broker_tls_url()[0])
         printf("Left out, because AMQPS_URL is not set: what needs TLS\n");
     if (!broker_has_delayed_exchange())

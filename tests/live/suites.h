@@ -19,5 +19,6 @@ Suite *suite_faults(void);
 Suite *suite_stopping(void);
 Suite *suite_operation(void);
 Suite *suite_crashes(void);
+Suite *suite_clusters(void);
 
 #endif

@@ -437,6 +437,36 @@ START_TEST(a_worker_goes_on_to_the_next_host_when_one_goes_down)
 }
 END_TEST
 
+/* A node that lost its cluster keeps its connections, and does not answer. The first set-up is made by the worker, of the others
+ * one is verified. */
+START_TEST(a_worker_with_nothing_in_hand_leaves_a_broker_that_does_not_answer)
+{
+    char url[4096], host[64];
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    rig_stop_worker(r);
+    proxy *network = proxy_open("127.0.0.1", broker_port(0));
+    broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
+    snprintf(host, sizeof host, "127.0.0.1:%d", proxy_port(network));
+    rig_in_a_hurry(r);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, _i == setup_first() ? BH_MODE_CREATE : BH_MODE_VERIFY));
+    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
+    rig_connect(r);
+    expect_bytes(bh_event_host(r->event), host);
+    proxy_hold_broker(network, PROXY_ALL);
+    for (int both = 0; both < 2; both++)
+        expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "may have lost its cluster");
+    rig_await(r, BH_EVENT_CONNECTED);
+    ck_assert(!holds(bh_event_host(r->event), host));
+    broker_publish_text(r->broker, "", r->queue, "first");
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_stop_worker(r);
+    proxy_close(network);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connection_nor_a_stop)
 {
     enum { LIMIT = 2000 };
@@ -742,6 +772,9 @@ Suite *suite_faults(void)
     tcase_add_test(hosts, of_a_list_of_hosts_one_that_answers_is_enough);
     tcase_add_test(hosts, a_worker_goes_on_to_the_next_host_when_one_goes_down);
     tcase_add_test(hosts, a_name_service_that_does_not_answer_holds_up_neither_the_other_connection_nor_a_stop);
+    for (int i = 0; i < setup_count; i++) /* one that has no exchange of its own among them */
+        if (broker_is_at_least(4, 3) && (i == setup_first() || setups[i].strategy == BH_STRATEGY_NATIVE))
+            tcase_add_loop_test(hosts, a_worker_with_nothing_in_hand_leaves_a_broker_that_does_not_answer, i, i + 1);
     TCase *copies = add_case(suite, "copies");
     tcase_add_test(copies, a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once);
     tcase_add_test(copies, a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once);

@@ -268,6 +268,84 @@ START_TEST(replaying_without_a_parked_queue_says_so)
 }
 END_TEST
 
+/* ----------------------------------------------------------------------------------------------------- unroutable */
+
+/* Retries a message whose work queue is gone before it comes back. */
+static void lose(rig *r, const char *body)
+{
+    broker_publish_text(r->broker, "", r->queue, body);
+    rig_take(r, body);
+    rig_fail(r, "507");
+    broker_delete_queue(r->broker, r->queue);
+}
+
+/* The work queue is the test's, so that nobody makes it again meanwhile. */
+START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_stay)
+{
+    rig *r = setup_rig(_i);
+    const char *unroutable = rig_name(r, "unroutable");
+    rig_leave_work_queue(r);
+    bh_policy_set_initial_ms(r->policy, 2000); /* the queue is gone by then */
+    broker_declare_quorum(r->broker, r->queue);
+    rig_in_a_hurry(r);
+    rig_connect(r);
+    expect_bytes(bh_topology_unroutable_queue(r->topology), unroutable);
+    amqp_table_entry_t theirs = entry_string("backhop-queue", rig_name(r, "another"));
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
+    broker_publish(r->broker, "", unroutable, &properties, bh_str("theirs"));
+    broker_publish_text(r->broker, "", unroutable, "nobody's");
+    lose(r, "first");
+    broker_await_depth(r->broker, unroutable, 3);
+    broker_publish(r->broker, "", unroutable, &properties, bh_str("theirs too"));
+
+    broker_declare_quorum(r->broker, r->queue);
+    rig_await(r, BH_EVENT_CANCELLED);
+    rig_await(r, BH_EVENT_CONNECTED);
+    replay(r, 0, 0);
+    broker_await_depth(r->broker, unroutable, 4);
+    replay(r, 10, 1);
+    rig_take(r, "first");
+    expect_attempt(r, 1); /* it begins anew, as what was parked does */
+    rig_succeed(r);
+    replay(r, 10, 0);
+    static const char *const left[] = {"theirs", "nobody's", "theirs too"};
+    for (int i = 0; i < 3; i++) {
+        message taken;
+        broker_get(r->broker, unroutable, &taken);
+        expect_bytes(taken.body, left[i]);
+        broker_ack(r->broker, &taken);
+        message_free(&taken);
+    }
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(what_is_parked_and_what_came_back_to_no_queue_count_together)
+{
+    rig *r = setup_rig(_i);
+    const char *unroutable = rig_name(r, "unroutable");
+    rig_start(r);
+    amqp_table_entry_t ours = entry_string("backhop-queue", r->queue);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &ours}};
+    for (int i = 0; i < 3; i++)
+        broker_publish(r->broker, "", unroutable, &properties, bh_str("lost"));
+    park(r, "work.a", "parked");
+    replay(r, 2, 2);
+    rig_take(r, "parked");
+    rig_succeed(r);
+    rig_take(r, "lost");
+    rig_succeed(r);
+    broker_await_depth(r->broker, unroutable, 2);
+    rig_restart(r, BH_MODE_NONE);
+    broker_delete_queue(r->broker, unroutable);
+    replay(r, 10, 0); /* one that nobody declared has nothing in it */
+    broker_publish_text(r->broker, "", r->queue, "next");
+    rig_take(r, "next");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
 Suite *suite_replay(void)
 {
     Suite *suite = suite_create("replay");
@@ -283,6 +361,10 @@ Suite *suite_replay(void)
     };
     setup_add_tests(suite, tests, sizeof tests / sizeof tests[0]);
     int first = setup_first();
+    TCase *unroutable = add_case(suite, "unroutable");
+    tcase_add_loop_test(unroutable, messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_stay, first,
+                        first + 1);
+    tcase_add_loop_test(unroutable, what_is_parked_and_what_came_back_to_no_queue_count_together, first, first + 1);
     TCase *running = add_case(suite, "a worker that runs");
     tcase_add_loop_test(running, replaying_goes_on_while_a_message_is_in_hand, first, first + 1);
     tcase_add_loop_test(running, a_replay_waits_for_the_connection_and_there_is_one_at_a_time, first, first + 1);

@@ -96,6 +96,12 @@ BH_API bh_bytes bh_topology_queue(const bh_topology *self);
 BH_API bh_strategy bh_topology_strategy(const bh_topology *self);
 /* "<queue>.parked", where messages go after their last attempt. */
 BH_API bh_bytes bh_topology_parked_queue(const bh_topology *self);
+/* "<namespace>.unroutable", where messages go whose work queue was gone when they were to come back, of all that share the
+ * namespace; "" for strategy native, which has none. */
+BH_API bh_bytes bh_topology_unroutable_queue(const bh_topology *self);
+/* 1 where a message is one of this work queue's, by the header that Backhop set (backhop-queue): of those in the unroutable
+ * queue the one to send home, by bh_plan_replay. */
+BH_API int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery);
 /*
  * message-ttl: how late a message can come back at worst, in ms, because one with a longer delay is before it: the
  * policy's highest delay less its lowest. A delay that a handler asks for comes on top. Other strategies: 0.

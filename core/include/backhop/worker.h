@@ -120,9 +120,10 @@ BH_API bh_status bh_worker_settle_by(bh_worker *self, bh_message *message, const
  * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
 /*
- * Sends parked messages back to the work queue: up to `most`, and none that is parked after this begins. It happens in
- * the background, once there is a connection; BH_EVENT_REPLAYED tells how many went. One that does not go stays parked;
- * where it is refused for what it is, those behind it go. BH_ERR_STATE (not running; a replay is under way),
+ * Sends parked messages back to the work queue: up to `most`, and none that is parked after this begins. Then, where the
+ * user may read it, those of this work queue among the first 10 000 of bh_topology_unroutable_queue; others stay there. It
+ * happens in the background, once there is a connection; BH_EVENT_REPLAYED tells how many went. One that does not go stays
+ * where it is; where it is refused for what it is, those behind it go. BH_ERR_STATE (not running; a replay is under way),
  * BH_ERR_ARGUMENT, BH_ERR_FORKED.
  */
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);

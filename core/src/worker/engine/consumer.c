@@ -1,11 +1,8 @@
 #include "engine/consumer.h"
 
 #include "engine/decision.h"
-#include "topology_internal.h"
 
 #include <stdio.h>
-
-enum { VERSION_4_3 = 40003 };
 
 bh_status bh__consumer_opened(bh__consumer *self, bh__context *context)
 {
@@ -54,7 +51,7 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
 {
     if (!self->is_consuming || !bh__same(bh__from_amqp(cancel->consumer_tag), bh_str(self->tag)))
         return;
-    self->is_doubtful = bh__broker_version(bh_str(context->consume.link.version)) >= VERSION_4_3;
+    self->is_doubtful = bh__is_at_least_4_3(context);
     bh__consumer_tell_cancelled(self, context, BH_ERR_CANCELLED,
                                 self->is_doubtful ? "the queue was deleted or is not available, or a message was held "
                                                     "longer than the broker's consumer timeout"
@@ -121,6 +118,7 @@ static void on_delivery(bh__consumer *self, bh__context *context, bh_message *me
     }
     context->consume.has_worked = 1;
     context->setup.failures = 0;
+    context->heard_ms = bh__monotonic_ms();
     if (message->redelivered && bh__guard(context, message)) {
         atomic_store(&message->settling, BH__SETTLED);
         note_guarded(context, message);

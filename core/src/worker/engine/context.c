@@ -4,6 +4,7 @@
 #include "event_internal.h"
 #include "ledger_internal.h"
 #include "memory.h"
+#include "topology_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,11 @@ bh_status bh__context_begin(bh__context *self)
     if (status == BH_OK)
         status = bh_ledger_set_acks(self->ledger, part_of(settings->prefetch, BH__GAP_OF_PREFETCH), BH__GAP_MS);
     return status;
+}
+
+int bh__is_at_least_4_3(const bh__context *self)
+{
+    return bh__broker_version(bh_str(self->consume.link.version)) >= 40003;
 }
 
 /* ------------------------------------------------------------------------------------------------ time and random bytes */

@@ -43,6 +43,7 @@ typedef struct bh__context {
     bh__buffer scratch;                    /* the copy's properties are written here first */
     int64_t guarded_count;                 /* messages that the guard decided on, and whose copies are not confirmed */
     int64_t guarded_ms;                    /* monotonic: since when there are any */
+    int64_t heard_ms;                      /* monotonic: of the last thing that tells that the broker has its cluster */
     int64_t left_count;                    /* messages that were ever left in this run */
     int is_declared;                       /* the topology, as the mode says */
     int is_ready;                          /* connected, declared, consuming: told */
@@ -57,6 +58,9 @@ bh_status bh__context_init(bh__context *self, const bh_worker *worker, const bh_
 void bh__context_free(bh__context *self);
 /* Before a run: a ledger without messages, by the settings. BH_ERR_NO_MEMORY, BH_ERR_STATE (no random bytes). */
 bh_status bh__context_begin(bh__context *self);
+
+/* Whether the broker is RabbitMQ 4.3 or newer. */
+int bh__is_at_least_4_3(const bh__context *self);
 
 /* Notes a failure, and how long to wait for the next attempt: the ms are returned. */
 int64_t bh__note_failure(bh__context *self, bh__back_off *state);

@@ -273,6 +273,8 @@ static void dispatch_frame(bh__engine *self, bh__link *link, const bh__frame *fr
         bh__publisher_on_frame(&self->publisher, context, frame, its_method);
     else if (frame->channel == BH__CHANNEL_GET)
         bh__getter_on_frame(&self->getter, context, frame, its_method);
+    else if (frame->channel == BH__CHANNEL_PROBE)
+        bh__probe_on_frame(&self->probe, context, its_method);
     else
         bh__consumer_on_frame(&self->consumer, context, frame, its_method);
 }
@@ -312,6 +314,8 @@ static int64_t next_ms(const bh__engine *self, int64_t until_ms, int64_t now_ms)
         next = earlier(next, due_ms);
     if (self->consumer.arrived.first && guarding_until_ms(self))
         next = earlier(next, guarding_until_ms(self));
+    if (self->stage == BH__WORKING)
+        next = earlier(next, bh__probe_due_ms(&self->probe, context));
     next = earlier(next, bh__link_next_beat_ms(&context->consume.link));
     next = earlier(next, bh__link_next_beat_ms(&context->publish.link));
     return context->consume.link.has_more || context->publish.link.has_more ? now_ms : next;
@@ -396,5 +400,7 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     }
     for (int i = 0; i < 2; i++)
         bh__link_beat(links[i], now_ms); /* after reading: what waits in the kernel is a sign of life */
+    if (self->stage == BH__WORKING)
+        bh__probe_look(&self->probe, &self->context);
     offer_arrived(self);
 }

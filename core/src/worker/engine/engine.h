@@ -27,6 +27,7 @@
 
 #include "engine/consumer.h"
 #include "engine/getter.h"
+#include "engine/probe.h"
 #include "engine/publisher.h"
 
 /* How far the thread is. Procedures are interrupted by a stop, by its limit, by nothing. */
@@ -37,6 +38,7 @@ typedef struct bh__engine {
     bh__consumer consumer;
     bh__publisher publisher;
     bh__getter getter;
+    bh__probe probe;
     bh__stage stage;
     int64_t *wanted_rungs; /* that copies need and that are not declared yet, in ms */
     size_t wanted_count;

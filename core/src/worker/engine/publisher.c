@@ -38,8 +38,8 @@ static void on_confirm(const bh__publisher *self, bh__context *context, size_t i
     if (tag > INT64_MAX)
         return;
     context->publish.has_worked = 1;
-    bh_ledger_confirm(context->ledger, self->channels[index].number, (int64_t)tag, multiple, is_ack,
-                      bh__monotonic_ms());
+    context->heard_ms = bh__monotonic_ms();
+    bh_ledger_confirm(context->ledger, self->channels[index].number, (int64_t)tag, multiple, is_ack, context->heard_ms);
 }
 
 static void on_return(bh__publisher *self, size_t index, const amqp_basic_return_t *method)

@@ -17,8 +17,9 @@
 #include <backhop/declaring.h>
 
 enum {
-    BH__CHANNEL_DECLARE = 2, /* of the consume link, as BH__CHANNEL_GET; the consumer's are all above these */
-    BH__FIRST_CONSUME_CHANNEL = 3,
+    BH__CHANNEL_DECLARE =
+        2, /* of the consume link, as BH__CHANNEL_GET and _PROBE; the consumer's are all above these */
+    BH__FIRST_CONSUME_CHANNEL = 4,
     BH__CHANNEL_MAX = 16
 };
 

@@ -30,6 +30,7 @@ bh_status bh__runner_begin(bh__runner *self)
     self->next_uri = 0;
     self->engine.stage = BH__WORKING;
     self->engine.wanted_count = 0;
+    self->engine.probe = (bh__probe){.is_open = 0};
     context->left_count = context->guarded_count = 0;
     context->is_ready = context->is_declared = 0;
     context->consume.back_off = context->publish.back_off = context->setup = (bh__back_off){.failures = 0};
@@ -101,6 +102,7 @@ static int64_t end_what_it_carried(bh__runner *self, const bh__connection *conne
         return 0;
     }
     bh__getter_end(&self->engine.getter, context);
+    bh__probe_end(&self->engine.probe);
     return bh__consumer_end(&self->engine.consumer, context);
 }
 
@@ -250,6 +252,7 @@ static void tell_connected(bh__runner *self)
     bh__report_set(&words, BH_OK, "%s %s at %s:%d, vhost %s, as %s%s%s", link->product, link->version, uri->host,
                    uri->port, uri->vhost, uri->user, link->cluster[0] ? ", cluster " : "", link->cluster);
     context->is_ready = self->has_been_ready = 1;
+    context->heard_ms = bh__monotonic_ms();
     bh__tell(context,
              (bh__news){.kind = BH_EVENT_CONNECTED, .text = bh__report_text(&words), .connection = &context->consume});
     bh__report_free(&words);
