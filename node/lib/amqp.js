@@ -41,8 +41,8 @@ class Tap {
     if (this.line) this.line.isBlocked = connection._blocked
     for (const event of ['connect', 'secureConnect']) connection.on(event, () => this.#listen())
     connection.on('error', error => { if (connection.parser !== this.line?.parser) this.line?.lost(error) })
-    connection.on('blocked', () => { if (this.line) this.line.isBlocked = true })
-    connection.on('unblocked', () => this.line?.unblocked())
+    connection.on('blocked', () => this.line?.blocked(true))
+    connection.on('unblocked', () => this.line?.blocked(false))
   }
 
   /**
@@ -104,9 +104,9 @@ class Line {
     if (this.isOpen) this.#publishers.add(publisher)
   }
 
-  unblocked () {
-    this.isBlocked = false
-    for (const publisher of this.#publishers) publisher.unblocked()
+  blocked (isBlocked) {
+    this.isBlocked = isBlocked
+    for (const publisher of this.#publishers) publisher.blocked(isBlocked)
   }
 
   lost (error) {
@@ -167,8 +167,10 @@ class Line {
     const channel = await this.#open()
     channel.on('basicAck', ({ deliveryTag, multiple }) => listener.answered(numberOf(deliveryTag), multiple, true))
     channel.on('basicNack', ({ deliveryTag, multiple }) => listener.answered(numberOf(deliveryTag), multiple, false))
-    channel.on('message', ({ exchange, routingKey }, header) => listener.returned(exchange, routingKey, idIn(header)))
-    channel.on('closed', reason => { if (this.isOpen) listener.closed(reason.message) })
+    channel.on('message', ({ exchange, routingKey, replyCode, replyText }, header) => {
+      listener.returned(exchange, routingKey, idIn(header), `${replyCode} ${replyText}`)
+    })
+    channel.on('closed', ({ code, message: text }) => { if (this.isOpen) listener.closed({ code, text }) })
     await channel.call('confirmSelect', { noWait: false })
     return new PublishingChannel(this, channel)
   }
@@ -178,23 +180,15 @@ function numberOf (deliveryTag) {
   return Number(deliveryTag.readBigUInt64BE(0))
 }
 
-/** The backhop-id in a header frame, as a text; undefined where it cannot be read. */
+/** The backhop-id in a header frame, its text or bytes; empty where it cannot be read. */
 function idIn (header) {
   try {
-    return idOf(wire.decode(header).entries)
+    const value = wire.decode(header).entries.find(({ name }) => name === 'backhop-id')?.value
+    const id = value?.['!'] === 'string' ? value.value : value
+    return typeof id === 'string' || Buffer.isBuffer(id) ? id : ''
   } catch {
-    return undefined
+    return ''
   }
-}
-
-function idOf (entries, source = 'backhop-id') {
-  const value = entries.find(({ name }) => name === source)?.value
-  return textOf(value?.value ?? value)
-}
-
-/** Texts by their bytes: what is no UTF-8 is a Buffer. */
-function textOf (value) {
-  return Buffer.isBuffer(value) ? value.toString('latin1') : value
 }
 
 /** One of the connection's channels, as node-amqp's Queue and Exchange are: it calls the methods with an underscore. */
@@ -313,10 +307,6 @@ class PublishingChannel {
     this.#channel.publish(args, properties, content, this.#line.frameMax)
     return true
   }
-
-  close () {
-    this.#channel.close()
-  }
 }
 
 class DeclaringChannel {
@@ -385,11 +375,8 @@ class Original {
     }
   }
 
-  copy (plan) {
-    const { entries } = this.decoded
-    const own = plan.headers.find(([name]) => name === 'backhop-id')?.[1]
-    const id = own && own['!'] !== 'void' ? textOf(own.value) : idOf(entries, own?.value)
-    return { properties: wire.encode(plan, this.decoded), id }
+  properties (plan) {
+    return wire.encode(plan, this.decoded)
   }
 }
 
@@ -404,6 +391,15 @@ class Subscribed extends Original {
     return this.incoming.redelivered || this.decoded.entries.some(({ name }) => isMarked({ [name]: 0 }))
   }
 
+  /** What stands for the channel. */
+  get channel () {
+    return this.incoming.queue
+  }
+
+  get tag () {
+    return numberOf(this.incoming.deliveryTag)
+  }
+
   get isHere () {
     const { queue } = this.incoming
     return this.line.isOpen && queue.connection.parser === this.line.parser && queue.state === 'open'
@@ -414,7 +410,8 @@ class Subscribed extends Original {
     switch (action) {
       case 'ack': return this.incoming.acknowledge()
       case 'reject': return this.incoming.reject(false)
-      case 'return': return this.incoming.reject(true)
+      case 'return':
+      case 'back': return this.incoming.reject(true)
     }
   }
 }
@@ -427,12 +424,18 @@ class Got extends Original {
     this.deliveryTag = deliveryTag
   }
 
+  get tag () {
+    return numberOf(this.deliveryTag)
+  }
+
   get isHere () {
     return this.channel.isOpen
   }
 
-  send () {
-    this.channel.send('basicAck', { deliveryTag: this.deliveryTag, multiple: false })
+  send (action) {
+    const { channel, deliveryTag } = this
+    if (action === 'ack') channel.send('basicAck', { deliveryTag, multiple: false })
+    else channel.send('basicReject', { deliveryTag, requeue: true })
   }
 }
 

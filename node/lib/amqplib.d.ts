@@ -15,11 +15,10 @@
  * a double without a fraction becomes an integer), integers beyond 2^53, strings that are not UTF-8, negative decimals,
  * what is nested deeper than 90 levels. Headers beyond 64 KiB it cannot write. The worker keeps them all.
  *
- * What goes wrong and is mended becomes a warning of the process (type BackhopWarning), with the code BACKHOP_PARKED,
- * BACKHOP_CRASHED (its consumers were lost, and it waits), BACKHOP_UNPUBLISHED (a copy is published again), BACKHOP_LOST
- * (with the connection), BACKHOP_REFUSED (a message that can be neither read nor copied), BACKHOP_CANCELLED (a consumer
- * ended), BACKHOP_ACKNOWLEDGED (a delivery was acknowledged twice, or needed none) or BACKHOP_CHOICE (a predicate gave no
- * answer); what is retried is told with NODE_DEBUG=backhop.
+ * What goes wrong and is mended becomes a warning of the process (type BackhopWarning), whose code is BACKHOP_ and the name of
+ * the event (see `onEvent`), as BACKHOP_PARKED, BACKHOP_RETURNED, BACKHOP_UNCONFIRMED; or BACKHOP_CRASHED (a message's
+ * consumers were lost, and it waits), BACKHOP_ACKNOWLEDGED (a delivery was acknowledged twice, or needed none), BACKHOP_CHOICE
+ * (a predicate gave no answer), BACKHOP_LISTENER (onEvent threw). What is retried is told with NODE_DEBUG=backhop.
  *
  * @packageDocumentation
  */

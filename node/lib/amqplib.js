@@ -8,7 +8,6 @@ const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError }
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
-const { tellRefused } = require('./publisher')
 const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
 const { decodedHeaders } = require('./values')
 
@@ -84,17 +83,19 @@ class Line {
     this.#Channel = Channel
     this.isOpen = connection.stream.writable
     this.isBlocked = connection.blocked === true // amqplib 0.10 tells by events alone
-    connection.on('blocked', () => { this.isBlocked = true })
+    connection.on('blocked', () => this.#block(true))
+    connection.on('unblocked', () => this.#block(false))
     connection.on('close', reason => {
       this.isOpen = false
       this.reason = reason
       for (const watcher of this.#watchers) watcher.lost(reason?.message ?? 'it was closed')
       this.#watchers.clear()
     })
-    connection.on('unblocked', () => {
-      this.isBlocked = false
-      for (const watcher of this.#watchers) watcher.unblocked()
-    })
+  }
+
+  #block (isBlocked) {
+    this.isBlocked = isBlocked
+    for (const watcher of this.#watchers) watcher.blocked(isBlocked)
   }
 
   get frameMax () {
@@ -133,12 +134,13 @@ class Line {
 
   async openConfirms (listener) {
     const channel = await this.#open()
-    let reason = ''
-    channel.on('error', error => { reason = replyOf(error) })
+    let reason = { code: 0, text: 'the channel was closed' }
+    channel.on('error', error => { reason = { code: error.code, text: replyOf(error) } })
     channel.on('ack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, true))
     channel.on('nack', ({ deliveryTag, multiple }) => listener.answered(deliveryTag, multiple, false))
     channel.on('return', ({ fields, properties }) => {
-      listener.returned(fields.exchange, fields.routingKey, properties.headers?.['backhop-id'])
+      const { exchange, routingKey, replyCode, replyText } = fields
+      listener.returned(exchange, routingKey, idOf(properties), `${replyCode} ${replyText}`)
     })
     // Where the connection goes too, it says so first.
     channel.on('close', () => queueMicrotask(() => listener.closed(reason)))
@@ -200,19 +202,17 @@ class PublishingChannel {
       throw error
     }
   }
-
-  close () {
-    close(this.#channel)
-  }
 }
 
 class DeclaringChannel {
   #line
   #channel
+  #closed // why the broker closed it; amqplib 0.10.0 rejects a get with what is no error, or not at all
 
   constructor (line, channel) {
     this.#line = line
     this.#channel = channel
+    channel.on('error', error => { this.#closed = error })
   }
 
   async take ({ declaration, passive }) {
@@ -241,11 +241,23 @@ class DeclaringChannel {
   /** A message, and how many were left behind it; undefined where there is none. */
   async get (queue) {
     try {
-      const incoming = await call(this.#channel, 'get', queue, {})
+      const incoming = await this.#get(queue)
       return incoming ? { incoming, channel: this.#channel, left: incoming.fields.messageCount } : undefined
     } catch (error) {
-      if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
-      throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
+      const cause = this.#closed ?? error
+      if (cause.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
+      throw new ConnectionFailedError(`the channel was closed: ${cause.message}`, { cause })
+    }
+  }
+
+  async #get (queue) {
+    let closed
+    const isClosed = new Promise((resolve, reject) => { closed = reject })
+    this.#channel.once('error', closed)
+    try {
+      return await Promise.race([call(this.#channel, 'get', queue, {}), isClosed])
+    } finally {
+      this.#channel.off('error', closed)
     }
   }
 
@@ -263,12 +275,19 @@ async function close (channel) {
   }
 }
 
+/** By which a copy is known: its text, or bytes. */
+function idOf ({ headers }) {
+  const id = headers?.['backhop-id']
+  return typeof id === 'string' || Buffer.isBuffer(id) ? id : ''
+}
+
 /** What the broker said as it closed a channel or a connection. */
 function replyOf (error) {
   return REPLY.exec(error.message)?.[1] ?? error.message
 }
 
-const SETTLES = { reject: ['nack', false, false], return: ['reject', true] } // not of all, not to its queue; to it
+// Not of all; to its queue, or not.
+const SETTLES = { reject: ['nack', false, false], return: ['reject', true], back: ['nack', false, true] }
 const settlers = new WeakMap()
 
 function settlerOf (channel) {
@@ -397,13 +416,21 @@ class Original {
     return this.#settler.isHere
   }
 
+  /** What stands for the channel. */
+  get channel () {
+    return this.#settler
+  }
+
+  get tag () {
+    return this.incoming.fields.deliveryTag
+  }
+
   settle (action) {
     this.#settler.settle(this.incoming, action)
   }
 
-  copy (plan, { given }) {
-    const properties = plan.copyProperties(given.properties, LONG)
-    return { properties, id: properties.headers['backhop-id'] }
+  properties (plan, { given }) {
+    return plan.copyProperties(given.properties, LONG)
   }
 }
 
@@ -440,6 +467,7 @@ class Message extends BaseMessage {
 class Retrier extends BaseRetrier {
   #channel
   #channels = new Set() // on which something is settled
+  #closing = new Set() // the ends of channels of consumers
 
   constructor (channel, options) {
     super(options)
@@ -488,7 +516,7 @@ class Retrier extends BaseRetrier {
       try {
         message = this.read(incoming, channel)
       } catch (problem) {
-        tellRefused(undefined, problem)
+        this._refused(problem)
         return
       }
       this._fail(message, error)
@@ -531,6 +559,14 @@ class Retrier extends BaseRetrier {
     return this.#message(line, settler, incoming)
   }
 
+  /** A channel of a consumer, behind what is settled on it. */
+  async _close (channel) {
+    const closing = close(channel)
+    this.#closing.add(closing)
+    await closing
+    this.#closing.delete(closing)
+  }
+
   /** amqplib closes a connection before it has written what its channels hold: so the broker has to answer each. */
   async _flush () {
     for (const channel of this.#channels) {
@@ -538,6 +574,7 @@ class Retrier extends BaseRetrier {
       settlerOf(channel).flush()
       await call(channel, 'cancel', 'backhop drains').catch(() => {}) // no consumer has this tag
     }
+    await Promise.all(this.#closing)
   }
 }
 
@@ -582,7 +619,7 @@ class Consumer extends BaseConsumer {
           return
         }
         this.#channel = undefined // the next one is on a channel of its own, as a handler may hold this one for long
-        settlerOf(channel).whenSettled(() => close(channel))
+        settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
         this._ended('the broker cancelled the consumer, as it does when the queue is deleted')
       }, {})
       this.#tag = consumerTag
@@ -600,14 +637,14 @@ class Consumer extends BaseConsumer {
     this._ended('')
   }
 
-  unblocked () {}
+  blocked () {}
 
   async _unsubscribe () {
     const channel = this.#channel
     this.#channel = undefined
     if (!channel || !isOpen(channel)) return
     await call(channel, 'cancel', this.#tag).catch(() => {})
-    settlerOf(channel).whenSettled(() => close(channel))
+    settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
   }
 }
 

@@ -13,8 +13,9 @@ const { FRAME_MAX, Plan, RANDOM_BYTES, isPoison, randomBytes } = require('./plan
 /**
  * Reads deliveries and makes plans, for one work queue.
  *
- * `never` and `only` choose errors that park a message at once, `frameMax` is what the publishing connection
- * negotiated, in bytes (0: no limit), `clock` gives milliseconds since the epoch, `random` that many random bytes.
+ * `never` and `only` choose errors that park a message at once, `policies` those that have one of their own, `frameMax`
+ * is what the publishing connection negotiated, in bytes (0: no limit), `clock` gives milliseconds since the epoch,
+ * `random` that many random bytes.
  */
 class Decider {
   // The core's objects for the message at hand: to make them for each would cost more than to decide.
@@ -25,10 +26,12 @@ class Decider {
 
   constructor (topology, options = {}) {
     const {
-      never, only, legacyCounter, waitQueues = [], frameMax = FRAME_MAX, clock = Date.now, random = randomBytes
+      never, only, policies, legacyCounter, waitQueues = [], frameMax = FRAME_MAX, clock = Date.now,
+      random = randomBytes
     } = options
     this.topology = topology
-    this.choice = new Choice({ never, only })
+    this.choice = new Choice({ never, only, policies })
+    checkServed(topology, policies)
     this.frameMax = frameMax
     this.clock = callable(clock, 'clock', ' that gives milliseconds since the epoch')
     this.random = callable(random, 'random', ' that gives as many random bytes as it is asked for')
@@ -59,9 +62,9 @@ class Decider {
   }
 
   /** What to do with the message. */
-  plan (history, { outcome, error, retryAfter }) {
+  plan (history, { outcome, error, retryAfter, policy }) {
     return new Plan(history, this.topology, {
-      outcome, error, retryAfter, frameMax: this.frameMax, now: this.clock(), random: this.random(RANDOM_BYTES)
+      policy, outcome, error, retryAfter, frameMax: this.frameMax, now: this.clock(), random: this.random(RANDOM_BYTES)
     }, this.#hold)
   }
 
@@ -81,6 +84,14 @@ class Decider {
       this.#held = history
     }
     return [this.#delivery, this.#history]
+  }
+}
+
+/** Refuses policies of which the topology has not all waits. */
+function checkServed (topology, policies = []) {
+  for (const [, policy] of policies) {
+    const random = Buffer.alloc(RANDOM_BYTES)
+    new Plan(new History(new Delivery(), { topology }), topology, { policy, now: 0, random })
   }
 }
 
@@ -113,4 +124,4 @@ function copyOf (headers) {
   return headers instanceof Map ? new Map(headers) : headers && { ...headers }
 }
 
-module.exports = { Decider, isMarked }
+module.exports = { Decider, checkServed, isMarked }

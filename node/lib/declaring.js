@@ -1,174 +1,109 @@
 'use strict'
-// How a topology is declared or verified: steps for a client to take, and what the broker's refusals mean.
+// Declares or verifies a topology: the core tells the steps, and what the broker's refusals mean; a client takes them.
 //
 // A step is { declaration, passive }; passive: only to look whether it is there. What comes back is undefined, or the
 // refusal { code, text } with which the broker closed the channel, so that the next step needs a new one; or the
 // connection.
 
-const { AccessError, BrokerError, ChannelClosedError, ClashError, MissingError } = require('./errors')
+const c = require('./addon')
+const { check, errorOf, made } = require('./errors')
+const { range } = require('./history')
+const NATIVE = require('./native')
+const { namesOf } = require('./options')
+const { TYPES } = require('./values')
 
-const ACCESS_REFUSED = 403
-const NOT_FOUND = 404
-const PRECONDITION_FAILED = 406
-const DIFFERENCE = /inequivalent arg '(?<name>[^']*)'.*: received (?<needed>.*) but current is (?<is>.*)/s
-const OWN_SUFFIXES = ['parked', 'wait', 'retry', 'return']
+const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
+const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUEUE, binding: c.BH_DECLARE_BINDING })
 
-/** Refuses a broker that cannot serve the strategy. */
-function checkBroker (topology, serverProperties) {
-  const { product, version } = serverProperties ?? {}
-  topology.checkBroker(String(product ?? ''), String(version ?? ''))
-}
-
-/**
- * Declares; by default all that is not for demand alone.
- *
- * A rung on demand, which comes last, is taken to be there where the user may not declare it: an administrator may have
- * imported it, and what is published to one that is not there is noticed.
- */
-function * creating (topology, declarations = topology.declarations.filter(each => !each.onDemand)) {
-  for (const declaration of declarations) {
-    const refusal = yield { declaration, passive: false }
-    if (declaration.onDemand && refusal?.code === ACCESS_REFUSED) return
-    if (refusal) throw explained(topology, declaration, refusal)
-  }
-}
-
-/**
- * Makes nothing, and throws all that is missing or different.
- *
- * Declaring what exists changes nothing, and compares its arguments. Without the permission to declare, that it exists
- * is all that can be known; and nobody makes the rungs on demand, so that they must not be missing. AMQP cannot look at
- * bindings.
- */
-function * verifying (topology) {
-  const different = []
-  const missing = []
-  const rungs = new Set() // on demand, and missing
-  let mayDeclare = true
-  const declared = topology.declarations.filter(each => each.what !== 'binding')
-  for (const declaration of declared) {
-    let refusal = yield { declaration, passive: true }
-    if (refusal?.code === NOT_FOUND) {
-      if (declaration.onDemand) rungs.add(declaration.wait)
-      else missing.push(`${declaration.what} "${declaration.name}"`)
-      continue
-    }
-    if (!refusal) {
-      refusal = yield { declaration, passive: false }
-      mayDeclare &&= refusal?.code !== ACCESS_REFUSED
-    }
-    if (refusal?.code === PRECONDITION_FAILED) different.push(clash(topology, declaration, refusal))
-    else if (refusal && refusal.code !== ACCESS_REFUSED) throw explained(topology, declaration, refusal)
-  }
-  if (!declared.some(each => each.what === 'queue' && each.name === topology.queue)) {
-    const refusal = yield { declaration: { what: 'queue', name: topology.queue, type: '' }, passive: true }
-    if (refusal?.code === NOT_FOUND) missing.push(`the work queue "${topology.queue}"`)
-  }
-  let advice = 'declare() makes what is missing, or import topology.definitions()'
-  if (rungs.size && !mayDeclare) {
-    if (!missing.length) advice = 'import topology.definitions(), or set maxRetryAfter: 0, which needs none'
-    missing.push(`${rungs.size} rung${rungs.size > 1 ? 's' : ''} that a handler's RetryAfter can need`)
-  }
-  if (!different.length && !missing.length) return
-  const found = missing.length ? [...different, `missing: ${missing.join(', ')}`] : different
-  const text = `${found.join('; ')}; ${advice}`
-  throw different.length ? new ClashError(text) : new MissingError(text)
-}
-
-/** Takes the steps on channels of the connection's, as each refusal closes one. */
-async function takeAll (line, steps) {
-  let channel
-  let refusal
-  try {
-    for (;;) {
-      const { value: step, done } = steps.next(refusal)
-      if (done) return
-      channel ??= await line.openChannel()
-      refusal = await channel.take(step)
-      if (refusal) channel = undefined
-    }
-  } finally {
-    await channel?.close()
-  }
-}
-
-/** What of a topology is known to be there. */
-class Declared {
+/** Of a topology, for retriers of a mode. */
+class Declaring {
   /** Whether the retrier declared it, and may declare it again. */
   restores = false
+  /** Whether it is there, as far as is known. */
+  isThere = true
   #topology
-  #isThere = true
-  #rungs = new Set()
+  #mode
 
-  constructor (topology) {
+  constructor (topology, mode) {
     this.#topology = topology
+    this.#mode = mode
   }
 
-  /** What has to be declared before a copy is published; `onDemand` and `delay` are its plan's. */
-  needed ({ onDemand, delay }) {
-    if (this.#isThere && !onDemand) return []
-    const { declarations } = this.#topology
-    const lost = this.#isThere ? [] : declarations.filter(each => !each.onDemand)
-    const isRungThere = !onDemand || this.#rungs.has(delay)
-    return isRungThere ? lost : [...lost, ...declarations.filter(each => each.wait === delay)]
+  /** Whether it makes rungs that are made on demand. */
+  get makesRungs () {
+    return this.#mode === 'create'
   }
 
-  /** What `needed` told is declared. */
-  made ({ onDemand, delay }) {
-    this.#isThere = true
-    if (onDemand) this.#rungs.add(delay)
+  /** What may have been forgotten, where it turns out not to be there. */
+  get forgotten () {
+    return this.restores ? '' : 'declare()'
   }
 
-  /** What to do where the broker does not know where a copy goes, and nobody here may declare it. */
-  hint (reason) {
-    if (this.restores || !/^NOT_FOUND|no exchange/.test(reason)) return ''
-    return '; the topology is not there: await declare() once at the start, or import topology.definitions()'
+  /** At the start. */
+  async begin (line) {
+    await this.#take(line, this.#mode)
+    this.isThere = true
+    this.restores ||= this.#mode === 'create'
   }
 
-  /** Something of the topology may be gone. */
+  async verify (line) {
+    await this.#take(line, 'verify')
+  }
+
+  /** What was lost. */
+  async restore (line) {
+    await this.#take(line, 'create')
+    this.isThere = true
+  }
+
+  /** A rung, by its delay in milliseconds. */
+  async makeRung (line, rung) {
+    await this.#take(line, 'create', rung)
+  }
+
+  /** Something of it may be gone. */
   doubt () {
-    this.#isThere = !this.restores
-    this.#rungs.clear()
+    this.isThere = !this.restores
+  }
+
+  /** On channels of the line's, as each refusal closes one. */
+  async #take (line, mode, rung = 0) {
+    const { product, version } = line.serverProperties ?? {}
+    this.#topology.checkBroker(String(product ?? ''), String(version ?? ''))
+    const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
+    check(native.set_makes_rungs(Number(this.makesRungs)))
+    check(native.begin(MODES[mode], rung))
+    let channel
+    try {
+      while (native.next()) {
+        channel ??= await line.openChannel()
+        const refusal = await channel.take(stepOf(native))
+        if (!refusal) continue
+        native.refuse(refusal.code, refusal.text)
+        channel = undefined
+      }
+    } finally {
+      await channel?.close()
+    }
+    if (native.status()) throw errorOf(native.status(), native.error())
   }
 }
 
-function explained (topology, declaration, refusal) {
-  const { code, text } = refusal
-  const { what, name, type } = declaration
-  if (type === 'x-delayed-message' && text.includes('exchange type')) {
-    return new BrokerError(
-      'the broker does not know the exchange type x-delayed-message: enable the plugin ' +
-      'rabbitmq_delayed_message_exchange, or use the strategy ladder, which needs none'
-    )
+function stepOf (native) {
+  const isInt = i => native.argument_type(i) === TYPES.int64
+  return {
+    passive: Boolean(native.passive()),
+    declaration: {
+      what: WHATS.get(native.what()),
+      name: native.name(),
+      type: native.type(),
+      source: native.source(),
+      routingKey: native.routing_key(),
+      arguments: Object.fromEntries(range(native.argument_count()).map(i => [
+        native.argument_name(i), isInt(i) ? native.argument_int(i) : native.argument_string(i)
+      ]))
+    }
   }
-  if (code === PRECONDITION_FAILED) return new ClashError(clash(topology, declaration, refusal))
-  if (code === NOT_FOUND && what === 'binding' && name === topology.queue) {
-    return new MissingError(
-      `the work queue "${topology.queue}" does not exist: declare it first, or have it declared with ` +
-      'workQueue: "quorum"'
-    )
-  }
-  if (code === NOT_FOUND) return new MissingError(`declaring "${name}": ${text}`)
-  if (code === ACCESS_REFUSED) {
-    return new AccessError(
-      `declaring "${name}": ${text}; grant the permission, or import topology.definitions() and use verify()`
-    )
-  }
-  return new ChannelClosedError(`declaring "${name}": the broker closed the channel: ${code} ${text}`)
 }
 
-/** RabbitMQ writes a value as 'V', as the value 'V' of type 'T', or as none. It cuts the text to 255 bytes. */
-function clash (topology, declaration, refusal) {
-  const found = DIFFERENCE.exec(refusal.text)?.groups
-  const value = text => text.replace(/^[^']*'([^']*)'.*$/s, '$1')
-  const difference = found
-    ? `exists with ${found.name} = ${value(found.is)}, and ${value(found.needed)} is needed`
-    : `exists with other arguments (${refusal.text})`
-  const { queue } = topology
-  const own = [queue, ...OWN_SUFFIXES.map(suffix => `${queue}.${suffix}`)]
-  const choice = own.includes(declaration.name) ? 'name for the work queue' : 'namespace'
-  return `${declaration.what} "${declaration.name}" ${difference} (once it is empty and unused, delete it and ` +
-    `declare again, or choose another ${choice})`
-}
-
-module.exports = { Declared, checkBroker, creating, takeAll, verifying }
+module.exports = { Declaring, MODES, stepOf }

@@ -433,6 +433,8 @@ export interface GuardOptions {
 }
 
 export interface PlanOptions extends GuardOptions {
+  /** One of those that the topology serves; default: its own. */
+  policy?: Policy | undefined
   /** What the handler did; default `"failed"`. `"permanent"`: park it now. */
   outcome?: Outcome | undefined
   /** Why it failed; at most 1 KiB is kept. */
@@ -459,6 +461,7 @@ export interface CopyOptions {
 export class Plan {
   /**
    * @param history read with this topology
+   * @throws {@link ForeignPolicyError} where the topology has not all waits of the policy
    * @throws {@link FrameError} where not even the message's own headers fit frameMax
    */
   constructor (history: History, topology: Topology, options?: PlanOptions)
@@ -604,7 +607,7 @@ export class Drop extends Error {
 
 // --- Worker ----------------------------------------------------------------------------------------------------------
 
-/** What a worker met, and what it did about it. */
+/** What a worker or a retrier met, and what it did about it. */
 export interface Event {
   readonly name: EventName
   /** In words, with what to do. It never holds a password. */
@@ -613,13 +616,19 @@ export interface Event {
   readonly error: BackhopError | undefined
   /** The message's id, the same for all its attempts; "" for none. */
   readonly id: Text
+  /** The work queue. */
+  readonly queue: string
+  /** Of an event about one of the worker's two connections: "consume" or "publish"; else "". */
+  readonly connection: string
+  /** Its "host:port"; else "". */
+  readonly host: string
   /** Failed attempts of the message so far. */
   readonly attempts: number
   /** Milliseconds until the next attempt; of a retry, how long the message waits. */
   readonly delay: number
   /** How many messages it is about. */
   readonly count: number
-  /** Whether it is worth a warning: without a listener, it becomes one of the process's. */
+  /** Whether it is worth a warning: of a worker, it becomes one of the process's where it has no listener. */
   readonly isWarning: boolean
   toString (): string
 }
@@ -633,9 +642,9 @@ export interface Event {
  *     cancelled      the broker ended the consumer; it consumes again
  *     returned       no queue took the copy; it is published again
  *     nacked         a queue was full or gone; the copy is published again
- *     unconfirmed    no confirm came in time; the copies are published again
- *     refused        no broker would take the copy as it is; the original stays unacknowledged
- *     retried        a message waits for its next attempt; with the option retryEvents
+ *     unconfirmed    no confirm came in time; one copy is published again, and the others when the broker confirms one
+ *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
+ *     retried        a message waits for its next attempt; of a worker, with the option retryEvents
  *     parked         a message went to the parked queue
  *     stale          a message was settled that the broker delivers again
  *     replayed       a replay ended; `count` messages went
@@ -659,11 +668,21 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
   never?: Errors | undefined
   /** Errors that are tried again; what is none of these parks at once. Default: all. */
   only?: Errors | undefined
+  /**
+   * Errors that are tried again by a policy of their own: pairs of a class or a predicate and its Policy, or a Map; the first
+   * that matches is used. One count of attempts is for all. A topology that is given has to serve them (its `policies`).
+   *
+   * @throws {@link ForeignPolicyError} for one of which the topology has not all waits
+   */
+  policies?: Iterable<readonly [ErrorClass | ErrorPredicate, Policy]> | undefined
   /** As History's. */
   legacyCounter?: Text | undefined
   /** As History's. */
   waitQueues?: Iterable<Text> | undefined
-  /** After so long without a confirm a copy is published again; default 30 s. */
+  /**
+   * After so long without a confirm one copy is published again, and the others when the broker confirms one; an hour at most;
+   * default 30 s.
+   */
   confirmTimeout?: Duration | undefined
   /**
    * Delays between attempts to publish, to consume and, of a worker, to connect; its limits are ignored; default: 100 ms,
@@ -688,6 +707,12 @@ export interface WorkerOptions extends CommonOptions {
   drain?: Duration | undefined
   /** Whether each retry is an event too. */
   retryEvents?: boolean | undefined
+  /**
+   * Whether `run` rejects where the worker was never ready and that cannot mend itself: a refused password, vhost or
+   * permission, a work queue that is missing, a clash, a strategy that the broker cannot serve, a certificate that does not
+   * match. Default true; false tries again without end.
+   */
+  failFast?: boolean | undefined
 }
 
 /**
@@ -725,6 +750,8 @@ export class Worker extends EventEmitter {
    * does (true: SIGTERM and SIGINT); a second one is the system's again, and others who listen hear both. Default: none, as
    * signals are the application's
    * @throws {@link StateError} where it runs already
+   * @throws {@link AccessError}, {@link MissingError}, {@link ClashError}, {@link BrokerError} or {@link TLSError} with
+   * failFast: why the worker can never be ready
    */
   run (handle: (message: Message) => unknown, options?: {
     signal?: AbortSignal | undefined, signals?: boolean | readonly NodeJS.Signals[] | undefined

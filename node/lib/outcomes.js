@@ -5,7 +5,8 @@ const { inspect, types } = require('node:util')
 
 const { ArgumentError, BackhopError } = require('./errors')
 const { warn } = require('./log')
-const { list, refuse, shown } = require('./options')
+const { instance, list, refuse, shown } = require('./options')
+const { Policy } = require('./policy')
 const { milliseconds } = require('./time')
 
 const MEANS = Symbol.for('backhop.outcome') // another copy of this package, or another realm, has other classes
@@ -81,18 +82,24 @@ function until (time) {
 const UNPRINTABLE = 'what was thrown cannot be printed'
 const OK = Object.freeze({ outcome: 'ok', error: '', retryAfter: 0 })
 const CHOOSES = 'a class of errors, a function that is given the error, or an array of these'
+const PAIRS = 'an array of [class of errors, or function that is given the error; Policy], or a Map'
 const NATIVE = new Set([
   'Error', 'AggregateError', 'EvalError', 'RangeError', 'ReferenceError', 'SyntaxError', 'TypeError', 'URIError'
 ])
 
-/** Which errors park at once: those in `never`, and those that are not in `only`. */
+/**
+ * Which errors park at once: those in `never`, and those that are not in `only`; and which are tried again by a policy
+ * of their own: `policies`, as policiesOf gives them, of which the first counts that chooses one.
+ */
 class Choice {
   #never
   #only
+  #policies
 
-  constructor ({ never = [], only } = {}) {
+  constructor ({ never = [], only, policies = [] } = {}) {
     this.#never = choosing(never, 'never')
     this.#only = only === undefined ? undefined : choosing(only, 'only')
+    this.#policies = policies.map(([key, policy]) => ({ is: choosing([key], 'policies')[0], policy }))
   }
 
   /** What became of a message, by what its handler threw. */
@@ -100,12 +107,18 @@ class Choice {
     try {
       const error = textOf(thrown)
       const means = thrown?.[MEANS]
-      if (means === 'failed') return { outcome: 'failed', error, retryAfter: thrown.delay }
+      if (means === 'failed') return this.#withPolicy({ outcome: 'failed', error, retryAfter: thrown.delay }, thrown)
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
-      return { ...this.#chosen(thrown), error }
+      return this.#withPolicy({ ...this.#chosen(thrown), error }, thrown)
     } catch { // a proxy that throws is no reason to lose a message
       return { outcome: 'failed', error: UNPRINTABLE, retryAfter: 0 }
     }
+  }
+
+  /** With the policy of the error; without one, the retrier's is meant. */
+  #withPolicy (result, thrown) {
+    const policy = this.#policies.find(({ is }) => is(thrown))?.policy
+    return policy ? { ...result, policy } : result
   }
 
   #chosen (thrown) {
@@ -121,6 +134,14 @@ class Choice {
     }
     return { outcome: 'permanent', retryAfter: 0 }
   }
+}
+
+/** What chooses an error, and the policy that it has then, in pairs. */
+function policiesOf (given) {
+  return list(given, 'policies', PAIRS).map(pair => {
+    if (!Array.isArray(pair) || pair.length !== 2) refuse('one of policies', pair, PAIRS)
+    return [pair[0], instance(pair[1], Policy, 'the second of a pair of policies')]
+  })
 }
 
 /** Functions that answer true, false or a delay in milliseconds. */
@@ -224,4 +245,4 @@ function membersOf ({ errors }, depth) {
   return ` (${told.join(' | ')}${more})`
 }
 
-module.exports = { Choice, Drop, OK, Park, RetryAfter, textOf }
+module.exports = { Choice, Drop, OK, Park, RetryAfter, policiesOf, textOf }

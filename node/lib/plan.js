@@ -8,7 +8,8 @@ const c = require('./addon')
 const { PROPERTIES } = require('./delivery')
 const { check, made } = require('./errors')
 const NATIVE = require('./native')
-const { namesOf, numberOf, only } = require('./options')
+const { instance, namesOf, numberOf, only } = require('./options')
+const { Policy } = require('./policy')
 const { milliseconds } = require('./time')
 const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./values')
 
@@ -21,7 +22,7 @@ const OUTCOMES = {
   permanent: c.BH_OUTCOME_PERMANENT,
   dropped: c.BH_OUTCOME_DROPPED
 }
-const ACTIONS = namesOf({
+const ACTION_NUMBERS = {
   none: c.BH_ACTION_NONE,
   ack: c.BH_ACTION_ACK,
   retry: c.BH_ACTION_RETRY,
@@ -30,9 +31,10 @@ const ACTIONS = namesOf({
   park: c.BH_ACTION_PARK,
   drop: c.BH_ACTION_DROP,
   replay: c.BH_ACTION_REPLAY
-})
+}
+const ACTIONS = namesOf(ACTION_NUMBERS)
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
-const OPTIONS = ['outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
+const OPTIONS = ['policy', 'outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
 const KEPT = 9 // of a described plan: bits by the numbers of properties; behind it are the headers
 const { array: ARRAY, int64: INT64, void: VOID } = TYPES
 
@@ -200,10 +202,11 @@ function isPoison (natives, topology, frameMax, now) {
 }
 
 function make (native, [delivery, history], topology, options) {
-  const { outcome = 'failed', error = '', retryAfter = 0, now, random } = options
+  const { policy = topology.policy, outcome = 'failed', error = '', retryAfter = 0, now, random } = options
   return native.make(
-    delivery, history, topology.policy[NATIVE], topology[NATIVE], numberOf(OUTCOMES, outcome, 'outcome'), error,
-    milliseconds(retryAfter, 'retryAfter', { least: -Infinity }), now, random
+    delivery, history, instance(policy, Policy, 'policy')[NATIVE], topology[NATIVE],
+    numberOf(OUTCOMES, outcome, 'outcome'), error, milliseconds(retryAfter, 'retryAfter', { least: -Infinity }),
+    now, random
   )
 }
 
@@ -247,4 +250,4 @@ function randomBytes (count) {
   return pool.subarray(drawn - count, drawn)
 }
 
-module.exports = { FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }
+module.exports = { ACTION_NUMBERS, FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }

@@ -1,42 +1,57 @@
 'use strict'
-// Publishes copies on a confirm channel of its own, any number at a time, and then acknowledges their originals.
+// Publishes copies on a confirm channel of its own, any number at a time, and then settles their originals: what to do,
+// and when, is the ledger's to say; this carries it out on a connection, and tells the ledger what it hears there.
 //
 // Over each client it stands on a line, that is one connection of the application as long as it lasts:
 //
 //   isOpen, isBlocked, frameMax (bytes), serverProperties
 //   openChannel()              a channel to declare and to get with; rejects with ConnectionFailedError
 //   openConfirms(listener)     a channel that publishes; it calls answered(tag, multiple, isAck), returned(exchange,
-//                              routingKey, id) and closed(reason), in this order for one copy
-//   watch(publisher)           calls lost(reason) and unblocked()
+//                              routingKey, id, why) and closed({ code, text }), in this order for one copy
+//   watch(publisher)           calls lost(reason) and blocked(isBlocked)
 //
 // No callback here throws, as that would break the client's connection.
 
-const { ChannelClosedError, ConnectionFailedError, PublishError } = require('./errors')
-const { creating, takeAll } = require('./declaring')
+const c = require('./addon')
+const { ChannelClosedError, ConnectionFailedError, PublishError, check, errorOf, made } = require('./errors')
 const { warn } = require('./log')
-const { textOf } = require('./outcomes')
+const NATIVE = require('./native')
+const { ACTION_NUMBERS } = require('./plan')
 const { Policy } = require('./policy')
-const { duration } = require('./time')
 const { BUDGET_MS } = require('./turns')
 
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; a longer one ends at once
 const BACK_OFF = new Policy({ initial: 100, max: 10_000, jitter: 'equal' })
+const RANDOM_BYTES = 8 // of a ledger
+const ACCESS_REFUSED = 403
+const NOT_FOUND = 404
+
+const {
+  BH_STEP_REST: REST, BH_STEP_TELL: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
+  BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
+} = c
+const NAMES = []
+for (let event = 0, name; (name = c.bh_event_name(event)); event++) NAMES.push(name)
+const UNCONFIRMED = NAMES.indexOf('unconfirmed')
+const SAFE = new Set(['retried', 'parked', 'replayed'])
+const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
+
+/** Milliseconds of a clock that never goes back. */
+const now = () => Math.floor(performance.now())
 
 /**
- * A copy to publish, and to confirm before its original is acknowledged.
+ * What becomes of a message that failed: its copy, where one is published, before the original is settled.
  *
- * `original` has isHere and settle(action). `replayed` is of a replay: called with its end, and nothing is tried again.
+ * `original` has channel, tag, isHere and settle(action). `log` is a warning { text, code } for when it is done.
+ * `replayed` is of a replay: called with its end, and nothing is tried again.
  */
 class Copy {
-  failures = 0
-  wait = 0 // ms, the last one
-  isReturned = false
-  isSuspect = false
-  sentAt = 0
-
-  constructor ({ plan, id, properties, content, original, replayed }) {
+  constructor ({ plan, id = '', properties, content, original, log, replayed }) {
+    this.action = plan.action
+    this.attempts = plan.attempts
     this.delay = plan.delay
-    this.onDemand = plan.onDemand
+    this.reason = plan.reason
+    this.rung = plan.onDemand ? plan.delay : 0 // to be there before it is published, in ms; 0: none
     this.exchange = plan.exchange
     this.routingKey = plan.routingKey
     this.mandatory = plan.mandatory
@@ -44,302 +59,378 @@ class Copy {
     this.properties = properties
     this.content = content
     this.original = original
+    this.log = log
     this.replayed = replayed
   }
 }
 
 class Publisher {
   #line
-  #topology
-  #declared
-  #confirmTimeout
+  #declaring
   #backOff
-  #channel
-  #isOpening = false
-  #isDeclaring = false
-  #due = []
-  #sent = new Map() // by delivery tag, ascending
-  #waiting = new Map() // copies in their back-off, and their timers
-  #tag = 0
+  #teller
+  #ledger
+  #copies = new Map() // by entry
+  #channels = new Map() // by what the client has for the channel of a delivery: { number, original, originals }
+  #numbers = new Map() // the same by their numbers
+  #channel // that publishes
+  #number // its, in the ledger
+  #isClosing = false // it takes nothing more
+  #isSettingUp = false
+  #failures = 0 // to set up
+  #wait = 0 // ms, the last one
+  #isPumping = false
   #timer
+  #at = Infinity // when it ends
   #end = 0 // of what this turn has for sending; 0: it sent nothing
+  #isLate = false // it has more to send than this turn has time for
+  #why = '' // of the last return, closed channel or rung that could not be declared
   #idle = []
 
-  constructor (line, topology, declared, confirmTimeout, backOff = BACK_OFF) {
+  constructor (line, { declaring, confirmTimeout, backOff = BACK_OFF, random, teller }) {
     this.#line = line
-    this.#topology = topology
-    this.#declared = declared
-    this.#confirmTimeout = confirmTimeout
+    this.#declaring = declaring
     this.#backOff = backOff
+    this.#teller = teller
+    this.#ledger = made(c.bh_ledger_new(backOff[NATIVE], random(RANDOM_BYTES)))
+    check(this.#ledger.set_confirm_timeout_ms(confirmTimeout))
+    this.#ledger.block(Number(line.isBlocked), now())
     line.watch(this)
   }
 
   /** Copies that are not confirmed yet. */
   get pending () {
-    return this.#due.length + this.#sent.size + this.#waiting.size
+    return this.#line.isOpen ? this.#ledger.copies() : 0
   }
 
   /** Resolves when none is pending. */
   async idle () {
+    this.#pump()
     if (this.pending) await new Promise(resolve => this.#idle.push(resolve))
   }
 
-  /** Publishes it as soon as it can be, and then acknowledges its original. */
+  /** Publishes it as soon as it can be, where it is to be published, and then settles its original. */
   publish (copy) {
     if (!this.#line.isOpen) { // and the broker delivers its original again
       copy.replayed?.(new ConnectionFailedError('the connection was lost'))
       return
     }
-    this.#due.push(copy)
+    const entry = this.#enter(copy.original)
+    this.#copies.set(entry, copy)
+    this.#settle(entry, copy)
     this.#pump()
+  }
+
+  /** No copy can be made of it: its original stays unacknowledged for a while. */
+  leave (original) {
+    if (!this.#line.isOpen || !original.isHere) return
+    this.#ledger.leave(this.#enter(original), now())
+    this.#watch()
   }
 
   /** The connection is gone, and the deliveries with it: the broker gives them again. */
   lost (reason) {
-    const dropped = [...this.#sent.values(), ...this.#due, ...this.#waiting.keys()]
-    for (const timer of this.#waiting.values()) clearTimeout(timer)
+    const count = this.#ledger.copies()
+    const dropped = [...this.#copies.values()]
     clearTimeout(this.#timer)
-    this.#timer = this.#channel = undefined
-    this.#due = []
-    this.#sent.clear()
-    this.#waiting.clear()
-    if (dropped.length) {
-      warn(`${dropped.length} copies were not confirmed: the connection is lost (${reason}), and the broker delivers ` +
-        'their originals again', 'BACKHOP_LOST')
+    this.#channel = undefined
+    for (const all of [this.#copies, this.#channels, this.#numbers]) all.clear()
+    if (count) {
+      this.#teller.tell('disconnected', () => ({
+        text: `the connection is lost (${reason}): copies were not confirmed, and the broker delivers their ` +
+          'originals again',
+        error: new ConnectionFailedError(reason),
+        count
+      }))
     }
-    for (const copy of dropped) copy.replayed?.(new ConnectionFailedError(`the connection was lost: ${reason}`))
+    for (const { replayed } of dropped) replayed?.(new ConnectionFailedError(`the connection was lost: ${reason}`))
     this.#settled()
   }
 
-  /** The broker read nothing meanwhile, so confirms have all their time again. */
-  unblocked () {
-    const now = performance.now()
-    for (const copy of this.#sent.values()) copy.sentAt = now
-  }
-
-  #settled () {
-    if (this.pending) return
-    for (const resolve of this.#idle.splice(0)) resolve()
-  }
-
-  // The channel
-
-  async #open () {
-    let channel
-    const isThis = () => channel !== undefined && channel === this.#channel
-    this.#isOpening = true
-    try {
-      channel = await this.#line.openConfirms({
-        answered: (tag, multiple, isAck) => isThis() && this.#answered(tag, multiple, isAck),
-        returned: (exchange, routingKey, id) => isThis() && this.#returned(exchange, routingKey, id),
-        closed: reason => isThis() && this.#closed(reason)
-      })
-      if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
-      this.#channel = channel
-      this.#tag = 0
-    } catch (error) {
-      if (this.#line.isOpen) { // no channel number is free, for now
-        for (const copy of this.#due.splice(0)) this.#postpone(copy, `cannot be published: ${error.message}`)
-      }
-    }
-    this.#isOpening = false
-    if (this.#channel) this.#pump()
-  }
-
-  /** Forgets the channel; returns the copies of which nothing is known. */
-  #leaveChannel () {
-    const sent = [...this.#sent.values()]
-    this.#sent.clear()
-    this.#channel = undefined
-    for (const copy of sent) copy.isReturned = false
-    return sent
-  }
-
-  #closed (reason) {
-    const sent = this.#leaveChannel()
-    this.#declared.doubt()
-    if (sent.length === 1) {
-      this.#postpone(sent[0], `closed the channel (${reason})${this.#declared.hint(reason)}`)
-    } else if (sent.length) { // which one it was shows where each goes alone
-      for (const copy of sent) copy.isSuspect = true
-      this.#due = [...sent, ...this.#due]
-      const hint = this.#declared.hint(reason)
-      warn(
-        `the channel was closed (${reason}): ${sent.length} copies are published again, one by one${hint}`,
-        'BACKHOP_UNPUBLISHED'
-      )
-    }
+  blocked (isBlocked) {
+    this.#ledger.block(Number(isBlocked), now())
+    this.#teller.note(isBlocked ? 'blocked' : 'unblocked', () => ({ count: this.#ledger.copies() }))
     this.#pump()
   }
 
-  // Sending
+  #settled () {
+    if (!this.#idle.length || this.pending) return
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
 
-  #pump () {
-    while (this.#due.length && !this.#isDeclaring && !this.#isOpening && this.#line.isOpen) {
-      if (!this.#channel) {
-        this.#open()
-        return
-      }
-      const copy = this.#due[0]
-      if (!copy.original.isHere) {
-        this.#due.shift()
-        copy.replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
-        this.#settled()
-        continue
-      }
-      if (this.#sent.size && (copy.isSuspect || this.#oldest().isSuspect)) return
-      const needed = this.#declared.needed(copy)
-      if (needed.length) {
-        this.#declare(copy, needed)
-        return
-      }
-      if (!this.#hasTime()) return
-      if (!this.#send(copy)) return
-      this.#due.shift()
-      this.#settled()
+  // What is in hand
+
+  #enter (original) {
+    const channel = this.#channelOf(original)
+    const entry = made(this.#ledger.arrive(channel.number, original.tag))
+    channel.originals.set(original.tag, original)
+    return entry
+  }
+
+  #channelOf (original) {
+    let channel = this.#channels.get(original.channel)
+    if (!channel) {
+      channel = { number: made(this.#ledger.open_channel()), original, originals: new Map() }
+      this.#channels.set(original.channel, channel)
+      this.#numbers.set(channel.number, channel)
     }
+    return channel
+  }
+
+  #settle (entry, { action, rung, id, exchange, routingKey }) {
+    const needed = this.#declaring.makesRungs ? rung : 0
+    check(this.#ledger.settle(entry, ACTION_NUMBERS[action], needed, id, exchange, routingKey))
+  }
+
+  /** What came by a channel that is closed is the broker's again. */
+  #forgetClosed () {
+    for (const [key, { number, original }] of this.#channels) {
+      if (original.isHere) continue
+      this.#channels.delete(key)
+      this.#numbers.delete(number)
+      this.#ledger.close_channel(number)
+      for (const [entry, copy] of this.#copies) {
+        if (copy.original.channel !== key) continue
+        this.#copies.delete(entry)
+        copy.replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
+      }
+    }
+  }
+
+  // What is to be done
+
+  #pump = () => {
+    if (this.#isPumping || !this.#line.isOpen) return
+    this.#isPumping = true
+    this.#forgetClosed()
+    try {
+      for (let step; (step = this.#ledger.next(now(), Number(this.#mayPublish()))) !== REST;) this.#carryOut(step)
+    } finally {
+      this.#isPumping = false
+    }
+    this.#setUp()
+    this.#watch()
+    this.#settled()
+  }
+
+  #mayPublish () {
+    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#copies.size > 0 && this.#hasTime()
+  }
+
+  /** Whether the channel is there, and the topology as far as is known. */
+  get #isReady () {
+    return this.#channel !== undefined && this.#declaring.isThere
   }
 
   /** Whether this turn has time to send one more; else the next goes on. */
   #hasTime () {
-    const now = performance.now()
+    const time = performance.now()
     if (!this.#end) {
-      this.#end = now + BUDGET_MS
+      this.#end = time + BUDGET_MS
       setImmediate(() => {
         this.#end = 0
-        this.#pump()
+        if (this.#isLate) this.#pump()
       })
     }
-    return now < this.#end
-  }
-
-  #oldest () {
-    return this.#sent.values().next().value
-  }
-
-  async #declare (copy, declarations) {
-    this.#isDeclaring = true
-    try {
-      await takeAll(this.#line, creating(this.#topology, declarations))
-      this.#declared.made(copy)
-    } catch (error) {
-      if (this.#due[0] === copy) {
-        this.#due.shift()
-        this.#postpone(copy, `cannot be published: ${error.message}`)
-      }
-    }
-    this.#isDeclaring = false
-    this.#pump()
-  }
-
-  /** False: not now, as the channel is just being closed. */
-  #send (copy) {
-    try {
-      if (!this.#channel.publish(copy)) return false
-    } catch (error) { // what cannot be encoded; nothing was written then
-      if (copy.replayed) copy.replayed(new PublishError(`the copy cannot be written: ${error.message}`))
-      else tellRefused(copy, error)
-      return true
-    }
-    this.#sent.set(++this.#tag, copy)
-    copy.sentAt = performance.now()
-    this.#watch()
-    return true
-  }
-
-  #postpone (copy, why) {
-    copy.isReturned = copy.isSuspect = false
-    if (copy.replayed) {
-      copy.replayed(new PublishError(`the copy ${why}`))
-      this.#settled()
-      return
-    }
-    copy.failures++
-    const wait = copy.wait = this.#backOff.delay(copy.failures, { previous: copy.wait, random: Math.random() })
-    this.#waiting.set(copy, setTimeout(() => {
-      this.#waiting.delete(copy)
-      this.publish(copy)
-    }, Math.min(wait, LONGEST_TIMER)).unref())
-    tellUnpublished(copy, why, wait)
+    this.#isLate = time >= this.#end
+    return !this.#isLate
   }
 
   #watch () {
-    const interval = Math.min(this.#confirmTimeout / 2, LONGEST_TIMER)
-    this.#timer ??= setTimeout(() => this.#look(), interval).unref()
+    const due = this.#ledger.due_ms()
+    if (due < 0 || due >= this.#at) return
+    clearTimeout(this.#timer)
+    this.#at = due
+    this.#timer = setTimeout(() => {
+      this.#at = Infinity
+      this.#pump()
+    }, Math.min(Math.max(due - now(), 0) + 1, LONGEST_TIMER)).unref()
   }
 
-  /** Gives the channel up where confirms do not come. */
-  #look () {
-    this.#timer = undefined
-    if (!this.#sent.size) return
-    if (this.#line.isBlocked || performance.now() - this.#oldest().sentAt < this.#confirmTimeout) {
-      this.#watch()
+  #carryOut (step) {
+    const ledger = this.#ledger
+    switch (step) {
+      case TELL: this.#tell(); break
+      case PUBLISH: this.#send(ledger.step_entry()); break
+      case DECLARE: this.#declareRung(ledger.step_delay_ms()); break
+      default: this.#settleOriginal(SETTLES.get(step), this.#numbers.get(ledger.step_channel()), ledger.step_tag())
+    }
+  }
+
+  #settleOriginal (action, { originals }, tag) {
+    const original = originals.get(tag)
+    originals.delete(tag)
+    original.settle(action)
+  }
+
+  #send (entry) {
+    const copy = this.#copies.get(entry)
+    if (!copy) { // of a replay that ended
+      this.#giveBack(entry)
       return
     }
-    const channel = this.#channel
-    for (const copy of this.#leaveChannel()) {
-      this.#postpone(copy, `was not confirmed within ${duration(this.#confirmTimeout)}`)
+    try {
+      if (this.#channel.publish(copy)) return
+    } catch (error) { // what cannot be encoded; nothing was written then
+      if (copy.replayed) {
+        this.#endReplay(entry, copy, `the copy cannot be written: ${error.message}`)
+      } else {
+        this.#copies.delete(entry)
+        this.#ledger.leave(entry, now())
+        this.#teller.refused(copy.id, error)
+      }
+      return
     }
-    channel.close()
+    this.#isClosing = true // and it says so once it is closed
+    this.#settle(entry, copy)
+  }
+
+  /** A replay ends at once where its copy is not taken, and the message is parked still. */
+  #endReplay (entry, { replayed }, why) {
+    this.#copies.delete(entry)
+    this.#giveBack(entry)
+    replayed(new PublishError(why))
+  }
+
+  #endReplays (why) {
+    for (const [entry, copy] of this.#copies) {
+      if (copy.replayed) this.#endReplay(entry, copy, why)
+    }
+  }
+
+  /** What is in flight stays so: who gives it back then is the broker, as its channel is closed. */
+  #giveBack (entry) {
+    if (!this.#ledger.leave(entry, now())) this.#ledger.give_back(entry)
+  }
+
+  async #declareRung (rung) {
+    try {
+      await this.#declaring.makeRung(this.#line, rung)
+      this.#ledger.rung(rung, 0, now())
+    } catch (error) {
+      this.#why = error.message
+      this.#ledger.rung(rung, error.status ?? PublishError.status, now())
+    }
     this.#pump()
   }
 
-  // The broker's answer
+  // What is told
+
+  #tell () {
+    const ledger = this.#ledger
+    const entry = ledger.step_entry()
+    const event = ledger.step_event()
+    if (event === UNCONFIRMED) {
+      this.#tellUnconfirmed(ledger.step_count())
+      return
+    }
+    const copy = this.#copies.get(entry)
+    if (!copy) return // of a replay that ended
+    const name = NAMES[event]
+    if (SAFE.has(name)) {
+      this.#copies.delete(entry)
+      this.#tellSafe(name, copy)
+    } else {
+      if (name === 'refused') this.#copies.delete(entry)
+      this.#tellFailed(name, entry, copy, ledger.step_status(), ledger.step_delay_ms())
+    }
+  }
+
+  #tellSafe (name, copy) {
+    if (copy.replayed) {
+      copy.replayed()
+      return
+    }
+    if (copy.log) warn(copy.log.text, copy.log.code)
+    const { id, attempts, delay, reason: text } = copy
+    this.#teller.note(name, () => ({ id, attempts, delay, text }))
+  }
+
+  #tellFailed (name, entry, copy, status, delay) {
+    const { id, attempts, exchange, routingKey, replayed } = copy
+    const words = this.#words(exchange, routingKey, this.#why, this.#declaring.forgotten)
+    if (replayed) {
+      this.#endReplay(entry, copy, words)
+      return
+    }
+    this.#teller.tell(name, () => ({ id, attempts, delay, text: words, error: errorOf(status, words) }))
+  }
+
+  #tellUnconfirmed (count) {
+    const text = this.#words('', '', '', '')
+    this.#teller.tell('unconfirmed', () => ({ count, text, error: new PublishError(text) }))
+    this.#endReplays(text)
+  }
+
+  /** The core's sentence about the last step. */
+  #words (exchange, routingKey, reason, forgotten) {
+    return this.#ledger.words(exchange, routingKey, reason, forgotten)
+  }
+
+  // The channel
+
+  /** Makes what copies need to be sent, where there are some: the topology where it was lost, and a channel. */
+  async #setUp () {
+    if (this.#isReady || this.#isSettingUp || !this.#ledger.copies()) return
+    this.#isSettingUp = true
+    try {
+      if (!this.#declaring.isThere) await this.#declaring.restore(this.#line)
+      if (!this.#channel) await this.#open()
+      this.#failures = this.#wait = 0
+    } catch (error) {
+      if (!this.#line.isOpen) return
+      this.#endReplays(`the copy cannot be published: ${error.message}`)
+      const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
+      this.#teller.tell('failed', () => ({
+        text: `copies cannot be published: ${error.message}`, error, delay: wait, count: this.#ledger.copies()
+      }))
+      await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())
+    } finally {
+      this.#isSettingUp = false
+    }
+    this.#pump()
+  }
+
+  async #open () {
+    let number
+    const isThis = () => number !== undefined && number === this.#number
+    const channel = await this.#line.openConfirms({
+      answered: (tag, multiple, isAck) => isThis() && this.#answered(tag, multiple, isAck),
+      returned: (...returned) => isThis() && this.#returned(...returned),
+      closed: reason => isThis() && this.#closed(reason)
+    })
+    if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
+    this.#number = number = made(this.#ledger.open_publisher())
+    this.#channel = channel
+  }
 
   #answered (tag, multiple, isAck) {
-    if (multiple) {
-      for (const [each, copy] of this.#sent) {
-        if (each > tag) break
-        this.#sent.delete(each)
-        this.#answeredOne(copy, isAck)
-      }
-    } else {
-      const copy = this.#sent.get(tag)
-      if (this.#sent.delete(tag)) this.#answeredOne(copy, isAck)
-    }
-    this.#settled()
+    this.#ledger.confirm(this.#number, tag, Number(multiple), Number(isAck), now())
     this.#pump()
   }
 
-  #answeredOne (copy, isAck) {
-    if (copy.isReturned) {
-      this.#postpone(copy, 'was returned by the broker: no queue takes it')
-    } else if (!isAck) {
-      this.#postpone(copy, 'was nacked by the broker: a queue is full (reject-publish) or not available')
-    } else {
-      copy.original.settle('ack')
-      copy.replayed?.()
-    }
+  #returned (exchange, routingKey, id, why) {
+    this.#why = why
+    this.#doubt()
+    c.bh_ledger_return(this.#ledger, this.#number, id, exchange, routingKey)
   }
 
-  /** A return names no delivery tag: every copy that it could be is sent again, a duplicate at worst. */
-  #returned (exchange, routingKey, id) {
-    this.#declared.doubt()
-    const sent = [...this.#sent.values()]
-    const alike = sent.filter(copy => copy.exchange === exchange && copy.routingKey === routingKey && copy.id === id)
-    for (const copy of alike.length ? alike : sent) copy.isReturned = true // one that is like none is some copy's, too
+  #closed ({ code, text }) {
+    const isMissing = code === NOT_FOUND || code === ACCESS_REFUSED
+    const ending = isMissing ? c.BH_ENDING_MISSING : code ? c.BH_ENDING_COMPLAINT : c.BH_ENDING_ORDERLY
+    this.#why = text
+    if (code === NOT_FOUND) this.#doubt()
+    this.#ledger.close_publisher(this.#number, ending, now())
+    this.#channel = this.#number = undefined
+    this.#isClosing = false
+    this.#pump()
   }
-}
 
-/** The id of a message's history, or of a copy, for people; empty where it cannot be read. */
-function shownId (named) {
-  try {
-    return JSON.stringify(String(named.id))
-  } catch {
-    return '""'
+  /** Something of the topology may be gone. */
+  #doubt () {
+    this.#declaring.doubt()
+    this.#ledger.forget_rungs()
   }
 }
 
-/** Tells that a copy did not get to a queue. */
-function tellUnpublished (copy, why, wait) {
-  warn(`the copy of message ${shownId(copy)} ${why}: its original stays unacknowledged, and it ` +
-    `is published again in ${duration(wait)}`, 'BACKHOP_UNPUBLISHED')
-}
-
-/** Tells that no copy can be made, so that the original stays with the broker. */
-function tellRefused (named, error) {
-  warn(`message ${shownId(named)} can be neither read nor copied: it stays unacknowledged, ` +
-    `and the broker delivers it again once the channel is closed: ${textOf(error)}`, 'BACKHOP_REFUSED')
-}
-
-module.exports = { BACK_OFF, Copy, LONGEST_TIMER, Publisher, tellRefused }
+module.exports = { BACK_OFF, Copy, LONGEST_TIMER, Publisher }

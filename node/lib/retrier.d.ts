@@ -1,4 +1,4 @@
-import type { BackhopError, CommonOptions, Duration, Policy, Topology } from './index.js'
+import type { BackhopError, CommonOptions, Duration, Event, Policy, Topology } from './index.js'
 
 /** What a retrier needs to know. */
 export interface RetrierOptions extends CommonOptions {
@@ -6,6 +6,11 @@ export interface RetrierOptions extends CommonOptions {
   clock?: (() => number) | undefined
   /** Gives that many random bytes; default: the system's. */
   random?: ((count: number) => Uint8Array) | undefined
+  /**
+   * Called with each event: retried, parked, returned, nacked, unconfirmed, refused, replayed, stale, and of what the retrier
+   * publishes and consumes by, failed, disconnected, blocked, unblocked, cancelled. What it throws becomes a warning.
+   */
+  onEvent?: ((event: Event) => void) | undefined
 }
 
 /** What `consume` began. */
@@ -39,8 +44,8 @@ export abstract class BaseRetrier {
   declare (): Promise<void>
   /**
    * Makes nothing, whatever the mode, and rejects with what is missing or different. A rung that only a handler's
-   * RetryAfter can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at
-   * bindings.
+   * RetryAfter can need may be missing with the mode create, as it is made on demand then, unless the user may not declare.
+   * AMQP cannot look at bindings.
    */
   verify (): Promise<void>
   /**

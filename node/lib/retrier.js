@@ -2,13 +2,14 @@
 // What the retriers over each client share: what they decide, what they tell, how they wait.
 
 const { Decider } = require('./decider')
-const { Declared, checkBroker, creating, takeAll, verifying } = require('./declaring')
-const { ArgumentError, WaitTimeoutError } = require('./errors')
-const { debug, warn } = require('./log')
-const { handler, instance, numberOf, only, refuse, whole } = require('./options')
-const { textOf } = require('./outcomes')
+const { Declaring, MODES } = require('./declaring')
+const { ArgumentError, ConsumerCancelledError, WaitTimeoutError } = require('./errors')
+const { Teller } = require('./event')
+const { debug } = require('./log')
+const { callable, handler, instance, numberOf, only, refuse, whole } = require('./options')
+const { policiesOf, textOf } = require('./outcomes')
 const { Policy } = require('./policy')
-const { BACK_OFF, Copy, LONGEST_TIMER, Publisher, tellRefused } = require('./publisher')
+const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { duration, milliseconds } = require('./time')
 const { Topology } = require('./topology')
 const { Slices } = require('./turns')
@@ -16,23 +17,22 @@ const { Slices } = require('./turns')
 const TOPOLOGY = [
   'queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue', 'workQueueArguments'
 ]
-const DECIDER = ['never', 'only', 'legacyCounter', 'waitQueues', 'clock', 'random']
-const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff']
-const MODES = { create: creating, verify: verifying, none: undefined }
+const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
+const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
 const ORIGINAL = Symbol('original') // of a message: how its client settles it, and makes its copy
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
-const SETTLES = { ack: 'ack', drop: 'ack', reject: 'reject', return: 'return' } // by the plan's action
 const PREFETCH = 100
 const MOST_PREFETCH = 65535
+const LONGEST_CONFIRM_MS = 3_600_000
 const LASTED_MS = 10_000 // a consumer that held so long is subscribed again at once
 
 class BaseRetrier {
   #topology
-  #mode
   #decider
-  #declared
+  #declaring
   #confirmTimeout
   #backOff
+  #teller
   #publishers = new Map() // by line
   #consumers = new Set()
   #stopping = new AbortController() // tells the handlers that it drains
@@ -42,14 +42,18 @@ class BaseRetrier {
   #idle = []
 
   constructor (options) {
-    const { mode = 'create', confirmTimeout = '30s', backOff = BACK_OFF } = only(options, OPTIONS, 'a Retrier')
-    this.#topology = topologyOf(options, 'a Retrier')
+    const {
+      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, onEvent
+    } = only(options, OPTIONS, 'a Retrier')
+    const policies = policiesOf(given)
+    this.#topology = topologyOf(options, 'a Retrier', policies)
     numberOf(MODES, mode, 'mode')
-    this.#mode = mode
-    this.#decider = new Decider(this.#topology, pick(options, DECIDER))
-    this.#declared = new Declared(this.#topology)
-    this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1 })
+    this.#declaring = new Declaring(this.#topology, mode)
+    this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
+    this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
+    if (onEvent !== undefined) callable(onEvent, 'onEvent', ' that is given each Event')
+    this.#teller = new Teller(this.#topology.queue, onEvent)
   }
 
   static async declare (channel, options) {
@@ -69,18 +73,11 @@ class BaseRetrier {
   // Declaring
 
   async declare (channel) {
-    const line = await this._line(channel)
-    await this.#declare(line, MODES[this.#mode])
-    this.#declared.restores ||= this.#mode === 'create'
+    await this.#declaring.begin(await this._line(channel))
   }
 
   async verify (channel) {
-    await this.#declare(await this._line(channel), verifying)
-  }
-
-  async #declare (line, steps) {
-    checkBroker(this.#topology, line.serverProperties)
-    if (steps) await takeAll(line, steps(this.#topology))
+    await this.#declaring.verify(await this._line(channel))
   }
 
   // Consuming
@@ -97,8 +94,12 @@ class BaseRetrier {
     return new Consumption(this, consumer)
   }
 
-  get backOff () {
+  get _backOff () {
     return this.#backOff
+  }
+
+  get _teller () {
+    return this.#teller
   }
 
   // Handling
@@ -132,16 +133,12 @@ class BaseRetrier {
       message = read()
       const poison = message[ORIGINAL].isMarked ? this.#decider.guard(message.history) : undefined
       if (poison) {
-        const { action, delay } = poison
-        const then = action === 'retry' ? `it waits ${duration(delay)}` : 'it is parked'
-        const code = action === 'retry' ? 'BACKHOP_CRASHED' : 'BACKHOP_PARKED'
-        warn(`${message}: its consumer was lost ${message.history.crashes} times: ${then}`, code)
-        this.#carryOut(message, poison)
+        this.#carryOut(message, poison, crashLog(message, poison))
         over()
         return
       }
     } catch (error) {
-      tellRefused(undefined, error)
+      this._refused(error, message)
       over()
       return
     }
@@ -196,31 +193,49 @@ class BaseRetrier {
     try {
       decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
       const plan = decider.plan(message.history, decider.result(thrown))
-      this.#carryOut(message, plan)
-      tell(plan, message, thrown)
+      if (debug.enabled) {
+        debug('%s failed%s: %s', message, plan.delay ? `, again in ${duration(plan.delay)}` : '', textOf(thrown))
+      }
+      this.#carryOut(message, plan, plan.action === 'park' ? parkLog(message, plan, thrown) : undefined)
     } catch (error) {
-      tellRefused(message, error)
+      this._refused(error, message)
     }
+  }
+
+  /** It can be neither read nor copied; what can be named is left for a while, and then given back. */
+  _refused (error, message) {
+    this.#teller.refused(idOf(message), error)
+    if (!message) return
+    const original = message[ORIGINAL]
+    this.#publisher(original.line).leave(original)
+    original.incoming[SETTLED] = true
   }
 
   #isOpen (message) {
     const { incoming, isHere } = message[ORIGINAL]
-    if (incoming[SETTLED]) debug('a message is settled already, and stays as it is')
-    else if (!isHere) debug('a message is not settled: its channel is closed, and the broker delivers it again')
+    if (incoming[SETTLED]) {
+      debug('a message is settled already, and stays as it is')
+    } else if (!isHere) {
+      debug('a message is not settled: its channel is closed, and the broker delivers it again')
+      this.#teller.note('stale', () => ({
+        text: 'the message was settled after its channel was closed: the broker delivers it again', id: idOf(message)
+      }))
+    }
     return isHere && !incoming[SETTLED]
   }
 
-  #carryOut (message, plan) {
+  #carryOut (message, plan, log) {
     const original = message[ORIGINAL]
-    if (plan.publishes) this.#publisher(original.line).publish(this.#copy(message, plan))
-    else original.settle(SETTLES[plan.action])
+    if (plan.action === 'drop') original.settle('ack')
+    else this.#publisher(original.line).publish(this.#copy(message, plan, { log }))
     original.incoming[SETTLED] = true
   }
 
-  #copy (message, plan, replayed) {
+  #copy (message, plan, rest) {
     const original = message[ORIGINAL]
-    const { history, body } = message
-    return new Copy({ plan, content: body, original, replayed, ...original.copy(plan, history) })
+    const { history, body: content } = message
+    if (!plan.publishes) return new Copy({ plan, id: history.id, original, ...rest })
+    return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, ...rest })
   }
 
   #publisher (line) {
@@ -229,7 +244,13 @@ class BaseRetrier {
       for (const old of this.#publishers.keys()) {
         if (!old.isOpen) this.#publishers.delete(old)
       }
-      publisher = new Publisher(line, this.#topology, this.#declared, this.#confirmTimeout, this.#backOff)
+      publisher = new Publisher(line, {
+        declaring: this.#declaring,
+        confirmTimeout: this.#confirmTimeout,
+        backOff: this.#backOff,
+        random: this.#decider.random,
+        teller: this.#teller
+      })
       this.#publishers.set(line, publisher)
     }
     return publisher
@@ -284,27 +305,38 @@ class BaseRetrier {
 
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
+    const ended = { count: 0, error: undefined }
+    try {
+      return await this.#replay(most, ended)
+    } catch (error) {
+      ended.error = error
+      throw error
+    } finally {
+      this.#teller.note('replayed', () => ({ ...ended, text: ended.error?.message }))
+    }
+  }
+
+  async #replay (most, ended) {
     const line = await this._line()
     const channel = await line.openChannel()
     const queue = this.#topology.parkedQueue
-    let count = 0
     let limit = most
     try {
-      for (; count < limit; count++) {
+      for (; ended.count < limit; ended.count++) {
         const got = await channel.get(queue)
         if (!got) break
-        if (count === 0) limit = Math.min(most, got.left + 1) // a passive declare of a busy quorum queue tells 0
+        if (ended.count === 0) limit = Math.min(most, got.left + 1) // a passive declare of a busy quorum queue tells 0
         const message = this._parked(got, line)
         const plan = this.#decider.replay(message.history)
         await new Promise((resolve, reject) => {
           const replayed = error => error ? reject(error) : resolve()
-          this.#publisher(line).publish(this.#copy(message, plan, replayed))
+          this.#publisher(line).publish(this.#copy(message, plan, { replayed }))
         })
       }
     } finally {
       await channel.close()
     }
-    return count
+    return ended.count
   }
 }
 
@@ -377,9 +409,11 @@ class BaseConsumer {
       return
     }
     if (performance.now() - this.#since > LASTED_MS) this.#failures = this.#wait = 0
-    this.#wait = this.#retrier.backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
-    warn(`${JSON.stringify(this.#retrier.topology.queue)} is consumed no more: ${why}; it is tried again in ` +
-      duration(this.#wait), 'BACKHOP_CANCELLED')
+    const delay = this.#retrier._backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
+    this.#wait = delay
+    this.#retrier._teller.tell('cancelled', () => ({
+      text: `the queue is consumed no more: ${why}; it is tried again`, error: new ConsumerCancelledError(why), delay
+    }))
     this.#timer = setTimeout(() => this.#again(), Math.min(this.#wait, LONGEST_TIMER))
   }
 
@@ -419,23 +453,37 @@ function pick (options, names) {
   return Object.fromEntries(names.filter(name => options[name] !== undefined).map(name => [name, options[name]]))
 }
 
-/** The topology that is given, or that of a queue and a policy. */
-function topologyOf (options, what) {
+/** The topology that is given, or that of a queue, a policy, and the policies of errors. */
+function topologyOf (options, what, policies) {
   const given = Object.keys(pick(options, TOPOLOGY))
   if (options.topology === undefined) {
-    if (options.queue !== undefined) return new Topology(pick(options, TOPOLOGY))
+    if (options.queue !== undefined) {
+      return new Topology({ ...pick(options, TOPOLOGY), policies: policies.map(([, policy]) => policy) })
+    }
     throw new ArgumentError(`${what} has neither queue nor topology: give the name of the work queue, or a Topology`)
   }
   if (given.length) throw new ArgumentError(`${what} has its ${given[0]} from the topology: give either`)
   return instance(options.topology, Topology, 'topology')
 }
 
-/** Tells what becomes of a message that failed. */
-function tell (plan, message, thrown) {
-  if (plan.action === 'park') {
-    warn(`${message} failed, and is parked (${plan.reason}): ${textOf(thrown)}`, 'BACKHOP_PARKED')
-  } else if (debug.enabled) {
-    debug('%s failed%s: %s', message, plan.delay ? `, again in ${duration(plan.delay)}` : '', textOf(thrown))
+/** What is told of a message once it is parked. */
+function parkLog (message, { reason }, thrown) {
+  return { code: 'BACKHOP_PARKED', text: `${message} failed, and is parked (${reason}): ${textOf(thrown)}` }
+}
+
+/** What is told of one whose consumers were lost, once its copy is safe. */
+function crashLog (message, { action, delay }) {
+  const then = action === 'retry' ? `it waits ${duration(delay)}` : 'it is parked'
+  const text = `${message}: its consumer was lost ${message.history.crashes} times: ${then}`
+  return { code: action === 'retry' ? 'BACKHOP_CRASHED' : 'BACKHOP_PARKED', text }
+}
+
+/** A message's id, for people; empty where it cannot be read. */
+function idOf (message) {
+  try {
+    return message?.id ?? ''
+  } catch {
+    return ''
   }
 }
 

@@ -6,7 +6,7 @@ const { inspect } = require('node:util')
 const { Decider } = require('./decider')
 const { Message } = require('./message')
 const { handler, instance, only, refuse, whole } = require('./options')
-const { OK } = require('./outcomes')
+const { OK, policiesOf } = require('./outcomes')
 const { TOPOLOGY, topologyOf } = require('./retrier')
 const { duration, milliseconds } = require('./time')
 
@@ -14,8 +14,8 @@ const START = Date.UTC(2026, 0, 1)
 const RETRIES = ['retry', 'reject', 'return']
 const ENDS = { ack: 'acked', park: 'parked', drop: 'dropped' }
 const OPTIONS = [
-  ...TOPOLOGY, 'topology', 'never', 'only', 'exchange', 'routingKey', 'headers', 'properties', 'legacyCounter',
-  'waitQueues', 'clock', 'random', 'mostAttempts'
+  ...TOPOLOGY, 'topology', 'never', 'only', 'policies', 'exchange', 'routingKey', 'headers', 'properties',
+  'legacyCounter', 'waitQueues', 'clock', 'random', 'mostAttempts'
 ]
 
 /** A clock that goes on only when it is told to. */
@@ -94,16 +94,17 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
     refuse('content', content, 'a string or a Buffer')
   }
   const {
-    never, only: others, exchange = '', headers = {}, properties = {}, legacyCounter, waitQueues, clock = new Clock(),
-    random = seededRandom(), mostAttempts = 100
+    never, only: others, policies: pairs = [], exchange = '', headers = {}, properties = {}, legacyCounter, waitQueues,
+    clock = new Clock(), random = seededRandom(), mostAttempts = 100
   } = only(options, OPTIONS, 'a rehearsal')
   instance(clock, Clock, 'clock')
   whole(mostAttempts, 'mostAttempts', 1)
-  const topology = topologyOf({ ...options.topology ? {} : { queue: 'work' }, ...options }, 'a rehearsal')
+  const policies = policiesOf(pairs)
+  const topology = topologyOf({ ...options.topology ? {} : { queue: 'work' }, ...options }, 'a rehearsal', policies)
   const { queue } = topology
   const { routingKey = queue } = options
   const decider = new Decider(topology, {
-    never, only: others, legacyCounter, waitQueues, random, clock: () => clock.now
+    never, only: others, policies, legacyCounter, waitQueues, random, clock: () => clock.now
   })
   const rehearsal = new Rehearsal()
   const start = clock.now

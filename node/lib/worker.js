@@ -7,6 +7,7 @@ const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
 const c = require('./addon')
+const { MODES } = require('./declaring')
 const { Delivery } = require('./delivery')
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
@@ -17,13 +18,13 @@ const log = require('./log')
 const { Message } = require('./message')
 const NATIVE = require('./native')
 const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./options')
-const { Choice, OK } = require('./outcomes')
+const { checkServed } = require('./decider')
+const { Choice, OK, policiesOf } = require('./outcomes')
 const { OUTCOMES } = require('./plan')
 const { Policy } = require('./policy')
 const { TOPOLOGY, topologyOf } = require('./retrier')
 const { milliseconds } = require('./time')
 
-const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
 const URIS = 'a string as "amqp://user:password@host:5672/vhost", or an array of such'
 const LONGEST_MS = 3_600_000
 const LOOK_AFTER_MS = 1000 // how often events are looked for while every handler has a message
@@ -35,8 +36,8 @@ const NO_LIBRABBITMQ =
   'pkg-config, Fedora: librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then: ' +
   'npm rebuild backhop'
 const OPTIONS = [
-  ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'legacyCounter', 'waitQueues', 'confirmTimeout', 'backOff',
-  'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents'
+  ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'confirmTimeout',
+  'backOff', 'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
@@ -60,9 +61,9 @@ class Worker extends EventEmitter {
   constructor (uris, options = {}) {
     super()
     const {
-      never, only: others, mode = 'create', legacyCounter, waitQueues = [], confirmTimeout, backOff, concurrency = 50,
-      prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile, connectTimeout, drain = 20_000,
-      retryEvents = false
+      never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [], confirmTimeout,
+      backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile,
+      connectTimeout, drain = 20_000, retryEvents = false, failFast = true
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -71,9 +72,11 @@ class Worker extends EventEmitter {
     for (const uri of addresses) {
       if (typeof uri !== 'string') throw new ArgumentError(`a URI is no string, but ${typeof uri}: give ${URIS}`)
     }
-    this.#topology = topologyOf(options, 'a Worker')
+    const policies = policiesOf(pairs)
+    this.#topology = topologyOf(options, 'a Worker', policies)
     this.#concurrency = concurrency
-    this.#choice = new Choice({ never, only: others })
+    this.#choice = new Choice({ never, only: others, policies })
+    checkServed(this.#topology, policies)
     this.#drain = drainOf(drain, 'drain')
     const native = this.#native = made(
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
@@ -90,6 +93,7 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#check(native.set_retry_events(Number(flag(retryEvents, 'retryEvents'))))
+    this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 
   #setTimeout (name, setter, value) {
@@ -126,12 +130,10 @@ class Worker extends EventEmitter {
     const release = onFirst(taken, abort)
     signal?.addEventListener('abort', abort)
     if (signal?.aborted) abort()
-    try {
-      await this.#ended
-    } finally {
-      release()
-      signal?.removeEventListener('abort', abort)
-    }
+    const failure = await this.#ended
+    release()
+    signal?.removeEventListener('abort', abort)
+    if (failure) throw failure
   }
 
   async stop (options = {}) {
@@ -201,7 +203,7 @@ class Worker extends EventEmitter {
     for (;;) {
       const [status, native] = this.#native.take_event()
       if (status) return
-      this.#tell(new Event(native))
+      this.#tell(Event.of(native, this.#topology.queue))
     }
   }
 
@@ -214,15 +216,16 @@ class Worker extends EventEmitter {
       process.nextTick(() => { throw error }) // as any listener's; the worker goes on
     }
     if (event.name === 'replayed') this.#replayed(event)
-    if (event.name === 'drained') this.#close()
+    if (event.name === 'drained') this.#close(event.error)
   }
 
-  #close () {
+  /** `error`: why it gave up, or that messages were not settled in time, which is no failure. */
+  #close (error) {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
     this.#watch = undefined
     this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
-    this.#end()
+    this.#end(error instanceof WaitTimeoutError ? undefined : error)
   }
 
   // --- Handling ------------------------------------------------------------------------------------------------------
@@ -248,9 +251,9 @@ class Worker extends EventEmitter {
     this.#settle(message, result)
   }
 
-  #settle (message, { outcome, error, retryAfter }) {
+  #settle (message, { outcome, error, retryAfter, policy = this.#topology.policy }) {
     this.#running--
-    const status = this.#native.settle(message.taken, OUTCOMES[outcome], error, retryAfter)
+    const status = this.#native.settle_by(message.taken, policy[NATIVE], OUTCOMES[outcome], error, retryAfter)
     if (status) log.warn(`${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`, 'stale')
     if (this.#isResting) this.#goOn()
   }

@@ -1,12 +1,12 @@
 'use strict'
-// What no broker does on demand: returns that are like no copy, confirms that are late, an original that is gone.
+// What no broker does on demand: answers in an order of the test's own, an original that is gone, a turn without time.
 
 const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')
 
 const { inside } = require('./internals')
 
-const { Copy, Publisher, tellRefused } = inside('publisher')
+const { Copy, Publisher } = inside('publisher')
 const { BUDGET_MS } = inside('turns')
 
 const turn = () => new Promise(setImmediate)
@@ -21,9 +21,15 @@ class Line {
   isBlocked = false
   published = []
   channels = 0
+  takes = 0 // ms, to publish one
 
   watch (publisher) {
     this.publisher = publisher
+  }
+
+  end (reason) {
+    this.isOpen = false
+    this.publisher.lost(reason)
   }
 
   async openConfirms (listener) {
@@ -33,33 +39,33 @@ class Line {
       isOpen: true,
       publish: copy => {
         if (copy.content === null) throw new TypeError('it has no content')
+        work(this.takes)
         this.published.push(copy)
         return true
-      },
-      close () {}
+      }
     }
   }
 }
 
-const declared = { doubts: 0, doubt () { this.doubts++ }, needed: () => [], made () {}, hint: () => '' }
-
-function publishing ({ confirmTimeout = 30_000 } = {}) {
+function publishing () {
   const line = new Line()
-  return { line, publisher: new Publisher(line, {}, declared, confirmTimeout) }
+  const told = []
+  const teller = { tell: name => told.push(name), note: name => told.push(name), refused: () => told.push('refused') }
+  const declaring = { isThere: true, makesRungs: true, forgotten: '', doubt () {} }
+  const random = count => Buffer.alloc(count)
+  const publisher = new Publisher(line, { declaring, confirmTimeout: 30_000, random, teller })
+  return { line, publisher, told }
 }
 
-function copyOf (id, { replayed, content = 'content', original } = {}) {
+let tag = 0
+
+function copyOf (id, { replayed, content = 'content', channel = 'channel', isHere = () => true } = {}) {
   const settled = []
-  const plan = { delay: 100, onDemand: false, exchange: 'wait', routingKey: 'key', mandatory: true }
-  return Object.assign(new Copy({
-    plan,
-    history: { id },
-    id,
-    properties: {},
-    content,
-    original: original ?? { isHere: true, settle: action => settled.push(action) },
-    replayed
-  }), { settled })
+  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, exchange: 'wait', routingKey: 'key', mandatory: true }
+  const original = {
+    channel, tag: ++tag, get isHere () { return isHere() }, settle: action => settled.push(action)
+  }
+  return Object.assign(new Copy({ plan, id, properties: {}, content, original, replayed }), { settled })
 }
 
 /** Keeps the processor. */
@@ -69,65 +75,56 @@ function work (ms) {
 }
 
 describe('a publisher', () => {
-  it('sends every copy again where a return is like none of them', async () => {
-    const { line, publisher } = publishing()
-    const copies = ['a', 'b'].map(id => copyOf(id))
-    for (const copy of copies) publisher.publish(copy)
-    await settle()
-    line.listener.returned('wait', 'key', 'another')
-    line.listener.answered(2, true, true)
-    assert.deepEqual(copies.map(({ settled }) => settled), [[], []])
-    assert.equal(publisher.pending, 2)
-    publisher.lost('the test is over')
-    assert.equal(publisher.pending, 0)
-  })
-
   it('sends only the copy again that a return names', async () => {
-    const { line, publisher } = publishing()
+    const { line, publisher, told } = publishing()
     const copies = ['a', 'b'].map(id => copyOf(id))
     for (const copy of copies) publisher.publish(copy)
     await settle()
-    line.listener.returned('wait', 'key', 'a')
+    line.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
     line.listener.answered(2, true, true)
     assert.deepEqual(copies.map(({ settled }) => settled), [[], ['ack']])
-    publisher.lost('the test is over')
+    assert.deepEqual(told, ['returned', 'retried'])
+    line.end('the test is over')
   })
 
   it('sends one by one again what was in flight as the channel closed', async () => {
     const { line, publisher } = publishing()
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
     await settle()
-    line.listener.closed('404')
+    const missing = { code: 404, text: 'NOT_FOUND' }
+    line.listener.closed(missing)
     await settle()
     assert.deepEqual([line.channels, line.published.map(({ id }) => id).join('')], [2, 'abca'])
-    line.listener.closed('404') // so it is this one
+    line.listener.closed(missing) // so it is this one
     await settle()
     assert.deepEqual([line.channels, line.published.map(({ id }) => id).join('')], [3, 'abcab'])
     line.listener.answered(1, false, true)
     line.listener.answered(2, false, true)
     assert.equal(publisher.pending, 1)
-    publisher.lost('the test is over')
+    line.end('the test is over')
   })
 
   it('sends in the next turn what one has no time for', async () => {
     const { line, publisher } = publishing()
-    const slow = { get isHere () { work(BUDGET_MS); return true }, settle () {} }
     const sent = () => line.published.map(({ id }) => id).join('')
-    for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id, { original: slow }))
+    line.takes = BUDGET_MS
+    for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
     while (!sent()) await Promise.resolve()
     assert.equal(sent(), 'a')
     publisher.publish(copyOf('d'))
     assert.equal(sent(), 'a')
     await settle()
     assert.deepEqual([sent(), publisher.pending], ['abcd', 4])
-    publisher.lost('the test is over')
+    line.end('the test is over')
   })
 
   it('ends every copy with its connection, and the replay of one whose channel is closed', async () => {
     const { line, publisher } = publishing()
     const ends = []
     const replayed = error => ends.push(error?.code)
-    publisher.publish(copyOf('gone', { replayed, original: { isHere: false } }))
+    let isHere = true
+    publisher.publish(copyOf('gone', { replayed, channel: 'another', isHere: () => isHere }))
+    isHere = false
     await settle()
     assert.deepEqual(ends, ['BH_ERR_CONNECTION'])
     publisher.publish(copyOf('unwritten', { replayed, content: null }))
@@ -135,31 +132,21 @@ describe('a publisher', () => {
     publisher.publish(copyOf('nacked'))
     await settle()
     line.listener.answered(2, false, false)
-    publisher.lost('reset')
+    line.end('reset')
     assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_PUBLISH', 'BH_ERR_CONNECTION'])
     assert.equal(publisher.pending, 0)
     await publisher.idle()
-    line.isOpen = false
     publisher.publish(copyOf('late', { replayed }))
     assert.equal(ends.length, 4)
   })
 
-  it('waits for a confirm as long as it is told, and longer than a timer can', async () => {
-    const { line, publisher } = publishing({ confirmTimeout: 90 * 86_400_000 })
-    const overflows = []
-    const heard = ({ name }) => { if (name === 'TimeoutOverflowWarning') overflows.push(name) }
-    process.on('warning', heard)
-    publisher.publish(copyOf('a'))
+  it('publishes nothing more of a replay that is not taken, and gives its message back', async () => {
+    const { line, publisher } = publishing()
+    let end
+    const copy = copyOf('nacked', { replayed: error => { end = error.code } })
+    publisher.publish(copy)
     await settle()
-    await settle()
-    process.off('warning', heard)
-    assert.deepEqual([overflows, line.channels, publisher.pending], [[], 1, 1])
-    publisher.lost('the test is over')
-  })
-
-  it('tells of a message that cannot even be named', () => {
-    const history = { get id () { throw new Error('no') } }
-    tellRefused(history, Symbol('what was thrown'))
-    tellRefused(undefined, undefined)
+    line.listener.answered(1, false, false)
+    assert.deepEqual([end, copy.settled, publisher.pending], ['BH_ERR_PUBLISH', ['back'], 0])
   })
 })

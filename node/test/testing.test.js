@@ -3,7 +3,7 @@
 const assert = require('node:assert/strict')
 const { test } = require('node:test')
 
-const { Drop, Park, Policy, RetryAfter } = require('backhop')
+const { Drop, Park, Policy, RetryAfter, Topology } = require('backhop')
 const { Clock, rehearse, seededRandom } = require('backhop/testing')
 
 const policy = new Policy({ initial: '1s', factor: 2, max: '1m', jitter: 'none', maxAttempts: 4 })
@@ -86,4 +86,23 @@ test('time passes as the clock says', async () => {
   }, '', { policy, clock })
   assert.deepEqual([...rehearsal].map(({ at }) => at), [0, 61000, 123000, 187000])
   assert.equal(rehearsal.reason, 'too-old')
+})
+
+test('an error has the policy of the first that matches, and all have one count', async () => {
+  const policyOf = (initial, maxAttempts) => new Policy({ kind: 'fixed', initial, jitter: 'none', maxAttempts })
+  const [main, slow, status] = [policyOf('1s', 10), policyOf('50s', 4), policyOf('10s', 20)]
+  const policies = [[RangeError, slow], [error => error.status === 429, status], [Error, main]]
+  const errors = [
+    new Error('no'), new RangeError('slow'), Object.assign(new TypeError('429'), { status: 429 }),
+    Object.assign(new RangeError('both'), { status: 429 })
+  ]
+  for (const given of [policies, new Map(policies), policies.values()]) {
+    let attempt = 0
+    const rehearsal = await rehearse(() => { throw errors[attempt++] }, '', { policy: main, policies: given })
+    assert.deepEqual(rehearsal.delays, [1000, 50_000, 10_000])
+    assert.deepEqual([rehearsal.outcome, rehearsal.reason, rehearsal.length], ['parked', 'exhausted', 4])
+  }
+  const topology = new Topology({ queue: 'work', policy: main, policies: [slow] })
+  await rehearse(() => {}, '', { topology, policies: [[RangeError, slow]] })
+  await assert.rejects(rehearse(() => {}, '', { topology, policies }), { name: 'ForeignPolicyError' })
 })

@@ -42,9 +42,10 @@ const SHARED = {
   mode: [null, 'maybe', true, ''],
   never: NOT_CHOICES,
   only: NOT_CHOICES,
+  policies: [null, 7, 'slow', {}, [null], [Error], [[Error]], [[Error, null]], [['Error', policy]], [[async () => true, policy]]],
   legacyCounter: NOT_TEXTS,
   waitQueues: [null, 'orders.wait', 7, [7], [''], {}],
-  confirmTimeout: [...NOT_DURATIONS, 0, -1],
+  confirmTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
   backOff: [null, 100, '1s', {}]
 }
 
@@ -88,12 +89,15 @@ const TABLE = [
   ['a priority', ['high', {}], value => new Delivery({ properties: { priority: value } })],
   ['the name of a property', [undefined, 'colour', 'toString'], value => new Delivery().property(value)],
   ['a Plan\'s outcome', [null, 'fine', 7], value => new Plan(history, topology, { outcome: value })],
+  ['a Plan\'s policy', [null, 'slow', {}, new Policy({ kind: 'fixed', initial: '3d', max: '3d', jitter: 'none' })],
+    value => new Plan(history, topology, { policy: value })],
   ['a Plan\'s retryAfter', NOT_DURATIONS, value => new Plan(history, topology, { retryAfter: value })],
 
   ...Object.entries(SHARED).map(([name, values]) => [
     `a Retrier's ${name}`, values, value => new Retrier(null, { queue: 'orders', [name]: value })
   ]),
   ['a Retrier\'s clock', [null, 7, new Date()], value => new Retrier(null, { queue: 'orders', clock: value })],
+  ['a Retrier\'s onEvent', [null, 7, 'log', {}], value => new Retrier(null, { queue: 'orders', onEvent: value })],
   ['a Retrier\'s random', [null, 7], value => new Retrier(null, { queue: 'orders', random: value })],
   ['a Retrier\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', polcy: 1 }, { queue: 'orders', topology },
     { policy, topology }], value => new Retrier(null, value)],
@@ -127,6 +131,7 @@ const WORKER_TABLE = [
     connectTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
     drain: [...NOT_DURATIONS, -1, '2h'],
     retryEvents: [null, 1, 'yes'],
+    failFast: [null, 1, 'yes'],
     threads: [8]
   }).map(([name, values]) => [`a Worker's ${name}`, values, value => new Worker(NOWHERE, { queue: 'orders', [name]: value })]),
   ['a Worker\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', topology }], value => new Worker(NOWHERE, value)],

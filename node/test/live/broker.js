@@ -21,6 +21,9 @@ const NEEDS_BROKER = URL_OF_BROKER ? {} : { skip: 'AMQP_URL is not set: tests/br
 const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
 
+/** As amqplib takes it: its default before 0.10.7, frames of 4 KiB, is refused by RabbitMQ 4.1 and newer. */
+const amqplibUrl = url => `${url}?frameMax=131072`
+
 let leaving
 
 /** As node:test's; what a test that failed leaves open keeps the process no longer than LEAVING once all is over. */
@@ -62,7 +65,7 @@ class Broker {
   }
 
   async #open () {
-    this.#connection = await amqplib.connect(URL_OF_BROKER)
+    this.#connection = await amqplib.connect(amqplibUrl(URL_OF_BROKER))
     this.#connection.on('error', () => {})
     await this.#channel()
   }
@@ -130,6 +133,13 @@ class Broker {
     return (await this.take(queue, count)).map(({ content }) => content.toString())
   }
 
+  /** Takes all that there is, once the queue is asked: nothing more may be on its way. */
+  async all (queue) {
+    const bodies = []
+    for (let message; (message = await this.channel.get(queue, { noAck: true }));) bodies.push(message.content.toString())
+    return bodies
+  }
+
   /** The exchange that a test publishes to, with queues that are bound to it. */
   async events (type, queues, key = '') {
     const exchange = `${this.namespace}.events`
@@ -166,5 +176,6 @@ function importing (definitions) {
 }
 
 module.exports = {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, control, describe, importing, it, until
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
+  it, until
 }

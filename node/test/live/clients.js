@@ -10,6 +10,8 @@ const callbacks = require('amqplib/callback_api')
 const { Retrier: AmqpRetrier } = require('backhop/amqp')
 const { Retrier: AmqplibRetrier } = require('backhop/amqplib')
 
+const { amqplibUrl } = require('./broker')
+
 class Consumer {
   constructor (url, queue, options) {
     this.url = url
@@ -29,7 +31,7 @@ class Promises extends Consumer {
   method = 'createChannel'
 
   async open () {
-    this.connection = await amqplib.connect(this.url)
+    this.connection = await amqplib.connect(amqplibUrl(this.url))
     this.connection.on('error', () => {})
     this.channel = await this.connection[this.method]()
     this.channel.on('error', () => {})
@@ -64,7 +66,7 @@ class Confirming extends Promises {
 class Callbacks extends Promises {
   async open () {
     const done = (resolve, reject) => (error, value) => error ? reject(error) : resolve(value)
-    this.connection = await new Promise((resolve, reject) => callbacks.connect(this.url, done(resolve, reject)))
+    this.connection = await new Promise((resolve, reject) => callbacks.connect(amqplibUrl(this.url), done(resolve, reject)))
     this.connection.on('error', () => {})
     this.channel = await new Promise((resolve, reject) => this.connection.createChannel(done(resolve, reject)))
     this.channel.on('error', () => {})

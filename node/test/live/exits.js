@@ -8,7 +8,7 @@ const { Retrier } = require('backhop/amqplib')
 
 async function main () {
   const [queue, namespace] = process.argv.slice(2)
-  const connection = await amqplib.connect(process.env.AMQP_URL)
+  const connection = await amqplib.connect(`${process.env.AMQP_URL}?frameMax=131072`)
   const channel = await connection.createChannel()
   const retrier = new Retrier(channel, { queue, namespace }) // nothing is declared: the copy is returned
   const isReturned = new Promise(resolve => process.once('warning', resolve))

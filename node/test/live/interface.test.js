@@ -15,7 +15,9 @@ const { Retrier: AmqpRetrier } = require('backhop/amqp')
 const { Retrier } = require('backhop/amqplib')
 const { rehearse } = require('backhop/testing')
 
-const { Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, it, until } = require('./broker')
+const {
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
+} = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
 
@@ -45,7 +47,7 @@ describe('the interface', NEEDS_BROKER, () => {
   }, { timeout: LIMIT })
 
   async function channelOf () {
-    const connection = await amqplib.connect(URL)
+    const connection = await amqplib.connect(amqplibUrl(URL))
     connection.on('error', () => {})
     closing.push(() => connection.close().catch(() => {}))
     const channel = await connection.createChannel()
@@ -160,7 +162,7 @@ describe('the interface', NEEDS_BROKER, () => {
     const retrier = new Retrier(channel, { queue, ...common })
     await channel.consume(queue, retrier.wrap(() => { throw new Error('no') }))
     await broker.publish('body', queue)
-    await warned('the topology is not there: await declare() once at the start')
+    await warned('was declare() forgotten?')
     await retrier.declare() // it heals
     await until(() => retrier.pending === 0)
   })
@@ -266,7 +268,7 @@ describe('the interface', NEEDS_BROKER, () => {
       await new Retrier(channel, { queue, ...common }).consume(message => { seen.push(String(message.body)) })
       consuming++
     }
-    const connection = await amqplib.connect(proxy.url, { recovery: { initialDelay: 50, setup } })
+    const connection = await amqplib.connect(amqplibUrl(proxy.url), { recovery: { initialDelay: 50, setup } })
     if (!connection.waitForConnect) { // amqplib before its version 2 has none
       await connection.close()
       return

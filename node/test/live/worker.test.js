@@ -12,6 +12,7 @@ const {
 } = require('backhop')
 
 const { Broker, NEEDS_BROKER, NEEDS_CTL, URL, control, describe, it, until } = require('./broker')
+const { Proxy } = require('./proxy')
 
 const FAST = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 3 })
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
@@ -153,6 +154,23 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     assert.match(seen[1], /^ArgumentError: the delay of RetryAfter is -1: give 0 ms or more.*; caused by Error: 429$/)
   })
 
+  it('has a policy for each class of error', async () => {
+    const queue = await broker.queue()
+    const slow = new Policy({ kind: 'fixed', initial: 200, jitter: 'none', maxAttempts: 2 })
+    const handle = inbox(new Error('no'), new RangeError('slow'))
+    await broker.publish('body', queue)
+    start(queue, handle, { policies: [[RangeError, slow]] })
+    const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
+    assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 2])
+    assert.deepEqual(handle.messages.map(({ lastDelay }) => lastDelay), [undefined, 100])
+    const again = inbox(new RangeError('slow'))
+    const other = await broker.queue()
+    await broker.publish('body', other)
+    start(other, again, { policies: new Map([[error => error.message === 'slow', slow]]) })
+    await again.saw(2)
+    assert.equal(again.messages[1].lastDelay, 200)
+  })
+
   it('sends parked messages back', async () => {
     const queue = await broker.queue()
     const handle = inbox(new Park())
@@ -260,11 +278,41 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     await broker.reconnect()
   })
 
-  it('says which queue is missing', async () => {
-    const { worker } = start('test-no-such-queue', () => {})
-    const [event] = await once(worker, 'failed')
-    assert.ok(event.error instanceof MissingError)
-    assert.match(event.text, /test-no-such-queue/)
+  it('ends its run where it can never work, and says why', async () => {
+    const isMissing = { name: 'MissingError', message: /test-no-such-queue/ }
+    const worker = new Worker(URL, { queue: 'test-no-such-queue' })
+    workers.push(worker)
+    await assert.rejects(worker.run(() => {}), isMissing)
+    await assert.rejects(worker.run(() => {}), isMissing) // and can be run again
+    const stranger = new Worker(URL.replace('guest:guest', 'guest:wrong'), { queue: 'test-no-such-queue' })
+    workers.push(stranger)
+    await assert.rejects(stranger.run(() => {}), { name: 'AccessError' })
+  })
+
+  it('goes on where it can never work, if it is told to', async () => {
+    const { worker } = start('test-no-such-queue', () => {}, { failFast: false })
+    for (let failures = 0; failures < 2; failures++) {
+      const [event] = await once(worker, 'failed')
+      assert.ok(event.error instanceof MissingError)
+      assert.match(event.text, /test-no-such-queue/)
+      assert.equal(event.queue, 'test-no-such-queue')
+    }
+  })
+
+  it('tells which of its connections was lost, and of which broker', async () => {
+    const proxy = await Proxy.to(URL)
+    const worker = new Worker(proxy.url, { queue: await broker.queue(), policy: FAST })
+    workers.push(worker)
+    const running = worker.run(() => {})
+    await once(worker, 'connected')
+    const lost = once(worker, 'disconnected')
+    proxy.cut()
+    const [{ connection, host }] = await lost
+    assert.match(connection, /^(consume|publish)$/)
+    assert.equal(host, new globalThis.URL(proxy.url).host)
+    await worker.stop()
+    await running
+    proxy.close()
   })
 
   it('verifies the broker over TLS', NEEDS_TLS, async () => {
@@ -272,8 +320,7 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     const uri = process.env.AMQPS_URL
     const stranger = new Worker(uri, { queue })
     workers.push(stranger)
-    stranger.run(() => {})
-    assert.ok((await once(stranger, 'failed'))[0].error instanceof TLSError)
+    await assert.rejects(stranger.run(() => {}), TLSError)
     const handle = inbox()
     await broker.publish('body', queue)
     const worker = new Worker(uri, { queue, policy: FAST, caFile: process.env.BACKHOP_CA_FILE })

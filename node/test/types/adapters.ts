@@ -7,7 +7,7 @@ import { Retrier as NodeAmqpRetrier, type Handler } from 'backhop/amqp'
 import { Message, Retrier, type RetrierOptions } from 'backhop/amqplib'
 
 const policy = new Policy({ initial: '10s' })
-const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error, mode: 'verify', confirmTimeout: '30s' }
+const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error, policies: [[RangeError, policy], [error => error.status === 429, policy]], mode: 'verify', confirmTimeout: '30s', onEvent: ({ name, queue, id, error }) => console.log(name === 'parked', queue, id, error?.code) }
 
 /** Over any client, from a worker, in a rehearsal. */
 async function everywhere (message: AnyMessage): Promise<void> {
