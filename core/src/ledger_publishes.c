@@ -316,14 +316,17 @@ void bh_ledger_return(bh_ledger *self, int64_t number, bh_bytes id, bh_bytes exc
     if (!on)
         return;
     uint64_t print = bh__ledger_copy_print(id, exchange, routing_key);
-    uint32_t at = chain_of(on, BH__OF_PRINT, print)->last;
-    for (; at != BH__NO_SLOT; at = on->pool[at].links[BH__OF_PRINT].before) {
+    int is_known = 0;
+    for (uint32_t at = chain_of(on, BH__OF_PRINT, print)->last; at != BH__NO_SLOT;
+         at = on->pool[at].links[BH__OF_PRINT].before) {
         if (on->pool[at].print != print)
             continue;
         if (on->pool[at].is_returned)
             return; /* and so is every older one */
-        on->pool[at].is_returned = 1;
+        is_known = on->pool[at].is_returned = 1;
     }
+    for (uint32_t at = on->sent.first; !is_known && at != BH__NO_SLOT; at = on->pool[at].links[BH__OF_ALL].behind)
+        on->pool[at].is_returned = 1;
 }
 
 void bh_ledger_block(bh_ledger *self, int is_blocked, int64_t now_ms)

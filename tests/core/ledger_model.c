@@ -546,11 +546,12 @@ static void confirm(model *self, const publisher *on, int64_t tag, int is_multip
     }
 }
 
-/* basic.return of a publish: every other one of that id may be it. */
+/* basic.return of a publish: every other one of that id may be it. Of one that the ledger may have forgotten it is not played: to
+ * the ledger it would be one that fits none, after which all go out again. */
 static void bring_back(model *self, publish *returned)
 {
     char text[16];
-    if (!returned->is_named)
+    if (!returned->is_named || returned->is_replaced || is_late(self, returned))
         return;
     bh_ledger_return(self->ledger, returned->publisher, id_of(returned->message, text), bh_str("exchange"),
                      bh_str("key"));

@@ -156,7 +156,8 @@ BH_API void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_
  * had is ignored. */
 BH_API void bh_ledger_confirm(bh_ledger *self, int64_t publisher, int64_t tag, int multiple, int is_ack,
                               int64_t now_ms);
-/* basic.return of a copy, before its confirm. It names no tag: each copy in flight that it can be is sent again. */
+/* basic.return of a copy, before its confirm. It names no tag: each copy in flight that it can be is sent again; where it
+ * can be none, as a client may change names, every one of the publisher's. */
 BH_API void bh_ledger_return(bh_ledger *self, int64_t publisher, bh_bytes id, bh_bytes exchange, bh_bytes routing_key);
 /* The broker takes no publishes (connection.blocked), or takes them again: meanwhile nothing is sent or overdue. */
 BH_API void bh_ledger_block(bh_ledger *self, int is_blocked, int64_t now_ms);
