@@ -48,7 +48,7 @@ for _class, _names in {
     if _missing := [name for name in _names if not (hasattr(_class, name) or name in _class.__annotations__)]:
         raise ImportError(
             f"backhop.aio_pika does not know this version of aiormq, whose {_class.__name__} has no "
-            f"{', '.join(_missing)}: install aio-pika 9.1 to 10, or a newer Backhop"
+            f"{', '.join(_missing)}: install aio-pika 9.5 to 10, or a newer Backhop"
         )
 
 
