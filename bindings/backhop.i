@@ -155,6 +155,7 @@ typedef enum bh_source {
 
     size_t problem_count();
     bh_bytes problem(size_t index);
+    bh_bytes explanation();
 }
 bh_status bh_history_new(bh_history **out);
 

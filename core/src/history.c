@@ -60,6 +60,7 @@ struct bh_history {
     bh__text problems[BH_HISTORY_MOST_PROBLEMS];
     size_t problem_count;
     int no_memory;
+    bh__report story; /* bh_history_explanation */
 };
 
 bh_status bh_history_new(bh_history **out)
@@ -85,6 +86,7 @@ void bh_history_free(bh_history *self)
     bh__store_free(&self->store);
     free(self->deaths);
     free(self->keys);
+    bh__report_free(&self->story);
     free(self);
 }
 
@@ -585,6 +587,11 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     }
     self->is_read = !self->no_memory;
     return self->is_read ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+bh__report *bh__history_story(bh_history *self)
+{
+    return &self->story;
 }
 
 int bh__history_is_read(const bh_history *self)

@@ -2,6 +2,8 @@
 #ifndef BACKHOP_HISTORY_INTERNAL_H
 #define BACKHOP_HISTORY_INTERNAL_H
 
+#include "report.h"
+
 #include <backhop/history.h>
 
 /* Names for `to` the legacy counter and wait queues of `from`, and no others. BH_ERR_NO_MEMORY: nothing was changed. */
@@ -12,5 +14,8 @@ int bh__history_is_read(const bh_history *self);
 int bh__history_is_back(const bh_history *self);
 /* Of bh_history_crashes, those that bh_plan_guard counted before it sent the message round its last wait. */
 int64_t bh__history_counted_crashes(const bh_history *self);
+
+/* Where bh_history_explanation is put together. */
+bh__report *bh__history_story(bh_history *self);
 
 #endif

@@ -2,29 +2,11 @@
 
 #define SHOWN(bytes) (int)(bytes).size, (bytes).data
 
-/* A time span for people: "0.25 s", "12 s", "4 min 30 s", "2 h". */
-static void add_duration(bh__report *out, int64_t span_ms)
-{
-    static const struct {
-        int64_t s;
-        const char *unit;
-    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
-    int64_t left_s = (span_ms + 500) / 1000;
-    if (span_ms < 60000) {
-        bh__report_add(out, "%.3g s", (double)span_ms / 1000);
-        return;
-    }
-    int shown = 0;
-    for (size_t i = 0; i < sizeof units / sizeof units[0] && shown < 2; left_s %= units[i++].s)
-        if (left_s >= units[i].s)
-            bh__report_add(out, "%s%lld %s", shown++ ? " " : "", (long long)(left_s / units[i].s), units[i].unit);
-}
-
 static void add_unconfirmed(const bh_ledger *self, bh__report *out)
 {
     bh__report_add(out, "%lld cop%s not confirmed within ", (long long)self->step.count,
                    self->step.count == 1 ? "y was" : "ies were");
-    add_duration(out, self->confirm_timeout_ms);
+    bh__report_add_duration(out, self->confirm_timeout_ms);
     bh__report_add(out, ": one goes out again, and the rest once the broker confirms one");
 }
 
@@ -57,11 +39,11 @@ static void add_next(const bh_ledger *self, bh__report *out)
         bh__report_add(out, "; the message stays parked");
     } else if (self->step.event == BH_EVENT_REFUSED) {
         bh__report_add(out, "; its original stays unacknowledged for ");
-        add_duration(out, self->left_ms);
+        bh__report_add_duration(out, self->left_ms);
         bh__report_add(out, ", and then comes again");
     } else {
         bh__report_add(out, "; its original stays unacknowledged, and it is published again in ");
-        add_duration(out, self->step.delay_ms);
+        bh__report_add_duration(out, self->step.delay_ms);
     }
 }
 

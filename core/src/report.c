@@ -42,6 +42,23 @@ void bh__report_add(bh__report *self, const char *format, ...)
     va_end(arguments);
 }
 
+void bh__report_add_duration(bh__report *self, int64_t span_ms)
+{
+    static const struct {
+        int64_t s;
+        const char *unit;
+    } units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
+    int64_t left_s = span_ms / 1000 + (span_ms % 1000 >= 500);
+    if (span_ms < 60000) {
+        bh__report_add(self, "%.3g s", (double)span_ms / 1000);
+        return;
+    }
+    int shown = 0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0] && shown < 2; left_s %= units[i++].s)
+        if (left_s >= units[i].s)
+            bh__report_add(self, "%s%lld %s", shown++ ? " " : "", (long long)(left_s / units[i].s), units[i].unit);
+}
+
 bh_status bh__report_set(bh__report *self, bh_status status, const char *format, ...)
 {
     bh__report_clear(self);

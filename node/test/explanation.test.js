@@ -26,7 +26,7 @@ test('a parked message tells its whole story', () => {
     'The last error was: HTTPError: 507 queue is full',
     'Its last wait was 1 min 30 s.',
     'It was parked because its attempts were used up.',
-    "It was first published to exchange 'cdn' with routing key 'purge.image'.",
+    'It was first published to exchange "cdn" with routing key "purge.image".',
     'All its attempts have the id 5f0c.'
   ])
 })

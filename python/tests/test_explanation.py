@@ -25,7 +25,7 @@ def test_a_parked_message_tells_its_whole_story() -> None:
         "The last error was: HTTPError: 507 queue is full",
         "Its last wait was 1 min 30 s.",
         "It was parked because its attempts were used up.",
-        "It was first published to exchange 'cdn' with routing key 'purge.image'.",
+        'It was first published to exchange "cdn" with routing key "purge.image".',
         "All its attempts have the id 5f0c.",
     ]
 

@@ -234,6 +234,81 @@ START_TEST(a_legacy_counter_can_be_taken_back)
 }
 END_TEST
 
+/* What the history of these headers tells: those of digits are whole numbers. */
+static void expect_story(const char *const headers[][2], const char *story)
+{
+    bh_delivery *delivery;
+    bh_history *history;
+    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
+    ck_assert_int_eq(bh_history_new(&history), BH_OK);
+    ck_assert_str_eq(bh_history_explanation(history).data, "");
+    for (size_t i = 0; headers[i][0]; i++) {
+        char *end;
+        long long number = strtoll(headers[i][1], &end, 10);
+        if (*end == '\0')
+            ck_assert_int_eq(bh_delivery_push_int(delivery, bh_str(headers[i][0]), BH_TYPE_INT64, number), BH_OK);
+        else
+            ck_assert_int_eq(
+                bh_delivery_push_string(delivery, bh_str(headers[i][0]), BH_TYPE_STRING, bh_str(headers[i][1])), BH_OK);
+    }
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
+        ck_assert_str_eq(bh_history_explanation(history).data, story);
+    }
+    bh_history_free(history);
+    bh_delivery_free(delivery);
+}
+
+START_TEST(a_story_tells_all_that_is_known)
+{
+    expect_story((const char *const[][2]){{NULL, NULL}}, "It never failed.");
+    expect_story((const char *const[][2]){{"backhop-attempts", "8"},
+                                          {"backhop-first-failure", "1700000000000"},
+                                          {"backhop-delay", "90000"},
+                                          {"backhop-error", "507 queue\nis full"},
+                                          {"backhop-parked", "too-old"},
+                                          {"backhop-exchange", "cdn"},
+                                          {"backhop-routing-key", "purge.image"},
+                                          {"backhop-id", "5f0c"},
+                                          {"backhop-replays", "2"},
+                                          {NULL, NULL}},
+                 "It failed 8 times, first at 2023-11-14 22:13:20 UTC.\n"
+                 "The last error was: 507 queue\nis full\n"
+                 "Its last wait was 1 min 30 s.\n"
+                 "It was parked because it was too old for another attempt.\n"
+                 "It was first published to exchange \"cdn\" with routing key \"purge.image\".\n"
+                 "All its attempts have the id 5f0c.\n"
+                 "It was sent back from the parked queue 2 times.");
+    ck_assert_str_eq(bh_history_explanation(NULL).data, "");
+}
+END_TEST
+
+START_TEST(a_story_tells_the_days_of_leap_years)
+{
+    static const char *const days[][2] = {{"951782400000", "2000-02-29 00:00:00"},
+                                          {"951868800000", "2000-03-01 00:00:00"},
+                                          {"4107542399000", "2100-02-28 23:59:59"},
+                                          {"4107542400000", "2100-03-01 00:00:00"},
+                                          {"1735689599000", "2024-12-31 23:59:59"}};
+    for (size_t i = 0; i < sizeof days / sizeof days[0]; i++) {
+        char story[100];
+        snprintf(story, sizeof story, "It failed once, first at %s UTC.", days[i][1]);
+        expect_story(
+            (const char *const[][2]){{"backhop-attempts", "1"}, {"backhop-first-failure", days[i][0]}, {NULL, NULL}},
+            story);
+    }
+}
+END_TEST
+
+START_TEST(a_story_shows_no_bytes_that_are_no_text)
+{
+    expect_story((const char *const[][2]){{"backhop-error", "\x1b[31mred\r"}, {"backhop-id", "caf\xe9"}, {NULL, NULL}},
+                 "It never failed.\nThe last error was: ?[31mred?\nAll its attempts have the id caf?.");
+    expect_story((const char *const[][2]){{"backhop-id", "caf\xc3\xa9"}, {NULL, NULL}},
+                 "It never failed.\nAll its attempts have the id caf\xc3\xa9.");
+}
+END_TEST
+
 Suite *suite_history(void)
 {
     all = vectors_load("history");
@@ -245,6 +320,9 @@ Suite *suite_history(void)
     tcase_add_test(calls, an_index_out_of_range_gives_nothing);
     tcase_add_test(calls, reading_another_delivery_forgets_the_one_before);
     tcase_add_test(calls, a_legacy_counter_can_be_taken_back);
+    tcase_add_test(calls, a_story_tells_all_that_is_known);
+    tcase_add_test(calls, a_story_tells_the_days_of_leap_years);
+    tcase_add_test(calls, a_story_shows_no_bytes_that_are_no_text);
     suite_add_tcase(suite, calls);
     return suite;
 }

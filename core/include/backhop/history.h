@@ -121,6 +121,13 @@ BH_API bh_bytes bh_history_last_death_exchange(const bh_history *self);
 BH_API size_t bh_history_problem_count(const bh_history *self);
 BH_API bh_bytes bh_history_problem(const bh_history *self, size_t index);
 
+/*
+ * The message's story for people, in lines: how often it failed, why, what became of it, what the broker did, which headers were
+ * ignored. UTF-8, times in UTC; what in a header is no text is shown as "?". Valid until the next call on the history; without memory
+ * it ends early, and "" is that of NULL and of a history that was not read.
+ */
+BH_API bh_bytes bh_history_explanation(bh_history *self);
+
 BH_END_DECLS
 
 #endif

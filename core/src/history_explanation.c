@@ -1,0 +1,169 @@
+#include "delivery_internal.h"
+#include "history_internal.h"
+
+#include <string.h>
+
+/* Appends what a header says: bytes that are no UTF-8 and characters that control a terminal as "?". */
+static void add_text(bh__report *out, bh_bytes text)
+{
+    int is_utf8 = bh__is_utf8(text);
+    for (size_t i = 0, begin = 0; i <= text.size; i++) {
+        unsigned char each = i < text.size ? (unsigned char)text.data[i] : 0;
+        int is_shown =
+            i < text.size && (each >= ' ' || each == '\n' || each == '\t') && each != 0x7f && (each < 0x80 || is_utf8);
+        if (is_shown)
+            continue;
+        bh__report_add(out, "%.*s%s", (int)(i - begin), text.data + begin, i < text.size ? "?" : "");
+        begin = i + 1;
+    }
+}
+
+static void add_times(bh__report *out, int64_t count)
+{
+    if (count == 1)
+        bh__report_add(out, "once");
+    else
+        bh__report_add(out, "%lld times", (long long)count);
+}
+
+/* Appends ", first at 2023-11-14 22:13:20 UTC"; nothing for a time that is not known (-1). */
+static void add_first(bh__report *out, int64_t epoch_s)
+{
+    enum {
+        DAY_S = 86400,
+        ERA_DAYS = 146097,
+        DAYS_TO_1970 = 719468
+    }; /* since 1 March of the year 0; an era has 400 years */
+    if (epoch_s < 0)
+        return;
+    int64_t days = epoch_s / DAY_S + DAYS_TO_1970, second = epoch_s % DAY_S;
+    int64_t era = days / ERA_DAYS, day_of_era = days % ERA_DAYS;
+    int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+    int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    int64_t month = (5 * day_of_year + 2) / 153; /* from March on */
+    int64_t day = day_of_year - (153 * month + 2) / 5 + 1;
+    month += month < 10 ? 3 : -9;
+    bh__report_add(out, ", first at %04lld-%02d-%02d %02d:%02d:%02d UTC",
+                   (long long)(era * 400 + year_of_era + (month <= 2)), (int)month, (int)day, (int)(second / 3600),
+                   (int)(second / 60 % 60), (int)(second % 60));
+}
+
+static const char *counted_by(bh_source source)
+{
+    switch (source) {
+    case BH_SOURCE_LEGACY:
+        return " (by the counter of an earlier set-up)";
+    case BH_SOURCE_X_DEATH:
+        return " (by the broker's x-death records)";
+    case BH_SOURCE_DELIVERY_COUNT:
+        return " (by the queue's delivery count)";
+    default:
+        return "";
+    }
+}
+
+static void add_failures(bh__report *out, const bh_history *self)
+{
+    int64_t attempts = bh_history_attempts(self), first_ms = bh_history_first_failure_ms(self);
+    if (attempts == 0) {
+        bh__report_add(out, bh_history_crashes(self) ? "No failure of it was reported." : "It never failed.");
+        return;
+    }
+    bh__report_add(out, "It failed ");
+    add_times(out, attempts);
+    bh__report_add(out, "%s", counted_by(bh_history_attempts_source(self)));
+    add_first(out, first_ms < 0 ? -1 : first_ms / 1000);
+    bh__report_add(out, ".");
+}
+
+static void add_parked(bh__report *out, bh_bytes reason)
+{
+    static const struct {
+        const char *reason, *words;
+    } known[] = {
+        {"exhausted", "its attempts were used up"},
+        {"permanent", "its handler said that no attempt can succeed"},
+        {"too-old", "it was too old for another attempt"},
+        {"oversized", "its headers left no room for a retry's"},
+        {"poison", "its consumer was lost too often while it, or a message beside it, was in hand"},
+    };
+    bh__report_add(out, "\nIt was parked because ");
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (bh__same(reason, bh_str(known[i].reason))) {
+            bh__report_add(out, "%s.", known[i].words);
+            return;
+        }
+    add_text(out, reason);
+    bh__report_add(out, ".");
+}
+
+static void add_origin(bh__report *out, bh_bytes exchange, bh_bytes routing_key)
+{
+    bh__report_add(out, "\nIt was first published to ");
+    if (exchange.size > 0) {
+        bh__report_add(out, "exchange \"");
+        add_text(out, exchange);
+        bh__report_add(out, "\" with routing key \"");
+    } else {
+        bh__report_add(out, "queue \"");
+    }
+    add_text(out, routing_key);
+    bh__report_add(out, "\".");
+}
+
+static void add_death(bh__report *out, const bh_history *self, size_t index)
+{
+    bh__report_add(out, "\nThe broker dead-lettered it from queue ");
+    add_text(out, bh_history_death_queue(self, index));
+    bh__report_add(out, " ");
+    add_times(out, bh_history_death_times(self, index));
+    bh__report_add(out, " (");
+    add_text(out, bh_history_death_reason(self, index));
+    bh__report_add(out, ")");
+    add_first(out, bh_history_death_first_time_s(self, index));
+    bh__report_add(out, ".");
+}
+
+static void add_line(bh__report *out, const char *before, bh_bytes text, const char *behind)
+{
+    bh__report_add(out, "\n%s", before);
+    add_text(out, text);
+    bh__report_add(out, "%s", behind);
+}
+
+bh_bytes bh_history_explanation(bh_history *self)
+{
+    if (!self || !bh__history_is_read(self))
+        return bh_str("");
+    bh__report *out = bh__history_story(self);
+    bh__report_clear(out);
+    add_failures(out, self);
+    if (bh_history_last_error(self).size > 0)
+        add_line(out, "The last error was: ", bh_history_last_error(self), "");
+    if (bh_history_last_delay_ms(self) >= 0) {
+        bh__report_add(out, "\nIts last wait was ");
+        bh__report_add_duration(out, bh_history_last_delay_ms(self));
+        bh__report_add(out, ".");
+    }
+    if (bh_history_parked(self).size > 0)
+        add_parked(out, bh_history_parked(self));
+    if (bh_history_exchange(self).size > 0 || bh_history_routing_key(self).size > 0)
+        add_origin(out, bh_history_exchange(self), bh_history_routing_key(self));
+    if (bh_history_has_id(self))
+        add_line(out, "All its attempts have the id ", bh_history_id(self), ".");
+    for (size_t i = 0; i < bh_history_death_count(self); i++)
+        add_death(out, self, i);
+    if (bh_history_crashes(self) > 0) {
+        bh__report_add(out, "\nIts consumer was lost, or gave it back, ");
+        add_times(out, bh_history_crashes(self));
+        bh__report_add(out, " while it, or a message beside it, was in hand.");
+    }
+    if (bh_history_replays(self) > 0) {
+        bh__report_add(out, "\nIt was sent back from the parked queue ");
+        add_times(out, bh_history_replays(self));
+        bh__report_add(out, ".");
+    }
+    for (size_t i = 0; i < bh_history_problem_count(self); i++)
+        add_line(out, "Ignored: ", bh_history_problem(self, i), "");
+    return bh__report_text(out);
+}
