@@ -44,6 +44,10 @@ FAILED = 125  # exit status
 START_LIMIT = 180.0  # seconds; several may start at once
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL for what the command left
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)  # by this process
+ADVANCED_CONFIG = """
+% What a wait queue sent to a target that died it sends again after this time, not after three minutes: tests wait for it.
+[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 30000}]}].
+"""
 # What it does by itself after half a second.
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
@@ -482,6 +486,7 @@ class Node:
             "RABBITMQ_MNESIA_BASE": f"{HOME}/mnesia",
             "RABBITMQ_LOG_BASE": f"{HOME}/log",
             "RABBITMQ_CONFIG_FILE": f"{HOME}/rabbitmq.conf",
+            "RABBITMQ_ADVANCED_CONFIG_FILE": f"{HOME}/advanced.config",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{HOME}/enabled_plugins",
             # No busy waiting: the processors are for the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{local_only} +sbwt none",
@@ -509,6 +514,7 @@ class Node:
             *settings,
         ]
         (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
         for path in (self.home, *self.home.iterdir()):
             os.chown(path, *map(int, self.user))
 
