@@ -289,13 +289,14 @@ def test_run_hands_signals_on_to_who_had_them_and_gives_them_back() -> None:
         def mine(number, frame):
             print("mine", flush=True)
         signal.signal(signal.SIGTERM, mine)
+        interrupt = signal.getsignal(signal.SIGINT)
         def on_event(event):
             if event.name == "failed":
                 os.kill(os.getpid(), signal.SIGTERM)
         worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=on_event)
         worker.run(print)
         assert signal.getsignal(signal.SIGTERM) is mine
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is interrupt
         print("ended")
         """
     assert python(code).stdout.split("\n")[-2] == "ended"
