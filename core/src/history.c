@@ -552,6 +552,7 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
         .death_capacity = self->death_capacity,
         .keys = self->keys,
         .key_capacity = self->key_capacity,
+        .story = self->story,
     };
     *self = empty;
 

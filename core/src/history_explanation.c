@@ -43,9 +43,9 @@ static void add_first(bh__report *out, int64_t epoch_s)
     int64_t month = (5 * day_of_year + 2) / 153; /* from March on */
     int64_t day = day_of_year - (153 * month + 2) / 5 + 1;
     month += month < 10 ? 3 : -9;
-    bh__report_add(out, ", first at %04lld-%02d-%02d %02d:%02d:%02d UTC",
-                   (long long)(era * 400 + year_of_era + (month <= 2)), (int)month, (int)day, (int)(second / 3600),
-                   (int)(second / 60 % 60), (int)(second % 60));
+    long long year = era * 400 + year_of_era + (month <= 2);
+    bh__report_add(out, ", first at %04lld-%02d-%02d %02d:%02d:%02d UTC", year, (int)month, (int)day,
+                   (int)(second / 3600), (int)(second / 60 % 60), (int)(second % 60));
 }
 
 static const char *counted_by(bh_source source)
