@@ -424,7 +424,8 @@ Suite *suite_declaring(void)
         tcase_add_loop_test(each, declaring_twice_is_as_declaring_once, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_complete_is_content_and_changes_nothing, i, i + 1);
-        tcase_add_loop_test(each, verifying_makes_nothing_where_what_it_found_is_deleted_just_then, i, i + 1);
+        if (broker_is_at_least(3, 10)) /* 3.8 takes any argument of a classic queue, and makes it */
+            tcase_add_loop_test(each, verifying_makes_nothing_where_what_it_found_is_deleted_just_then, i, i + 1);
         tcase_add_loop_test(each, what_is_different_tells_the_way_out_and_changes_nothing, i, i + 1);
         tcase_add_loop_test(each, mode_none_asks_nothing_and_waits_for_the_work_queue, i, i + 1);
         tcase_add_loop_test(each, arguments_of_the_users_own_are_on_the_work_queue, i, i + 1);

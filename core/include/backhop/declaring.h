@@ -43,7 +43,7 @@ BH_API bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on);
  * Begins, anew where it had begun before. BH_MODE_CREATE: all that is not on demand, or, where `rung_ms` is not 0, the rung
  * of this delay alone. A rung on demand is taken to be there where the user may not declare it: an administrator may have
  * imported it. BH_MODE_VERIFY: all but bindings, which AMQP cannot look at; it makes nothing, whatever happens on the
- * broker meanwhile. BH_MODE_NONE: nothing. BH_ERR_ARGUMENT.
+ * broker meanwhile (RabbitMQ 3.8 makes a classic queue again that is deleted just then). BH_MODE_NONE: nothing. BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms);
 /* Goes on: 1 where there is a step to carry out, 0 at the end. The step before was taken by the broker, where
