@@ -840,8 +840,9 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         # What was on its way back when the broker was killed, a wait queue sends again after three minutes, or six.
         until_true(400) { handler.messages.select { |each| each.attempt == 3 }.map(&:body).uniq.size == 10 }
         # RabbitMQ 4.0 can lose all of its quorum queues where a queue is deleted while it still settles its dead letters.
-        counted = [ENV.fetch("BACKHOP_BROKER_CTL"), "rabbitmqctl", "--silent", "list_queues", "messages"]
-        until_true(120) { IO.popen(counted, &:read).scan(/^\d+$/).uniq == ["0"] }
+        counted = [ENV.fetch("BACKHOP_BROKER_CTL"), "rabbitmqctl", "--silent", "list_queues", "name", "messages"]
+        waiting = /^#{Regexp.escape(namespace)}\.wait\S*\t(\d+)$/
+        until_true(120) { IO.popen(counted, &:read).scan(waiting).flatten.uniq == ["0"] }
       end
       broker.connect
     end
