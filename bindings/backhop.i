@@ -391,6 +391,8 @@ typedef enum bh_ending {
     BH_ENDING_MISSING
 } bh_ending;
 
+bh_ending bh_ending_of(int reply_code);
+
 %object(Ledger, bh_ledger)
 %extend bh_ledger {
     bh_status set_confirm_timeout_ms(int64_t timeout_ms);
