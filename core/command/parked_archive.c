@@ -359,11 +359,11 @@ int parked_load(int count, char **arguments)
         BROKER_OPTIONS(&broker),
         JSON_OPTION(&json),
     };
-    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "FILE",
-                          "Publishes the messages of a file that save or drop wrote (-: standard input) to the queue "
-                          "that they were saved from, with\n"
-                          "their headers and properties, and waits for the confirms. It tells how far it came, where "
-                          "it does not come to the end.\n");
+    int at = options_read(
+        count, arguments, rules, sizeof rules / sizeof rules[0], "FILE",
+        "Publishes the messages of a file that save or drop wrote (-: standard input) to the queue that they were\n"
+        "saved from, with their headers and properties, and waits for the confirms. It tells how far it came, where\n"
+        "it does not come to the end.\n");
     if (count - at != 1)
         options_refuse("one file is wanted");
     self.file = arguments[at];
