@@ -24,6 +24,11 @@ int command_dispatch(const char *whole, const char *first, const command *table,
 
 /* The sub-commands. */
 int parked_main(int count, char **arguments);
+int doctor_main(int count, char **arguments);
+int exporter_main(int count, char **arguments);
 int schedule_main(int count, char **arguments);
+int simulate_main(int count, char **arguments);
+int top_main(int count, char **arguments);
+int topology_main(int count, char **arguments);
 
 #endif
