@@ -223,14 +223,33 @@ static void refuse_copy(bh_ledger *self, uint32_t slot, bh_status status, int64_
         bh__ledger_tell_event(self, slot, BH_EVENT_REFUSED, status);
 }
 
+bh_ending bh_ending_of(int reply_code)
+{
+    enum { CONNECTION_FORCED = 320, ACCESS_REFUSED = 403, NOT_FOUND = 404 };
+    switch (reply_code) {
+    case 0:
+    case CONNECTION_FORCED:
+        return BH_ENDING_ORDERLY;
+    case ACCESS_REFUSED:
+    case NOT_FOUND:
+        return BH_ENDING_MISSING;
+    default:
+        return BH_ENDING_COMPLAINT;
+    }
+}
+
+static int is_complaint(bh_ending ending)
+{
+    return ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING;
+}
+
 void bh_ledger_close_publisher(bh_ledger *self, int64_t number, bh_ending ending, int64_t now_ms)
 {
     bh__ledger_publisher *ended = self ? find_publisher(self, number) : NULL;
     if (!ended)
         return;
-    int is_about_copy = ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING;
-    uint32_t culprit = is_about_copy ? only_sent(self, ended) : BH__NO_SLOT;
-    close_publisher(self, ended, is_about_copy && culprit == BH__NO_SLOT);
+    uint32_t culprit = is_complaint(ending) ? only_sent(self, ended) : BH__NO_SLOT;
+    close_publisher(self, ended, is_complaint(ending) && culprit == BH__NO_SLOT);
     if (culprit == BH__NO_SLOT)
         return;
     if (ending == BH_ENDING_MISSING)
@@ -246,7 +265,7 @@ static int is_culprit(bh__ledger_entry *alone, bh_ending ending)
     if (!alone->is_suspect)
         return 0;
     alone->losses++;
-    return ending == BH_ENDING_COMPLAINT || alone->losses >= MOST_LOSSES_ALONE;
+    return is_complaint(ending) || alone->losses >= MOST_LOSSES_ALONE;
 }
 
 void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms)

@@ -469,7 +469,7 @@ static void check_after_end(model *self, int64_t number, bh_ending ending)
         if (state == BH_STATE_LEFT) {
             CHECK(is_about_copy && unsent_count == 1);
             CHECK(number ? ending == BH_ENDING_COMPLAINT : of->is_suspect != NO);
-            CHECK(number || ending == BH_ENDING_COMPLAINT || of->losses >= 2);
+            CHECK(number || ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING || of->losses >= 2);
             of->at = LEFT;
             of->left_ms = self->now_ms;
             continue;

@@ -220,6 +220,36 @@ START_TEST(what_was_not_confirmed_is_told_together)
 }
 END_TEST
 
+START_TEST(a_reply_code_tells_how_a_publisher_ended)
+{
+    static const struct {
+        int code;
+        bh_ending ending;
+    } cases[] = {
+        {0, BH_ENDING_ORDERLY},     {320, BH_ENDING_ORDERLY},   {403, BH_ENDING_MISSING},
+        {404, BH_ENDING_MISSING},   {405, BH_ENDING_COMPLAINT}, {406, BH_ENDING_COMPLAINT},
+        {501, BH_ENDING_COMPLAINT}, {541, BH_ENDING_COMPLAINT}, {-1, BH_ENDING_COMPLAINT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(bh_ending_of(cases[i].code) == cases[i].ending, "%d", cases[i].code);
+}
+END_TEST
+
+START_TEST(a_connection_that_is_closed_over_a_missing_exchange_is_a_complaint_about_the_copy)
+{
+    int64_t publisher, entry;
+    bh_ledger *ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
+    for (int i = 0; i < 2; i++) {
+        bh_ledger_disconnect(ledger, BH_ENDING_MISSING, 10000000 * i);
+        ck_assert_int_eq(bh_ledger_open_publisher(ledger, &publisher), BH_OK);
+        if (i < 1)
+            ck_assert_int_eq(bh_ledger_next(ledger, 10000000 * i + 9000000, 1), BH_STEP_PUBLISH);
+    }
+    ck_assert_int_eq(bh_ledger_state(ledger, entry), BH_STATE_LEFT);
+    bh_ledger_free(ledger);
+}
+END_TEST
+
 /* --- Vectors ---------------------------------------------------------------------------------------------------- */
 
 static vectors all;
@@ -539,6 +569,8 @@ Suite *suite_ledger(void)
     tcase_add_test(words, why_a_channel_ended_is_told_with_what_may_be_forgotten);
     tcase_add_test(words, what_no_broker_takes_is_told_with_how_long_it_is_left);
     tcase_add_test(words, what_was_not_confirmed_is_told_together);
+    tcase_add_test(words, a_reply_code_tells_how_a_publisher_ended);
+    tcase_add_test(words, a_connection_that_is_closed_over_a_missing_exchange_is_a_complaint_about_the_copy);
     suite_add_tcase(suite, words);
     return suite;
 }

@@ -79,6 +79,10 @@ typedef enum bh_ending {
     BH_ENDING_MISSING    /* of a publisher alone: 404 or 403, the exchange is not there or not allowed */
 } bh_ending;
 
+/* How the broker ended it, by the reply code of its channel.close or connection.close: 0 where it sent none, as by
+ * ourselves. A broker that is stopped sends 320. That a connection was cut without a word no reply code tells. */
+BH_API bh_ending bh_ending_of(int reply_code);
+
 typedef struct bh_ledger bh_ledger;
 
 /*
@@ -148,8 +152,8 @@ BH_API void bh_ledger_flush(bh_ledger *self);
 /* A channel with confirms was opened; *out is its number. BH_ERR_STATE (BH_LEDGER_MOST_PUBLISHERS are open),
  * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
 BH_API bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out);
-/* It ended alone; or all of them with their connection. What was not confirmed is sent again. An unknown number is
- * ignored. */
+/* It ended alone; or all of them with their connection, where BH_ENDING_MISSING is as BH_ENDING_COMPLAINT. What was not
+ * confirmed is sent again. An unknown number is ignored. */
 BH_API void bh_ledger_close_publisher(bh_ledger *self, int64_t publisher, bh_ending ending, int64_t now_ms);
 BH_API void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms);
 /* basic.ack or basic.nack of the publisher's tag-th publish; multiple: of all up to it (0: of all). A tag that no publish

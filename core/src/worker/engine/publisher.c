@@ -63,9 +63,8 @@ static void on_publish_channel_close(bh__publisher *self, bh__context *context, 
     amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
     bh_status status =
         bh__link_answer_channel_close(&context->publish.link, channel, close, "publishing", &self->words);
-    int is_missing = status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
-    bh_ledger_close_publisher(context->ledger, self->channels[index].number,
-                              is_missing ? BH_ENDING_MISSING : BH_ENDING_COMPLAINT, bh__monotonic_ms());
+    bh_ledger_close_publisher(context->ledger, self->channels[index].number, bh_ending_of(close->reply_code),
+                              bh__monotonic_ms());
     bh__assembler_clear(&self->channels[index].returned);
     self->channels[index].number = 0;
     if (status == BH_ERR_MISSING && context->settings->mode == BH_MODE_CREATE)

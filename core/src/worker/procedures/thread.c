@@ -87,11 +87,7 @@ static void tell_failure(bh__runner *self, const bh__connection *connection, bh_
  * socket was cut; not where the broker was told to stop (320), or where it is we who give the connection up. */
 static bh_ending ending_of(const bh__link *link)
 {
-    if (link->close_code == AMQP_CONNECTION_FORCED)
-        return BH_ENDING_ORDERLY;
-    if (link->close_code)
-        return BH_ENDING_COMPLAINT;
-    return link->is_cut ? BH_ENDING_WORDLESS : BH_ENDING_ORDERLY;
+    return link->is_cut && !link->close_code ? BH_ENDING_WORDLESS : bh_ending_of(link->close_code);
 }
 
 static int64_t end_what_it_carried(bh__runner *self, const bh__connection *connection)
