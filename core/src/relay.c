@@ -49,7 +49,7 @@ void bh_relay_free(bh_relay *self)
     bh__store_free(&self->names);
     bh__store_free(&self->read);
     bh__report_free(&self->words);
-    bh__report_free(&self->policy_line);
+    bh__store_free(&self->policy_line);
     bh__report_free(&self->problem);
     bh_topology_free(self->topology);
     free(self);
@@ -245,6 +245,16 @@ static int is_own(const bh_relay *self, bh_bytes name)
 {
     bh_bytes rest = behind_namespace(self, name);
     return bh__same(rest, bh_str("rejected")) || bh__same(rest, bh_str("unroutable")) || is_wait_queue(self, name);
+}
+
+int bh__relay_may_meet_own(const bh_relay *self, const bh__served *served)
+{
+    bh_bytes pattern = bh__relay_name_of(self, served);
+    bh_bytes space = bh__topology_namespace(self->topology);
+    size_t same = 0;
+    while (same < pattern.size && same < space.size && pattern.data[same] == space.data[same])
+        same++;
+    return same == space.size || same == pattern.size || pattern.data[same] == '*';
 }
 
 const bh__served *bh__relay_find(const bh_relay *self, bh_bytes queue)

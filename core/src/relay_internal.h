@@ -31,7 +31,7 @@ struct bh_relay {
     const bh__served *by; /* NULL: it is not served */
     bh_death death;
     bh__report words;
-    bh__report policy_line;
+    bh__store policy_line;
     bh__report problem; /* of the last call that failed */
 };
 
@@ -40,6 +40,8 @@ struct bh_relay {
 bh_status bh__relay_copy(bh_relay **out, const bh_relay *from);
 /* Whether a name or pattern of the relay has this queue; NULL: none. */
 const bh__served *bh__relay_find(const bh_relay *self, bh_bytes queue);
+/* Whether a pattern's beginning leaves room for the name of one of the relay's own queues. */
+int bh__relay_may_meet_own(const bh_relay *self, const bh__served *served);
 bh_bytes bh__relay_name_of(const bh_relay *self, const bh__served *served);
 /* A topology for one of the work queues, to be declared and freed. BH_ERR_NO_MEMORY. */
 bh_status bh__relay_topology_of(bh_topology **out, const bh_relay *self, bh_bytes queue);

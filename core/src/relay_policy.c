@@ -4,89 +4,134 @@
 /* The dead letters of quorum queues need more than those of classic queues, and go first. */
 enum { PRIORITY = 10 };
 
+/* A text that is put together; not ok: there was no memory for all of it. */
+typedef struct line {
+    bh__store store;
+    int ok;
+} line;
+
+static void add(line *out, bh_bytes bytes)
+{
+    bh__text added;
+    out->ok = out->ok && bh__store_add(&out->store, &added, bytes);
+    out->store.size -= (size_t)out->ok; /* the zero byte behind it */
+}
+
+static void add_text(line *out, const char *text)
+{
+    add(out, bh_str(text));
+}
+
+static bh_bytes text_of(const line *out)
+{
+    return (bh_bytes){out->ok && out->store.size ? out->store.data : "", out->ok ? out->store.size : 0};
+}
+
 /* A name or pattern as a regular expression of the broker's (PCRE). */
-static void add_expression(bh__report *out, bh_bytes name)
+static void add_expression(line *out, bh_bytes name)
 {
     for (size_t i = 0; i < name.size; i++) {
-        char byte = name.data[i];
-        if (byte == '*')
-            bh__report_add(out, ".*");
-        else if (strchr("\\^$.|?+()[]{}#", byte))
-            bh__report_add(out, "\\%c", byte);
-        else
-            bh__report_add(out, "%c", byte);
+        bh_bytes byte = {&name.data[i], 1};
+        if (*byte.data == '*')
+            add_text(out, ".*");
+        else if (strchr("\\^$.|?+()[]{}#", *byte.data))
+            add_text(out, "\\");
+        if (*byte.data != '*')
+            add(out, byte);
     }
 }
 
-/* All queues of the relay; those that no pattern matches are left out where a pattern would take them in. */
-static void add_pattern(bh__report *out, const bh_relay *self)
+/* What no pattern takes in, where one could: the relay's own queues. */
+static void add_own(line *out, const bh_relay *self)
 {
-    int count[2] = {0, 0};
+    int is_needed = 0;
     for (size_t i = 0; i < self->served_count; i++)
-        count[self->served[i].is_pattern]++;
-    bh__report_add(out, "^(");
-    for (int pass = 0; pass < 2; pass++) {
-        int number = 0;
-        if (pass == 1 && count[1])
-            bh__report_add(out, "%s(?!.*\\.parked$)(", count[0] ? "|" : "");
-        for (size_t i = 0; i < self->served_count; i++) {
-            if (self->served[i].is_pattern != pass)
-                continue;
-            bh__report_add(out, "%s", number++ ? "|" : "");
-            add_expression(out, bh__relay_name_of(self, &self->served[i]));
-        }
-        if (pass == 1 && count[1])
-            bh__report_add(out, ")");
+        is_needed |= self->served[i].is_pattern && bh__relay_may_meet_own(self, &self->served[i]);
+    if (!is_needed)
+        return;
+    add_text(out, "(?!");
+    add_expression(out, bh__topology_namespace(self->topology));
+    add_text(out, "\\.(rejected|unroutable|wait\\..*)$)");
+}
+
+/* The names, or the patterns; how many. */
+static int add_all(line *out, const bh_relay *self, int of_patterns)
+{
+    int count = 0;
+    for (size_t i = 0; i < self->served_count; i++) {
+        if (self->served[i].is_pattern != of_patterns)
+            continue;
+        add_text(out, count++ ? "|" : "");
+        add_expression(out, bh__relay_name_of(self, &self->served[i]));
     }
-    bh__report_add(out, ")$");
+    return count;
 }
 
-/* In single quotes, for a shell. */
-static void add_argument(bh__report *out, bh_bytes text)
+/* All queues of the relay, and none that no pattern of its own matches. */
+static void add_pattern(line *out, const bh_relay *self)
 {
-    bh__report_add(out, " '");
-    for (size_t i = 0; i < text.size; i++)
-        bh__report_add(out, text.data[i] == '\'' ? "'\\''" : "%c", text.data[i]);
-    bh__report_add(out, "'");
+    line patterns = {.ok = 1};
+    add_text(out, "^(");
+    int has_names = add_all(out, self, 0) > 0;
+    if (add_all(&patterns, self, 1)) {
+        add_text(out, has_names ? "|(?!.*\\.parked$)" : "(?!.*\\.parked$)");
+        add_own(out, self);
+        add_text(out, "(");
+        add(out, text_of(&patterns));
+        add_text(out, ")");
+    }
+    add_text(out, ")$");
+    out->ok = out->ok && patterns.ok;
+    bh__store_free(&patterns.store);
 }
 
-static int add_definition(bh__store *out, bh_bytes exchange, int is_quorum)
+static void add_definition(line *out, const bh_relay *self, int is_quorum)
 {
-    static const char begin[] = "{\"dead-letter-exchange\":";
-    const char *end = is_quorum ? ",\"dead-letter-strategy\":\"at-least-once\",\"overflow\":\"reject-publish\"}" : "}";
-    bh__text all;
-    bh__store json = {NULL, 0, 0};
-    int ok = bh__add_json_string(&json, exchange) &&
-             bh__store_join(out, &all, bh_str(begin), (bh_bytes){json.data, json.size}, bh_str(end));
-    bh__store_free(&json);
-    return ok;
+    add_text(out, "{\"dead-letter-exchange\":");
+    out->ok = out->ok && bh__add_json_string(&out->store, bh_topology_queue(self->topology));
+    add_text(out, is_quorum ? ",\"dead-letter-strategy\":\"at-least-once\",\"overflow\":\"reject-publish\"}" : "}");
+}
+
+/* In single quotes, for a shell. Ends the text that is quoted. */
+static void add_argument(line *out, line *quoted)
+{
+    bh_bytes text = text_of(quoted);
+    add_text(out, " '");
+    for (size_t i = 0; i < text.size; i++) {
+        bh_bytes byte = {&text.data[i], 1};
+        add(out, *byte.data == '\'' ? bh_str("'\\''") : byte);
+    }
+    add_text(out, "'");
+    out->ok = out->ok && quoted->ok;
+    quoted->store.size = 0;
 }
 
 bh_bytes bh_relay_policy_line(bh_relay *self, bh_queue_type type, bh_bytes vhost)
 {
     int is_quorum = type == BH_QUEUE_QUORUM;
-    bh__store definition = {NULL, 0, 0};
-    bh__report pattern = {.size = 0};
+    char digits[BH__DIGITS];
     if (!self || !self->is_built || !vhost.data)
         return bh_str("");
     bh__topology_lead_home(self->topology);
     self->is_read = 0;
-    bh__report *out = &self->policy_line;
-    bh__report_clear(out);
-    bh_bytes exchange = bh_topology_queue(self->topology);
-    if (add_definition(&definition, exchange, is_quorum)) {
-        bh__report_add(out, "rabbitmqctl set_policy");
-        if (!bh__same(vhost, bh_str("/"))) {
-            bh__report_add(out, " -p");
-            add_argument(out, vhost);
-        }
-        add_pattern(&pattern, self);
-        bh__report_add(out, " --apply-to queues --priority %d %s-%s", is_quorum ? PRIORITY + 1 : PRIORITY,
-                       exchange.data, is_quorum ? "quorum" : "classic");
-        add_argument(out, bh__report_text(&pattern));
-        add_argument(out, bh_str(definition.data));
+    line out = {.store = {self->policy_line.data, 0, self->policy_line.capacity}, .ok = 1};
+    line part = {.ok = 1};
+    add_text(&out, "rabbitmqctl set_policy");
+    if (!bh__same(vhost, bh_str("/"))) {
+        add_text(&out, " -p");
+        add(&part, vhost);
+        add_argument(&out, &part);
     }
-    bh__report_free(&pattern);
-    bh__store_free(&definition);
-    return bh__report_text(out);
+    add_text(&out, " --apply-to queues --priority ");
+    add(&out, bh__decimal(digits, PRIORITY + is_quorum));
+    add(&part, bh_topology_queue(self->topology));
+    add_text(&part, is_quorum ? "-quorum" : "-classic");
+    add_argument(&out, &part);
+    add_pattern(&part, self);
+    add_argument(&out, &part);
+    add_definition(&part, self, is_quorum);
+    add_argument(&out, &part);
+    bh__store_free(&part.store);
+    self->policy_line = out.store;
+    return text_of(&out);
 }
