@@ -310,9 +310,14 @@ bh_bytes bh_relay_error(const bh_relay *self)
     return self ? bh__report_text(&self->problem) : bh_str("");
 }
 
-const bh_topology *bh_relay_topology(const bh_relay *self)
+bh_bytes bh_relay_rejected_queue(const bh_relay *self)
 {
-    return self ? self->topology : NULL;
+    return self && self->is_built ? bh__topology_home(self->topology) : bh_str("");
+}
+
+bh_bytes bh_relay_unroutable_queue(const bh_relay *self)
+{
+    return self && self->is_built ? bh_topology_unroutable_queue(self->topology) : bh_str("");
 }
 
 size_t bh_relay_queue_count(const bh_relay *self)
@@ -396,7 +401,7 @@ static void word_stray(bh_relay *self, int has_record, const bh_delivery *delive
     } else {
         bh__report_add(words,
                        "no x-death tells which queue it is of: it was published to %s, and not dead-lettered there",
-                       bh_topology_queue(self->topology).data);
+                       bh_relay_rejected_queue(self).data);
     }
 }
 

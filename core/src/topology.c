@@ -321,11 +321,16 @@ static bh_bytes get(const bh_topology *self, bh__text text)
     return self ? bh__store_get(&self->store, text) : bh_str("");
 }
 
+bh_bytes bh__topology_home(const bh_topology *self)
+{
+    return bh__store_get(&self->settings, self->queue);
+}
+
 bh_bytes bh_topology_queue(const bh_topology *self)
 {
     if (self && self->lead.size)
         return bh__store_get(&self->lead, self->lead_queue);
-    return self ? bh__store_get(&self->settings, self->queue) : bh_str("");
+    return self ? bh__topology_home(self) : bh_str("");
 }
 
 bh_status bh__topology_check_queue_name(bh_bytes name)

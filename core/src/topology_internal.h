@@ -18,7 +18,8 @@ bh_status bh__topology_new_relays(bh_topology **out);
 /* Makes a built topology lead to another work queue: its queue, return key and parked queue are that one's, the declarations
  * stay. Building ends it. False: no memory, and it leads to none. */
 int bh__topology_lead_to(bh_topology *self, bh_bytes queue);
-/* Makes it lead to its own queue again. */
+/* Its own queue, wherever it leads; and makes it lead there again. */
+bh_bytes bh__topology_home(const bh_topology *self);
 void bh__topology_lead_home(bh_topology *self);
 /* A topology in *out for one work queue of such a relay, in the same namespace, with the waits of its policy. As
  * bh_topology_build. */

@@ -1,7 +1,6 @@
+#include "../../core/src/relay_internal.h"
 #include "plans.h"
 #include "suites.h"
-
-#include <backhop/relay.h>
 
 static vectors all;
 
@@ -90,8 +89,8 @@ static void compare(vector *v, bh_relay *relay)
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
     if (vector_get(v, "frame_max"))
         ck_assert_int_eq(bh_plan_set_frame_max(plan, vector_int(v, "frame_max", vector_get(v, "frame_max"))), BH_OK);
-    expect_bytes(v, v->expect, "rejected_queue", bh_topology_queue(bh_relay_topology(relay)));
-    compare_names(v, bh_relay_topology(relay));
+    expect_bytes(v, v->expect, "rejected_queue", bh_relay_rejected_queue(relay));
+    compare_names(v, relay->topology);
     const json_t *vhost = vector_get(v, "vhost");
     bh_bytes host = vhost ? vector_bytes(v, "vhost", vhost) : bh_str("/");
     expect_bytes(v, v->expect, "quorum_policy", bh_relay_policy_line(relay, BH_QUEUE_QUORUM, host));
@@ -170,7 +169,8 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_uint_eq(bh_relay_queue(NULL).size, 0);
     ck_assert_uint_eq(bh_relay_words(NULL).size, 0);
     ck_assert_uint_eq(bh_relay_error(NULL).size, 0);
-    ck_assert_ptr_null(bh_relay_topology(NULL));
+    ck_assert_uint_eq(bh_relay_rejected_queue(NULL).size, 0);
+    ck_assert_uint_eq(bh_relay_unroutable_queue(relay).size, 0);
     bh_relay_free(NULL);
     bh_plan_free(plan);
     bh_history_free(h);

@@ -67,10 +67,11 @@ BH_API bh_status bh_relay_build(bh_relay *self);
 /* Why the last call failed, and what to do. */
 BH_API bh_bytes bh_relay_error(const bh_relay *self);
 
-/* What has to be declared for all work queues together; its own queue (bh_topology_queue) is <ns>.rejected. What each work
- * queue needs besides, its parked queue and its way back, is in a topology of its name in the same namespace. Valid until
- * the relay is built again or freed; before bh_relay_build it is not built. */
-BH_API const bh_topology *bh_relay_topology(const bh_relay *self);
+/* Where the dead letters arrive, "<namespace>.rejected": the name of the exchange, and of the queue behind it; "" before
+ * bh_relay_build. */
+BH_API bh_bytes bh_relay_rejected_queue(const bh_relay *self);
+/* "<namespace>.unroutable", as bh_topology_unroutable_queue. */
+BH_API bh_bytes bh_relay_unroutable_queue(const bh_relay *self);
 /* The names and patterns, in the order in which they were added. */
 BH_API size_t bh_relay_queue_count(const bh_relay *self);
 BH_API bh_bytes bh_relay_queue_name(const bh_relay *self, size_t index);
