@@ -546,6 +546,7 @@ bh_bytes bh_event_name(int kind);
     bh_bytes error();
 }
 bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);
