@@ -10,7 +10,7 @@ enum {
      * back, and nobody tells. */
     BH__LOOK_AGAIN_MS = 30000,
     /* One that was missing is looked for again where a dead letter of it comes later than this. */
-    BH__MISSED_FOR_MS = 1000,
+    BH__MISSED_FOR_MS = 100,
     /* A stranger can name as many as a pattern matches: what comes above is taken as missing, and not remembered. */
     BH__MOST_PLACES = 20000
 };
