@@ -552,9 +552,7 @@ Suite *suite_relay(void)
     tcase_add_test(losses, a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room);
     tcase_add_test(losses, rejections_while_no_relay_runs_wait_for_it);
     tcase_add_test(losses, several_relays_side_by_side_lose_nothing_where_one_is_killed_again_and_again);
-    tcase_add_test(
-        losses,
-        rejections_of_a_classic_queue_are_lost_where_there_is_no_exchange_for_them_those_of_a_quorum_queue_wait);
+    tcase_add_test(losses, rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet);
     if (broker_can_be_controlled())
         tcase_add_test(losses, a_broker_that_is_killed_loses_nothing_of_a_quorum_queue);
     suite_add_tcase(suite, losses);
