@@ -10,7 +10,7 @@ const { EventEmitter, once } = require('node:events')
 
 const { methods } = require('amqp/lib/definitions')
 
-const { isMarked } = require('./decider')
+const { DELIVERY_COUNT } = require('./decider')
 const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
@@ -387,8 +387,8 @@ class Subscribed extends Original {
     this.incoming = incoming
   }
 
-  get isMarked () {
-    return this.incoming.redelivered || this.decoded.entries.some(({ name }) => isMarked({ [name]: 0 }))
+  get isCounted () {
+    return this.decoded.entries.some(({ name }) => name === DELIVERY_COUNT)
   }
 
   /** What stands for the channel. */

@@ -3,7 +3,7 @@
 
 const { errorMonitor } = require('node:events')
 
-const { isMarked } = require('./decider')
+const { DELIVERY_COUNT } = require('./decider')
 const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
@@ -408,8 +408,8 @@ class Original {
   }
 
   /** Whether the poison guard has something to read. */
-  get isMarked () {
-    return this.incoming.fields.redelivered || isMarked(this.incoming.properties.headers)
+  get isCounted () {
+    return this.incoming.properties.headers?.[DELIVERY_COUNT] !== undefined
   }
 
   get isHere () {

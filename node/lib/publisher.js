@@ -13,7 +13,7 @@
 // No callback here throws, as that would break the client's connection.
 
 const c = require('./addon')
-const { ChannelClosedError, ConnectionFailedError, PublishError, check, errorOf, made } = require('./errors')
+const { ChannelClosedError, ConnectionFailedError, PublishError, check, counted, errorOf, made } = require('./errors')
 const { warn } = require('./log')
 const NATIVE = require('./native')
 const { ACTION_NUMBERS } = require('./plan')
@@ -51,7 +51,7 @@ class Copy {
     this.attempts = plan.attempts
     this.delay = plan.delay
     this.reason = plan.reason
-    this.rung = plan.onDemand ? plan.delay : 0 // to be there before it is published, in ms; 0: none
+    this.rung = plan.rung // to be there before it is published, in ms; 0: none
     this.exchange = plan.exchange
     this.routingKey = plan.routingKey
     this.mandatory = plan.mandatory
@@ -162,7 +162,7 @@ class Publisher {
 
   #enter (original) {
     const channel = this.#channelOf(original)
-    const entry = made(this.#ledger.arrive(channel.number, original.tag))
+    const entry = counted(this.#ledger.arrive(channel.number, original.tag))
     channel.originals.set(original.tag, original)
     return entry
   }
@@ -170,7 +170,7 @@ class Publisher {
   #channelOf (original) {
     let channel = this.#channels.get(original.channel)
     if (!channel) {
-      channel = { number: made(this.#ledger.open_channel()), original, originals: new Map() }
+      channel = { number: counted(this.#ledger.open_channel()), original, originals: new Map() }
       this.#channels.set(original.channel, channel)
       this.#numbers.set(channel.number, channel)
     }
@@ -208,7 +208,7 @@ class Publisher {
     } finally {
       this.#isPumping = false
     }
-    this.#setUp()
+    if (!this.#isReady) this.#setUp()
     this.#watch()
     this.#settled()
   }
@@ -371,7 +371,7 @@ class Publisher {
 
   /** Makes what copies need to be sent, where there are some: the topology where it was lost, and a channel. */
   async #setUp () {
-    if (this.#isReady || this.#isSettingUp || !this.#ledger.copies()) return
+    if (this.#isSettingUp || !this.#ledger.copies()) return
     this.#isSettingUp = true
     try {
       if (!this.#declaring.isThere) await this.#declaring.restore(this.#line)
@@ -400,7 +400,7 @@ class Publisher {
       closed: reason => isThis() && this.#closed(reason)
     })
     if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
-    this.#number = number = made(this.#ledger.open_publisher())
+    this.#number = number = counted(this.#ledger.open_publisher())
     this.#channel = channel
   }
 

@@ -131,7 +131,7 @@ class BaseRetrier {
     let message
     try {
       message = read()
-      const poison = message[ORIGINAL].isMarked ? this.#decider.guard(message.history) : undefined
+      const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
       if (poison) {
         this.#carryOut(message, poison, crashLog(message, poison))
         over()
@@ -227,15 +227,15 @@ class BaseRetrier {
   #carryOut (message, plan, log) {
     const original = message[ORIGINAL]
     if (plan.action === 'drop') original.settle('ack')
-    else this.#publisher(original.line).publish(this.#copy(message, plan, { log }))
+    else this.#publisher(original.line).publish(this.#copy(message, plan, log))
     original.incoming[SETTLED] = true
   }
 
-  #copy (message, plan, rest) {
+  #copy (message, plan, log, replayed) {
     const original = message[ORIGINAL]
     const { history, body: content } = message
-    if (!plan.publishes) return new Copy({ plan, id: history.id, original, ...rest })
-    return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, ...rest })
+    if (!plan.publishes) return new Copy({ plan, id: history.id, original, log, replayed })
+    return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, log, replayed })
   }
 
   #publisher (line) {
@@ -330,7 +330,7 @@ class BaseRetrier {
         const plan = this.#decider.replay(message.history)
         await new Promise((resolve, reject) => {
           const replayed = error => error ? reject(error) : resolve()
-          this.#publisher(line).publish(this.#copy(message, plan, { replayed }))
+          this.#publisher(line).publish(this.#copy(message, plan, undefined, replayed))
         })
       }
     } finally {

@@ -61,7 +61,7 @@ let tag = 0
 
 function copyOf (id, { replayed, content = 'content', channel = 'channel', isHere = () => true } = {}) {
   const settled = []
-  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, exchange: 'wait', routingKey: 'key', mandatory: true }
+  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true }
   const original = {
     channel, tag: ++tag, get isHere () { return isHere() }, settle: action => settled.push(action)
   }
