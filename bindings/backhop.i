@@ -331,9 +331,16 @@ typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
 
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
+%object(Declared, bh_declared)
+%extend bh_declared {
+    void forget();
+}
+bh_status bh_declared_new(bh_declared **out);
+
 %object(Declaring, bh_declaring)
 %extend bh_declaring {
     bh_status set_makes_rungs(int on);
+    bh_status set_declared(bh_declared *declared);
     bh_status begin(bh_mode mode, int64_t rung_ms);
     int next();
     void refuse(int code, bh_bytes text);

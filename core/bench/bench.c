@@ -166,7 +166,7 @@ static amqp_table_t arguments_of(const bh_topology *topology, size_t i)
     return (amqp_table_t){(int)count, entries};
 }
 
-static void declare(amqp_connection_state_t connection, const bh_topology *topology, size_t i)
+void bench_declare_one(amqp_connection_state_t connection, const bh_topology *topology, size_t i)
 {
     amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
     switch (bh_topology_declaration(topology, i)) {
@@ -188,19 +188,26 @@ static void declare(amqp_connection_state_t connection, const bh_topology *topol
 void bench_declare(amqp_connection_state_t connection, const bh_topology *topology)
 {
     for (size_t i = 0; i < bh_topology_count(topology); i++)
-        declare(connection, topology, i);
+        bench_declare_one(connection, topology, i);
+}
+
+void bench_delete_one(amqp_connection_state_t connection, const bh_topology *topology, size_t index)
+{
+    amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, index));
+    if (bh_topology_declaration(topology, index) == BH_DECLARE_BINDING)
+        return;
+    if (bh_topology_declaration(topology, index) == BH_DECLARE_QUEUE)
+        amqp_queue_delete(connection, BENCH_CHANNEL, name, 0, 0);
+    else
+        amqp_exchange_delete(connection, BENCH_CHANNEL, name, 0);
+    bench_need_reply(amqp_get_rpc_reply(connection), "deleting");
+    amqp_maybe_release_buffers(connection);
 }
 
 void bench_delete(amqp_connection_state_t connection, const bh_topology *topology)
 {
-    for (size_t i = 0; i < bh_topology_count(topology); i++) {
-        amqp_bytes_t name = bh__to_amqp(bh_topology_name(topology, i));
-        if (bh_topology_declaration(topology, i) == BH_DECLARE_QUEUE)
-            amqp_queue_delete(connection, BENCH_CHANNEL, name, 0, 0);
-        if (bh_topology_declaration(topology, i) == BH_DECLARE_EXCHANGE)
-            amqp_exchange_delete(connection, BENCH_CHANNEL, name, 0);
-        bench_need_reply(amqp_get_rpc_reply(connection), "deleting");
-    }
+    for (size_t i = 0; i < bh_topology_count(topology); i++)
+        bench_delete_one(connection, topology, i);
 }
 
 /* --------------------------------------------------------------------------------------------------------- confirms */

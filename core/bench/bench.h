@@ -50,6 +50,9 @@ amqp_table_entry_t bench_int(const char *name, int64_t value);
 /* All exchanges, queues and bindings of the topology; and what of it can be deleted, with what is in it. */
 void bench_declare(amqp_connection_state_t connection, const bh_topology *topology);
 void bench_delete(amqp_connection_state_t connection, const bh_topology *topology);
+/* The declaration at an index; nothing deletes a binding by itself. */
+void bench_declare_one(amqp_connection_state_t connection, const bh_topology *topology, size_t index);
+void bench_delete_one(amqp_connection_state_t connection, const bh_topology *topology, size_t index);
 
 /* Numbers from 1 on, each done at some time: delivery tags that are settled, publishes that are confirmed. */
 enum { BENCH_WINDOW = 2048 }; /* more than are ever open at once */

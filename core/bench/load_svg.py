@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from lateness_svg import duration, text
+
 WIDTH, HEIGHT = 880, 420
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 80, 64  # margins around the plot
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")
@@ -28,14 +30,6 @@ class Scales:
     def y(self, ms: float) -> float:
         share = (math.log10(max(ms, 10**self.lowest)) - self.lowest) / (self.highest - self.lowest)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
-
-
-def text(x: float, y: float, content: str, attributes: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {attributes}>{content}</text>'
-
-
-def duration(ms: float) -> str:
-    return f"{ms:g} ms" if ms < 1000 else f"{ms / 1000:g} s"
 
 
 def axes(scales: Scales) -> Iterator[str]:

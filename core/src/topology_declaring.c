@@ -1,5 +1,6 @@
 #include <backhop/declaring.h>
 
+#include "declared_internal.h"
 #include "report.h"
 #include "topology_internal.h"
 
@@ -16,6 +17,7 @@ typedef enum purpose { TO_FIND, TO_COMPARE, TO_MAKE } purpose;
 
 struct bh_declaring {
     bh_topology *topology;
+    bh_declared *declared; /* NULL: none */
     bh_dialect dialect;
     int makes_rungs;
     bh_mode mode;
@@ -80,6 +82,7 @@ void bh_declaring_free(bh_declaring *self)
     bh__report_free(&self->missing);
     bh__report_free(&self->result);
     bh_topology_free(self->topology);
+    bh_declared_free(self->declared);
     free(self);
 }
 
@@ -88,6 +91,16 @@ bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on)
     if (!self || (on != 0 && on != 1))
         return BH_ERR_ARGUMENT;
     self->makes_rungs = on;
+    return BH_OK;
+}
+
+bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *declared)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_declared *before = self->declared;
+    self->declared = declared ? bh__declared_share(declared) : NULL;
+    bh_declared_free(before);
     return BH_OK;
 }
 
@@ -107,6 +120,28 @@ static int has_work_queue(const bh_declaring *self)
     return 0;
 }
 
+/* Whether a declaration is the work queue's own: of its name, or of one that goes on with a dot; else it is the
+ * namespace's. */
+static int is_own(const bh_declaring *self, size_t index)
+{
+    bh_bytes queue = bh_topology_queue(self->topology), name = bh_topology_name(self->topology, index);
+    return name.size >= queue.size && memcmp(name.data, queue.data, queue.size) == 0 &&
+           (name.size == queue.size || name.data[queue.size] == '.');
+}
+
+static int is_known(const bh_declaring *self, size_t index)
+{
+    return self->declared && self->mode == BH_MODE_CREATE && !is_own(self, index) &&
+           bh__declared_has(self->declared, self->topology, index);
+}
+
+/* The broker took the step: what it asked for is there. */
+static void note_taken(const bh_declaring *self)
+{
+    if (self->declared && self->to == TO_MAKE && !is_own(self, self->at))
+        bh__declared_add(self->declared, self->topology, self->at);
+}
+
 /* Whether there is a step at an index. */
 static int is_meant(const bh_declaring *self, size_t index)
 {
@@ -115,8 +150,9 @@ static int is_meant(const bh_declaring *self, size_t index)
         return index == bh_topology_count(topology) && self->mode == BH_MODE_VERIFY && !has_work_queue(self);
     if (self->mode == BH_MODE_VERIFY)
         return bh_topology_declaration(topology, index) != BH_DECLARE_BINDING;
-    return self->rung_ms ? bh_topology_wait_ms(topology, index) == self->rung_ms
-                         : !bh_topology_on_demand(topology, index);
+    int is_asked_for =
+        self->rung_ms ? bh_topology_wait_ms(topology, index) == self->rung_ms : !bh_topology_on_demand(topology, index);
+    return is_asked_for && !is_known(self, index);
 }
 
 /* Goes to the first step from an index on. */
@@ -141,6 +177,9 @@ bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
     bh__report_clear(&self->result);
     self->missing_rungs = self->last_rung_ms = 0;
     self->may_declare = 1;
+    if (self->declared && mode == BH_MODE_CREATE && rung_ms == 0 &&
+        bh__declared_has(self->declared, self->topology, bh_topology_count(self->topology)))
+        bh_declared_forget(self->declared); /* who asks again wants to have it looked at again */
     go_to(self, 0);
     return BH_OK;
 }
@@ -153,11 +192,16 @@ int bh_declaring_next(bh_declaring *self)
         return 0;
     if (self->is_asked && self->to == TO_FIND && self->at < bh_topology_count(self->topology))
         self->to = TO_COMPARE;
-    else if (self->is_asked)
+    else if (self->is_asked) {
+        note_taken(self);
         go_to(self, self->at + 1);
+    }
     self->is_asked = self->at <= bh_topology_count(self->topology);
-    if (!self->is_asked)
+    if (!self->is_asked) {
+        if (self->declared && self->mode == BH_MODE_CREATE && self->rung_ms == 0)
+            bh__declared_add(self->declared, self->topology, bh_topology_count(self->topology));
         end(self);
+    }
     return self->is_asked;
 }
 

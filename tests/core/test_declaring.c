@@ -2,6 +2,7 @@
 #include "vectors.h"
 
 #include <backhop/declaring.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,6 +221,161 @@ START_TEST(no_words_of_a_broker_lead_astray)
 }
 END_TEST
 
+/* A topology of the ladder with the rung of one second, and the one of 0.1 s on demand. */
+static bh_declaring *declaring_of(const char *queue, int64_t rung_ms, bh_declared *declared)
+{
+    bh_topology *topology;
+    bh_policy *policy;
+    bh_declaring *declaring;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_initial_ms(policy, rung_ms), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(policy, 100), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str(queue)), BH_OK);
+    ck_assert_int_eq(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_OK);
+    ck_assert_int_eq(bh_declaring_set_declared(declaring, declared), BH_OK);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+    return declaring;
+}
+
+/* The names of the steps, each once, with a space behind; at the step of the name `refused` the broker closes the channel
+ * with the code. */
+static const char *play_steps(bh_declaring *declaring, bh_mode mode, int64_t rung_ms, const char *refused, int code)
+{
+    static char names[4096];
+    size_t size = 0;
+    bh_bytes before = {"", 0};
+    names[0] = '\0';
+    ck_assert_int_eq(bh_declaring_begin(declaring, mode, rung_ms), BH_OK);
+    while (bh_declaring_next(declaring)) {
+        bh_bytes name = bh_declaring_name(declaring);
+        if (strcmp(name.data, before.data) != 0)
+            size += (size_t)snprintf(names + size, sizeof names - size, "%s ", name.data);
+        before = name;
+        if (strcmp(name.data, refused) == 0)
+            bh_declaring_refuse(declaring, code, bh_str("REFUSED"));
+    }
+    return names;
+}
+
+#define FIRST "backhop.unroutable backhop.return "
+
+START_TEST(a_second_work_queue_of_a_namespace_declares_its_own_part_alone)
+{
+    bh_declared *declared;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
+    bh_declaring *slow = declaring_of("slow", 2000, declared);
+    bh_declared_free(declared); /* they share it */
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), FIRST "orders.parked orders backhop.wait.1000 ");
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), "mails.parked mails ");
+    ck_assert_int_eq(bh_declaring_status(mails), BH_OK);
+    ck_assert_str_eq(play_steps(slow, BH_MODE_CREATE, 0, "", 0), "slow.parked slow backhop.wait.2000 ");
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 100, "", 0), "backhop.wait.100 ");
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 100, "", 0), "");
+    /* looking leaves nothing out */
+    ck_assert_str_eq(play_steps(orders, BH_MODE_VERIFY, 0, "", 0),
+                     FIRST "orders.parked orders backhop.wait.1000 backhop.wait.100 ");
+    /* nor does declaring the same work queue again */
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), FIRST "mails.parked mails backhop.wait.1000 ");
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), "orders.parked orders ");
+    bh_declaring_free(orders);
+    bh_declaring_free(mails);
+    bh_declaring_free(slow);
+}
+END_TEST
+
+START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
+{
+    bh_declared *declared;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "backhop.return", 406), FIRST);
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "mails", 406), "backhop.return mails.parked mails ");
+    ck_assert_int_eq(bh_declaring_status(mails), BH_ERR_CLASH);
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 100, "backhop.wait.100", 403), "backhop.wait.100 ");
+    ck_assert_int_eq(bh_declaring_status(mails), BH_OK); /* taken to be there, but not known */
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 100, "", 0), "backhop.wait.100 ");
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), "orders.parked orders backhop.wait.1000 ");
+    bh_declared_forget(declared);
+    ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), FIRST "mails.parked mails backhop.wait.1000 ");
+    ck_assert_int_eq(bh_declaring_set_declared(orders, NULL), BH_OK);
+    ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), FIRST "orders.parked orders backhop.wait.1000 ");
+    ck_assert_int_eq(bh_declaring_set_declared(NULL, declared), BH_ERR_ARGUMENT);
+    bh_declared_forget(NULL);
+    bh_declared_free(NULL);
+    bh_declared_free(declared);
+    bh_declaring_free(orders);
+    bh_declaring_free(mails);
+}
+END_TEST
+
+START_TEST(what_only_begins_as_the_work_queues_name_is_the_namespaces)
+{
+    bh_declared *declared;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    bh_declaring *orders = declaring_of("orders", 1000, declared), *back = declaring_of("back", 1000, declared);
+    bh_declaring *namesake = declaring_of("backhop", 1000, declared); /* all is its own: declared once more, at worst */
+    play_steps(orders, BH_MODE_CREATE, 0, "", 0);
+    ck_assert_str_eq(play_steps(back, BH_MODE_CREATE, 0, "", 0), "back.parked back ");
+    ck_assert_str_eq(play_steps(namesake, BH_MODE_CREATE, 0, "", 0), FIRST "backhop.parked backhop backhop.wait.1000 ");
+    bh_declaring_free(orders);
+    bh_declaring_free(back);
+    bh_declaring_free(namesake);
+    bh_declared_free(declared);
+}
+END_TEST
+
+START_TEST(of_the_same_name_with_other_arguments_nothing_is_left_out)
+{
+    bh_topology *topology;
+    bh_policy *policy;
+    bh_declared *declared;
+    bh_declaring *orders, *classic;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    orders = declaring_of("orders", 1000, declared);
+    play_steps(orders, BH_MODE_CREATE, 0, "", 0);
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("mails")), BH_OK);
+    ck_assert_int_eq(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
+    ck_assert_int_eq(bh_topology_set_namespace(topology, bh_str("backhop")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_declaring_new(&classic, topology, BH_DIALECT_C), BH_OK);
+    ck_assert_int_eq(bh_declaring_set_declared(classic, declared), BH_OK);
+    ck_assert_str_eq(
+        play_steps(classic, BH_MODE_CREATE, 0, "", 0), /* the queues, and no exchange and binding of theirs */
+        "backhop.unroutable mails.parked mails backhop.wait.1000 ");
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+    bh_declaring_free(classic);
+    bh_declaring_free(orders);
+    bh_declared_free(declared);
+}
+END_TEST
+
+START_TEST(what_is_remembered_is_bounded)
+{
+    bh_declared *declared;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    int anew = 0;
+    for (int i = 0; i < 12000; i++) {
+        char queue[32];
+        snprintf(queue, sizeof queue, "q%d", i);
+        bh_declaring *each = declaring_of(queue, 1000, declared);
+        anew += strncmp(play_steps(each, BH_MODE_CREATE, 0, "", 0), FIRST, strlen(FIRST)) == 0;
+        bh_declaring_free(each);
+    }
+    ck_assert_int_eq(anew, 2); /* the first, and one when 10 000 were known */
+    bh_declared_free(declared);
+}
+END_TEST
+
 Suite *suite_declaring(void)
 {
     all = vectors_load("topology/declaring");
@@ -228,6 +384,11 @@ Suite *suite_declaring(void)
     TCase *calls = tcase_create("calls");
     tcase_add_test(calls, what_cannot_be_is_refused);
     tcase_add_test(calls, no_words_of_a_broker_lead_astray);
+    tcase_add_test(calls, a_second_work_queue_of_a_namespace_declares_its_own_part_alone);
+    tcase_add_test(calls, what_was_refused_or_may_be_lost_is_declared_again);
+    tcase_add_test(calls, what_only_begins_as_the_work_queues_name_is_the_namespaces);
+    tcase_add_test(calls, of_the_same_name_with_other_arguments_nothing_is_left_out);
+    tcase_add_test(calls, what_is_remembered_is_bounded);
     suite_add_tcase(suite, calls);
     return suite;
 }

@@ -408,6 +408,13 @@ static bh_status run_declaring(bh_declaring *declaring)
     return bh_declaring_status(declaring);
 }
 
+static void create(bh_declaring *declaring)
+{
+    bh_declaring_begin(declaring, BH_MODE_CREATE, 0);
+    while (bh_declaring_next(declaring))
+        ;
+}
+
 START_TEST(test_each_allocation_of_declaring_may_fail_once)
 {
     for (long failing = 0, failed = 1; failed; failing++) {
@@ -420,10 +427,16 @@ START_TEST(test_each_allocation_of_declaring_may_fail_once)
         TRY(&self, BH_OK, bh_topology_new(&topology, bh_str("orders")));
         TRY(&self, BH_OK, bh_topology_build(topology, policy));
         allocations_start(failing);
+        bh_declared *declared = NULL;
+        TRY(&self, BH_OK, bh_declared_new(&declared));
         TRY(&self, BH_OK, bh_declaring_new(&declaring, topology, BH_DIALECT_C));
+        TRY(&self, BH_OK, bh_declaring_set_declared(declaring, declared));
+        create(declaring); /* without memory it is not remembered */
+        create(declaring);
         bh_status status = run_declaring(declaring); /* without memory in fewer words */
         failed = allocations_failed();
         allocations_start(-1);
+        bh_declared_free(declared);
         bh_declaring_free(declaring);
         bh_topology_free(topology);
         bh_policy_free(policy);

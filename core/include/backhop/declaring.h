@@ -30,6 +30,27 @@ typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_D
 
 typedef struct bh_declaring bh_declaring;
 
+/*
+ * What is known to be there, of all that was declared on one connection: so that the second work queue of a namespace
+ * costs its own declarations alone, and not those of the namespace's waits again. One for each connection of a client:
+ *
+ *     bh_declared *declared;
+ *     bh_declared_new(&declared);
+ *     bh_declaring_set_declared(declaring, declared);      for each work queue
+ *     bh_declared_forget(declared);                        where something may have been lost
+ *
+ * That is when the connection was lost, a copy was returned, the broker closed a channel with 404 or 403, or cancelled
+ * a consumer.
+ */
+typedef struct bh_declared bh_declared;
+
+/* A new one in *out, which knows of nothing; free it with bh_declared_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+BH_API bh_status bh_declared_new(bh_declared **out);
+/* Frees it, once no declaring has it any more; NULL is allowed. */
+BH_API void bh_declared_free(bh_declared *self);
+/* Nothing is known any more. */
+BH_API void bh_declared_forget(bh_declared *self);
+
 /* A new one in *out for a topology, which is copied; free it with bh_declaring_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT,
  * BH_ERR_STATE (the topology is not built). */
 BH_API bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
@@ -39,6 +60,14 @@ BH_API void bh_declaring_free(bh_declaring *self);
 /* Whether whoever verifies makes a rung on demand later, where a message needs it: it may be missing then, unless it turns
  * out that the user has no permission to declare. 0 (default: each rung on demand has to be there) or 1. BH_ERR_ARGUMENT. */
 BH_API bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on);
+/*
+ * Leaves out, of BH_MODE_CREATE, what is known to be there in the same form; and has remembered what the broker takes, up
+ * to 10 000 declarations. The work queue's own part (what has its name, or one that goes on with a dot) is declared each
+ * time; and where a work queue was declared before, declaring it again forgets first, so that nothing that is missing by
+ * then is left out. It is shared: either may be freed first; both are used by one thread at a time. NULL: none, as at first.
+ * BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *declared);
 /*
  * Begins, anew where it had begun before. BH_MODE_CREATE: all that is not on demand, or, where `rung_ms` is not 0, the rung
  * of this delay alone. A rung on demand is taken to be there where the user may not declare it: an administrator may have

@@ -808,6 +808,46 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       proxy.close
     end
 
+    # As Bunny 2.19 does at each confirm of several: see Confirming::Unconfirmed.
+    it "publishes while the lowest number is looked for that is not confirmed" do
+      held = proxy
+      connection = Bunny.new(held.url, **PATIENT).start
+      decider = Backhop::Decider.new(Backhop::Topology.new(queue))
+      plan = decider.plan(decider.read, Backhop::Park.new)
+      copy = Backhop::Bunny::Copy.new(plan, { headers: plan.copy_headers(nil) }, "", nil)
+      heard = Queue.new
+      listener = double
+      allow(listener).to receive(:heard) { |name, _, number| heard << number if name == :confirmed } # all are returned first
+      confirming = Backhop::Bunny::Confirming.new(connection, decider.topology, listener) { 1 }
+      confirming.publish(copy)
+      expect(heard.pop).to eq(1)
+      held.hold
+      unconfirmed = connection.find_channel(1).unconfirmed_set
+      looking = Thread.new { loop { unconfirmed.min } }
+      4000.times { confirming.publish(copy) }
+      looking.kill.join
+      held.release
+      expect(Array.new(4000) { heard.pop }).to match_array(2..4001)
+      expect(unconfirmed).to be_empty
+      connection.close
+      held.close
+    ensure
+      looking&.kill
+    end
+
+    it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
+      told = StringIO.new
+      connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
+      channel = connection.create_channel
+      proxy.hold
+      Backhop::Bunny::Declarer.close(channel)
+      proxy.release
+      connection.close
+      expect(connection).to be_closed
+      expect(told.string).not_to match(/504|recover/i)
+      proxy.close
+    end
+
     it "ends what is pending where the connection is closed" do
       connected(BunnyClient, URL, queue, Handler.new(Backhop::Park.new), **options) do |consumer|
         consumer.begin

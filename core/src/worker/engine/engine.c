@@ -211,18 +211,6 @@ void bh__engine_settle(bh__engine *self)
 
 /* --------------------------------------------------------------------------------------------------------- frames in */
 
-static void on_connection_close(bh__link *link, const amqp_connection_close_t *close)
-{
-    amqp_connection_close_ok_t ok = {0};
-    bh_bytes text = bh__from_amqp(close->reply_text);
-    bh__link_send(link, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
-    bh__link_flush(link, bh__monotonic_ms());
-    link->close_code = close->reply_code;
-    snprintf(link->close_text, sizeof link->close_text, "%.*s", (int)text.size, text.data);
-    bh__link_fail(link, BH_ERR_CONNECTION, "the broker closed the connection (%d %.*s)", close->reply_code,
-                  (int)text.size, text.data);
-}
-
 /* Only the connection that publishes is ever blocked. */
 static void on_blocked(bh__engine *self, const bh__link *link, int is_blocked, bh_bytes reason)
 {
@@ -241,7 +229,7 @@ static void on_connection_method(bh__engine *self, bh__link *link, const amqp_me
 {
     switch (method->id) {
     case AMQP_CONNECTION_CLOSE_METHOD:
-        on_connection_close(link, method->decoded);
+        bh__link_answer_close(link, method->decoded);
         break;
     case AMQP_CONNECTION_BLOCKED_METHOD: {
         const amqp_connection_blocked_t *blocked = method->decoded;
