@@ -133,7 +133,7 @@ describe('a publisher', () => {
     await settle()
     line.listener.answered(2, false, false)
     line.end('reset')
-    assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_PUBLISH', 'BH_ERR_CONNECTION'])
+    assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_CONTENT', 'BH_ERR_CONNECTION'])
     assert.equal(publisher.pending, 0)
     await publisher.idle()
     publisher.publish(copyOf('late', { replayed }))
