@@ -48,6 +48,62 @@ static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 %typemap(out) bh_bytes "$result = PyUnicode_DecodeUTF8($1.data, (Py_ssize_t)$1.size, \"surrogateescape\");"
 %typemap(out) binary "$result = PyBytes_FromStringAndSize($1.data, (Py_ssize_t)$1.size);"
 
+/*
+ * All that a plan decided, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange, routing_key,
+ * mandatory, expiration, kept properties (bits by their numbers); then of each header name, type and value: an int64, or a
+ * string (of an array its only one, of a void the source).
+ */
+%{
+typedef const bh_plan *described_plan;
+%}
+%fragment("bh_described", "header") %{
+static PyObject *bh_text_out(bh_bytes text)
+{
+    return PyUnicode_DecodeUTF8(text.data, (Py_ssize_t)text.size, "surrogateescape");
+}
+
+static PyObject *bh_described(const bh_plan *plan)
+{
+    Py_ssize_t at = 0;
+    size_t count = bh_plan_header_count(plan);
+    PyObject *all = PyTuple_New(11 + 3 * (Py_ssize_t)count);
+    if (!all)
+        return NULL;
+    long kept = 0;
+    for (int i = 0; i < BH_PROPERTY_LAST; i++)
+        kept |= (long)bh_plan_keeps_property(plan, (bh_property)i) << i;
+    PyTuple_SetItem(all, at++, PyLong_FromLong(bh_plan_action(plan)));
+    PyTuple_SetItem(all, at++, PyLong_FromLongLong(bh_plan_attempts(plan)));
+    PyTuple_SetItem(all, at++, PyLong_FromLongLong(bh_plan_delay_ms(plan)));
+    PyTuple_SetItem(all, at++, PyLong_FromLongLong(bh_plan_rung_ms(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_reason(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_id(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_exchange(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_routing_key(plan)));
+    PyTuple_SetItem(all, at++, PyBool_FromLong(bh_plan_mandatory(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_expiration(plan)));
+    PyTuple_SetItem(all, at++, PyLong_FromLong(kept));
+    for (size_t i = 0; i < count; i++) {
+        bh_type type = bh_plan_header_type(plan, i);
+        bh_bytes text = type == BH_TYPE_VOID ? bh_plan_header_source(plan, i) : bh_plan_header_string(plan, i);
+        PyTuple_SetItem(all, at++, bh_text_out(bh_plan_header_name(plan, i)));
+        PyTuple_SetItem(all, at++, PyLong_FromLong(type));
+        PyTuple_SetItem(all, at++, type == BH_TYPE_INT64 ? PyLong_FromLongLong(bh_plan_header_int(plan, i)) : bh_text_out(text));
+    }
+    if (PyErr_Occurred()) { /* an item could not be made */
+        Py_DECREF(all);
+        return NULL;
+    }
+    return all;
+}
+%}
+%typemap(out, fragment="bh_described") described_plan "$result = bh_described($1);"
+%extend bh_plan {
+    described_plan described() {
+        return $self;
+    }
+}
+
 #elif defined(SWIGRUBY)
 
 %typemap(in) bh_bytes (VALUE text = Qnil) {

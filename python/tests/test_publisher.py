@@ -10,9 +10,11 @@ import pytest
 
 import backhop
 import backhop._publisher as module
-from backhop._publisher import Copy, How, Publisher
+from backhop._frames import How
+from backhop._publisher import Copy, Publisher
 from backhop._retrier import BaseRetrier
 from backhop.decider import Decider
+from backhop.delivery import PROPERTIES as NUMBERS
 from backhop.outcomes import Result
 
 TOPOLOGY = backhop.Topology("orders")
@@ -49,11 +51,16 @@ class NotingPublisher(Publisher):
 
     def _watch_channel(self, channel: Any) -> None: ...
 
-    def _write(self, copy: Copy) -> None:
-        if copy.properties == "unwritable":
+    def _copy(self, plan: backhop.Plan, message: Any, error: BaseException | None) -> Copy:
+        if message._kept == "unwritable":
             raise TypeError("no properties")
+        return Copy(plan, message, error, b"S")
+
+    def _write(self, copy: Copy) -> None:
         self.written.append(copy)
         self.pending_at_write.append(self.pending)
+
+    def _hand_over(self) -> None: ...
 
     def _settle(self, channel: Any, tag: int, how: How) -> None:
         assert channel == Original.channel
@@ -79,13 +86,17 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return stands_still
 
 
+def message(history: backhop.History, properties: Any) -> Any:
+    kept = properties or SimpleNamespace(headers=None, **dict.fromkeys(NUMBERS))
+    return SimpleNamespace(history=history, _history=history, _kept=kept, body=b"")
+
+
 def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:
     decider = Decider(TOPOLOGY)
     for tag in tags:
         history = decider.read("", "orders", {"message_id": str(tag)}, None)
-        copy = Copy(decider.plan(history, Result("failed", "507")), history)
-        copy.properties = properties
-        publisher.settle(copy, Original(tag=tag))
+        plan = decider.plan(history, Result("failed", "507"))
+        publisher.settle(plan, message(history, properties), Original(tag=tag))
     if not publisher._is_ready:
         publisher._confirming()
 
@@ -160,7 +171,7 @@ def test_what_cannot_be_written_is_left_and_told(caplog: pytest.LogCaptureFixtur
     publisher = NotingPublisher(on_event=events.append)
     published(publisher, 1, properties="unwritable")
     published(publisher, 2)
-    assert [copy.history.id for copy in publisher.written] == ["2"]
+    assert [copy.id for copy in publisher.written] == ["2"]
     assert [(event.name, event.id) for event in events] == [("refused", "1")]
     assert isinstance(events[0].error, backhop.PublishError)
     assert "stays unacknowledged" in caplog.text
@@ -174,12 +185,12 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
     publisher = NotingPublisher(on_event=events.append)
     published(publisher, 1, 2)
     for _ in range(2):
-        publisher._closed(publisher, f"{code} unwelcome", module.ending_of(code))
+        publisher._closed(publisher, f"{code} unwelcome", code or 0)
         publisher._confirming()
     if code is None:
-        assert [copy.history.id for copy in publisher.written] == ["1", "2"] * 3
+        assert [copy.id for copy in publisher.written] == ["1", "2"] * 3
         return
-    assert [copy.history.id for copy in publisher.written] == ["1", "2", "1", "2"]
+    assert [copy.id for copy in publisher.written] == ["1", "2", "1", "2"]
     assert [(event.name, event.id) for event in events] == [(is_told, "1")]
     assert f"{code} unwelcome" in events[0].text
 
@@ -188,18 +199,18 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
 def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: Time) -> None:
     publisher = NotingPublisher()
     history = Decider(TOPOLOGY).read("", "orders.parked", {"message_id": "m1"}, None)
-    copy, ends = Copy(backhop.Plan.replay(history, TOPOLOGY), history), list[backhop.Error | None]()
-    copy.replayed = ends.append
-    copy.properties = end
-    publisher.settle(copy, Original(tag=1))
+    plan = backhop.Plan.replay(history, TOPOLOGY)
+    ends: list[backhop.Error | None] = []
+    properties = end if end == "unwritable" else None
+    publisher.settle(plan, message(history, properties), Original(tag=1), replayed=ends.append)
     if end == "unopened":
         publisher._unopened(OSError("no channel"))
     else:
         publisher._confirming()
     if end == "closed":
-        publisher._closed(publisher, "406 too big", "complaint")
+        publisher._closed(publisher, "406 too big", 406)
     elif end == "returned":
-        method = SimpleNamespace(exchange=copy.plan.exchange, routing_key=copy.plan.routing_key)
+        method = SimpleNamespace(exchange=plan.exchange, routing_key=plan.routing_key)
         method.reply_code, method.reply_text = 312, "NO_ROUTE"
         publisher._returned(method, {"backhop-id": "m1"})
         publisher._answered(1, False, True)

@@ -45,6 +45,6 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
       verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
     end
     expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
-                                      "bh_worker_attempt", "bh_topology_owns", "bh_topology_unroutable_queue")
+                                      "bh_worker_attempt")
   end
 end

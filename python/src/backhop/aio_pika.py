@@ -32,11 +32,10 @@ from aiormq.abc import AbstractConnection as WireConnection
 
 from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_all
 from ._aio_pika_consumer import Consumer
-from ._amqp import Int64, copied, wire_text
+from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
 from ._declaring import Steps, check_broker, declaring
 from ._errors import ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
-from ._publisher import Copy
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
@@ -300,7 +299,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         elif message._incoming.processed and original.tag:
             LOGGER.error(SETTLED_ALREADY, original.tag)
         else:
-            self._publisher(original.channel.connection).settle(_copy(message, plan, error), original)
+            self._publisher(original.channel.connection).settle(plan, message, original, error)
 
     def _refuse(self, message: Message, problem: Exception) -> None:
         original = message._original
@@ -372,9 +371,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                     left = min(left, (delivered.message_count or 0) + 1)
                 message = self.read(aio_pika.IncomingMessage(delivered))
                 done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
-                copy = _copy(message, self._decider.replay(message.history))
-                copy.replayed = done.set_result
-                self._publisher(connection).settle(copy, message._original)
+                plan = self._decider.replay(message.history)
+                self._publisher(connection).settle(plan, message, message._original, replayed=done.set_result)
                 if error := await done:
                     raise error
                 count += 1
@@ -400,23 +398,3 @@ def _is_cancelled() -> bool:
     """Whether it is the handler's own task that was cancelled, and not something that it awaited."""
     task: Any = asyncio.current_task()
     return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 does not tell
-
-
-def _copy(message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
-    copy = Copy(plan, message.history, error)
-    if plan.publishes:
-        kept = message._kept
-        copy.properties = _properties(plan, kept, plan.copy_headers(kept.headers, integer=Int64))
-        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
-        copy.body = message.body
-    return copy
-
-
-def _properties(plan: Plan, incoming: Any, headers: dict[Any, Any]) -> dict[str, Any]:
-    """The copy's, by AMQP's names."""
-    properties = plan._copy_properties(incoming)
-    properties["priority"] = properties.get("priority") or None
-    properties["headers"] = headers
-    properties["delivery_mode"] = 2
-    properties["expiration"] = plan.expiration
-    return properties

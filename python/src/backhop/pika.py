@@ -26,13 +26,12 @@ import pika.compat
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
-from ._amqp import copied, encode_table, wire_text
+from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
 from ._declaring import NOT_FOUND, Steps, check_broker, declaring
 from ._errors import ArgumentTypeError, ConnectionFailedError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
 from ._pika_consumers import AsyncConsumer, BlockingConsumer, Consumer
-from ._publisher import Copy
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
@@ -260,7 +259,7 @@ class Retrier(BaseRetrier[Any]):
             try:
                 called(handle, message)
             except Exception as error:
-                self.settle(message, error)
+                self._failed(message, error)
             else:
                 message._original.settle("ack")
                 flush()
@@ -332,7 +331,10 @@ class Retrier(BaseRetrier[Any]):
         if error is None:
             message._original.settle("ack")
             self._flush()
-            return
+        else:
+            self._failed(message, error)
+
+    def _failed(self, message: Message, error: BaseException) -> None:
         try:
             plan = self._plan(message, error)
         except Error as problem:
@@ -344,7 +346,7 @@ class Retrier(BaseRetrier[Any]):
         if plan.action in ("ack", "drop"):
             message._original.settle("ack")
         else:
-            self._publisher.settle(self._copy(message, plan, error), message._original)
+            self._publisher.settle(plan, message, message._original, error)
         self._flush()
 
     def _refuse(self, message: Message, problem: Exception) -> None:
@@ -355,22 +357,6 @@ class Retrier(BaseRetrier[Any]):
         """Hands what was written to the system: a BlockingConnection would do that at its next wait."""
         if self._blocking is not None:
             self._blocking._flush_output()
-
-    def _copy(self, message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
-        copy = Copy(plan, message.history, error)
-        if not plan.publishes:
-            return copy
-        original = message._kept
-        headers = plan.copy_headers(original.headers, integer=pika.compat.long)
-        copy.properties = _Properties(
-            headers=headers,
-            delivery_mode=2,
-            expiration=plan.expiration,
-            **plan._copy_properties(original),
-        )
-        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
-        copy.body = message.body
-        return copy
 
     # Waiting
 
@@ -492,13 +478,12 @@ class _Replay:
         self._left -= 1
         try:
             message = retrier.read(method, properties, body, channel)
-            copy = retrier._copy(message, retrier._decider.replay(message.history))
-            copy.replayed = self._replayed
+            plan = retrier._decider.replay(message.history)
         except Exception as error:
             self._fail(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
         else:
             self._open += 1
-            retrier._publisher.settle(copy, message._original)
+            retrier._publisher.settle(plan, message, message._original, replayed=self._replayed)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:
@@ -528,19 +513,3 @@ class _Replay:
 def _asynchronous(channel: Any) -> Any:
     """The asynchronous channel of a BlockingChannel; others are themselves."""
     return channel._impl if isinstance(channel, BlockingChannel) else channel
-
-
-class _Properties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
-    """pika's, but for the headers, of which pika cannot write all that it reads."""
-
-    def encode(self) -> list[bytes]:
-        """As pika's."""
-        headers: Any = self.headers  # type: ignore[has-type]
-        self.headers = {}
-        try:
-            encoded = b"".join(super().encode())
-        finally:
-            self.headers = headers
-        texts = [pika.compat.as_bytes(text) for text in (self.content_type, self.content_encoding) if text is not None]
-        start = 2 + sum(1 + len(text) for text in texts)  # behind the flags and what comes before the headers
-        return [encoded[:start], encode_table(headers, b"x"), encoded[start + 4 :]]
