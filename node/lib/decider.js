@@ -48,8 +48,8 @@ class Decider {
 
   /**
    * What a client's message tells: `{ exchange, routingKey, properties, headers }`, as a Delivery takes it; headers
-   * beside the properties are the decider's from here on. It is read once it is asked or decided on, so that is where it
-   * fails if it cannot be read.
+   * beside the properties are the decider's from here on. It is read once it is asked or decided on, and fails there if
+   * it cannot be read.
    */
   read (given) {
     return new GivenHistory(given, this.#settings)
