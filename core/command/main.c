@@ -11,6 +11,7 @@
 #include <sysexits.h>
 
 static const command commands[] = {
+    {"parked", "messages that had their last attempt: list, show, replay, save, load, drop", parked_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
 };
 
