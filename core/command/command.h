@@ -24,6 +24,7 @@ int command_dispatch(const char *whole, const char *first, const command *table,
 
 /* The sub-commands. */
 int parked_main(int count, char **arguments);
+int relay_main(int count, char **arguments);
 int schedule_main(int count, char **arguments);
 
 #endif
