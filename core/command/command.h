@@ -17,12 +17,14 @@ typedef struct command {
     int (*run)(int count, char **arguments);
 } command;
 
-/* Runs the sub-command that arguments[1] names. `whole` is what was typed so far ("backhop parked"), `intro` the first lines of
- * the help, `end` its last ones. */
-int command_dispatch(const char *whole, const char *intro, const command *table, size_t size, const char *end,
+/* Runs the sub-command that arguments[1] names. `whole` is what was typed so far ("backhop parked"), `first` the first
+ * lines of the help, `last` its last ones. */
+int command_dispatch(const char *whole, const char *first, const command *table, size_t size, const char *last,
                      int count, char **arguments);
 
 /* The sub-commands. */
+int parked_main(int count, char **arguments);
+int relay_main(int count, char **arguments);
 int schedule_main(int count, char **arguments);
 
 #endif

@@ -11,6 +11,8 @@
 #include <sysexits.h>
 
 static const command commands[] = {
+    {"parked", "messages that had their last attempt: list, show, replay, save, load, drop", parked_main},
+    {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
 };
 

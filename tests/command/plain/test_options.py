@@ -1,7 +1,7 @@
 import tempfile
 from pathlib import Path
 
-from harness import USAGE, Case
+from harness import NO_INPUT, TRY_AGAIN, USAGE, Case
 
 
 class Options(Case):
@@ -12,7 +12,15 @@ class Options(Case):
         commands = [line.split()[0] for line in lines if line.startswith("  ")]
         self.assertIn("schedule", commands)
         for command in commands:
-            self.assertIn(f"Usage: backhop {command}", self.ok(command, "--help").stdout)
+            self.help_fits(command)
+        for command in ("list", "show", "replay", "save", "load", "drop"):
+            self.help_fits("parked", command)
+
+    def help_fits(self, *command):
+        lines = self.ok(*command, "--help").stdout.splitlines()
+        self.assertTrue(lines[0].startswith("Usage: backhop " + " ".join(command)))
+        self.assertLessEqual(len(lines), 30, lines)
+        self.assertLessEqual(max(map(len, lines)), 120, lines)
 
     def test_the_version_is_that_of_the_library(self):
         version = (Path(__file__).parents[3] / "VERSION").read_text().strip()
@@ -34,6 +42,15 @@ class Options(Case):
                 ran = self.ends(USAGE, *arguments)
                 self.assertEqual(ran.stdout, "")
                 self.assertIn(said, ran.stderr)
+
+    def test_no_broker_is_a_failure_to_try_again_and_no_password_is_told(self):
+        ran = self.ends(TRY_AGAIN, "parked", "list", "orders", "--uri", "amqp://guest:secret@127.0.0.1:1/")
+        self.assertIn("no connection to 127.0.0.1:1", ran.stderr)
+        self.assertNotIn("secret", ran.stderr)
+        self.assertNotIn("secret", self.ends(USAGE, "parked", "list", "orders", "--uri", "amqp://guest:secret@/%zz").stderr)
+
+    def test_a_file_that_is_not_there_is_named(self):
+        self.assertIn("/nowhere", self.ends(NO_INPUT, "schedule", "--policy", "/nowhere").stderr)
 
 
 class Schedule(Case):
