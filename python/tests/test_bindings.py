@@ -20,6 +20,7 @@ NOUNS = (
     "topology",
     "declared",
     "declaring",
+    "relay",
     "ledger",
     "message",
     "worker",

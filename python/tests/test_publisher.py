@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import backhop
 import backhop._publisher as module
+from backhop._declaring import Mode
 from backhop._frames import How
 from backhop._publisher import Copy, Publisher
 from backhop._retrier import BaseRetrier
@@ -29,9 +31,14 @@ class Original(SimpleNamespace):
     is_here = True
 
 
+class Connection:
+    """A client's."""
+
+
 class NotingPublisher(Publisher):
     """Its connection is open, and what it does is noted."""
 
+    _connection = Connection()
     _is_open = True
     _is_blocked = False
 
@@ -195,6 +202,18 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
     assert f"{code} unwelcome" in events[0].text
 
 
+@pytest.mark.parametrize("mode", ["create", "verify", "none"])
+def test_a_rung_on_demand_is_made_but_where_the_mode_is_none(mode: Mode) -> None:
+    publisher = NotingPublisher(mode=mode)
+    history = Decider(TOPOLOGY).read("", "orders", {"message_id": "m1"}, None)
+    plan = Decider(TOPOLOGY).plan(history, Result("failed", "507", retry_after=7200))
+    assert plan.on_demand
+    with pytest.raises(AssertionError, match="nothing is to be declared") if mode != "none" else nullcontext():
+        publisher.settle(plan, message(history, None), Original(tag=1))
+        publisher._confirming()
+    assert len(publisher.written) == (mode == "none")
+
+
 @pytest.mark.parametrize("end", ["closed", "nacked", "returned", "unconfirmed", "unopened", "lost", "unwritable"])
 def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: Time) -> None:
     publisher = NotingPublisher()
@@ -220,7 +239,12 @@ def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: T
         go_on(publisher, time, TIMEOUT + 2)
     elif end == "lost":
         publisher._lost("the broker went away")
-    assert [type(error) for error in ends] == [backhop.ConnectionFailedError if end == "lost" else backhop.PublishError]
+    kinds = {
+        "lost": backhop.ConnectionFailedError,
+        "closed": backhop.ChannelClosedError,
+        "unwritable": backhop.ContentError,
+    }
+    assert [type(error) for error in ends] == [kinds.get(end, backhop.PublishError)]
     go_on(publisher, time, 100)
     assert len(publisher.written) == (end not in ("unopened", "unwritable"))
     assert (publisher.pending, publisher.settled) == (0, [])

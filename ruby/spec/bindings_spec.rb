@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/backhop.i.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy plan topology declared declaring ledger message worker event]
+  nouns = %w[delivery history policy plan topology declared declaring relay ledger message worker event]
   left_out = %w[bh_worker_run] # it blocks, and calls back
 
   texts = Dir[File.join(HEADERS, "*.h")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }

@@ -226,7 +226,7 @@ class AioPikaPublisher(Publisher):
 
     @property
     def _is_open(self) -> bool:
-        return self._connection.is_opened
+        return bool(self._connection.is_opened)
 
     @property
     def _is_blocked(self) -> bool:

@@ -115,7 +115,7 @@ class PikaPublisher(Publisher):
 
     @property
     def _is_open(self) -> bool:
-        return self._connection.is_open
+        return bool(self._connection.is_open)
 
     @property
     def _is_blocked(self) -> bool:

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 from . import _backhop as c
 from ._amqp import Int64
 from ._core import made
-from ._declaring import Steps, declaring
+from ._declaring import Steps, declaring, forget
 from ._errors import ConnectionFailedError, Error, PublishError, check, in_seconds
 from ._errors import error as error_of
 from ._frames import How, content_frames, content_header, publish_frame
-from ._retrier import LOGGER, BaseRetrier
+from ._retrier import LOGGER, BaseRetrier, unreadable
 from ._time import milliseconds, seconds
 from .event import KINDS, NAMES, Event
 from .history import History
@@ -142,6 +142,9 @@ class Copy:
 class Publisher(ABC):
     """Settles, and publishes copies on a confirm channel of its own, any number at a time, while a connection lasts."""
 
+    _connection: Any
+    """The client's."""
+
     def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
         ledger = made(c.bh_ledger_new(retrier._back_off._handle, os.urandom(_RANDOM_BYTES)))
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
@@ -188,7 +191,7 @@ class Publisher(ABC):
             copy = self._copy(plan, message, error)
         except Exception as problem:
             if replayed:
-                replayed(PublishError(f"the copy cannot be written: {problem!r}"))
+                replayed(unreadable(problem))
             else:
                 self.refuse(original, message._history, problem)
             return
@@ -226,7 +229,8 @@ class Publisher(ABC):
         return entry, number
 
     def _enter(self, entry: int, copy: Copy) -> None:
-        rung_ms = copy.rung_ms or (_BASE_MS if self._retrier._restores else 0)
+        rung_ms = copy.rung_ms if self._retrier._makes_rungs else 0
+        rung_ms = rung_ms or (_BASE_MS if self._retrier._restores else 0)
         settle = c.Ledger_settle
         check(settle(self._ledger, entry, copy.action, rung_ms, copy.id, copy.exchange, copy.routing_key))
 
@@ -363,6 +367,7 @@ class Publisher(ABC):
     def _doubt(self) -> None:
         """Something of the topology may be gone."""
         self._retrier._doubt()
+        forget(self._connection)
         c.Ledger_forget_rungs(self._ledger)
 
     # What is to be done
@@ -427,7 +432,8 @@ class Publisher(ABC):
             self._pump()
 
         if needed:
-            self._declare(declaring(retrier.topology, rungs=needed), declared)
+            steps = declaring(retrier.topology, rungs=needed, connection=self._connection)
+            self._declare(steps, declared)
         else:
             declared(None)
 
@@ -498,12 +504,14 @@ class Publisher(ABC):
             return
         status, delay = c.Ledger_step_status(ledger), seconds(c.Ledger_step_delay_ms(ledger))
         text = self._words(copy.exchange, copy.routing_key)
-        if copy.replayed:
-            self._stop_replay(entry, text, now)
-        else:
-            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
-        if kind == _REFUSED and not copy.replayed:
+        if kind == _REFUSED:
             del self._copies[entry]
+        if not copy.replayed:
+            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
+        elif kind == _REFUSED:
+            self._end(copy, error_of(status, text))
+        else:
+            self._stop_replay(entry, text, now)
 
     def _tell_unconfirmed(self) -> None:
         status, count, text = c.Ledger_step_status(self._ledger), c.Ledger_step_count(self._ledger), self._words("", "")
