@@ -155,7 +155,7 @@ module Backhop
       def closed
         @reason = @channel.reason
         text = "the broker closed the channel that publishes, and it is opened again: #{@reason}"
-        tell(:failed, text: text, error: ChannelClosedError.new(text), count: size)
+        tell(:unavailable, text: text, error: ChannelClosedError.new(text), count: size)
         ending = @channel.missing? ? Native::BH_ENDING_MISSING : Native::BH_ENDING_COMPLAINT
         @ledger.close_publisher(@channel.number, ending, Outbox.now_ms)
         @closed = @channel
@@ -258,7 +258,7 @@ module Backhop
         wait = @retrier.back_off(@failures)
         @paused_until_ms = Outbox.now_ms + Times.milliseconds(wait)
         error = PublishError.new("no copy can be published: #{why}")
-        tell(:failed, text: error.message, error: error, delay: wait, count: size)
+        tell(:unavailable, text: error.message, error: error, delay: wait, count: size)
         end_replays(error)
       end
 
