@@ -34,6 +34,7 @@ test-core: packages configured
 	@tools/quietly "testing the core" ctest --test-dir $(out) --output-on-failure
 	@grep -h '^[0-9]*%: Checks' $(out)/Testing/Temporary/LastTest.log
 	$(call live,the core,env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live)
+	$(call live,the command,tests/command/run $(out) live)
 
 test-python: python-package
 	$(call live,Python,python/tools/test -m broker)

@@ -365,6 +365,45 @@ bh_status bh_declared_new(bh_declared **out);
 }
 bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
 
+/* --- relay ------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_death {
+    BH_DEATH_REJECTED,
+    BH_DEATH_EXPIRED,
+    BH_DEATH_MAXLEN,
+    BH_DEATH_DELIVERY_LIMIT,
+    BH_DEATH_OTHER
+} bh_death;
+
+%object(Relay, bh_relay)
+%extend bh_relay {
+    bh_status set_queue_type(bh_queue_type type);
+    bh_status set_namespace(bh_bytes name);
+    bh_status set_series(bh_series series);
+    bh_status set_stripes(int count);
+    bh_status set_outcome(bh_death death, bh_outcome outcome);
+    bh_status add_queue(bh_bytes name, const bh_policy *policy);
+    bh_status build();
+    bh_bytes error();
+
+    bh_bytes rejected_queue();
+    bh_bytes unroutable_queue();
+    size_t queue_count();
+    bh_bytes queue_name(size_t index);
+    int queue_is_pattern(size_t index);
+    bh_bytes policy_line(bh_queue_type type, bh_bytes vhost);
+
+    bh_status read(bh_delivery *delivery, bh_history *history);
+    bh_bytes queue();
+    int is_served();
+    bh_death death();
+    bh_bytes death_word();
+    bh_bytes words();
+    bh_status plan(bh_plan *plan, const bh_delivery *delivery, const bh_history *history, int is_there, int64_t now_ms,
+                   bh_bytes random);
+}
+bh_status bh_relay_new(bh_relay **out);
+
 /* --- ledger ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bh_state {
@@ -524,7 +563,7 @@ int bh_event_field_is_string(int field);
 
 %object(Log, bh_log)
 %extend bh_log {
-    bh_bytes line(bh_event *event, int64_t now_ms);
+    bh_bytes line(const bh_event *event, int64_t now_ms);
 }
 bh_status bh_log_new(bh_log **out);
 
@@ -611,6 +650,7 @@ bh_status bh_metrics_new(bh_metrics **out);
     bh_bytes error();
 }
 bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);

@@ -6,21 +6,31 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lateness_svg import duration, text
+from lateness_svg import duration, line, text
 
-WIDTH, HEIGHT = 880, 420
-LEFT, RIGHT, TOP, BOTTOM = 84, 24, 80, 64  # margins around the plot
+WIDTH, HEIGHT = 880, 440
+LEFT, RIGHT, TOP, BOTTOM = 84, 24, 100, 64  # margins around the plot
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")
+
+Rates = dict[int, Any]  # by retries a second
+
+
+def series(waits: dict[int, Any]) -> dict[str, Rates]:
+    """What is drawn, by its name."""
+    return {
+        f"{stripes} stripe{'s' * (stripes > 1)}, {ahead} ahead": rates
+        for ahead, found in waits.items()
+        for stripes, rates in found["offered"].items()
+    }
 
 
 class Scales:
     """Retries a second to the right and lateness in ms upwards, both logarithmic."""
 
-    def __init__(self, offered: dict[int, dict[int, Any]]) -> None:
-        rates = [rate for found in offered.values() for rate in found]
-        late = [max(each[key], 1) for found in offered.values() for each in found.values() for key in ("p50_ms", "p99_ms")]
-        self.rates = sorted(set(rates))
-        self.lowest, self.highest = (round_(math.log10(each(late))) for round_, each in ((math.floor, min), (math.ceil, max)))
+    def __init__(self, every: list[Rates]) -> None:
+        late = [max(found[key], 1) for rates in every for found in rates.values() for key in ("p50_ms", "p99_ms")]
+        self.rates = sorted({rate for rates in every for rate in rates})
+        self.lowest, self.highest = math.floor(math.log10(min(late))), math.ceil(math.log10(max(late)))
         self.highest = max(self.highest, self.lowest + 1)
 
     def x(self, rate: float) -> float:
@@ -35,24 +45,26 @@ class Scales:
 def axes(scales: Scales) -> Iterator[str]:
     for power in range(scales.lowest, scales.highest + 1):
         y = scales.y(10**power)
-        yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="#e0e0e0"/>'
+        yield line(LEFT, y, WIDTH - RIGHT, y, 'stroke="#e0e0e0"')
         yield text(LEFT - 8, y + 4, duration(10**power), 'text-anchor="end"')
     for rate in scales.rates:
         yield text(scales.x(rate), HEIGHT - BOTTOM + 20, f"{rate:,}/s", 'text-anchor="middle"')
     yield text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 16, "retries offered", 'text-anchor="middle"')
 
 
-def lines(scales: Scales, offered: dict[int, dict[int, Any]]) -> Iterator[str]:
-    for row, ((stripes, found), colour) in enumerate(zip(offered.items(), COLOURS)):
-        for key, dash in (("p50_ms", "2 5"), ("p99_ms", "")):
-            points = " ".join(f"{scales.x(rate):.1f},{scales.y(each[key]):.1f}" for rate, each in found.items())
-            yield f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
-        name = f"{stripes} stripe{'s' * (stripes > 1)}: median (dotted), p99"
-        yield text(LEFT + 280 * row, 56, name, f'fill="{colour}"')
+def curves(scales: Scales, named: dict[str, Rates]) -> Iterator[str]:
+    for row, ((name, rates), colour) in enumerate(zip(named.items(), COLOURS)):
+        for key, dash in (("p50_ms", "2 5"), ("p99_ms", "none")):
+            points = " ".join(f"{scales.x(rate):.1f},{scales.y(found[key]):.1f}" for rate, found in rates.items())
+            style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"'
+            yield f'<polyline points="{points}" {style}/>'
+        yield text(LEFT + 380 * (row % 2), 56 + 20 * (row // 2), f"{name}: median (dotted), p99", f'fill="{colour}"')
 
 
-def draw(offered: dict[int, dict[int, Any]]) -> str:
-    scales = Scales(offered)
+def draw(waits: dict[int, Any]) -> str:
+    """:param waits: what was offered, by how much the broker sends ahead, by stripes, by retries a second"""
+    named = series(waits)
+    scales = Scales(list(named.values()))
     size = f'width="{WIDTH}" height="{HEIGHT}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {size}'
@@ -60,7 +72,7 @@ def draw(offered: dict[int, dict[int, Any]]) -> str:
         f'<rect {size} fill="#ffffff"/>',
         text(LEFT, 28, "How late retries come back, by load", 'font-size="18" font-weight="bold"'),
         *axes(scales),
-        *lines(scales, offered),
+        *curves(scales, named),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

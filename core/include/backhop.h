@@ -17,6 +17,7 @@
 #include <backhop/plan.h>      /* the decision as data */
 #include <backhop/topology.h>  /* the exchanges and queues that a strategy needs */
 #include <backhop/declaring.h> /* how they are made, verified, and what refusals mean */
+#include <backhop/relay.h>     /* for consumers that can only reject */
 #include <backhop/ledger.h>    /* every message in hand, and what to do next */
 #include <backhop/worker.h>    /* runs it all on librabbitmq */
 #include <backhop/event.h>     /* what happened, for logs */

@@ -59,11 +59,15 @@ bh_status bh_event_new(bh_event **out, bh_event_kind kind)
     *out = NULL;
     if (!is_kind((int)kind))
         return BH_ERR_ARGUMENT;
-    bh_event *self = calloc(1, sizeof *self);
-    if (!self)
+    struct {
+        bh_event event;
+        bh__report line;
+    } *made = calloc(1, sizeof *made);
+    if (!made)
         return BH_ERR_NO_MEMORY;
-    self->kind = kind;
-    *out = self;
+    made->event.kind = kind;
+    made->event.line = &made->line;
+    *out = &made->event;
     return BH_OK;
 }
 
@@ -72,7 +76,7 @@ void bh_event_free(bh_event *self)
     if (!self)
         return;
     bh__store_free(&self->store);
-    bh__report_free(&self->line);
+    bh__report_free(self->line);
     free(self);
 }
 

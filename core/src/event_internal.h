@@ -16,7 +16,7 @@ struct bh_event {
         bh__text string; /* in the store */
     } fields[BH_FIELD_LAST];
     bh__store store;
-    bh__report line;
+    bh__report *line; /* beside the event, so that who may only read it has its line */
 };
 
 /* 1 where a failure with this status goes on until a person changes a setting, a permission, a certificate, the broker. */

@@ -153,12 +153,12 @@ static void write_line(bh__report *out, const bh_event *self)
     add_error(out, self);
 }
 
-bh_bytes bh_event_line(bh_event *self)
+bh_bytes bh_event_line(const bh_event *self)
 {
     if (!self)
         return bh_str("");
-    write_line(&self->line, self);
-    return bh__report_text(&self->line);
+    write_line(self->line, self);
+    return bh__report_text(self->line);
 }
 
 /* ----------------------------------------------------------------------------------------------------------------- log */
@@ -184,7 +184,7 @@ void bh_log_free(bh_log *self)
     free(self);
 }
 
-bh_bytes bh_log_line(bh_log *self, bh_event *event, int64_t now_ms)
+bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms)
 {
     if (!self || !event)
         return bh_str("");
@@ -203,11 +203,11 @@ bh_bytes bh_log_line(bh_log *self, bh_event *event, int64_t now_ms)
         return bh_str("");
     }
     ++*count;
-    write_line(&event->line, event);
+    write_line(event->line, event);
     if (*left_out)
-        bh__report_add(&event->line, " (%lld more like it were left out before)", (long long)*left_out);
+        bh__report_add(event->line, " (%lld more like it were left out before)", (long long)*left_out);
     if (*count == LINES_A_SECOND)
-        bh__report_add(&event->line, " (further ones of this second are left out)");
+        bh__report_add(event->line, " (further ones of this second are left out)");
     *left_out = 0;
-    return bh__report_text(&event->line);
+    return bh__report_text(event->line);
 }

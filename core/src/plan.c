@@ -22,6 +22,7 @@ typedef struct input {
     bh_bytes error;
     int64_t now_ms;
     bh_bytes random;
+    bh__shelf shelf;      /* where to park */
     bh_bytes traceparent; /* "": none */
 } input;
 
@@ -188,7 +189,8 @@ static void save_property(bh_plan *self, const input *in, const char *name, bh_p
 
 static void set_queue(bh_plan *self, const input *in)
 {
-    set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+    if (in->shelf != BH__SHELF_STRAY)
+        set_string(self, "backhop-queue", bh_topology_queue(in->topology));
 }
 
 /* The history's id, else the random bits' hexadecimal digits. */
@@ -344,7 +346,7 @@ static int make_fit(bh_plan *self, const input *in)
         size_t at = find_header(self, bh_str(spare[i]));
         if (at == self->header_count)
             continue;
-        if (strcmp(spare[i], "backhop-error") == 0 && shorten_error(self, over))
+        if (bh__same(bh_str(spare[i]), bh_str("backhop-error")) && shorten_error(self, over))
             return 1;
         over -= header_bytes(self, &self->headers[at], in->delivery);
         remove_header_at(self, at);
@@ -396,7 +398,10 @@ static bh_status park(bh_plan *self, const input *in, const char *reason)
     self->delay_ms = 0;
     self->is_on_demand = 0;
     self->expiration = (bh__text){0, 0};
-    to(self, bh_str(""), bh_topology_parked_queue(in->topology));
+    if (in->shelf == BH__SHELF_PARKED)
+        to(self, bh_str(""), bh_topology_parked_queue(in->topology));
+    else
+        to(self, bh_topology_unroutable_queue(in->topology), harmless(bh_delivery_routing_key(in->delivery)));
     self->header_count = 0;
     if (room_bytes(self, in->delivery) < 0)
         return BH_ERR_FRAME;
@@ -520,20 +525,30 @@ static bh_status end(bh_plan *self, bh_status status)
     return status;
 }
 
-/* Begins a plan by a policy, at a time: so far it has the failures of the history. */
-static bh_status begin_decision(bh_plan *self, const input *in)
+/* The same, at a time: so far the plan has the failures of the history. */
+static bh_status begin_now(bh_plan *self, const input *in)
 {
-    if (!in->policy || in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
+    if (in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
         return BH_ERR_ARGUMENT;
     bh_status status = begin(self, in);
-    if (status == BH_OK && !bh__topology_serves(in->topology, in->policy))
-        status = BH_ERR_FOREIGN_POLICY;
     if (status != BH_OK)
         return status;
     int64_t first_ms = bh_history_first_failure_ms(in->history);
     self->attempts = bh_history_attempts(in->history);
     self->first_failure_ms = first_ms >= 0 && first_ms < in->now_ms ? first_ms : in->now_ms;
     return BH_OK;
+}
+
+/* The same, by a policy. */
+static bh_status begin_decision(bh_plan *self, const input *in)
+{
+    bh_status status = in->policy ? begin_now(self, in) : BH_ERR_ARGUMENT;
+    return status == BH_OK && !bh__topology_serves(in->topology, in->policy) ? BH_ERR_FOREIGN_POLICY : status;
+}
+
+static int64_t failed_once_more(const bh_plan *self)
+{
+    return self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
 }
 
 bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
@@ -543,11 +558,11 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
     char traceparent[BH__TRACEPARENT_BYTES + 1] = "";
     if (self)
         memcpy(traceparent, self->traceparent, sizeof traceparent); /* as a decision empties the plan */
-    input in = {delivery, history, policy, topology, error, now_ms, random, bh_str(traceparent)};
+    input in = {delivery, history, policy, topology, error, now_ms, random, BH__SHELF_PARKED, bh_str(traceparent)};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
-    int64_t failed = self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
+    int64_t failed = failed_once_more(self);
     switch (outcome) {
     case BH_OUTCOME_OK:
         self->action = BH_ACTION_ACK;
@@ -563,6 +578,19 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         return end(self, park(self, &in, "permanent"));
     }
     return end(self, BH_ERR_ARGUMENT);
+}
+
+bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                          const bh_topology *topology, bh__shelf shelf, const char *reason, bh_bytes error,
+                          int64_t now_ms, bh_bytes random)
+{
+    input in = {delivery, history, NULL, topology, error, now_ms, random, shelf, bh_str("")};
+    bh_status status = begin_now(self, &in);
+    if (status != BH_OK)
+        return status;
+    if (shelf != BH__SHELF_STRAY)
+        self->attempts = failed_once_more(self);
+    return end(self, park(self, &in, reason));
 }
 
 /* What is known of a message whose deliveries ended without being settled. */
@@ -631,7 +659,9 @@ bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_his
 {
     char error[160];
     tell_crashes(error, sizeof error, bh_history_crashes(history));
-    input in = {delivery, history, policy, topology, bh_str(error), now_ms, random, bh_history_traceparent(history)};
+    input in = {delivery, history,          policy,
+                topology, bh_str(error),    now_ms,
+                random,   BH__SHELF_PARKED, bh_history_traceparent(history)};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
@@ -643,7 +673,8 @@ bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_his
 bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                          const bh_topology *topology, bh_bytes random)
 {
-    input in = {delivery, history, NULL, topology, bh_str(""), 0, random, bh_history_traceparent(history)};
+    input in = {
+        delivery, history, NULL, topology, bh_str(""), 0, random, BH__SHELF_PARKED, bh_history_traceparent(history)};
     bh_status status = begin(self, &in);
     if (status != BH_OK)
         return status;

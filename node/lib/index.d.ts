@@ -492,6 +492,8 @@ export class Plan {
   readonly mandatory: boolean
   /** Whether the topology's declarations with `wait === plan.delay` must be made before the publish. */
   readonly onDemand: boolean
+  /** The delay of the rung that must be declared before the publish, in milliseconds; 0: none. */
+  readonly rung: number
   /** The copy's expiration, as the digits of its milliseconds. */
   readonly expiration: string | undefined
   /** Properties that the copy keeps as the original has them, if it has. Its deliveryMode is 2. */

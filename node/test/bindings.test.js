@@ -9,7 +9,7 @@ const { test } = require('node:test')
 const { c } = require('./internals')
 
 const HEADERS = process.env.BACKHOP_HEADERS
-const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'ledger', 'message', 'worker',
+const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'relay', 'ledger', 'message', 'worker',
   'event', 'log', 'metrics']
 const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
 

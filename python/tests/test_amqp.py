@@ -8,13 +8,16 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import backhop
+from backhop import _frames
 from backhop._amqp import Int64, encode_table, wire_text
 from backhop.decider import Decider
+from backhop.delivery import PROPERTIES as NUMBERS
 from backhop.outcomes import Result
 
 MOMENT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
@@ -253,8 +256,6 @@ def test_the_properties_of_aio_pika_are_read() -> None:
 PROPERTIES: dict[str, Any] = {
     "content_type": "text/plain",
     "content_encoding": "grün",
-    "headers": {"a": "b"},
-    "delivery_mode": 2,
     "priority": 255,
     "correlation_id": "é" * 127,
     "reply_to": "r",
@@ -266,6 +267,15 @@ PROPERTIES: dict[str, Any] = {
     "app_id": "a",
     "cluster_id": "c",
 }
+KEPT = sum(1 << number for name, number in NUMBERS.items() if name not in ("delivery_mode", "expiration"))
+
+
+def header_of(properties: dict[str, Any], size: int = 0) -> bytes:
+    """The frame of a content header on channel 65535, with these properties, as a copy of an original has them."""
+    original = SimpleNamespace(**(dict.fromkeys(NUMBERS) | properties))
+    expiration = properties.get("expiration") or ""
+    header = _frames.content_header(original, size, KEPT, expiration, {"a": "b"}, b"S", ("", 0))
+    return _frames.content_frames(65535, header, b"", 128)[0]
 
 
 @pytest.mark.parametrize(
@@ -277,50 +287,66 @@ PROPERTIES: dict[str, Any] = {
         *({name: value for name, value in PROPERTIES.items() if name != absent} for absent in PROPERTIES),
         dict.fromkeys(PROPERTIES),
         dict.fromkeys(PROPERTIES, ""),
-        {"headers": {}, "priority": 0, "delivery_mode": 1},
         {"timestamp": datetime(2023, 11, 14, 22, 13, 20, 999_999)},
         {"timestamp": datetime(9999, 12, 31, tzinfo=timezone.utc)},
     ],
 )
 @pytest.mark.parametrize("size", [0, 2**40])
 def test_a_content_header_is_the_one_that_pamqp_makes(properties: dict[str, Any], size: int) -> None:
-    channels = pytest.importorskip("backhop._aio_pika_channels")
     frame, header = pytest.importorskip("pamqp.frame"), pytest.importorskip("pamqp.header")
     theirs = header.ContentHeader(body_size=size)
-    for name, value in properties.items():
+    for name, value in (properties | {"delivery_mode": 2, "headers": {"a": "b"}}).items():
         setattr(theirs.properties, "message_type" if name == "type" else name, value)
-    assert channels.header_frame(properties, size, 65535) == frame.marshal(theirs, 65535)
+    assert header_of(properties, size) == frame.marshal(theirs, 65535)
 
 
 @pytest.mark.parametrize(
-    "properties",
+    ("properties", "error"),
     [
-        {"message_id": "i" * 256},
-        {"message_id": b"\xff"},
-        {"message_id": 1},
-        {"reply_to": "\udcff"},
-        {"priority": 256},
-        {"priority": "1"},
-        {"timestamp": datetime(1969, 12, 31, tzinfo=timezone.utc)},
-        {"timestamp": 1},
+        ({"message_id": "i" * 256}, ValueError),
+        ({"message_id": 1}, AttributeError),
+        ({"priority": 256}, ValueError),
+        ({"priority": "1"}, TypeError),
+        ({"timestamp": datetime(1969, 12, 31, tzinfo=timezone.utc)}, struct.error),
+        ({"timestamp": -1}, struct.error),
     ],
 )
-def test_a_property_that_pamqp_does_not_encode_is_not_encoded(properties: dict[str, Any]) -> None:
-    channels = pytest.importorskip("backhop._aio_pika_channels")
-    theirs = pytest.importorskip("pamqp.commands").Basic.Properties()
-    for name, value in properties.items():
-        setattr(theirs, name, value)
-    with pytest.raises((TypeError, ValueError, struct.error)) as raised:
-        theirs.marshal()
-    with pytest.raises(raised.type):
-        channels.header_frame(properties, 0, 1)
+def test_a_value_that_its_property_cannot_have_is_not_encoded(
+    properties: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        header_of(properties)
+
+
+def test_a_property_that_is_not_utf_8_goes_out_as_the_bytes_that_it_was() -> None:
+    assert b"\2\xff\xfe" in header_of({"message_id": b"\xff\xfe"})
+    assert b"\2\xff\xfe" in header_of({"message_id": "\udcff\udcfe"})
 
 
 @pytest.mark.parametrize("tag", [0, 1, 2**63 - 1])
-def test_an_acknowledgement_is_the_one_that_pamqp_makes(tag: int) -> None:
-    channels = pytest.importorskip("backhop._aio_pika_channels")
+def test_a_settlement_is_the_one_that_pamqp_makes(tag: int) -> None:
     frame, commands = pytest.importorskip("pamqp.frame"), pytest.importorskip("pamqp.commands")
-    assert channels.ack_frame(tag, 7) == frame.marshal(commands.Basic.Ack(tag), 7)
+    settlements: dict[_frames.How, Any] = {
+        "ack": commands.Basic.Ack(tag),
+        "reject": commands.Basic.Nack(tag, requeue=False),
+        "requeue": commands.Basic.Nack(tag, requeue=True),
+        "return": commands.Basic.Reject(tag, requeue=True),
+    }
+    for how, theirs in settlements.items():
+        assert _frames.settlement(7, tag, how) == frame.marshal(theirs, 7)
+
+
+@pytest.mark.parametrize("is_mandatory", [False, True])
+def test_a_publish_is_the_one_that_pamqp_makes(is_mandatory: bool) -> None:
+    frame, commands = pytest.importorskip("pamqp.frame"), pytest.importorskip("pamqp.commands")
+    theirs = commands.Basic.Publish(exchange="wait.1000", routing_key="grün", mandatory=is_mandatory)
+    assert _frames.publish_frame(7, "wait.1000", "grün", is_mandatory) == frame.marshal(theirs, 7)
+
+
+def test_a_body_is_cut_into_frames_of_the_connection() -> None:
+    whole = bytes(range(200))
+    _, first, last = _frames.content_frames(7, b"", whole, 128)
+    assert (len(first), first[7:-1] + last[7:-1], last[-1:]) == (128, whole, b"\xce")
 
 
 @pytest.mark.parametrize("value", [10**20, -(10**20), 2**64])

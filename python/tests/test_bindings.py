@@ -12,7 +12,22 @@ import backhop
 from backhop import _backhop as c
 
 HEADERS = Path(__file__).parents[2] / "core" / "include" / "backhop"
-NOUNS = ("delivery", "history", "policy", "plan", "topology", "declared", "declaring", "ledger", "message", "worker", "event", "log", "metrics")
+NOUNS = (
+    "delivery",
+    "history",
+    "policy",
+    "plan",
+    "topology",
+    "declared",
+    "declaring",
+    "relay",
+    "ledger",
+    "message",
+    "worker",
+    "event",
+    "log",
+    "metrics",
+)
 LEFT_OUT = {"bh_worker_run"}  # it blocks, and calls back
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,12 @@ import pytest
 
 import backhop
 import backhop._publisher as module
-from backhop._publisher import Copy, How, Publisher
+from backhop._declaring import Mode
+from backhop._frames import How
+from backhop._publisher import Copy, Publisher
 from backhop._retrier import BaseRetrier
 from backhop.decider import Decider
+from backhop.delivery import PROPERTIES as NUMBERS
 from backhop.outcomes import Result
 
 TOPOLOGY = backhop.Topology("orders")
@@ -27,9 +31,14 @@ class Original(SimpleNamespace):
     is_here = True
 
 
+class Connection:
+    """A client's."""
+
+
 class NotingPublisher(Publisher):
     """Its connection is open, and what it does is noted."""
 
+    _connection = Connection()
     _is_open = True
     _is_blocked = False
 
@@ -49,11 +58,16 @@ class NotingPublisher(Publisher):
 
     def _watch_channel(self, channel: Any) -> None: ...
 
-    def _write(self, copy: Copy) -> None:
-        if copy.properties == "unwritable":
+    def _copy(self, plan: backhop.Plan, message: Any, error: BaseException | None) -> Copy:
+        if message._kept == "unwritable":
             raise TypeError("no properties")
+        return Copy(plan, message, error, b"S")
+
+    def _write(self, copy: Copy) -> None:
         self.written.append(copy)
         self.pending_at_write.append(self.pending)
+
+    def _hand_over(self) -> None: ...
 
     def _settle(self, channel: Any, tag: int, how: How) -> None:
         assert channel == Original.channel
@@ -79,13 +93,17 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return stands_still
 
 
+def message(history: backhop.History, properties: Any) -> Any:
+    kept = properties or SimpleNamespace(headers=None, **dict.fromkeys(NUMBERS))
+    return SimpleNamespace(history=history, _history=history, _kept=kept, body=b"")
+
+
 def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:
     decider = Decider(TOPOLOGY)
     for tag in tags:
         history = decider.read("", "orders", {"message_id": str(tag)}, None)
-        copy = Copy(decider.plan(history, Result("failed", "507")), history)
-        copy.properties = properties
-        publisher.settle(copy, Original(tag=tag))
+        plan = decider.plan(history, Result("failed", "507"))
+        publisher.settle(plan, message(history, properties), Original(tag=tag))
     if not publisher._is_ready:
         publisher._confirming()
 
@@ -160,7 +178,7 @@ def test_what_cannot_be_written_is_left_and_told(caplog: pytest.LogCaptureFixtur
     publisher = NotingPublisher(on_event=events.append)
     published(publisher, 1, properties="unwritable")
     published(publisher, 2)
-    assert [copy.history.id for copy in publisher.written] == ["2"]
+    assert [copy.id for copy in publisher.written] == ["2"]
     assert [(event.name, event.id) for event in events] == [("refused", "1")]
     assert isinstance(events[0].error, backhop.PublishError)
     assert "stays unacknowledged" in caplog.text
@@ -174,32 +192,44 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
     publisher = NotingPublisher(on_event=events.append)
     published(publisher, 1, 2)
     for _ in range(2):
-        publisher._closed(publisher, f"{code} unwelcome", module.ending_of(code))
+        publisher._closed(publisher, f"{code} unwelcome", code or 0)
         publisher._confirming()
     if code is None:
-        assert [copy.history.id for copy in publisher.written] == ["1", "2"] * 3
+        assert [copy.id for copy in publisher.written] == ["1", "2"] * 3
         return
-    assert [copy.history.id for copy in publisher.written] == ["1", "2", "1", "2"]
+    assert [copy.id for copy in publisher.written] == ["1", "2", "1", "2"]
     assert [(event.name, event.id) for event in events] == [(is_told, "1")]
     assert f"{code} unwelcome" in events[0].text
+
+
+@pytest.mark.parametrize("mode", ["create", "verify", "none"])
+def test_a_rung_on_demand_is_made_but_where_the_mode_is_none(mode: Mode) -> None:
+    publisher = NotingPublisher(mode=mode)
+    history = Decider(TOPOLOGY).read("", "orders", {"message_id": "m1"}, None)
+    plan = Decider(TOPOLOGY).plan(history, Result("failed", "507", retry_after=7200))
+    assert plan.on_demand
+    with pytest.raises(AssertionError, match="nothing is to be declared") if mode != "none" else nullcontext():
+        publisher.settle(plan, message(history, None), Original(tag=1))
+        publisher._confirming()
+    assert len(publisher.written) == (mode == "none")
 
 
 @pytest.mark.parametrize("end", ["closed", "nacked", "returned", "unconfirmed", "unopened", "lost", "unwritable"])
 def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: Time) -> None:
     publisher = NotingPublisher()
     history = Decider(TOPOLOGY).read("", "orders.parked", {"message_id": "m1"}, None)
-    copy, ends = Copy(backhop.Plan.replay(history, TOPOLOGY), history), list[backhop.Error | None]()
-    copy.replayed = ends.append
-    copy.properties = end
-    publisher.settle(copy, Original(tag=1))
+    plan = backhop.Plan.replay(history, TOPOLOGY)
+    ends: list[backhop.Error | None] = []
+    properties = end if end == "unwritable" else None
+    publisher.settle(plan, message(history, properties), Original(tag=1), replayed=ends.append)
     if end == "unopened":
         publisher._unopened(OSError("no channel"))
     else:
         publisher._confirming()
     if end == "closed":
-        publisher._closed(publisher, "406 too big", "complaint")
+        publisher._closed(publisher, "406 too big", 406)
     elif end == "returned":
-        method = SimpleNamespace(exchange=copy.plan.exchange, routing_key=copy.plan.routing_key)
+        method = SimpleNamespace(exchange=plan.exchange, routing_key=plan.routing_key)
         method.reply_code, method.reply_text = 312, "NO_ROUTE"
         publisher._returned(method, {"backhop-id": "m1"})
         publisher._answered(1, False, True)
@@ -209,7 +239,12 @@ def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: T
         go_on(publisher, time, TIMEOUT + 2)
     elif end == "lost":
         publisher._lost("the broker went away")
-    assert [type(error) for error in ends] == [backhop.ConnectionFailedError if end == "lost" else backhop.PublishError]
+    kinds = {
+        "lost": backhop.ConnectionFailedError,
+        "closed": backhop.ChannelClosedError,
+        "unwritable": backhop.ContentError,
+    }
+    assert [type(error) for error in ends] == [kinds.get(end, backhop.PublishError)]
     go_on(publisher, time, 100)
     assert len(publisher.written) == (end not in ("unopened", "unwritable"))
     assert (publisher.pending, publisher.settled) == (0, [])

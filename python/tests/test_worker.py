@@ -707,7 +707,9 @@ class TestLive:
             ),
             print,
         ):
-            assert isinstance(events.get("unavailable").error, backhop.MissingError), "TLS is there, the topology is not"
+            assert isinstance(events.get("unavailable").error, backhop.MissingError), (
+                "TLS is there, the topology is not"
+            )
 
     def test_events_are_logged(self, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
         name, events = broker.queue(), Events()

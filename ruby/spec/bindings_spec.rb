@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/backhop.i.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy plan topology declared declaring ledger message worker event log metrics]
+  nouns = %w[delivery history policy plan topology declared declaring relay ledger message worker event log metrics]
   left_out = %w[bh_worker_run] # it blocks, and calls back
 
   texts = Dir[File.join(HEADERS, "*.h")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }
@@ -45,8 +45,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
       verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
     end
     expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
-                                      "bh_worker_attempt", "bh_topology_owns", "bh_topology_unroutable_queue",
-                                      "bh_declaring_set_declared", "bh_plan_set_traceparent", "bh_history_lateness_ms",
+                                      "bh_worker_attempt", "bh_plan_set_traceparent", "bh_history_lateness_ms",
                                       "bh_history_traceparent")
   end
 end

@@ -48,6 +48,7 @@ ADVANCED_CONFIG = """
 % What a wait queue sent to a target that died it sends again after this time, not after three minutes: tests wait for it.
 [{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 30000}]}].
 """
+DELAYED_PLUGIN = "rabbitmq_delayed_message_exchange"
 # What it does by itself after half a second.
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
@@ -418,6 +419,19 @@ def reserve_ports() -> tuple[socket.socket, range]:
     raise Failure("cannot find five free ports in a row between 20000 and 32000")
 
 
+def delayed_plugin(version: str) -> Path | None:
+    """The file of the delayed-message plugin for this version, of those that BACKHOP_DELAYED_PLUGIN names."""
+    named = [Path(each) for each in os.environ.get("BACKHOP_DELAYED_PLUGIN", "").split(os.pathsep) if each]
+    for file in named:
+        if not file.is_file() or not re.fullmatch(rf"{DELAYED_PLUGIN}-v?\d+\.\d+\..*\.ez", file.name):
+            raise Failure(
+                f"BACKHOP_DELAYED_PLUGIN has {file}: name files as {DELAYED_PLUGIN}-{version}.2.ez, with"
+                f" {os.pathsep!r} between them"
+            )
+    names = rf"{DELAYED_PLUGIN}-v?{re.escape(version)}\..*"
+    return next((file for file in named if re.fullmatch(names, file.name)), None)
+
+
 def is_answering(address: str, port: int, tls: ssl.SSLContext | None) -> bool:
     """Tells whether there is an AMQP 0-9-1 broker that greets clients (Connection.Start)."""
     try:
@@ -502,7 +516,14 @@ class Node:
         shutil.copy("server.key", self.home)
         (self.home / ".erlang.cookie").write_text(cookie)
         (self.home / ".erlang.cookie").chmod(0o400)
-        (self.home / "enabled_plugins").write_text("[].\n")
+        plugin = delayed_plugin(self.version)
+        (self.home / "enabled_plugins").write_text(f"[{DELAYED_PLUGIN if plugin else ''}].\n")
+        if plugin:
+            plugins = self.home / "plugins"
+            plugins.mkdir()
+            shutil.copy(plugin, plugins)
+            own = next(self.tree.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins")).relative_to(self.tree)
+            self.environment["RABBITMQ_PLUGINS_DIR"] = f"/{own}:{HOME}/plugins"
         lines = [
             f"listeners.tcp.local = {self.address}:{self.port}",
             f"listeners.ssl.local = {self.address}:{self.tls_port}",
@@ -515,7 +536,7 @@ class Node:
         ]
         (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
-        for path in (self.home, *self.home.iterdir()):
+        for path in (self.home, *self.home.rglob("*")):
             os.chown(path, *map(int, self.user))
 
     def spawn(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:

@@ -309,6 +309,12 @@ class Tests:
         self.assertIn(f"RabbitMQ {self.version} did not start: it ended", done.stderr)
         self.assertIn("rabbitmq-server", done.stderr)  # from the log
 
+    def test_a_plugin_that_is_none_is_named(self: Any) -> None:
+        named = "/nowhere/rabbitmq_delayed_message_exchange-4.0.2.ez"
+        done = self.run_broker("true", BACKHOP_DELAYED_PLUGIN=named)
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(f"BACKHOP_DELAYED_PLUGIN has {named}: name files as ", done.stderr)
+
     def test_unknown_version(self: Any) -> None:
         self.version = "1.0"
         done = self.run_broker("true")

@@ -430,8 +430,8 @@ void expect_history(const message *copy, const rig *r, int64_t attempts, const c
 
 int is_added_header(bh_bytes name)
 {
-    static const char *const prefixes[] = {"backhop-",      "x-death",          "x-first-death-",
-                                           "x-last-death-", "x-delivery-count", "x-acquired-count"};
+    static const char *const prefixes[] = {"backhop-",         "x-death",          "x-first-death-", "x-last-death-",
+                                           "x-delivery-count", "x-acquired-count", "x-delay"};
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
         if (name.size >= strlen(prefixes[i]) && memcmp(name.data, prefixes[i], strlen(prefixes[i])) == 0)
             return 1;

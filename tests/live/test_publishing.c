@@ -290,8 +290,10 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
         rig_take(r, "first");
         rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     }
-    broker_await_depth(
-        r->broker, bh_topology_strategy(r->topology) == BH_STRATEGY_LADDER ? rig_rung(r, DELAY) : waiting(r), COUNT);
+    bh_strategy strategy = bh_topology_strategy(r->topology);
+    if (strategy !=
+        BH_STRATEGY_DELAYED_EXCHANGE) /* which has no queue to look at; and what drains awaits its confirms */
+        broker_await_depth(r->broker, strategy == BH_STRATEGY_LADDER ? rig_rung(r, DELAY) : waiting(r), COUNT);
     rig_stop_worker(r);
     broker_delete_queue(r->broker, r->queue);
     int64_t failed_at = now_ms();

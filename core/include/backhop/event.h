@@ -120,7 +120,7 @@ BH_API int64_t bh_event_int(const bh_event *self, bh_field field);
  * does not mend itself: a refused password or permission, a missing work queue, a clash, a certificate. */
 BH_API bh_level bh_event_level(const bh_event *self);
 /* The event for people, in one line of UTF-8; what controls a terminal is shown as "?". Valid until the event changes. */
-BH_API bh_bytes bh_event_line(bh_event *self);
+BH_API bh_bytes bh_event_line(const bh_event *self);
 
 /*
  * Log: which lines are to be written, so that 300 messages that are parked in a second are not 300 lines. Of each kind
@@ -134,8 +134,9 @@ typedef struct bh_log bh_log;
 BH_API bh_status bh_log_new(bh_log **out);
 /* Frees it; NULL is allowed. */
 BH_API void bh_log_free(bh_log *self);
-/* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock. */
-BH_API bh_bytes bh_log_line(bh_log *self, bh_event *event, int64_t now_ms);
+/* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock.
+ * The line is the event's: valid until that changes. */
+BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
 
 BH_END_DECLS
 

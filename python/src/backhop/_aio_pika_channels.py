@@ -11,31 +11,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import struct
 from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any
 
 import aiormq
-import pamqp.encode
-import pamqp.frame
 from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 from aiormq.abc import ChannelFrame
 from pamqp.body import ContentBody
-from pamqp.constants import FRAME_BODY, FRAME_END_CHAR, FRAME_HEADER, FRAME_METHOD
 from pamqp.header import ContentHeader
 
-from ._amqp import encode_table
 from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
-from ._publisher import ChannelClosingError, Copy, How, Publisher, ending_of
+from ._frames import How, settlement
+from ._publisher import ChannelClosingError, Copy, Publisher
 from ._retrier import LOGGER, BaseRetrier
+from .message import Message
+from .plan import Plan
 
 _AMQP_ERRORS = (aiormq.exceptions.AMQPError, ConnectionError, RuntimeError)
 """RuntimeError is what aiormq raises of a connection that is closed."""
 
-_FRAME_OVERHEAD = 8  # bytes around a frame's content
+_BLANK = ("", 0)
+"""What else than None stands for a property that is absent: pamqp does not tell which."""
 
 Basic = aiormq.spec.Basic
 _ANSWERS = (Basic.Ack, Basic.Nack)
@@ -77,14 +75,7 @@ def settle(writer: Writer, channel: WireChannel, tag: int, how: How) -> asyncio.
     if not is_here(channel):
         LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
         return None
-    number = channel.number
-    if how == "ack":
-        frame = ack_frame(tag, number)
-    elif how == "return":
-        frame = pamqp.frame.marshal(Basic.Reject(tag, requeue=True), number)
-    else:
-        frame = pamqp.frame.marshal(Basic.Nack(tag, requeue=how == "requeue"), number)
-    return writer.write(channel, frame)
+    return writer.write(channel, settlement(channel.number, tag, how))
 
 
 def is_here(channel: WireChannel) -> bool:
@@ -194,11 +185,11 @@ class _ConfirmChannel:
         elif not isinstance(frame, ContentBody):
             if isinstance(frame, aiormq.spec.Channel.Close):  # earlier than the channel's own word
                 reason = f"{frame.reply_code} {frame.reply_text}"
-                self._publisher._closed(self, reason, ending_of(frame.reply_code))
+                self._publisher._closed(self, reason, frame.reply_code or 0)
             await self._pass_on(arrived)
 
     def _closed(self, closing: asyncio.Future[Any]) -> None:
-        self._publisher._closed(self, _reason(closing), "orderly")
+        self._publisher._closed(self, _reason(closing))
 
 
 def _reason(closing: asyncio.Future[Any]) -> str:
@@ -212,7 +203,6 @@ class AioPikaPublisher(Publisher):
         super().__init__(retrier, confirm_timeout)
         self.writer = Writer(connection)
         self._connection = connection
-        self._most_body = connection.connection_tune.frame_max - _FRAME_OVERHEAD
         self._idle: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         connection.closing.add_done_callback(self._connection_closed)
@@ -236,7 +226,7 @@ class AioPikaPublisher(Publisher):
 
     @property
     def _is_open(self) -> bool:
-        return self._connection.is_opened
+        return bool(self._connection.is_opened)
 
     @property
     def _is_blocked(self) -> bool:
@@ -260,17 +250,17 @@ class AioPikaPublisher(Publisher):
     def _settle(self, channel: WireChannel, tag: int, how: How) -> None:
         settle(self.writer, channel, tag, how)
 
+    def _hand_over(self) -> None:
+        """The writer does, once in each turn of the event loop."""
+
+    def _copy(self, plan: Plan, message: Message, error: BaseException | None) -> Copy:
+        return Copy(plan, message, error, b"S", _BLANK)
+
     def _write(self, copy: Copy) -> None:
         wire: WireChannel = self._channel.wire
         if not is_here(wire):
             raise ChannelClosingError
-        body, size, number = copy.body, self._most_body, wire.number
-        frames = [
-            _publish_frame(copy.exchange, copy.routing_key, copy.plan.mandatory, number),
-            header_frame(copy.properties, len(body), number),
-        ]
-        frames += [_frame(FRAME_BODY, number, body[start : start + size]) for start in range(0, len(body), size)]
-        self.writer.write(wire, b"".join(frames))
+        self.writer.write(wire, b"".join(copy.frames(wire.number, self._connection.connection_tune.frame_max)))
 
     def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
         async def declare() -> None:
@@ -297,58 +287,6 @@ class AioPikaPublisher(Publisher):
     def _returned_by(self, channel: _ConfirmChannel, method: Any, properties: Any) -> None:
         if channel is self._channel:
             self._returned(method, properties.headers)
-
-
-@lru_cache
-def _publish_frame(exchange: Any, routing_key: Any, mandatory: bool, number: int) -> bytes:
-    frame = Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
-    return pamqp.frame.marshal(frame, number)
-
-
-_ENCODERS: dict[str, Callable[[Any], bytes]] = {
-    "octet": pamqp.encode.octet,
-    "shortstr": pamqp.encode.short_string,
-    "table": partial(encode_table, tag_of_bytes=b"S"),  # pamqp cannot write all that it reads
-    "timestamp": pamqp.encode.timestamp,
-}
-_PROPERTIES = [
-    (
-        "type" if name == "message_type" else name,
-        Basic.Properties.flags[name],
-        _ENCODERS[Basic.Properties.amqp_type(name)],
-    )
-    for name in Basic.Properties.attributes()
-]
-"""In the order of the wire: AMQP's name, its flag, what encodes it."""
-
-
-def header_frame(properties: dict[str, Any], body_size: int, number: int) -> bytes:
-    """A content header's frame, as pamqp makes it in three times as long.
-
-    :param properties: by AMQP's names; None, or "", is absent
-    """
-    flags = 0
-    values = []
-    for name, flag, encode in _PROPERTIES:
-        value = properties.get(name)
-        if value is not None and value != "":
-            flags |= flag
-            values.append(encode(value))
-    return _frame(FRAME_HEADER, number, _HEADER_START(Basic.frame_id, 0, body_size, flags) + b"".join(values))
-
-
-def ack_frame(tag: int, number: int) -> bytes:
-    """A Basic.Ack's frame, likewise."""
-    return _frame(FRAME_METHOD, number, _ACK(Basic.Ack.index, tag, 0))
-
-
-def _frame(kind: int, number: int, content: bytes) -> bytes:
-    return _FRAME_START(kind, number, len(content)) + content + FRAME_END_CHAR
-
-
-_FRAME_START = struct.Struct(">BHI").pack
-_HEADER_START = struct.Struct(">HHQH").pack
-_ACK = struct.Struct(">IQB").pack
 
 
 async def take_all(connection: WireConnection, steps: Steps) -> None:

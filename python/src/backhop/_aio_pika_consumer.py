@@ -15,6 +15,7 @@ import aio_pika
 import aiormq
 from aiormq.abc import AbstractChannel as WireChannel
 
+from ._declaring import forget
 from ._errors import ChannelClosedError, Error, MissingError
 from ._retrier import LOGGER
 
@@ -101,6 +102,8 @@ class Consumer:
             if self._is_cancelled or not self._can_come_back():
                 return
             failures += 1
+            if self._wire is not None:
+                forget(self._wire.connection)
             wait = self._retrier._wait(failures)
             LOGGER.warning("queue %s: the subscription ended: subscribing again in %.3g s", self._queue, wait)
             await asyncio.sleep(wait)

@@ -309,7 +309,11 @@ def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
     pieces: list[bytes] = []
     if isinstance(value, dict):
         for name, item in value.items():
-            pieces += (_encoded_name(name), _encoded(item, tag_of_bytes))
+            if type(item) is str:  # as most are
+                data = item.encode("utf-8", "surrogateescape")
+                pieces += (_encoded_name(name), _TAG_AND_LENGTH(b"S", len(data)), data)
+            else:
+                pieces += (_encoded_name(name), _encoded(item, tag_of_bytes))
         data = b"".join(pieces)
         return _TAG_AND_LENGTH(b"F", len(data)) + data
     if isinstance(value, list):

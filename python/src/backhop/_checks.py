@@ -23,6 +23,8 @@ def whole(
     name: str, value: object, least: int = 0, most: int = _MOST, *, refused: Callable[[str], Exception] = ArgumentError
 ) -> int:
     """A whole number in a range."""
+    if type(value) is int and least <= value <= most:
+        return value
     limits = f"from {least} to {most}" if most < _MOST else f"{least} or more"
     try:
         if isinstance(value, bool):

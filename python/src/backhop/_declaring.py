@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 from . import _backhop as c
 from ._core import made
@@ -15,7 +16,7 @@ Mode: TypeAlias = Literal["create", "verify", "none"]
 
 MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
 
-NOT_FOUND = 404
+ACCESS_REFUSED, NOT_FOUND = 403, 404
 
 
 class Step(NamedTuple):
@@ -42,13 +43,35 @@ def check_broker(topology: Topology, server_properties: Mapping[str, Any] | None
     topology.check_broker(found.get("product") or "", found.get("version") or "")
 
 
-def declaring(topology: Topology, mode: Mode = "create", rungs: Iterable[int] = (0,)) -> Steps:
+_declared: WeakKeyDictionary[object, c.Declared] = WeakKeyDictionary()
+"""What is known to be there, by the connection on which it was declared: its retriers share it."""
+
+
+def declared_on(connection: object) -> c.Declared:
+    """What is known to be there, on a client's connection."""
+    handle = _declared.get(connection)
+    if handle is None:
+        handle = _declared[connection] = made(c.bh_declared_new())
+    return handle
+
+
+def forget(connection: object) -> None:
+    """Something that was declared on a connection may be gone."""
+    c.Declared_forget(declared_on(connection))
+
+
+def declaring(
+    topology: Topology, mode: Mode = "create", rungs: Iterable[int] = (0,), *, connection: object = None
+) -> Steps:
     """Makes or verifies.
 
     :param rungs: delays of rungs on demand, in ms; 0: all that is none
+    :param connection: a client's, on which it is: what is known to be there is left out
     """
     handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
     check(c.Declaring_set_makes_rungs(handle, 1))
+    if connection is not None:
+        check(c.Declaring_set_declared(handle, declared_on(connection)))
     for rung_ms in rungs:
         check(c.Declaring_begin(handle, MODES[mode], rung_ms))
         while c.Declaring_next(handle):

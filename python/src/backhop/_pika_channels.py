@@ -19,12 +19,19 @@ from pika.adapters.blocking_connection import BlockingConnection
 
 from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
-from ._publisher import ChannelClosingError, Copy, How, Publisher, ending_of
+from ._frames import How, settlement
+from ._publisher import ChannelClosingError, Copy, Publisher
 from ._retrier import LOGGER, BaseRetrier
+from .message import Message
+from .plan import Plan
 
 for _class, _names in {
     pika.channel.Channel: ("_set_cookie", "add_on_return_callback"),
-    pika.connection.Connection: ("_adapter_call_later", "add_on_connection_blocked_callback"),
+    pika.connection.Connection: (
+        "_adapter_call_later",
+        "_output_marshaled_frames",
+        "add_on_connection_blocked_callback",
+    ),
     BlockingConnection: ("_acquire_event_dispatch", "_flush_output", "call_later"),
 }.items():
     if _missing := [name for name in _names if not hasattr(_class, name)]:
@@ -35,6 +42,9 @@ for _class, _names in {
 
 _COMMAND_INVALID = 503
 """So RabbitMQ before 4.0 closes the connection for an exchange type that it does not know."""
+
+_MOST_TOGETHER = 65536
+"""Bytes that are handed to pika at once: each time that the system takes a part, pika copies what is left."""
 
 OpenChannel = Callable[[Callable[[Any], None]], Any]
 """Begins to open a channel, and calls back with it once it is open."""
@@ -52,7 +62,7 @@ class PikaOriginal:
     @property
     def is_here(self) -> bool:
         """Whether it can still be settled."""
-        return bool(self.channel.is_open)
+        return is_here(self.channel)
 
     def settle(self, how: How) -> None:
         """Settles it, where nothing of it is published."""
@@ -60,16 +70,16 @@ class PikaOriginal:
             settle(self.channel, self.tag, how)
 
 
+def is_here(channel: Any) -> bool:
+    """Whether a frame of the channel may be written."""
+    return channel.is_open and not channel.connection.is_closed
+
+
 def settle(channel: Any, tag: int, how: How) -> None:
     """Settles a delivery; where its channel is gone, the broker delivers it again."""
-    try:
-        if how == "ack":
-            channel.basic_ack(tag)
-        elif how == "return":
-            channel.basic_reject(tag, requeue=True)
-        else:
-            channel.basic_nack(tag, requeue=how == "requeue")
-    except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError):
+    if is_here(channel):
+        channel.connection._output_marshaled_frames([settlement(channel.channel_number, tag, how)])
+    else:
         LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
 
 
@@ -77,6 +87,10 @@ class AsyncConnection(Protocol):
     """What is used of pika's connections; their timers have a name of one underscore, and are in every adapter."""
 
     is_open: bool
+    is_closed: bool
+    params: Any
+
+    def _output_marshaled_frames(self, marshaled_frames: list[bytes]) -> None: ...
 
     def _adapter_call_later(self, delay: float, callback: Callable[[], None]) -> object: ...
 
@@ -95,12 +109,13 @@ class PikaPublisher(Publisher):
         self._connection = connection
         self._open_channel = open_channel
         self._is_connection_blocked = False
+        self._frames: list[bytes] = []  # to hand over
         connection.add_on_connection_blocked_callback(partial(self._set_blocked, True))
         connection.add_on_connection_unblocked_callback(partial(self._set_blocked, False))
 
     @property
     def _is_open(self) -> bool:
-        return self._connection.is_open
+        return bool(self._connection.is_open)
 
     @property
     def _is_blocked(self) -> bool:
@@ -125,9 +140,9 @@ class PikaPublisher(Publisher):
 
     def _closed_by(self, channel: Any, reason: BaseException) -> None:
         if isinstance(reason, pika.exceptions.ChannelClosedByBroker):
-            self._closed(channel, f"{reason.reply_code} {reason.reply_text}", ending_of(reason.reply_code))
+            self._closed(channel, f"{reason.reply_code} {reason.reply_text}", reason.reply_code)
         else:
-            self._closed(channel, reason, "orderly")
+            self._closed(channel, reason)
 
     def _watch_channel(self, channel: Any) -> None:
         channel.add_on_close_callback(self._ended)
@@ -138,16 +153,26 @@ class PikaPublisher(Publisher):
             ack_nack_callback=partial(self._answered_by, channel), callback=lambda _: self._confirming()
         )
 
+    def _copy(self, plan: Plan, message: Message, error: BaseException | None) -> Copy:
+        return Copy(plan, message, error, b"x")
+
     def _write(self, copy: Copy) -> None:
-        try:
-            self._channel.basic_publish(
-                copy.exchange, copy.routing_key, copy.body, copy.properties, mandatory=copy.plan.mandatory
-            )
-        except (pika.exceptions.ChannelWrongStateError, pika.exceptions.ConnectionWrongStateError) as error:
-            raise ChannelClosingError from error
+        channel = self._channel
+        if not is_here(channel):
+            raise ChannelClosingError
+        self._frames += copy.frames(channel.channel_number, self._connection.params.frame_max)
 
     def _settle(self, channel: Any, tag: int, how: How) -> None:
-        settle(channel, tag, how)
+        if channel.connection is self._connection and is_here(channel):
+            self._frames.append(settlement(channel.channel_number, tag, how))
+        else:
+            settle(channel, tag, how)
+
+    def _hand_over(self) -> None:
+        frames, self._frames = self._frames, []
+        if frames and not self._connection.is_closed:
+            small = sum(map(len, frames)) <= _MOST_TOGETHER
+            self._connection._output_marshaled_frames([b"".join(frames)] if small else frames)
 
     def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
         Declarer(self._open_channel, steps, done)

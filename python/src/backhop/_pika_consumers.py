@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika.exceptions
 
-from ._declaring import NOT_FOUND
+from ._declaring import NOT_FOUND, forget
 from ._errors import ArgumentTypeError, ChannelClosedError, Error, MissingError
 from ._retrier import LOGGER
 
@@ -99,6 +99,7 @@ class Consumer:
             return
         self._is_waiting = True
         self._failures += 1
+        forget(self._retrier._connection)
         wait = self._retrier._wait(self._failures)
         LOGGER.warning("queue %s: %s: subscribing again in %.3g s", self._queue, why, wait)
         self._later(wait, self._waited)

@@ -11,31 +11,25 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from . import _backhop as c
+from ._amqp import Int64
 from ._core import made
-from ._declaring import Steps, declaring
+from ._declaring import Steps, declaring, forget
 from ._errors import ConnectionFailedError, Error, PublishError, check, in_seconds
 from ._errors import error as error_of
-from ._retrier import LOGGER, BaseRetrier
+from ._frames import How, content_frames, content_header, publish_frame
+from ._retrier import LOGGER, BaseRetrier, unreadable
 from ._time import milliseconds, seconds
 from .event import KINDS, NAMES, Event
 from .history import History
+from .message import Message
 from .plan import Plan
 
-Ending: TypeAlias = Literal["orderly", "complaint", "missing"]
-"""Why the channel that publishes ended: not for a copy's sake; for one; for what one needs."""
-How: TypeAlias = Literal["ack", "reject", "return", "requeue"]
-"""How an original is settled."""
-
-_ENDINGS: dict[Ending, int] = {
-    "orderly": c.BH_ENDING_ORDERLY,
-    "complaint": c.BH_ENDING_COMPLAINT,
-    "missing": c.BH_ENDING_MISSING,
-}
+_PUBLISH, _TELL, _DECLARE = c.BH_STEP_PUBLISH, c.BH_STEP_TELL, c.BH_STEP_DECLARE
 _DISMISSALS: dict[int, How] = {
     c.BH_STEP_NACK: "reject",
     c.BH_STEP_REJECT: "return",
@@ -66,36 +60,90 @@ class Original(Protocol):
         """Whether it can still be settled."""
 
 
-def ending_of(code: int | None) -> Ending:
-    """Why the broker closed the channel that publishes, by its reply code; None, or 0: it did not."""
-    return "missing" if code in (403, 404) else "complaint" if code else "orderly"
-
-
 class ChannelClosingError(Exception):
     """The channel is just being closed, and takes nothing any more."""
 
 
 class Copy:
-    """What becomes of a message that is in the ledger: a copy to publish, but where the broker itself retries."""
+    """What becomes of a message that is in the ledger: a copy to publish, but where the broker itself retries.
 
-    __slots__ = ("body", "error", "exchange", "history", "number", "plan", "properties", "replayed", "routing_key")
+    It has what is needed until the broker confirms it, and no more, as many wait at once.
 
-    def __init__(self, plan: Plan, history: History, error: BaseException | None = None) -> None:
-        self.plan = plan
-        self.history = history
-        self.error = error
-        self.exchange: str | bytes = ""
-        self.routing_key: str | bytes = ""
-        self.properties: Any = None
-        self.body = b""
+    :param message: its properties are the original's
+    :param tag_of_bytes: as encode_table's
+    :param blank: as content_header's
+    :raises Exception: it cannot be encoded
+    """
+
+    __slots__ = (
+        "action",
+        "attempts",
+        "body",
+        "delay",
+        "error",
+        "exchange",
+        "header",
+        "id",
+        "is_mandatory",
+        "number",
+        "reason",
+        "replayed",
+        "routing_key",
+        "rung_ms",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        message: Message,
+        error: BaseException | None,
+        tag_of_bytes: bytes,
+        blank: Container[object] = (),
+    ) -> None:
+        (
+            self.action,
+            self.attempts,
+            delay_ms,
+            self.rung_ms,
+            self.reason,
+            self.id,
+            self.exchange,
+            self.routing_key,
+            self.is_mandatory,
+            expiration,
+            kept,
+            *own,
+        ) = plan._described()
+        self.delay = seconds(delay_ms)
+        self.error = error if self.action == c.BH_ACTION_PARK else None
+        """What the handler raised, which holds much."""
         self.replayed: Callable[[Error | None], None] | None = None
         """Of a replay: called with its end, and nothing is tried again."""
         self.number = 0
         """Of the original's channel in the ledger."""
+        if plan.publishes:
+            original = message._kept
+            headers = plan._copy_headers(own, original.headers or {}, Int64)
+            self.header = content_header(original, len(message.body), kept, expiration, headers, tag_of_bytes, blank)
+            self.body = message.body
+        else:
+            self.id = message.id
+
+    def frames(self, number: int, most: int) -> list[bytes]:
+        """What publishes it.
+
+        :param number: the channel's
+        :param most: the longest frame of the connection, in bytes
+        """
+        publish = publish_frame(number, self.exchange, self.routing_key, self.is_mandatory)
+        return [publish, *content_frames(number, self.header, self.body, most)]
 
 
 class Publisher(ABC):
     """Settles, and publishes copies on a confirm channel of its own, any number at a time, while a connection lasts."""
+
+    _connection: Any
+    """The client's."""
 
     def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
         ledger = made(c.bh_ledger_new(retrier._back_off._handle, os.urandom(_RANDOM_BYTES)))
@@ -126,8 +174,28 @@ class Publisher(ABC):
         """Copies that are not confirmed yet; in any thread."""
         return c.Ledger_copies(self._ledger)
 
-    def settle(self, copy: Copy, original: Original) -> None:
-        """Settles the original as the plan says: where a copy is published, once that is confirmed."""
+    def settle(
+        self,
+        plan: Plan,
+        message: Message,
+        original: Original,
+        error: BaseException | None = None,
+        replayed: Callable[[Error | None], None] | None = None,
+    ) -> None:
+        """Settles the original as the plan says: where a copy is published, once that is confirmed.
+
+        :param error: what the handler raised
+        :param replayed: of a replay: called with its end, and nothing is tried again
+        """
+        try:
+            copy = self._copy(plan, message, error)
+        except Exception as problem:
+            if replayed:
+                replayed(unreadable(problem))
+            else:
+                self.refuse(original, message._history, problem)
+            return
+        copy.replayed = replayed
         if not original.is_here:
             text = "the channel that it came by is closed: the broker delivers it again"
             self._say("stale", copy, text)
@@ -161,10 +229,10 @@ class Publisher(ABC):
         return entry, number
 
     def _enter(self, entry: int, copy: Copy) -> None:
-        plan = copy.plan
-        rung_ms = c.Plan_rung_ms(plan._handle) or (_BASE_MS if self._retrier._restores else 0)
-        action = c.Plan_action(plan._handle)
-        check(c.Ledger_settle(self._ledger, entry, action, rung_ms, plan.id, plan.exchange, plan.routing_key))
+        rung_ms = copy.rung_ms if self._retrier._makes_rungs else 0
+        rung_ms = rung_ms or (_BASE_MS if self._retrier._restores else 0)
+        settle = c.Ledger_settle
+        check(settle(self._ledger, entry, copy.action, rung_ms, copy.id, copy.exchange, copy.routing_key))
 
     # What a client's subclass does
 
@@ -192,16 +260,26 @@ class Publisher(ABC):
         """Calls _ended once a channel that delivers is closed."""
 
     @abstractmethod
+    def _copy(self, plan: Plan, message: Message, error: BaseException | None) -> Copy:
+        """What becomes of a message.
+
+        :raises Exception: it cannot be encoded
+        """
+
+    @abstractmethod
     def _write(self, copy: Copy) -> None:
         """Publishes a copy on the channel.
 
         :raises ChannelClosingError: the channel takes nothing any more
-        :raises Exception: any other: the copy cannot be encoded, and nothing was written
         """
 
     @abstractmethod
     def _settle(self, channel: Any, tag: int, how: How) -> None:
         """Settles a delivery on the channel that it came by, if that is still open."""
+
+    @abstractmethod
+    def _hand_over(self) -> None:
+        """Hands what was written and settled to the connection."""
 
     @abstractmethod
     def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:
@@ -267,15 +345,20 @@ class Publisher(ABC):
         self._is_ready = True
         self._pump()
 
-    def _closed(self, channel: Any, reason: object, ending: Ending) -> None:
+    def _closed(self, channel: Any, reason: object, reply_code: int = 0) -> None:
+        """The channel that publishes is closed.
+
+        :param reply_code: the broker's; 0 where it did not close it
+        """
         if channel is not self._channel:
             return
         self._channel, self._is_ready = None, False
         self._why = str(reason)
-        if ending != "orderly":
+        ending = c.bh_ending_of(reply_code)
+        if ending != c.BH_ENDING_ORDERLY:
             LOGGER.warning("queue %s: the broker closed the channel that publishes: %s", self._queue, reason)
             self._doubt()
-        c.Ledger_close_publisher(self._ledger, self._number, _ENDINGS[ending], self._clock())
+        c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock())
         self._number = 0
         if not self._is_open:
             self._lost(reason)
@@ -284,6 +367,7 @@ class Publisher(ABC):
     def _doubt(self) -> None:
         """Something of the topology may be gone."""
         self._retrier._doubt()
+        forget(self._connection)
         c.Ledger_forget_rungs(self._ledger)
 
     # What is to be done
@@ -299,6 +383,7 @@ class Publisher(ABC):
                 self._carry_out(step, now)
         finally:
             self._is_pumping = False
+            self._hand_over()
         if self._wanted and not self._is_declaring:
             self._declare_rung(self._wanted.popleft())
         if self._channel is None and self._is_open and c.Ledger_count(ledger, c.BH_STATE_DUE):
@@ -309,11 +394,11 @@ class Publisher(ABC):
 
     def _carry_out(self, step: int, now: int) -> None:
         ledger = self._ledger
-        if step == c.BH_STEP_PUBLISH:
-            self._publish(c.Ledger_step_entry(ledger), now)
-        elif step == c.BH_STEP_TELL:
+        if step == _PUBLISH:
+            self._publish(c.Ledger_step_entry(ledger))
+        elif step == _TELL:
             self._tell(c.Ledger_step_entry(ledger), now)
-        elif step == c.BH_STEP_DECLARE:
+        elif step == _DECLARE:
             self._wanted.append(c.Ledger_step_delay_ms(ledger))
         else:
             self._copies.pop(c.Ledger_step_entry(ledger), None)
@@ -321,24 +406,13 @@ class Publisher(ABC):
             if channel is not None:
                 self._settle(channel, c.Ledger_step_tag(ledger), _DISMISSALS.get(step, "ack"))
 
-    def _publish(self, entry: int, now: int) -> None:
+    def _publish(self, entry: int) -> None:
         copy = self._copies[entry]
         try:
             self._write(copy)
         except ChannelClosingError:
             self._is_ready = False
             self._enter(entry, copy)
-        except Exception as error:
-            self._refuse(entry, copy, f"the copy cannot be written: {error!r}", now)
-
-    def _refuse(self, entry: int, copy: Copy, why: str, now: int) -> None:
-        if copy.replayed:
-            self._stop_replay(entry, why, now)
-            return
-        check(c.Ledger_leave(self._ledger, entry, now))
-        del self._copies[entry]
-        text = f"{why}: it stays unacknowledged for a while"
-        self._say("refused", copy, text, error=PublishError(text))
 
     def _declare_rung(self, rung_ms: int) -> None:
         """Declares what copies wait for, one rung after the other."""
@@ -358,7 +432,8 @@ class Publisher(ABC):
             self._pump()
 
         if needed:
-            self._declare(declaring(retrier.topology, rungs=needed), declared)
+            steps = declaring(retrier.topology, rungs=needed, connection=self._connection)
+            self._declare(steps, declared)
         else:
             declared(None)
 
@@ -425,16 +500,18 @@ class Publisher(ABC):
             if copy.replayed:
                 self._end(copy)
             elif self._retrier._on_event:
-                self._say(NAMES[kind], copy, copy.plan.reason, copy.plan.delay)
+                self._say(NAMES[kind], copy, copy.reason, copy.delay)
             return
         status, delay = c.Ledger_step_status(ledger), seconds(c.Ledger_step_delay_ms(ledger))
-        text = self._words(copy.plan.exchange, copy.plan.routing_key)
-        if copy.replayed:
-            self._stop_replay(entry, text, now)
-        else:
-            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
-        if kind == _REFUSED and not copy.replayed:
+        text = self._words(copy.exchange, copy.routing_key)
+        if kind == _REFUSED:
             del self._copies[entry]
+        if not copy.replayed:
+            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
+        elif kind == _REFUSED:
+            self._end(copy, error_of(status, text))
+        else:
+            self._stop_replay(entry, text, now)
 
     def _tell_unconfirmed(self) -> None:
         status, count, text = c.Ledger_step_status(self._ledger), c.Ledger_step_count(self._ledger), self._words("", "")
@@ -448,18 +525,17 @@ class Publisher(ABC):
 
     def _say(self, name: str, copy: Copy, text: str, delay: float = 0, error: Error | None = None) -> None:
         """Announces what became of one message."""
-        plan = copy.plan
         self._announce(
             Event(
                 name,
                 text,
                 error,
-                id=plan.id or copy.history.id,
-                attempts=plan.attempts,
+                id=copy.id,
+                attempts=copy.attempts,
                 delay=delay,
                 count=1,
                 queue=self._queue,
-                exception=copy.error if name == "parked" else None,
+                exception=copy.error,
             )
         )
 

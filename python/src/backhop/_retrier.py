@@ -9,16 +9,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Literal, TypeVar
 
+from . import _backhop as c
 from ._amqp import Text
 from ._checks import HOUR_MS, function, instance, span_ms
 from ._core import number
 from ._declaring import MODES, Mode, Steps, declaring
-from ._errors import ArgumentTypeError, Error
+from ._errors import ArgumentTypeError, ChannelClosedError, ContentError, Error, FrameError
 from ._time import Seconds, duration, seconds
 from .decider import Decider
 from .event import Event, announce
 from .message import Message
-from .outcomes import OK, Conditions, Policies, checked_policies
+from .outcomes import OK, Conditions, Policies, checked_policies, story
 from .plan import Plan
 from .policy import Policy
 from .topology import QueueType, Strategy, Topology, chosen
@@ -87,6 +88,7 @@ class BaseRetrier(Generic[Channel]):
         )
         number(MODES, mode, "mode")
         self._mode = mode
+        self._makes_rungs = mode != "none"  # those that a message needs, on demand
         self._decider = Decider(
             self._topology,
             never=never,
@@ -128,9 +130,9 @@ class BaseRetrier(Generic[Channel]):
             tell(plan, message, error)
         return plan
 
-    def _declaring(self) -> Steps:
-        """What declare() does, by the mode."""
-        return declaring(self._topology, self._mode)
+    def _declaring(self, connection: object) -> Steps:
+        """What declare() does on a connection, by the mode."""
+        return declaring(self._topology, self._mode, connection=connection)
 
     def _wait(self, failures: int) -> float:
         """How long to wait before it is consumed again, in seconds."""
@@ -144,6 +146,13 @@ class BaseRetrier(Generic[Channel]):
     def _announce(self, event: Event) -> None:
         """Tells what happened to the log, which knows already what became of a failure, and to on_event."""
         announce(event, self._on_event, is_logged=event.name not in ("retried", "parked"))
+
+    def _owns(self, message: Message) -> bool:
+        """Whether a message of the unroutable queue is this work queue's. One that cannot be read is nobody's."""
+        try:
+            return bool(c.Topology_owns(self._topology._handle, message.delivery._handle))
+        except Exception:
+            return False
 
     def _announce_replay(self, count: int, error: Error | None) -> None:
         text = str(error) if error else ""
@@ -164,6 +173,30 @@ class BaseRetrier(Generic[Channel]):
     def _doubt(self) -> None:
         """Something of the topology may be gone."""
         self._is_declared = not self._restores
+
+
+REFUSALS = (FrameError, ContentError, ChannelClosedError)
+"""Of a replayed message, for what it is: those behind it go."""
+
+_MOST_LOOKED = 10_000  # of a queue that others share: each message of theirs is held until the end
+
+
+def replayed_queues(topology: Topology) -> list[tuple[str, bool]]:
+    """What a replay reads, in this order, and whether others share it."""
+    unroutable = topology.unroutable_queue
+    return [(topology.parked_queue, False), *([(unroutable, True)] if unroutable else [])]
+
+
+def replayed_messages(count: int, is_shared: bool) -> int:
+    """How many messages a replay gets from a queue that has so many."""
+    return min(count, _MOST_LOOKED) if is_shared else count
+
+
+def unreadable(problem: Exception) -> Error:
+    """Of a message that is to be replayed, and cannot be read."""
+    if isinstance(problem, Error):
+        return problem
+    return ContentError(f"a message can be neither read nor copied: {story(problem)}")
 
 
 def check_error(error: object) -> None:

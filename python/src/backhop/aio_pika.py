@@ -28,22 +28,26 @@ from typing import Any
 
 import aio_pika
 import aiormq
+from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 
 from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_all
 from ._aio_pika_consumer import Consumer
-from ._amqp import Int64, copied, wire_text
+from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
 from ._declaring import Steps, check_broker, declaring
-from ._errors import ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
-from ._publisher import Copy
+from ._errors import AccessError, ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
     NEEDS_NO_ACK,
+    REFUSALS,
     SETTLED_ALREADY,
     BaseRetrier,
     check_error,
+    replayed_messages,
+    replayed_queues,
+    unreadable,
 )
 from ._time import Seconds, seconds
 from .decider import Decider
@@ -144,7 +148,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :raises AccessError: the user may not declare
         :raises BrokerError: the broker cannot serve the strategy
         """
-        await self._take(self._declaring())
+        await self._take(self._declaring)
         self._restores = self._restores or self._mode == "create"
 
     async def verify(self) -> None:
@@ -157,13 +161,13 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :raises MissingError: something does not exist
         :raises BrokerError: the broker cannot serve the strategy
         """
-        await self._take(declaring(self.topology, "verify"))
+        await self._take(lambda _: declaring(self.topology, "verify"))
 
-    async def _take(self, steps: Steps) -> None:
+    async def _take(self, steps: Callable[[WireConnection], Steps]) -> None:
         self._was_asked = True
         connection = await self._wire_connection()
         check_broker(self.topology, connection.server_properties)
-        await take_all(connection, steps)
+        await take_all(connection, steps(connection))
 
     async def _wire_connection(self) -> WireConnection:
         return (await self._channel.get_underlay_channel()).connection
@@ -300,7 +304,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         elif message._incoming.processed and original.tag:
             LOGGER.error(SETTLED_ALREADY, original.tag)
         else:
-            self._publisher(original.channel.connection).settle(_copy(message, plan, error), original)
+            self._publisher(original.channel.connection).settle(plan, message, original, error)
 
     def _refuse(self, message: Message, problem: Exception) -> None:
         original = message._original
@@ -351,36 +355,45 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def replay(self, most: int | None = None) -> int:
         """Sends parked messages back to their work queue, as if they had never failed.
 
-        It ends with the messages that were parked when it began.
+        It ends with the messages that were parked when it began. Then, where the user may read it, those of this work
+        queue among the first 10,000 of ``topology.unroutable_queue``, which came back while it was gone; others stay
+        there, in order. A message that does not go stays where it is; where it is refused for what it is, those behind
+        it go.
 
         :param most: how many at most; default: all that are parked when it begins
         :returns: how many went
-        :raises PublishError: a message could not be published; it is parked still
+        :raises PublishError: a message could not be published
+        :raises FrameError: a message's own headers do not fit the connection's frame_max
+        :raises ContentError: a message cannot be copied; ChannelClosedError: the broker refuses the copy as it is
         :raises MissingError: there is no queue of parked messages
+        :raises AccessError: the user may not read it
         """
-        left = math.inf if most is None else whole("most", most)
+        limit = math.inf if most is None else whole("most", most)
         connection = await self._wire_connection()
         channel = await connection.channel(publisher_confirms=False)
         count = 0
-        failure: Error | None = None
+        failure: Error | None = None  # the first
         try:
-            while count < left:
-                delivered = await channel.basic_get(self.topology.parked_queue)
-                if delivered.delivery_tag is None:
-                    break
-                if count == 0:  # not by a passive declare: of a quorum queue a busy broker answers 0
-                    left = min(left, (delivered.message_count or 0) + 1)
-                message = self.read(aio_pika.IncomingMessage(delivered))
-                done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
-                copy = _copy(message, self._decider.replay(message.history))
-                copy.replayed = done.set_result
-                self._publisher(connection).settle(copy, message._original)
-                if error := await done:
-                    raise error
-                count += 1
-        except aiormq.exceptions.ChannelNotFoundEntity as error:
-            failure = MissingError(str(error))
-            raise failure from error
+            for queue, is_shared in replayed_queues(self.topology):
+                left: float = 1
+                is_counted = False
+                while left and count < limit:
+                    message, behind = await self._get(channel, queue, is_shared)
+                    if message is None:
+                        break
+                    if not is_counted:  # not by a passive declare: of a quorum queue a busy broker answers 0
+                        is_counted = True
+                        left = replayed_messages(behind + 1, is_shared)
+                    left -= 1
+                    if is_shared and not self._owns(message):
+                        continue  # it is in its queue again when the channel is closed
+                    try:
+                        await self._send_home(connection, message)
+                        count += 1
+                    except REFUSALS as refusal:
+                        failure = failure or refusal
+            if failure:
+                raise failure
         except Error as error:
             failure = error
             raise
@@ -389,6 +402,33 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             await close(channel)
             self._announce_replay(count, failure)
         return count
+
+    async def _get(self, channel: WireChannel, queue: str, is_shared: bool) -> tuple[Message | None, int]:
+        """The next message to replay, None for none, and how many are behind it."""
+        try:
+            delivered = await channel.basic_get(queue)
+        except (aiormq.exceptions.ChannelNotFoundEntity, aiormq.exceptions.ChannelAccessRefused) as error:
+            if is_shared:  # who may not read it, or has not declared it, replays what is parked all the same
+                return None, 0
+            is_missing = isinstance(error, aiormq.exceptions.ChannelNotFoundEntity)
+            raise (MissingError if is_missing else AccessError)(str(error)) from error
+        if delivered.delivery_tag is None:
+            return None, 0
+        return self.read(aio_pika.IncomingMessage(delivered)), delivered.message_count or 0
+
+    async def _send_home(self, connection: WireConnection, message: Message) -> None:
+        """Replays a message.
+
+        :raises Error: it does not go
+        """
+        try:
+            plan = self._decider.replay(message.history)
+        except Exception as problem:
+            raise unreadable(problem) from problem
+        done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
+        self._publisher(connection).settle(plan, message, message._original, replayed=done.set_result)
+        if error := await done:
+            raise error
 
 
 async def _written(written: asyncio.Future[None]) -> None:
@@ -400,23 +440,3 @@ def _is_cancelled() -> bool:
     """Whether it is the handler's own task that was cancelled, and not something that it awaited."""
     task: Any = asyncio.current_task()
     return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 does not tell
-
-
-def _copy(message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
-    copy = Copy(plan, message.history, error)
-    if plan.publishes:
-        kept = message._kept
-        copy.properties = _properties(plan, kept, plan.copy_headers(kept.headers, integer=Int64))
-        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
-        copy.body = message.body
-    return copy
-
-
-def _properties(plan: Plan, incoming: Any, headers: dict[Any, Any]) -> dict[str, Any]:
-    """The copy's, by AMQP's names."""
-    properties = plan._copy_properties(incoming)
-    properties["priority"] = properties.get("priority") or None
-    properties["headers"] = headers
-    properties["delivery_mode"] = 2
-    properties["expiration"] = plan.expiration
-    return properties

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 from . import _backhop as c
@@ -30,6 +31,7 @@ PROPERTIES: dict[str, int] = {
 }
 """AMQP's basic properties as Python's clients spell them; headers are apart."""
 
+_NUMBERED = tuple(PROPERTIES.items())
 _NUMBERS = frozenset({"delivery_mode", "priority", "timestamp"})
 
 
@@ -164,13 +166,18 @@ _INTEGERS = frozenset(
 
 
 def _set_properties(handle: c.Delivery, properties: Any) -> None:
-    is_mapping = isinstance(properties, Mapping)
-    if is_mapping and not PROPERTIES.keys() >= properties.keys():
-        unknown = ", ".join(sorted(properties.keys() - PROPERTIES.keys()))
-        raise ArgumentError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
-    for name, number in PROPERTIES.items():
-        value = properties.get(name) if is_mapping else getattr(properties, name, None)
+    if isinstance(properties, Mapping):
+        if not PROPERTIES.keys() >= properties.keys():
+            unknown = ", ".join(sorted(properties.keys() - PROPERTIES.keys()))
+            raise ArgumentError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
+        properties = SimpleNamespace(**properties)
+    for name, number in _NUMBERED:
+        value = getattr(properties, name, None)
         if value is None:
+            continue
+        if type(value) is str and name not in _NUMBERS:
+            if status := c.Delivery_set_property(handle, number, value):
+                check(status)
             continue
         if name in _NUMBERS:
             if isinstance(value, datetime):

@@ -18,6 +18,8 @@ class Message:
 
     _history: History | None
     _topology: Topology
+    _kept: Any
+    """Has the properties and headers that it came with as attributes, which nobody else changes."""
 
     body: bytes
     """The body, as it is on the wire."""

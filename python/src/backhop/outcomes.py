@@ -226,6 +226,8 @@ async def awaited(handle: Callable[[MessageT], object], message: MessageT) -> No
 
 def story(exception: BaseException) -> str:
     """An exception in words: class, text and code, members of a group, and what it was raised from, bounded."""
+    if _cause(exception) is None and not hasattr(exception, "exceptions"):  # as most are
+        return _itself(exception)
     return _story(exception, set(), _MOST_CAUSES)
 
 

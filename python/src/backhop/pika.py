@@ -26,19 +26,30 @@ import pika.compat
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
-from ._amqp import copied, encode_table, wire_text
+from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import NOT_FOUND, Steps, check_broker, declaring
-from ._errors import ArgumentTypeError, ConnectionFailedError, Error, MissingError, PoisonError, WaitTimeoutError
+from ._declaring import ACCESS_REFUSED, NOT_FOUND, Steps, check_broker, declaring
+from ._errors import (
+    AccessError,
+    ArgumentTypeError,
+    ConnectionFailedError,
+    Error,
+    MissingError,
+    PoisonError,
+    WaitTimeoutError,
+)
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
 from ._pika_consumers import AsyncConsumer, BlockingConsumer, Consumer
-from ._publisher import Copy
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
     NEEDS_NO_ACK,
+    REFUSALS,
     BaseRetrier,
     check_error,
+    replayed_messages,
+    replayed_queues,
+    unreadable,
 )
 from ._time import Seconds, milliseconds, seconds
 from .decider import Decider
@@ -157,7 +168,7 @@ class Retrier(BaseRetrier[Any]):
         :raises AccessError: the user may not declare
         :raises BrokerError: the broker cannot serve the strategy
         """
-        self._take(self._declaring(), self._mode == "create", callback)
+        self._take(self._declaring(self._connection), self._mode == "create", callback)
 
     def verify(self, callback: Callable[[Error | None], None] | None = None) -> None:
         """Makes nothing, and says what is missing or different, whatever the mode.
@@ -260,7 +271,7 @@ class Retrier(BaseRetrier[Any]):
             try:
                 called(handle, message)
             except Exception as error:
-                self.settle(message, error)
+                self._failed(message, error)
             else:
                 message._original.settle("ack")
                 flush()
@@ -332,7 +343,10 @@ class Retrier(BaseRetrier[Any]):
         if error is None:
             message._original.settle("ack")
             self._flush()
-            return
+        else:
+            self._failed(message, error)
+
+    def _failed(self, message: Message, error: BaseException) -> None:
         try:
             plan = self._plan(message, error)
         except Error as problem:
@@ -344,7 +358,7 @@ class Retrier(BaseRetrier[Any]):
         if plan.action in ("ack", "drop"):
             message._original.settle("ack")
         else:
-            self._publisher.settle(self._copy(message, plan, error), message._original)
+            self._publisher.settle(plan, message, message._original, error)
         self._flush()
 
     def _refuse(self, message: Message, problem: Exception) -> None:
@@ -355,22 +369,6 @@ class Retrier(BaseRetrier[Any]):
         """Hands what was written to the system: a BlockingConnection would do that at its next wait."""
         if self._blocking is not None:
             self._blocking._flush_output()
-
-    def _copy(self, message: Message, plan: Plan, error: BaseException | None = None) -> Copy:
-        copy = Copy(plan, message.history, error)
-        if not plan.publishes:
-            return copy
-        original = message._kept
-        headers = plan.copy_headers(original.headers, integer=pika.compat.long)
-        copy.properties = _Properties(
-            headers=headers,
-            delivery_mode=2,
-            expiration=plan.expiration,
-            **plan._copy_properties(original),
-        )
-        copy.exchange, copy.routing_key = wire_text(plan.exchange), wire_text(plan.routing_key)
-        copy.body = message.body
-        return copy
 
     # Waiting
 
@@ -425,13 +423,19 @@ class Retrier(BaseRetrier[Any]):
     def replay(self, most: int | None = None, callback: Callable[[int, Error | None], None] | None = None) -> int:
         """Sends parked messages back to their work queue, as if they had never failed.
 
-        It ends with the messages that were parked when it began. With an asynchronous connection it returns 0 at once,
+        It ends with the messages that were parked when it began. Then, where the user may read it, those of this work
+        queue among the first 10,000 of ``topology.unroutable_queue``, which came back while it was gone; others stay
+        there, in order. A message that does not go stays where it is; where it is refused for what it is, those behind
+        it go. With an asynchronous connection it returns 0 at once,
         and calls back with how many went, and None or the error.
 
         :param most: how many at most; default: all that are parked when it begins
         :returns: how many went
-        :raises PublishError: a message could not be published; it is parked still
+        :raises PublishError: a message could not be published
+        :raises FrameError: a message's own headers do not fit the connection's frame_max
+        :raises ContentError: a message cannot be copied; ChannelClosedError: the broker refuses the copy as it is
         :raises MissingError: there is no queue of parked messages
+        :raises AccessError: the user may not read it
         """
         ends: list[tuple[int, Error | None]] = []
 
@@ -452,53 +456,83 @@ class Retrier(BaseRetrier[Any]):
 
 
 class _Replay:
-    """Gets parked messages one by one, on a channel of its own, and publishes their copies."""
+    """Gets messages one by one, on channels of its own, and publishes their copies: those that are parked, and then
+    those of the work queue that came back while it was gone.
+
+    A channel for each queue: pika's BlockingChannel takes a second GetEmpty for an error.
+    """
 
     def __init__(self, retrier: Retrier, most: int | None, done: Callable[[int, Error | None], None]) -> None:
         self._retrier = retrier
         self._done = done
-        self._left = math.inf if most is None else most
+        self._most = math.inf if most is None else most
+        self._queues = replayed_queues(retrier.topology)
+        self._queue = ""
+        self._is_shared = False
+        self._channel: Any = None
+        self._left = 0  # to get from the queue
         self._is_counted = False
+        self._is_getting = False
         self._open = 0
         self._count = 0
-        self._error: Error | None = None  # the first; what is in flight then goes on
+        self._error: Error | None = None  # the first
+        self._is_stopped = False  # what is in flight then goes on
         self._is_over = False
-        self._channel = retrier._open_channel(self._opened)
-        self._channel.add_on_close_callback(self._closed)
+        self._begin()
 
-    def _opened(self, channel: Any) -> None:
-        channel.add_callback(self._empty, [pika.spec.Basic.GetEmpty], one_shot=False)
-        self._next()
+    def _begin(self) -> None:
+        """Begins with the next queue."""
+        self._leave()
+        self._queue, self._is_shared = self._queues.pop(0)
+        self._left, self._is_counted = 1, False
+        self._channel = self._retrier._open_channel(lambda _: self._next())
+        self._channel.add_on_close_callback(self._closed)
+        self._channel.add_callback(self._empty, [pika.spec.Basic.GetEmpty])
+
+    def _leave(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None and channel.is_open:
+            channel.close()
 
     def _next(self) -> None:
-        if self._left and not self._is_over:
-            self._channel.basic_get(self._retrier.topology.parked_queue, self._got)
-        elif not self._open:
+        if self._is_over or self._is_getting:
+            return
+        is_enough = self._is_stopped or self._count + self._open >= self._most
+        if self._left and not is_enough:
+            self._is_getting = True
+            self._channel.basic_get(self._queue, self._got)
+        elif self._open:
+            return
+        elif self._queues and not is_enough:
+            self._begin()
+        else:
             self._end(self._error)
 
     def _fail(self, error: Error) -> None:
         self._error = self._error or error
-        self._left = 0
+        self._is_stopped = self._is_stopped or not isinstance(error, REFUSALS)
 
     def _empty(self, _: Any) -> None:
+        self._is_getting = False
         self._left = 0
         self._next()
 
     def _got(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         retrier = self._retrier
+        self._is_getting = False
         if not self._is_counted:  # not by a passive declare: of a quorum queue a busy broker answers 0
             self._is_counted = True
-            self._left = min(self._left, method.message_count + 1)
+            self._left = replayed_messages(method.message_count + 1, self._is_shared)
         self._left -= 1
-        try:
-            message = retrier.read(method, properties, body, channel)
-            copy = retrier._copy(message, retrier._decider.replay(message.history))
-            copy.replayed = self._replayed
-        except Exception as error:
-            self._fail(error if isinstance(error, Error) else Error(f"a parked message cannot be read: {error!r}"))
-        else:
-            self._open += 1
-            retrier._publisher.settle(copy, message._original)
+        message = retrier.read(method, properties, body, channel)
+        if not self._is_shared or retrier._owns(message):  # else it is in its queue again when the channel is closed
+            try:
+                plan = retrier._decider.replay(message.history)
+            except Exception as error:
+                self._fail(unreadable(error))
+            else:
+                self._open += 1
+                retrier._publisher.settle(plan, message, message._original, replayed=self._replayed)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:
@@ -507,40 +541,27 @@ class _Replay:
             self._fail(error)
         else:
             self._count += 1
-        if not self._left and not self._open:
-            self._end(self._error)
+        self._next()
 
-    def _closed(self, _: Any, reason: Exception) -> None:
-        if isinstance(reason, pika.exceptions.ChannelClosedByBroker) and reason.reply_code == NOT_FOUND:
-            self._end(MissingError(reason.reply_text))
-        else:
+    def _closed(self, channel: Any, reason: Exception) -> None:
+        if channel is not self._channel:
+            return
+        code = reason.reply_code if isinstance(reason, pika.exceptions.ChannelClosedByBroker) else 0
+        if code not in (NOT_FOUND, ACCESS_REFUSED):
             self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
+        elif self._is_shared:  # who may not read it, or has not declared it, replays what is parked all the same
+            self._end(self._error)
+        else:
+            self._end((MissingError if code == NOT_FOUND else AccessError)(reason.reply_text))  # type: ignore[attr-defined]
 
     def _end(self, error: Error | None) -> None:
         if self._is_over:
             return
         self._is_over = True
-        if self._channel.is_open:
-            self._channel.close()
+        self._leave()
         self._done(self._count, error)
 
 
 def _asynchronous(channel: Any) -> Any:
     """The asynchronous channel of a BlockingChannel; others are themselves."""
     return channel._impl if isinstance(channel, BlockingChannel) else channel
-
-
-class _Properties(pika.BasicProperties):  # type: ignore[misc]  # pika has no types
-    """pika's, but for the headers, of which pika cannot write all that it reads."""
-
-    def encode(self) -> list[bytes]:
-        """As pika's."""
-        headers: Any = self.headers  # type: ignore[has-type]
-        self.headers = {}
-        try:
-            encoded = b"".join(super().encode())
-        finally:
-            self.headers = headers
-        texts = [pika.compat.as_bytes(text) for text in (self.content_type, self.content_encoding) if text is not None]
-        start = 2 + sum(1 + len(text) for text in texts)  # behind the flags and what comes before the headers
-        return [encoded[:start], encode_table(headers, b"x"), encoded[start + 4 :]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -31,6 +31,8 @@ OUTCOMES: dict[Outcome, int] = {
     "permanent": c.BH_OUTCOME_PERMANENT,
     "dropped": c.BH_OUTCOME_DROPPED,
 }
+_OWN_HEADERS = 11  # where they begin in what _described tells
+_STRING = c.BH_TYPE_STRING
 _INT64 = c.BH_TYPE_INT64
 _ARRAY = c.BH_TYPE_ARRAY
 _VOID = c.BH_TYPE_VOID
@@ -273,31 +275,32 @@ class Plan:
         :param headers: the original's, as the client gave them; those that are kept go out as they are
         :param integer: what the client encodes as a 64-bit integer
         """
-        handle = self._handle
-        keeps = c.Plan_keeps_header
-        string = c.Plan_header_string
-        copy = {name: value for name, value in (headers or {}).items() if keeps(handle, name)}
-        for i in range(c.Plan_header_count(handle)):
-            name = c.Plan_header_name(handle, i)
-            kind = c.Plan_header_type(handle, i)
-            if kind == _INT64:
-                copy[name] = integer(c.Plan_header_int(handle, i))
-            elif kind == _ARRAY:
-                copy[name] = [wire_text(string(handle, i))]
-            elif kind == _VOID:
-                copy[name] = (headers or {})[c.Plan_header_source(handle, i)]
-            else:
-                copy[name] = wire_text(string(handle, i))
-        return copy
+        own = self._described()[_OWN_HEADERS:]
+        return self._copy_headers(own, headers or {}, integer)
 
-    def _copy_properties(self, properties: Any) -> dict[str, Any]:
-        """Those properties of the original, an object that has them all, that the copy keeps."""
-        handle = self._handle
-        return {
-            name: value
-            for name, number in PROPERTIES.items()
-            if (value := getattr(properties, name)) is not None and c.Plan_keeps_property(handle, number)
-        }
+    def _described(self) -> tuple[Any, ...]:
+        """All of it: the action's number, failed attempts, delay and rung in ms, reason, id; of a copy exchange,
+        routing key, whether it is mandatory, expiration ("" for none), the properties that it keeps, as bits by their
+        numbers; then of each header that it gets besides name, type, value."""
+        return c.Plan_described(self._handle)
+
+    def _copy_headers(
+        self, own: Iterable[Any], headers: Mapping[Any, Any], integer: Callable[[int], Any]
+    ) -> dict[Any, Any]:
+        """As copy_headers, from what _described tells of them."""
+        handle, keeps = self._handle, c.Plan_keeps_header
+        copy = {name: value for name, value in headers.items() if keeps(handle, name)}
+        entries = iter(own)
+        for name, kind, value in zip(entries, entries, entries, strict=True):
+            if kind == _STRING:
+                copy[name] = wire_text(value)
+            elif kind == _INT64:
+                copy[name] = integer(value)
+            elif kind == _ARRAY:
+                copy[name] = [wire_text(value)]
+            else:
+                copy[name] = headers[value]
+        return copy
 
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""

@@ -164,6 +164,12 @@ class Topology:
         return c.Topology_parked_queue(self._handle)
 
     @property
+    def unroutable_queue(self) -> str | None:
+        """``<namespace>.unroutable``, where messages go whose work queue was gone when they were to come back, of all
+        that share the namespace; None for strategy native, which has none."""
+        return c.Topology_unroutable_queue(self._handle) or None
+
+    @property
     def worst_lateness(self) -> float:
         """Strategy message-ttl: how late a message can come back at worst, in seconds, because one with a longer delay
         is before it. Other strategies: 0."""

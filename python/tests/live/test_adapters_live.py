@@ -24,6 +24,7 @@ import backhop
 import backhop.aio_pika
 import backhop.pika
 from backhop import Message
+from backhop._amqp import encode_table
 
 pika = pytest.importorskip("pika")
 aio_pika = pytest.importorskip("aio_pika")
@@ -229,14 +230,15 @@ def test_a_header_that_the_client_reads_and_would_not_write_goes_out_as_it_was(
     client: str, broker: Broker, namespace: str
 ) -> None:
     queue = broker.queue()
-    headers = {
+    headers: dict[str, Any] = {
         "double": 1e300,
         "list": [-1e39, {"deep": 2.5}],
         "minus": Decimal("-1.25"),
         "n" * 200: "long",
         "small": -7,
     }
-    properties = backhop.pika._Properties(headers=headers)
+    properties = pika.BasicProperties()
+    properties.encode = lambda: [b"\x20\0", encode_table(headers, b"x")]  # headers alone: pika cannot write all these
     broker.channel.basic_publish("", queue, b"", properties)
     with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=namespace):
         until(lambda: there(broker, f"{queue}.parked") == 1)
@@ -919,3 +921,54 @@ def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker:
     ):
         consumer.replay()
     until(lambda: there(broker, f"{queue}.parked") == 1)
+
+
+@each_client
+def test_replaying_sends_home_what_came_back_while_the_queue_was_gone_and_leaves_what_is_others(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue, unroutable = broker.queue(), f"{namespace}.unroutable"
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+        consumer.declare()
+        owners = {"theirs": "another", "own": queue, "nobody's": None, "own too": queue, "theirs too": "another"}
+        for body, owner in owners.items():
+            headers = {"backhop-queue": owner, "backhop-attempts": 1}
+            broker.publish(body.encode(), unroutable, headers=headers)
+        broker.publish(b"parked", f"{queue}.parked")
+        until(lambda: there(broker, unroutable) == 5 and there(broker, f"{queue}.parked") == 1)
+        assert [consumer.replay(2), consumer.replay(), consumer.replay()] == [2, 1, 0]
+        assert bodies(broker, queue, 3) == [b"parked", b"own", b"own too"]
+        assert bodies(broker, unroutable, 3) == [b"theirs", b"nobody's", b"theirs too"]
+        broker.channel.queue_delete(unroutable)
+        assert consumer.replay() == 0
+
+
+@each_client
+def test_a_further_queue_of_a_namespace_declares_its_own_part_alone(
+    client: str, broker: Broker, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    for channel in (pika.channel.Channel, aiormq.Channel):
+        for what, name in (("exchange_declare", "exchange"), ("queue_declare", "queue")):
+            real = getattr(channel, what)
+
+            def declare(self: Any, *names: Any, real: Any = real, name: str = name, **options: Any) -> Any:
+                made.append(names[0] if names else options[name])
+                return real(self, *names, **options)
+
+            monkeypatch.setattr(channel, what, declare)
+
+    def declared(declare: Callable[[], object]) -> set[str]:
+        made.clear()
+        declare()
+        return set(made)
+
+    queue, sibling = broker.queue(), broker.queue()
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+        everything = declared(consumer.declare)
+        assert everything > {f"{queue}.parked", f"{namespace}.return", f"{namespace}.wait.100"}
+        first = consumer.retrier
+        consumer.retrier = type(first)(consumer.channel, sibling, policy=QUICK, namespace=namespace)
+        assert declared(consumer.declare) == {f"{sibling}.parked"}
+        consumer.retrier = first
+        assert declared(consumer.declare) == everything  # who declares again doubts

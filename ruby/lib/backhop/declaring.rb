@@ -15,10 +15,12 @@ module Backhop
     Refusal = Struct.new(:code, :text)
 
     # @param makes_rungs [Boolean] whether rungs on demand may be missing when verifying, as they are made later
+    # @param declared [Native::Declared, nil] what is known to be there: it is left out, and what is made is added
     # @param dialect [Symbol] whose words the errors have, as the vectors name it
-    def initialize(topology, makes_rungs: true, dialect: :ruby)
+    def initialize(topology, makes_rungs: true, declared: nil, dialect: :ruby)
       @native = Core.made(Native.bh_declaring_new(topology.native, DIALECTS.index(dialect)))
       Status.check(@native.set_makes_rungs(makes_rungs ? 1 : 0))
+      Status.check(@native.set_declared(declared)) if declared
     end
 
     # Makes the topology, or a rung of it alone (:create), and raises the first refusal; makes nothing, and raises all that is

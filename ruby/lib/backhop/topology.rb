@@ -129,6 +129,14 @@ module Backhop
     # @return [String] "<queue>.parked", where messages go after their last attempt
     def parked_queue = @native.parked_queue
 
+    # @return [String, nil] "<namespace>.unroutable", where messages go whose work queue was gone when they were to come back,
+    #   of all that share the namespace; nil for strategy :native, which has none
+    def unroutable_queue = Core.text(@native.unroutable_queue)
+
+    # Whether a message is one of this work queue's: of those in the unroutable queue the one to send home.
+    # @api private
+    def owns?(delivery) = @native.owns(delivery.native) == 1
+
     # @return [Float] strategy :message_ttl: how late a message can come back at worst, in seconds, because one with a longer
     #   delay is before it; other strategies: 0
     def worst_lateness = Times.seconds(@native.worst_lateness_ms)

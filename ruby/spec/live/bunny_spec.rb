@@ -678,6 +678,45 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       expect(broker.bodies(parked, 1)).to eq(["large"])
     end
 
+    it "replays what came back while the queue was gone, and leaves messages of other queues there, in order" do
+      connected(BunnyClient, URL, queue, nil, **options) do |consumer|
+        consumer.declare
+        unroutable = consumer.retrier.topology.unroutable_queue
+        { "theirs" => "another", "own" => queue, "nobody's" => nil, "own too" => queue, "theirs too" => "another" }
+          .each { |body, of| broker.publish(body, unroutable, headers: { "backhop-queue" => of, "backhop-attempts" => 1 }) }
+        broker.publish("parked", parked)
+        until_true { broker.count(unroutable) == 5 }
+        expect([consumer.retrier.replay(2), consumer.retrier.replay, consumer.retrier.replay]).to eq([2, 1, 0])
+        expect(broker.bodies(queue, 3)).to eq(["parked", "own", "own too"])
+        expect(broker.bodies(unroutable, 3)).to eq(["theirs", "nobody's", "theirs too"])
+        broker.channel.queue_delete(unroutable)
+        expect(consumer.retrier.replay).to eq(0)
+      end
+    end
+
+    it "declares for a further queue of its namespace what is that queue's own, until the connection is lost" do
+      made = []
+      allow_any_instance_of(Backhop::Bunny::Declarer).to receive(:declare).and_wrap_original do |original, what, passive|
+        made << what.name
+        original.call(what, passive)
+      end
+      declared = ->(retrier) { made.clear && retrier.declare && made.uniq }
+      connected(BunnyClient, proxy.url, queue, nil, **options) do |consumer|
+        first = declared.call(consumer.retrier)
+        sibling = broker.queue
+        another = Backhop::Bunny::Retrier.new(consumer.channel, queue: sibling, **options)
+        expect(first.size).to be > 5
+        expect(declared.call(another)).to contain_exactly(sibling, "#{sibling}.parked")
+        expect(declared.call(another).size).to eq(first.size) # whoever declares again doubts
+        connection = consumer.connection
+        before = connection.transport
+        proxy.cut
+        until_true { !connection.transport.equal?(before) && connection.status == :open && consumer.channel.open? }
+        expect(declared.call(consumer.retrier)).to match_array(first)
+      end
+      proxy.close
+    end
+
     it "processes what queue.pop gives, and goes on after a failure" do
       seen = []
       poisoned = 0
@@ -805,6 +844,46 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect { consumer.retrier.drain(0.1) }.to raise_error(Backhop::WaitTimeoutError, /1 copies/)
         proxy.release
       end
+      proxy.close
+    end
+
+    # As Bunny 2.19 does at each confirm of several: see Confirming::Unconfirmed.
+    it "publishes while the lowest number is looked for that is not confirmed" do
+      held = proxy
+      connection = Bunny.new(held.url, **PATIENT).start
+      decider = Backhop::Decider.new(Backhop::Topology.new(queue))
+      plan = decider.plan(decider.read, Backhop::Park.new)
+      copy = Backhop::Bunny::Copy.new(plan, { headers: plan.copy_headers(nil) }, "", nil)
+      heard = Queue.new
+      listener = double
+      allow(listener).to receive(:heard) { |name, _, number| heard << number if name == :confirmed } # all are returned first
+      confirming = Backhop::Bunny::Confirming.new(connection, decider.topology, listener) { 1 }
+      confirming.publish(copy)
+      expect(heard.pop).to eq(1)
+      held.hold
+      unconfirmed = connection.find_channel(1).unconfirmed_set
+      looking = Thread.new { loop { unconfirmed.min } }
+      4000.times { confirming.publish(copy) }
+      looking.kill.join
+      held.release
+      expect(Array.new(4000) { heard.pop }).to match_array(2..4001)
+      expect(unconfirmed).to be_empty
+      connection.close
+      held.close
+    ensure
+      looking&.kill
+    end
+
+    it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
+      told = StringIO.new
+      connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
+      channel = connection.create_channel
+      proxy.hold
+      Backhop::Bunny::Declarer.close(channel)
+      proxy.release
+      connection.close
+      expect(connection).to be_closed
+      expect(told.string).not_to match(/504|recover/i)
       proxy.close
     end
 

@@ -33,6 +33,7 @@ void bh__context_free(bh__context *self)
     for (size_t i = 0; i < self->message_capacity; i++)
         bh_message_free(self->messages[i]);
     free(self->messages);
+    bh__places_free(&self->places);
     bh_ledger_free(self->ledger);
     bh__buffer_free(&self->scratch);
     bh__link_free(&self->consume.link);

@@ -3,6 +3,7 @@
 #define BACKHOP_WORKER_ENGINE_CONTEXT_H
 
 #include "engine/mailbox.h"
+#include "engine/places.h"
 #include "engine/settings.h"
 #include "wire/clock.h"
 #include "wire/link.h"
@@ -37,6 +38,7 @@ typedef struct bh__context {
     size_t message_capacity;
     bh__connection consume;
     bh__connection publish;
+    bh__places places;     /* of a relay */
     bh_delivery *delivery; /* of the message that is being decided on, as are history and plan */
     bh_history *history;
     bh_plan *plan;

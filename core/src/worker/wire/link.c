@@ -1,5 +1,7 @@
 #include "wire/link.h"
 
+#include "wire/clock.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -301,6 +303,18 @@ bh_status bh__link_answer_channel_close(bh__link *self, amqp_channel_t channel, 
                    (int)text.size, text.data);
     bh__link_send(self, channel, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
     return status;
+}
+
+void bh__link_answer_close(bh__link *self, const amqp_connection_close_t *close)
+{
+    amqp_connection_close_ok_t ok = {0};
+    bh_bytes text = bh__from_amqp(close->reply_text);
+    bh__link_send(self, 0, AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
+    bh__link_flush(self, bh__monotonic_ms());
+    self->close_code = close->reply_code;
+    snprintf(self->close_text, sizeof self->close_text, "%.*s", (int)text.size, text.data);
+    bh__link_fail(self, BH_ERR_CONNECTION, "the broker closed the connection (%d %.*s)", close->reply_code,
+                  (int)text.size, text.data);
 }
 
 /* ------------------------------------------------------------------------------------------------------ heartbeats */

@@ -87,6 +87,8 @@ void bh__link_publish(bh__link *self, amqp_channel_t channel, const amqp_basic_p
  * BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_CHANNEL. `what` was being done. */
 bh_status bh__link_answer_channel_close(bh__link *self, amqp_channel_t channel, const amqp_channel_close_t *close,
                                         const char *what, bh__report *report);
+/* Answers a connection.close, and notes that the link is of no more use. */
+void bh__link_answer_close(bh__link *self, const amqp_connection_close_t *close);
 /* Bytes of properties that fit a content header. */
 size_t bh__link_header_room(const bh__link *self);
 

@@ -37,11 +37,25 @@ module Backhop
 
       # Closes a channel, if it is not gone.
       def self.close(channel)
+        transport = channel&.connection&.transport
         channel.close if channel && !channel.closed? && channel.connection.open?
         nil
+      rescue ::Timeout::Error
+        unregister(channel, transport)
       rescue *LOST
         nil
       end
+
+      # Has Bunny forget a channel whose close was not answered: it would close it again with the connection, which the broker
+      # answers by 504. Not where the connection was lost meanwhile: there Bunny opens the channel again.
+      def self.unregister(channel, transport)
+        connection = channel.connection
+        return unless connection.open? && connection.transport.equal?(transport)
+
+        connection.unregister_channel(channel) if connection.find_channel(channel.id).equal?(channel)
+        nil
+      end
+      private_class_method :unregister
 
       # Has Bunny 3 forget an exchange, which it would declare after each recovery.
       def self.forget(connection, exchange)

@@ -156,8 +156,7 @@ module Backhop
         @reason = @channel.reason
         text = "the broker closed the channel that publishes, and it is opened again: #{@reason}"
         tell(:unavailable, text: text, error: ChannelClosedError.new(text), count: size)
-        ending = @channel.missing? ? Native::BH_ENDING_MISSING : Native::BH_ENDING_COMPLAINT
-        @ledger.close_publisher(@channel.number, ending, Outbox.now_ms)
+        @ledger.close_publisher(@channel.number, Native.bh_ending_of(@channel.reply_code), Outbox.now_ms)
         @closed = @channel
         @channel = nil
         doubt
@@ -173,6 +172,7 @@ module Backhop
       # Something of the topology may be gone.
       def doubt
         @is_declared = !@retrier.restores?
+        @retrier.doubt
         @ledger.forget_rungs
       end
 
@@ -217,7 +217,7 @@ module Backhop
       end
 
       def refuse(copy, error)
-        return copy.replayed.call(PublishError.new("the copy cannot be written: #{Outcomes.text(error)}")) if copy.replayed
+        return copy.replayed.call(ContentError.new("the copy cannot be written: #{Outcomes.text(error)}")) if copy.replayed
 
         @retrier.tell_refused(copy.plan.id, error, copy.plan.attempts)
       end
@@ -299,7 +299,9 @@ module Backhop
         error = Status.error(@ledger.step_status, words)
         return tell(event, text: words, error: error, id: plan.id, attempts: plan.attempts, delay: delay) unless copy.replayed
 
-        @ledger.leave(entry, Outbox.now_ms) unless event == :refused
+        return copy.replayed.call(error) if event == :refused
+
+        @ledger.leave(entry, Outbox.now_ms)
         copy.replayed.call(PublishError.new(words))
       end
     end

@@ -60,6 +60,7 @@ module Backhop
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
 
+        @declared = Declared.of(@connection)
         @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was seen
       end
@@ -208,13 +209,18 @@ module Backhop
       end
 
       # Sends parked messages back to their work queue, as if they had never failed. It ends with the messages that were
-      # parked when it began.
+      # parked when it began. Then, where the user may read it, those of this work queue among the first 10,000 of
+      # topology.unroutable_queue, which came back while it was gone; others stay there, in order.
+      #
+      # A message that does not go stays where it is; where it is refused for what it is, those behind it go.
       #
       # @param most [Integer, nil] how many at most; nil: all
       # @return [Integer] how many went
-      # @raise [PublishError] a message could not be published; it is parked still
-      # @raise [FrameError] a message's own headers do not fit the connection's frame_max; it is parked still
+      # @raise [PublishError] a message could not be published
+      # @raise [FrameError] a message's own headers do not fit the connection's frame_max
+      # @raise [ContentError, ChannelClosedError] a message cannot be copied, or the broker refuses the copy as it is
       # @raise [MissingError] there is no parked queue
+      # @raise [AccessError] the user may not read the parked queue
       def replay(most = nil)
         Values.integer(most, "most", (0..)) unless most.nil?
         count, error = Replay.new(self, @connection, most).call
@@ -229,6 +235,10 @@ module Backhop
       def make(rung_ms = 0)
         carry_out(:create, rung_ms)
       end
+
+      # Something that was declared may be gone.
+      # @api private
+      def doubt = @declared.forget
 
       # @yieldparam error [Error, nil] why its copy was not taken
       # @api private
@@ -254,7 +264,10 @@ module Backhop
       private
 
       def carry_out(mode, rung_ms = 0)
-        Declarer.open(@connection) { |declarer| Declaring.new(topology).carry_out(mode, rung_ms, &declarer) }
+        @declared.synchronize do |declared|
+          declaring = Declaring.new(topology, declared: declared)
+          Declarer.open(@connection) { |declarer| declaring.carry_out(mode, rung_ms, &declarer) }
+        end
       end
 
       # Refuses a broker that cannot serve the strategy.

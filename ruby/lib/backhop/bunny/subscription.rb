@@ -146,6 +146,7 @@ module Backhop
         end
         @is_told = true
         old = @channel
+        @retrier.doubt
         @retrier.declare
         @is_cancelled = @is_told = false
         @looks = 0

@@ -1,0 +1,30 @@
+/*
+ * Command: what the sub-commands of `backhop` share with main.c.
+ *
+ * A sub-command is a function that gets its own arguments, the first of which is its name, and returns an exit code of
+ * <sysexits.h>; one that was interrupted returns EXIT_INTERRUPTED. Results go to standard output, all else to standard error.
+ */
+#ifndef BACKHOP_COMMAND_H
+#define BACKHOP_COMMAND_H
+
+#include <stddef.h>
+
+enum { EXIT_INTERRUPTED = 130 }; /* by Ctrl-C, as a shell has it */
+
+typedef struct command {
+    const char *name;
+    const char *summary; /* one line of the help */
+    int (*run)(int count, char **arguments);
+} command;
+
+/* Runs the sub-command that arguments[1] names. `whole` is what was typed so far ("backhop parked"), `first` the first
+ * lines of the help, `last` its last ones. */
+int command_dispatch(const char *whole, const char *first, const command *table, size_t size, const char *last,
+                     int count, char **arguments);
+
+/* The sub-commands. */
+int parked_main(int count, char **arguments);
+int relay_main(int count, char **arguments);
+int schedule_main(int count, char **arguments);
+
+#endif

@@ -1,0 +1,68 @@
+/* backhop: the operator's command. */
+#include "command.h"
+
+#include "options.h"
+#include "output.h"
+
+#include <backhop.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <sysexits.h>
+
+static const command commands[] = {
+    {"parked", "messages that had their last attempt: list, show, replay, save, load, drop", parked_main},
+    {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
+    {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
+};
+
+static const char *const intro = "Retries for RabbitMQ: what an operator needs. All of it by AMQP.\n";
+static const char *const end =
+    "The broker is the one that AMQP_URL names, or --uri. Results go to standard output, or with --json one\n"
+    "object a line; messages go to standard error. NO_COLOR is honoured. Exit codes are those of sysexits:\n"
+    "64 wrong usage, 69 the broker refuses or something is missing, 75 try again, 130 interrupted.\n";
+
+static void print_table(const command *table, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        printf("  %-10s %s\n", table[i].name, table[i].summary);
+}
+
+static int help(const char *whole, const char *first, const command *table, size_t size, const char *last)
+{
+    printf("Usage: %s COMMAND [OPTION...]\n%s\n", whole, first);
+    print_table(table, size);
+    printf("\n'%s COMMAND --help' tells more of each.\n%s", whole, last);
+    return output_end(EX_OK);
+}
+
+int command_dispatch(const char *whole, const char *first, const command *table, size_t size, const char *last,
+                     int count, char **arguments)
+{
+    const char *name = count > 1 ? arguments[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return help(whole, first, table, size, last);
+    for (size_t i = 0; i < size; i++)
+        if (strcmp(name, table[i].name) == 0) {
+            char typed[128];
+            snprintf(typed, sizeof typed, "%s %s", whole, name);
+            options_name(typed);
+            return table[i].run(count - 1, arguments + 1);
+        }
+    if (*name)
+        complain("there is no command '%s'", name);
+    else
+        complain("which command?");
+    fprintf(stderr, "'%s --help' lists them.\n", whole);
+    return EX_USAGE;
+}
+
+int main(int count, char **arguments)
+{
+    output_begin();
+    if (count == 2 && strcmp(arguments[1], "--version") == 0) {
+        printf("backhop %s (librabbitmq %s)\n", bh_version(), bh_worker_librabbitmq_loaded().data);
+        return output_end(EX_OK);
+    }
+    return command_dispatch("backhop", intro, commands, sizeof commands / sizeof commands[0], end, count, arguments);
+}

@@ -1,0 +1,151 @@
+#include "options.h"
+
+#include "output.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+enum { MOST_OPTIONS = 48, FIRST_CODE = 256 }; /* codes of options, above those of letters */
+
+static char name[128] = "backhop";
+
+void options_name(const char *whole)
+{
+    snprintf(name, sizeof name, "%s", whole);
+}
+
+void texts_add(texts *self, const char *text)
+{
+    const char **items = must(realloc(self->items, (self->count + 1) * sizeof *items));
+    items[self->count++] = text;
+    self->items = items;
+}
+
+void texts_free(texts *self)
+{
+    free(self->items);
+    *self = (texts){.items = NULL};
+}
+
+void options_refuse(const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    complain("%s", text);
+    fprintf(stderr, "'%s --help' tells more.\n", name);
+    exit(EX_USAGE);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ values */
+
+int options_duration(const char *text, int64_t *out_ms)
+{
+    static const struct {
+        const char *unit;
+        double ms;
+    } units[] = {{"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"min", 60e3}, {"h", 3600e3}, {"d", 86400e3}};
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || !(value >= 0))
+        return 0;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(end, units[i].unit) == 0 && value * units[i].ms < 9e15) {
+            *out_ms = (int64_t)(value * units[i].ms + 0.5);
+            return 1;
+        }
+    return 0;
+}
+
+static void set_value(const option_rule *rule, const char *text)
+{
+    char *end = NULL;
+    switch (rule->kind) {
+    case OPTION_FLAG:
+        *(int *)rule->value = 1;
+        break;
+    case OPTION_TEXT:
+        *(const char **)rule->value = text;
+        break;
+    case OPTION_TEXTS:
+        texts_add(rule->value, text);
+        break;
+    case OPTION_NUMBER: {
+        long long number = strtoll(text, &end, 10);
+        if (end == text || *end || number < 0 || number > INT64_C(9007199254740991))
+            options_refuse("--%s: '%s' is no whole number from 0 on", rule->name, text);
+        *(int64_t *)rule->value = number;
+        break;
+    }
+    case OPTION_REAL: {
+        double number = strtod(text, &end);
+        if (end == text || *end || !(number >= 0) || isinf(number))
+            options_refuse("--%s: '%s' is no number from 0 on", rule->name, text);
+        *(double *)rule->value = number;
+        break;
+    }
+    case OPTION_DURATION:
+        if (!options_duration(text, rule->value))
+            options_refuse("--%s: '%s' is no time span: write 250ms, 1.5s, 5m, 2h or 3d", rule->name, text);
+        break;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------------- reading */
+
+static void help(const option_rule *rules, size_t size, const char *operands, const char *intro)
+{
+    printf("Usage: %s [OPTION...]%s%s\n%s\n", name, *operands ? " " : "", operands, intro);
+    for (size_t i = 0; i < size; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", rules[i].name, rules[i].argument ? " " : "",
+                 rules[i].argument ? rules[i].argument : "");
+        char letter[8] = "    ";
+        if (rules[i].letter)
+            snprintf(letter, sizeof letter, "-%c, ", rules[i].letter);
+        printf("  %s%-24s %s\n", letter, left, rules[i].help);
+    }
+    exit(output_end(EX_OK));
+}
+
+int options_read(int count, char **arguments, const option_rule *rules, size_t size, const char *operands,
+                 const char *intro)
+{
+    struct option table[MOST_OPTIONS + 2] = {{0}};
+    char letters[2 * MOST_OPTIONS + 4] = ":h";
+    for (size_t i = 0; i < size && i < MOST_OPTIONS; i++) {
+        int has_value = rules[i].kind != OPTION_FLAG;
+        table[i] =
+            (struct option){rules[i].name, has_value ? required_argument : no_argument, NULL, FIRST_CODE + (int)i};
+        size_t length = strlen(letters);
+        if (rules[i].letter)
+            snprintf(letters + length, sizeof letters - length, "%c%s", rules[i].letter, has_value ? ":" : "");
+    }
+    table[size] = (struct option){"help", no_argument, NULL, 'h'};
+    optind = 0; /* anew */
+    opterr = 0;
+    for (int code; (code = getopt_long(count, arguments, letters, table, NULL)) != -1;) {
+        if (code == 'h')
+            help(rules, size, operands, intro);
+        if (code == ':')
+            options_refuse("%s needs a value", arguments[optind - 1]);
+        if (code == '?' && optopt && optopt < FIRST_CODE)
+            options_refuse("there is no option -%c", optopt);
+        if (code == '?')
+            options_refuse("%s is no option of this command, or fits more than one, or takes no value",
+                           arguments[optind - 1]);
+        size_t at = (size_t)(code - FIRST_CODE);
+        for (size_t i = 0; code < FIRST_CODE && i < size; i++)
+            if (rules[i].letter == (char)code)
+                at = i;
+        set_value(&rules[at], optarg);
+    }
+    return optind;
+}

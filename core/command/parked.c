@@ -1,0 +1,198 @@
+/* backhop parked: what these sub-commands share. */
+#include "parked.h"
+
+#include "command.h"
+#include "wire/content.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+static const command commands[] = {
+    {"list", "groups of messages that failed alike", parked_list},
+    {"show", "one message: its story, properties and headers", parked_show},
+    {"replay", "sends messages back to their own work queue, or to another", parked_replay},
+    {"save", "writes messages to a file and leaves them where they are", parked_save},
+    {"load", "publishes what a file has", parked_load},
+    {"drop", "saves messages to a file, then takes them off the queue", parked_drop},
+};
+
+int parked_main(int count, char **arguments)
+{
+    return command_dispatch("backhop parked",
+                            "Messages that had their last attempt. No look at them changes order or number.\n",
+                            commands, sizeof commands / sizeof commands[0], "", count, arguments);
+}
+
+/* ---------------------------------------------------------------------------------------------------- open and close */
+
+int parked_open(parked *self, const parked_options *options, const char *purpose)
+{
+    char problem[256];
+    *self = (parked){.options = options};
+    for (size_t i = 0; i < options->where.count; i++)
+        if (!selection_add(&self->selection, options->where.items[i], problem))
+            options_refuse("--where: %s", problem);
+    if (bh_delivery_new(&self->delivery) != BH_OK || bh_history_new(&self->history) != BH_OK)
+        must(NULL);
+    catch_interrupts();
+    return connection_open(&self->broker, &options->broker, purpose);
+}
+
+static void leave_queue(parked *self)
+{
+    bh_topology_free(self->topology);
+    bh_policy_free(self->policy);
+    free(self->work_queue);
+    free(self->queue);
+    self->topology = NULL;
+    self->policy = NULL;
+    self->work_queue = self->queue = NULL;
+}
+
+void parked_close(parked *self)
+{
+    leave_queue(self);
+    connection_close(self->broker);
+    selection_free(&self->selection);
+    bh_delivery_free(self->delivery);
+    bh_history_free(self->history);
+}
+
+/* The queue's strategy takes no part in a look; for one that needs a policy of its own kind there is one. */
+static bh_policy *policy_for(const topology_options *options)
+{
+    policy_options fixed = {.kind = "fixed", .jitter = "none"};
+    policy_options none = {.file = NULL};
+    int is_plain =
+        options->strategy && (strcmp(options->strategy, "reject") == 0 || strcmp(options->strategy, "native") == 0);
+    return setup_policy(is_plain ? &fixed : &none);
+}
+
+/* The declaration of the parked queue. */
+static size_t find_declaration(const bh_topology *topology)
+{
+    size_t i = 0;
+    while (i < bh_topology_count(topology) &&
+           (bh_topology_declaration(topology, i) != BH_DECLARE_QUEUE ||
+            strcmp(bh_topology_name(topology, i).data, bh_topology_parked_queue(topology).data) != 0))
+        i++;
+    return i;
+}
+
+/* Declares the queue, which exists, as Backhop does: the broker compares the arguments. */
+static bh_status compare(const parked *self)
+{
+    size_t at = find_declaration(self->topology), count = bh_topology_argument_count(self->topology, at);
+    amqp_table_entry_t entries[8] = {{.key = amqp_empty_bytes}};
+    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(self->queue), .durable = 1};
+    for (size_t i = 0; i < count && i < 8; i++) {
+        entries[i].key = bh__to_amqp(bh_topology_argument_name(self->topology, at, i));
+        entries[i].value.kind = AMQP_FIELD_KIND_I64;
+        entries[i].value.value.i64 = bh_topology_argument_int(self->topology, at, i);
+        if (bh_topology_argument_type(self->topology, at, i) == BH_TYPE_STRING) {
+            entries[i].value.kind = AMQP_FIELD_KIND_UTF8;
+            entries[i].value.value.bytes = bh__to_amqp(bh_topology_argument_string(self->topology, at, i));
+        }
+    }
+    declare.arguments = (amqp_table_t){(int)count, entries};
+    bh_status status = connection_open_channel(self->broker, CHANNEL_CALL);
+    if (status == BH_OK)
+        status = connection_call(self->broker, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &declare,
+                                 AMQP_QUEUE_DECLARE_OK_METHOD, 0, "comparing the parked queue");
+    return status == BH_OK ? connection_close_channel(self->broker, CHANNEL_CALL) : status;
+}
+
+/* RabbitMQ 4 drops, or dead-letters, what was given back to a quorum queue more than 20 times, unless the queue says otherwise. Before 4.0
+ * only a queue's own limit does. */
+static int see_that_looks_are_safe(const parked *self)
+{
+    bh_status status = compare(self);
+    if (status == BH_OK || self->options->any_queue)
+        return EX_OK;
+    const char *text = self->broker->text;
+    if (status == BH_ERR_CLASH && strstr(text, "x-delivery-limit") &&
+        (connection_is_at_least(self->broker, 4, 0) || !strstr(text, "current is none"))) {
+        complain("queue \"%s\" was not declared by Backhop: it counts how often a message is given back, and drops it "
+                 "in the end "
+                 "(20 times, where nothing else is set), so that looking would lose messages. Move them to a queue "
+                 "that Backhop "
+                 "declared, or raise its delivery-limit by a policy and say --any-queue.",
+                 self->queue);
+        return EX_UNAVAILABLE;
+    }
+    return status == BH_ERR_CLASH || status == BH_ERR_ACCESS ? EX_OK : connection_complain(self->broker);
+}
+
+int parked_go_to(parked *self, const char *name)
+{
+    size_t length = strlen(name), suffix = strlen(PARKED_SUFFIX);
+    int is_parked = length > suffix && strcmp(name + length - suffix, PARKED_SUFFIX) == 0;
+    int64_t ready;
+    leave_queue(self);
+    self->work_queue = copy_text((bh_bytes){name, is_parked ? length - suffix : length});
+    self->policy = policy_for(&self->options->topology);
+    self->topology = setup_topology(&self->options->topology, self->work_queue, self->policy);
+    self->queue = copy_text(bh_topology_parked_queue(self->topology));
+    if (connection_look(self->broker, self->queue, &ready, NULL) == BH_OK)
+        return see_that_looks_are_safe(self);
+    if (self->broker->problem.status == BH_ERR_MISSING) {
+        complain(
+            "there is no queue \"%s\" on vhost %s; name a work queue whose messages were parked, or that queue itself",
+            self->queue, self->broker->uri.vhost);
+        return EX_UNAVAILABLE;
+    }
+    return connection_complain(self->broker);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- messages */
+
+bh_status parked_read(parked *self, const bh_message *message)
+{
+    bh_status status = bh__content_read(self->delivery, message->exchange, message->routing_key, message->properties);
+    if (status == BH_OK)
+        status = bh_history_read(self->history, self->delivery, self->topology);
+    if (status == BH_ERR_NO_MEMORY)
+        must(NULL);
+    return status;
+}
+
+int parked_reads(parked *self, const bh_message *message)
+{
+    if (parked_read(self, message) == BH_OK)
+        return selection_fits(&self->selection, self->delivery, self->history, bh__epoch_ms());
+    self->malformed++;
+    return 0;
+}
+
+const char *parked_id(const parked *self, char out[256])
+{
+    bh_bytes id = bh_history_id(self->history);
+    snprintf(out, 256, "%.*s", (int)(id.size < 255 ? id.size : 255), id.data);
+    return out;
+}
+
+const char *count_messages(char out[64], int64_t count)
+{
+    snprintf(out, 64, count == 1 ? "%lld message" : "%lld messages", (long long)count);
+    return out;
+}
+
+int parked_ask(int64_t count, const char *what)
+{
+    char line[64], wanted[32];
+    if (!isatty(STDIN_FILENO))
+        options_refuse("there is no terminal to ask on: say --yes to %s", what);
+    fflush(stdout);
+    fprintf(stderr, "Type %lld to %s: ", (long long)count, what);
+    fflush(stderr);
+    snprintf(wanted, sizeof wanted, "%lld", (long long)count);
+    if (!fgets(line, sizeof line, stdin))
+        return is_interrupted() ? EXIT_INTERRUPTED : EX_TEMPFAIL;
+    line[strcspn(line, "\r\n")] = '\0';
+    if (strcmp(line, wanted) == 0)
+        return EX_OK;
+    complain("that is not %s; nothing was done", wanted);
+    return EX_TEMPFAIL;
+}

@@ -1,0 +1,76 @@
+/* Parked: what the sub-commands of `backhop parked` share. */
+#ifndef BACKHOP_COMMAND_PARKED_H
+#define BACKHOP_COMMAND_PARKED_H
+
+#include "output.h"
+#include "selection.h"
+#include "setup.h"
+#include "snapshot.h"
+
+#define PARKED_SUFFIX ".parked"
+
+/* What all of them take. */
+typedef struct parked_options {
+    broker_options broker;
+    topology_options topology;
+    texts where;
+    int json;
+    int any_queue;
+} parked_options;
+
+#define PARKED_OPTIONS(o)                                                                                                \
+    BROKER_OPTIONS(&(o)->broker),                                                                                        \
+        {"strategy", 0, OPTION_TEXT, "NAME", "the work queue's strategy [ladder]", &(o)->topology.strategy},             \
+        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(o)->topology.ns},                  \
+        {"queue-type",                                                                                                   \
+         0,                                                                                                              \
+         OPTION_TEXT,                                                                                                    \
+         "TYPE",                                                                                                         \
+         "of the parked queue: quorum or classic [quorum]",                                                              \
+         &(o)->topology.queue_type},                                                                                     \
+        {"any-queue", 0, OPTION_FLAG, NULL, "look also where RabbitMQ 4 counts looks and drops at 20", &(o)->any_queue}, \
+        JSON_OPTION(&(o)->json)
+#define WHERE_OPTION(o)                                                                                                \
+    {                                                                                                                  \
+        "where", 'w', OPTION_TEXTS, "CONDITION",                                                                       \
+            "those that fit: error~timeout, reason=poison, age>2h, header.NAME=...", &(o)->where                       \
+    }
+
+/* What a parked queue is looked at with, on one connection. */
+typedef struct parked {
+    const parked_options *options;
+    connection *broker;
+    selection selection;
+    char *work_queue;
+    char *queue; /* the parked one */
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_delivery *delivery; /* of the message that was read last, as is history */
+    bh_history *history;
+    int64_t malformed; /* messages that could not be read */
+} parked;
+
+/* Opens it: EX_OK, or complains and returns the exit code. The conditions are read first; wrong ones end the program. */
+int parked_open(parked *self, const parked_options *options, const char *purpose);
+/* Goes to a queue, by the work queue's name or the parked queue's own; sees that looking at it is safe. The same codes. */
+int parked_go_to(parked *self, const char *name);
+void parked_close(parked *self);
+/* Reads a message into delivery and history: whether it is selected. */
+int parked_reads(parked *self, const bh_message *message);
+/* Whether its properties could be read the last time. */
+bh_status parked_read(parked *self, const bh_message *message);
+/* The id by which `show` finds it. */
+const char *parked_id(const parked *self, char out[256]);
+/* "1 message", "40 messages". */
+const char *count_messages(char out[64], int64_t count);
+/* Asks for the count to be typed; EX_OK where it was. Without a terminal that is wrong usage. */
+int parked_ask(int64_t count, const char *what);
+
+int parked_list(int count, char **arguments);
+int parked_show(int count, char **arguments);
+int parked_replay(int count, char **arguments);
+int parked_save(int count, char **arguments);
+int parked_load(int count, char **arguments);
+int parked_drop(int count, char **arguments);
+
+#endif

@@ -1,0 +1,57 @@
+/* Setup: a policy and a topology, as options or a file (JSON) name them. */
+#ifndef BACKHOP_COMMAND_SETUP_H
+#define BACKHOP_COMMAND_SETUP_H
+
+#include "options.h"
+
+#include <backhop/topology.h>
+#include <jansson.h>
+
+/* What was typed; NULL: not at all. Words stay words until a policy is made, so that a file and the options are read alike. */
+typedef struct policy_options {
+    const char *file, *kind, *initial, *factor, *max, *steps, *jitter, *max_attempts, *max_age, *max_retry_after,
+        *max_crashes;
+} policy_options;
+
+typedef struct topology_options {
+    const char *strategy, *queue_type, *ns, *series, *stripes, *work_queue_type;
+} topology_options;
+
+#define POLICY_OPTIONS(o)                                                                                              \
+    {"policy", 'p', OPTION_TEXT, "FILE", "JSON object with the following, as {\"initial\": \"10s\"}", &(o)->file},     \
+        {"kind", 0, OPTION_TEXT, "KIND", "exponential, linear, fixed or steps [exponential]", &(o)->kind},             \
+        {"initial", 0, OPTION_TEXT, "TIME", "delay after the first failure [1s]", &(o)->initial},                      \
+        {"factor", 0, OPTION_TEXT, "NUMBER", "exponential: what each delay is multiplied by [2]", &(o)->factor},       \
+        {"max", 0, OPTION_TEXT, "TIME", "no delay is above it, jitter included [5m]", &(o)->max},                      \
+        {"steps", 0, OPTION_TEXT, "TIME,...", "the delays of kind steps, as 10s,1m,1h", &(o)->steps},                  \
+        {"jitter",    0, OPTION_TEXT, "JITTER", "none, spread:RATIO, equal, full, decorrelated [spread:0.2]",          \
+         &(o)->jitter},                                                                                                \
+        {"max-attempts", 0, OPTION_TEXT, "COUNT", "handler's attempts in all; 0: no limit [10]", &(o)->max_attempts},  \
+        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later after its first failure", &(o)->max_age},    \
+        {"max-retry-after", 0, OPTION_TEXT, "TIME", "cap on what a handler asks for [24h]", &(o)->max_retry_after},    \
+    {                                                                                                                  \
+        "max-crashes", 0, OPTION_TEXT, "COUNT", "lost consumers before a message waits [5]", &(o)->max_crashes         \
+    }
+
+#define TOPOLOGY_OPTIONS(o)                                                                                            \
+    {"strategy",    0, OPTION_TEXT, "NAME", "ladder, message-ttl, reject, delayed-exchange, native [ladder]",          \
+     &(o)->strategy},                                                                                                  \
+        {"queue-type",    0, OPTION_TEXT, "TYPE", "of wait and parked queues: quorum or classic [quorum]",             \
+         &(o)->queue_type},                                                                                            \
+        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop, backhop.classic]", &(o)->ns},      \
+        {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(o)->series},                \
+        {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(o)->stripes},                                 \
+    {                                                                                                                  \
+        "work-queue", 0, OPTION_TEXT, "TYPE", "declare the work queue too: quorum or classic", &(o)->work_queue_type   \
+    }
+
+/* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one that is no JSON with 65. */
+bh_policy *setup_policy(const policy_options *options);
+/* The same; what a JSON object says, of which "where" is told, holds where an option does not. */
+bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
+/* Sets what a JSON object of the file's form says ("where" names it in messages). Ends the program as above. */
+void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
+/* Makes and builds the topology of a work queue for the policy. Ends the program as above. */
+bh_topology *setup_topology(const topology_options *options, const char *queue, bh_policy *policy);
+
+#endif

@@ -1,0 +1,224 @@
+#include "snapshot.h"
+
+#include "command.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <sysexits.h>
+
+enum {
+    SILENCE_MS = 1000, /* after which to look whether there is something still */
+    LONGEST_SILENCE_MS = 60000,
+    PAUSE_MS = 10,
+    LONGEST_RETURN_MS = 30000,
+    LONGEST_OTHER_MS = 5000 /* for the consumers of one who was killed */
+};
+
+/* In the order of their tags consumers' messages are given back before RabbitMQ 4.0. */
+static void consumer_tag(char out[32], size_t number)
+{
+    snprintf(out, 32, "backhop-%03zu", number);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ frames */
+
+static void on_message(snapshot *self, bh_message *message)
+{
+    self->held++;
+    self->taken++;
+    bh__queue_push(&self->arrived, message);
+}
+
+void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
+{
+    snapshot *self = data;
+    bh_message *message = NULL;
+    if (frame->channel != CHANNEL_CONSUME)
+        return;
+    if (!method) {
+        bh_status status = bh__assembler_add(&self->assembler, frame, &message);
+        if (status != BH_OK)
+            bh__link_fail(&self->broker->link, status, "a message could not be received");
+        else if (message)
+            on_message(self, message);
+    } else if (method->id == AMQP_BASIC_DELIVER_METHOD) {
+        const amqp_basic_deliver_t *deliver = method->decoded;
+        bh__assembler_begin(&self->assembler, deliver->delivery_tag, deliver->redelivered != 0, deliver->exchange,
+                            deliver->routing_key);
+    } else if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
+        self->status = bh__link_answer_channel_close(&self->broker->link, CHANNEL_CONSUME, method->decoded,
+                                                     "looking at messages", &self->broker->problem);
+    } else if (method->id == AMQP_BASIC_CANCEL_METHOD) {
+        self->status = bh__report_set(
+            &self->broker->problem, BH_ERR_CANCELLED,
+            "the broker ended the consumer of queue \"%s\": it was deleted, or held for too long", self->queue);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------- consumers */
+
+/* Sends what begins all consumers but the last one at once, so that nothing comes in between. */
+static bh_status consume(snapshot *self)
+{
+    bh__link *link = &self->broker->link;
+    char tag[32], what[320];
+    snprintf(what, sizeof what, "looking at queue \"%s\"", self->queue);
+    for (int64_t left = self->total; left > 0; left -= SNAPSHOT_PREFETCH) {
+        int is_last = left <= SNAPSHOT_PREFETCH;
+        consumer_tag(tag, self->consumers++);
+        amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)(is_last ? left : SNAPSHOT_PREFETCH)};
+        amqp_basic_consume_t begin = {
+            .queue = amqp_cstring_bytes(self->queue), .consumer_tag = amqp_cstring_bytes(tag), .nowait = !is_last};
+        bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_QOS_METHOD, &qos);
+        if (is_last)
+            return connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin,
+                                   AMQP_BASIC_CONSUME_OK_METHOD, 0, what);
+        bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin);
+    }
+    return BH_OK;
+}
+
+bh_status snapshot_close(snapshot *self)
+{
+    char tag[32];
+    bh_status status = BH_OK;
+    for (size_t i = 0; status == BH_OK && i < self->consumers; i++) {
+        consumer_tag(tag, i);
+        amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(tag)};
+        status = connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CANCEL_METHOD, &cancel,
+                                 AMQP_BASIC_CANCEL_OK_METHOD, 0, "ending a consumer");
+    }
+    self->consumers = 0;
+    return status;
+}
+
+/* Waits a moment. */
+static bh_status rest(const snapshot *self)
+{
+    int64_t until_ms = bh__monotonic_ms() + PAUSE_MS;
+    bh_status status = BH_OK;
+    while (status == BH_OK && bh__monotonic_ms() < until_ms && !is_interrupted())
+        status = connection_pump(self->broker, until_ms);
+    return status;
+}
+
+/* Counts what is there. Where there is a consumer, as of a command that was killed just now, what it holds may come back soon. */
+static bh_status count_ready(snapshot *self)
+{
+    int64_t consumers = 1, until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
+    bh_status status = connection_look(self->broker, self->queue, &self->ready, &consumers);
+    while (status == BH_OK && consumers > 0 && bh__monotonic_ms() < until_ms && !is_interrupted()) {
+        status = rest(self);
+        if (status == BH_OK)
+            status = connection_look(self->broker, self->queue, &self->ready, &consumers);
+    }
+    if (status == BH_OK && consumers > 0)
+        complain("somebody else consumes from \"%s\": messages that he holds are not seen", self->queue);
+    self->total = self->ready;
+    return status;
+}
+
+int snapshot_begin(snapshot *self, connection *broker, const char *queue)
+{
+    const int64_t most = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
+    *self = (snapshot){.broker = broker, .queue = queue};
+    broker->on_frame = snapshot_on_frame;
+    broker->data = self;
+    self->status = count_ready(self);
+    if (self->total > most) {
+        complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
+                 (long long)self->ready, (long long)most);
+        self->total = most;
+    }
+    if (self->status == BH_OK)
+        self->status = connection_open_channel(broker, CHANNEL_CONSUME);
+    if (self->status == BH_OK)
+        self->status = consume(self);
+    return self->status == BH_OK ? EX_OK : connection_complain(broker);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- messages */
+
+static int is_over(const snapshot *self)
+{
+    return self->given >= self->total || self->status != BH_OK || is_interrupted();
+}
+
+/* Nothing came for a while: somebody else may have taken what was counted. */
+static void look_again(snapshot *self)
+{
+    int64_t ready = 0;
+    self->status = connection_look(self->broker, self->queue, &ready, NULL);
+    if (self->status == BH_OK && ready == 0 && !self->arrived.first)
+        self->total = self->given;
+}
+
+bh_message *snapshot_next(snapshot *self)
+{
+    int64_t begun_ms = bh__monotonic_ms(), looked_ms = begun_ms;
+    while (!is_over(self) && !self->arrived.first) {
+        int64_t now_ms = bh__monotonic_ms();
+        if (now_ms - begun_ms >= LONGEST_SILENCE_MS) {
+            self->status = bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
+                                          "queue \"%s\" gives no message, though it has some", self->queue);
+        } else if (now_ms - looked_ms >= SILENCE_MS) {
+            looked_ms = now_ms;
+            look_again(self);
+        } else {
+            self->status = connection_pump(self->broker, looked_ms + SILENCE_MS);
+        }
+    }
+    if (is_over(self))
+        return NULL;
+    self->given++;
+    return bh__queue_pop(&self->arrived);
+}
+
+void snapshot_ack(snapshot *self, uint64_t tag)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = tag};
+    self->held--;
+    bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_ACK_METHOD, &ack);
+}
+
+/* Gives back without counting, where the broker knows the difference; else the end of the channel does it. */
+static void give_back(const snapshot *self)
+{
+    amqp_basic_nack_t all = {.delivery_tag = 0, .multiple = 1, .requeue = 1};
+    if (connection_is_at_least(self->broker, 4, 3) && self->held > 0)
+        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &all);
+}
+
+static bh_status await_return(const snapshot *self)
+{
+    int64_t there = 0, until_ms = bh__monotonic_ms() + LONGEST_RETURN_MS;
+    bh_status status = BH_OK;
+    while (status == BH_OK && self->held > 0 && bh__monotonic_ms() < until_ms) {
+        status = connection_look(self->broker, self->queue, &there, NULL);
+        if (there >= self->ready - self->taken + self->held)
+            return status;
+        if (status == BH_OK)
+            status = connection_pump(self->broker, bh__monotonic_ms() + PAUSE_MS);
+    }
+    return status;
+}
+
+int snapshot_end(snapshot *self)
+{
+    connection *broker = self->broker;
+    bh_status status = self->status;
+    if (status == BH_OK)
+        status = snapshot_close(self);
+    if (status == BH_OK) {
+        give_back(self);
+        status = connection_close_channel(broker, CHANNEL_CONSUME);
+    }
+    broker->on_frame = NULL;
+    if (status == BH_OK)
+        status = await_return(self);
+    bh__queue_clear(&self->arrived);
+    bh__assembler_clear(&self->assembler);
+    if (status != BH_OK)
+        return connection_complain(broker);
+    return is_interrupted() ? EXIT_INTERRUPTED : EX_OK;
+}

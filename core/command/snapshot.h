@@ -1,0 +1,56 @@
+/*
+ * Snapshot: all messages that are ready in a queue, one after the other, held unacknowledged until the end, then given back in one go: in
+ * their order, and as many. What comes into the queue meanwhile is not looked at.
+ *
+ *     snapshot shot;
+ *     snapshot_begin(&shot, broker, "orders.parked");
+ *     while ((message = snapshot_next(&shot)) != NULL) ...             then bh_message_free
+ *     code = snapshot_end(&shot);
+ *
+ * How the order stays, on quorum queues: what is given back goes behind what was given back before and not taken again. So a snapshot is
+ * always of all messages. Consumers that can hold all of them together are begun in one go, and each takes its share at once: wherever
+ * this process is killed from then on, all come back in order (rabbit_fifo sorts what a lost consumer held, and consumers by their tags or
+ * their age). Those of one consumer are 65,535 at most, so that 2,000,000 messages can be looked at. basic.get would be one consumer a message,
+ * which nobody sorts.
+ *
+ * Giving back counts as a delivery on quorum queues before RabbitMQ 4.3 (x-delivery-count); queues that Backhop parks in have no limit
+ * on these that a person can reach. From 4.3 on basic.nack gives back without counting; a process that is killed counts once.
+ */
+#ifndef BACKHOP_COMMAND_SNAPSHOT_H
+#define BACKHOP_COMMAND_SNAPSHOT_H
+
+#include "connection.h"
+
+#include "wire/assembler.h"
+
+enum { SNAPSHOT_MOST_CONSUMERS = 31, SNAPSHOT_PREFETCH = 65535 };
+
+typedef struct snapshot {
+    connection *broker;
+    const char *queue;
+    int64_t ready; /* messages that the queue had when it began */
+    int64_t total; /* those of them that it is of */
+    int64_t taken; /* that came from the broker */
+    int64_t given; /* that snapshot_next gave */
+    int64_t held;  /* not acknowledged */
+    size_t consumers;
+    bh__assembler assembler;
+    bh__queue arrived;
+    bh_status status; /* why it ended early */
+} snapshot;
+
+/* Begins one. EX_OK, or complains and returns the exit code. */
+int snapshot_begin(snapshot *self, connection *broker, const char *queue);
+/* The next message, to be freed; NULL at the end, or where it was interrupted or broke (status). */
+bh_message *snapshot_next(snapshot *self);
+/* After the last message: nothing more is delivered, so that acknowledging does not bring what came into the queue meanwhile. */
+bh_status snapshot_close(snapshot *self);
+/* Takes a message off the queue for good. */
+void snapshot_ack(snapshot *self, uint64_t tag);
+/* Gets a frame of CHANNEL_CONSUME, where somebody else listens to the connection. */
+void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method);
+/* Gives back what is held, and waits until the queue has it: the broker does that by and by. EX_OK; or complains and returns the exit code,
+ * EXIT_INTERRUPTED where it was interrupted. */
+int snapshot_end(snapshot *self);
+
+#endif

@@ -1,0 +1,182 @@
+"""What the tests of the command share: they run the program as a user does."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+BUILD = Path(os.environ["BACKHOP_BUILD"])
+LIMIT_S = 120  # for what has to end some time
+
+USAGE, DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, TRY_AGAIN, NO_PERMISSION = 64, 65, 66, 69, 73, 75, 77
+INTERRUPTED = 130
+
+
+class Ran(subprocess.CompletedProcess):
+    """What the program did, as text."""
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+
+def run(*arguments: object, stdin: str = "", **environment: str) -> Ran:
+    """Runs `backhop ARGUMENTS` and waits for its end."""
+    ran = subprocess.run(
+        [BUILD / "backhop", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    return Ran(ran.args, ran.returncode, ran.stdout, ran.stderr)
+
+
+class Case(unittest.TestCase):
+    """A test case that can say what the program should have done."""
+
+    maxDiff = None
+
+    def ok(self, *arguments: object, **more: str) -> Ran:
+        return self.ends(0, *arguments, **more)
+
+    def ends(self, code: int, *arguments: object, **more: str) -> Ran:
+        ran = run(*arguments, **more)
+        self.assertEqual(ran.returncode, code, f"{ran.args}: {ran.stdout}{ran.stderr}")
+        return ran
+
+
+class Rig:
+    """The program beside it, which parks, handles and drains (rig.c)."""
+
+    program = BUILD / "command-rig"
+
+    def __call__(self, *arguments: object) -> list[str]:
+        ran = subprocess.run(
+            [self.program, *map(str, arguments)], capture_output=True, timeout=LIMIT_S, check=False, errors="replace", text=True
+        )
+        if ran.returncode:
+            raise AssertionError(f"{arguments}: {ran.stderr}")
+        return ran.stdout.splitlines()
+
+
+rig = Rig()
+
+
+def drain(queue: str, expected: int) -> list[str]:
+    """Waits for so many messages, and takes all: id, error, replays, routing key, body, with tabs between."""
+    return rig("drain", queue, expected)
+
+
+def broker_ctl(*words: str) -> None:
+    subprocess.run([os.environ["BACKHOP_BROKER_CTL"], *words], check=True, stdout=subprocess.DEVNULL, timeout=LIMIT_S)
+
+
+def backhop(*arguments: object) -> subprocess.Popen:
+    """Starts the program, for who does something to it meanwhile."""
+    return subprocess.Popen(
+        [BUILD / "backhop", *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+class LiveCase(Case):
+    """A test on the broker of AMQP_URL."""
+
+    numbers = iter(range(10**6))
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        if not os.environ.get("AMQP_URL"):
+            raise AssertionError("AMQP_URL names no broker: tests/broker/broker runs one")
+        version = os.environ.get("BACKHOP_BROKER_VERSION", "4.3")
+        cls.version = tuple(map(int, version.split(".")[:2]))
+
+    def queue(self) -> str:
+        """A name that no other test has."""
+        return f"command.{os.getpid()}.{next(self.numbers)}"
+
+    def parked(self, count: int, *errors: str) -> str:
+        """A work queue of which a worker parked so many messages."""
+        queue = self.queue()
+        rig("park", queue, count, *errors)
+        self.await_ready(queue + ".parked", at_least=count)
+        return queue
+
+    def saved(self, queue: str) -> list[str]:
+        """The ids of what is parked, in order."""
+        return [line["id"] for line in self.ok("parked", "save", queue, "-").objects]
+
+    def await_ready(self, queue: str, at_least: int) -> None:
+        until = time.monotonic() + LIMIT_S
+        while time.monotonic() < until:
+            try:
+                if int(rig("depth", queue)[0]) >= at_least:
+                    return
+            except AssertionError:
+                pass  # a broker that starts
+            time.sleep(0.02)
+        self.fail(f"{queue} never had {at_least} messages")
+
+
+class Terminal:
+    """The program in a terminal of its own."""
+
+    def __init__(self, *arguments: object, columns: int = 100, lines: int = 30, **environment: str) -> None:
+        self.arguments = [str(BUILD / "backhop"), *map(str, arguments)]
+        self.size = (lines, columns)
+        self.environment = {**os.environ, "TERM": "xterm", **environment}
+        self.seen = ""
+
+    def __enter__(self) -> Terminal:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(self.arguments[0], self.arguments, self.environment)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", *self.size, 0, 0))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+    def read(self, limit_s: float) -> bool:
+        """Reads what comes next; whether something did."""
+        if not select.select([self.fd], [], [], limit_s)[0]:
+            return False
+        try:
+            got = os.read(self.fd, 65536)
+        except OSError:  # the program has ended
+            return False
+        self.seen += got.decode(errors="replace")
+        return bool(got)
+
+    def expect(self, text: str) -> None:
+        until = time.monotonic() + LIMIT_S
+        while text not in self.seen:
+            if not self.read(until - time.monotonic()):
+                raise AssertionError(f"{text!r} never came: {self.seen!r}")
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def wait(self) -> int:
+        """The exit code."""
+        while self.read(LIMIT_S):
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)

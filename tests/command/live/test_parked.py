@@ -1,0 +1,262 @@
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from harness import (CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, backhop,
+                     broker_ctl, drain, rig)
+
+MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
+
+
+def ids(lines):
+    return [line.split("\t")[0] for line in lines]
+
+
+class Looking(LiveCase):
+    def test_a_list_groups_by_error_with_numbers_folded_and_reason(self):
+        queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
+        groups = self.ok("parked", "list", queue, "--json").objects
+        self.assertEqual([(g["error"], g["class"], g["count"], g["least_attempts"], g["reason"]) for g in groups],
+                         [("# queue # is full", "", 2, 1, "permanent"), ("TimeoutError: no answer from #", "TimeoutError", 2, 2,
+                          "permanent"), ("bad", "", 2, 1, "permanent")])
+        table = self.ok("parked", "list", queue + ".parked").stdout
+        self.assertIn("TimeoutError: no answer from #", table)
+        self.assertTrue(table.endswith("6 messages\n"))
+
+    def test_conditions_select(self):
+        queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
+        for conditions, count in ((["error~TIMEOUT"], 2), (["attempts>=2"], 2), (["class=TimeoutError"], 2), (["error=bad"], 2),
+                                  (["error!~queue"], 4), (["age>1h"], 0), (["age<1h"], 6), (["id=m000003"], 1),
+                                  (["header.backhop-attempts=1"], 4), (["routing-key=" + queue, "error!=bad"], 4),
+                                  (["reason=poison"], 0), (["replays=0"], 6)):
+            with self.subTest(conditions):
+                options = [word for each in conditions for word in ("--where", each)]
+                groups = self.ok("parked", "list", queue, "--json", *options).objects
+                self.assertEqual(sum(group["count"] for group in groups), count)
+        self.assertIn("no condition", self.ends(USAGE, "parked", "list", queue, "--where", "errror~x").stderr)
+
+    def test_a_message_is_shown_with_its_story_and_its_body_only_on_request(self):
+        queue = self.parked(3, "-TimeoutError: no answer from %d")
+        text = self.ok("parked", "show", queue, "m000002").stdout
+        self.assertIn("It failed 2 times", text)
+        self.assertIn("its body has 1 bytes (--body shows it)", text)
+        self.assertNotIn("Body", text)
+        self.assertTrue(self.ok("parked", "show", queue, "@1", "--body").stdout.endswith("Body\n0\n"))
+        self.assertNotIn("body", self.ok("parked", "show", queue, "@1", "--json").objects[0])
+        self.ends(NO_INPUT, "parked", "show", queue, "nobody")
+
+    def test_what_strangers_write_does_not_control_the_terminal(self):
+        queue = self.parked(1, "evil \x1b]0;owned\x07 \x9b31m\r\nsecond line")
+        for command in ("list",), ("show", "m000000"):
+            text = self.ok("parked", command[0], queue, *command[1:]).stdout
+            self.assertFalse([character for character in text if ord(character) < 32 and character != "\n"], text)
+            self.assertNotIn("\x9b", text)
+
+    def test_a_hundred_looks_change_neither_order_nor_number(self):
+        queue = self.parked(50, "bad")
+        before = [self.ok("parked", "show", queue, f"@{place}", "--json").objects[0]["id"] for place in (1, 2, 50)]
+        for _ in range(100):
+            self.ok("parked", "list", queue)
+        after = [self.ok("parked", "show", queue, f"@{place}", "--json").objects[0]["id"] for place in (1, 2, 50)]
+        self.assertEqual(before, after)
+        self.assertEqual(len(set(ids(drain(queue + ".parked", 50)))), 50)
+
+    def test_a_look_that_is_interrupted_or_killed_changes_neither_order_nor_number(self):
+        queue = self.queue()
+        rig("park", queue, 1, "bad")
+        rig("fill", queue + ".parked", MANY)
+        for end, delay in ((signal.SIGINT, 0.05), (signal.SIGKILL, 0.05), (signal.SIGTERM, 0.1), (signal.SIGKILL, 0.1),
+                           (signal.SIGKILL, 0.15), (signal.SIGKILL, 0.2)):
+            with backhop("parked", "list", queue) as process:
+                time.sleep(delay)  # anywhere: whether it is still looking is no matter
+                process.send_signal(end)
+                process.wait(60)
+        self.ok("parked", "list", queue)
+        found = ids(drain(queue + ".parked", MANY + 1))[1:]
+        self.assertEqual(found, [f"m{i:06}" for i in range(MANY)])
+
+    def test_a_queue_that_drops_what_was_looked_at_is_not_looked_at(self):
+        queue = self.queue()
+        rig("declare", queue + ".parked", "quorum")
+        rig("fill", queue + ".parked", 1)
+        ran = self.ends(UNAVAILABLE, "parked", "list", queue) if self.version >= (4, 0) else self.ok("parked", "list", queue)
+        if self.version >= (4, 0):
+            self.assertIn("delivery-limit", ran.stderr)
+            self.ok("parked", "list", queue, "--any-queue")
+
+    def test_a_queue_that_is_not_there_is_named(self):
+        self.assertIn('no queue "nowhere.parked"', self.ends(UNAVAILABLE, "parked", "list", "nowhere").stderr)
+
+
+class Replaying(LiveCase):
+    def test_a_selection_goes_home_in_its_order_and_the_rest_stays_in_its_own(self):
+        queue = self.parked(9, "507 queue %d is full", "TimeoutError: %d", "bad")
+        order = ids(self.saved(queue))
+        ran = self.ok("parked", "replay", queue, "--where", "error~full", "--limit", 2, "--yes", "--json").objects[-1]
+        self.assertEqual((ran["replayed"], ran["to"], ran["stopped"]), (2, queue, ""))
+        first, second = [each for each in order if each in ("m000000", "m000003", "m000006")][:2]
+        self.assertEqual([line.split("\t")[:4] for line in drain(queue, 2)],
+                         [[first, "", "1", queue], [second, "", "1", queue]])
+        self.assertEqual(ids(drain(queue + ".parked", 7)), [each for each in order if each not in (first, second)])
+
+    def test_a_dry_run_counts_and_does_nothing(self):
+        queue = self.parked(9, "507 queue %d is full", "bad")
+        text = self.ok("parked", "replay", queue, "--where", "error=bad", "--dry-run").stdout
+        self.assertIn(f'4 messages of 9 in "{queue}.parked" would go to "{queue}"', text)
+        self.assertIn("@", text)
+        self.assertEqual(len(drain(queue + ".parked", 9)), 9)
+
+    def test_the_count_is_to_be_typed(self):
+        queue = self.parked(2, "bad")
+        self.assertIn("--yes", self.ends(USAGE, "parked", "replay", queue).stderr)
+        with Terminal("parked", "replay", queue) as terminal:
+            terminal.expect(f'Type 2 to replay them to "{queue}": ')
+            terminal.type("3\r")
+            terminal.expect("nothing was done")
+            self.assertEqual(terminal.wait(), TRY_AGAIN)
+        with Terminal("parked", "replay", queue) as terminal:
+            terminal.expect("Type 2 to")
+            terminal.type("2\r")
+            terminal.expect("2 of 2 replayed")
+            self.assertEqual(terminal.wait(), 0)
+        self.assertEqual(len(drain(queue, 2)), 2)
+
+    def test_it_stops_when_messages_are_parked_again(self):
+        queue = self.parked(200, "bad")
+        with subprocess.Popen([rig.program, "handle", queue, "500", "fail"]) as handler:
+            try:
+                ran = self.ends(TRY_AGAIN, "parked", "replay", queue, "--rate", 20, "--yes", "--json").objects[-1]
+            finally:
+                handler.terminate()
+                handler.wait(60)
+        self.assertIn("parked again", ran["stopped"])
+        self.assertGreaterEqual(ran["parked_again"], 3)
+        self.assertLess(ran["replayed"], 150)
+        back = set(ids(drain(queue, 0)))  # the handler was terminated: what it had in hand may be there twice
+        self.assertEqual(len(back | set(ids(drain(queue + ".parked", 200 - len(back))))), 200)
+
+    def test_a_ramp_holds_its_rates(self):
+        queue = self.parked(8, "bad")
+        begun = time.monotonic()
+        self.ok("parked", "replay", queue, "--ramp", "2,1000", "--ramp-step", "2s", "--yes")
+        self.assertGreater(time.monotonic() - begun, 1.9)  # four of them at two a second
+        self.assertEqual(len(drain(queue, 8)), 8)
+
+    def test_what_was_replayed_too_often_stays(self):
+        queue = self.parked(2, "bad")
+        first = self.saved(queue)[0]
+        self.ok("parked", "replay", queue, "--limit", 1, "--yes")
+        rig("handle", queue, 1, "fail")
+        self.assertEqual(self.ok("parked", "replay", queue, "--max-replays", 1, "--yes", "--json").objects[-1]["replayed"], 1)
+        self.assertEqual(ids(drain(queue + ".parked", 1)), [first])
+
+    def test_another_queue_takes_them_where_it_exists(self):
+        queue, other = self.parked(2, "bad"), self.queue()
+        self.assertIn(f'no queue "{other}"', self.ends(UNAVAILABLE, "parked", "replay", queue, "--to", other, "--yes").stderr)
+        rig("declare", other, "classic")
+        self.ok("parked", "replay", queue, "--to", other, "--yes")
+        self.assertEqual(sorted(ids(drain(other, 2))), ["m000000", "m000001"])
+
+    def test_killed_in_the_middle_nothing_is_lost_or_out_of_order_and_few_come_twice(self):
+        queue = self.queue()
+        rig("park", queue, 1, "bad")
+        rig("fill", queue + ".parked", MANY)
+        kills = 3
+        for _ in range(kills):
+            with backhop("parked", "replay", queue, "--where", "id~0", "--rate", MANY, "--yes", "--stop-after", "0") as process:
+                self.await_ready(queue, at_least=1)
+                time.sleep(0.05)
+                process.kill()
+                process.wait(60)
+            self.ok("parked", "list", queue)  # which waits until all is back
+        self.assert_accounted(queue, kills)
+
+    def test_the_broker_killed_in_the_middle_loses_nothing(self):
+        if not os.environ.get("BACKHOP_BROKER_CTL"):
+            self.skipTest("the broker cannot be killed")
+        queue = self.queue()
+        rig("park", queue, 1, "bad")
+        rig("fill", queue + ".parked", MANY)
+        broker_ctl("save")
+        with backhop("parked", "replay", queue, "--where", "id~0", "--rate", MANY, "--yes", "--stop-after", "0") as process:
+            self.await_ready(queue, at_least=1)
+            broker_ctl("kill")
+            self.assertEqual(process.wait(120), TRY_AGAIN)
+        broker_ctl("start")
+        self.await_ready(queue + ".parked", at_least=1)
+        self.ok("parked", "list", queue)
+        self.assert_accounted(queue, 1)
+
+    def assert_accounted(self, queue, kills):
+        left = ids(drain(queue + ".parked", 1))
+        went = ids(drain(queue, 1))
+        everything = {f"m{i:06}" for i in range(MANY)}
+        self.assertEqual(set(left) | set(went), everything)
+        numbers = [int(each[1:]) for each in (left[1:] if left[0] == "m000000" and left[1:2] == ["m000000"] else left)]
+        self.assertEqual(numbers, sorted(numbers))
+        doubled = len(left) + len(went) - (MANY + 1)
+        self.assertLessEqual(doubled, 512 * kills)
+        self.assertGreater(len(went), 0)
+
+
+class Files(LiveCase):
+    def test_what_was_saved_and_dropped_is_loaded_as_it_was_and_goes_home(self):
+        queue = self.parked(5, "507 queue %d is full", "TimeoutError: %d")
+        with tempfile.TemporaryDirectory() as directory:
+            saved, dropped, again = (str(Path(directory) / name) for name in ("saved", "dropped", "again"))
+            self.ok("parked", "save", queue, saved)
+            self.assertEqual(os.stat(saved).st_mode & 0o777, 0o600)
+            self.ends(CANNOT_CREATE, "parked", "save", queue, saved)
+            self.ok("parked", "drop", queue, dropped, "--yes", "--where", "error~full")
+            self.assertEqual(len(Path(dropped).read_text().splitlines()), 3)
+            self.assertIn("2 messages", self.ok("parked", "list", queue).stdout)
+            self.ok("parked", "load", dropped)
+            self.ok("parked", "save", queue, again)
+            self.assertEqual(self.by_id(again), self.by_id(saved))
+        self.ok("parked", "replay", queue, "--yes")
+        self.assertEqual(len(drain(queue, 5)), 5)
+
+    def test_every_type_of_header_comes_back_byte_for_byte(self):
+        queue = self.queue()
+        rig("declare", queue, "classic")
+        line = {"queue": queue, "id": "", "exchange": "", "routing_key": queue,
+                "properties": {"content-type": "text/plain", "correlation-id": {"base64": "/w=="}, "priority": 7,
+                               "timestamp": 1700000000, "delivery-mode": 2},
+                "headers": [["t", "t", True], ["b", "b", -5], ["B", "B", 250], ["s", "s", -300], ["u", "u", 65000], ["I", "I", -70000],
+                            ["i", "i", 4000000000], ["l", "l", -(2**62)], ["f", "f", 0.25], ["d", "d", 1e-300], ["D", "D", [2, 314]],
+                            ["S", "S", "täxt"], ["x", "x", {"base64": "AP8="}], ["T", "T", 1], ["V", "V", None],
+                            ["A", "A", [["l", 1], ["F", [["in", "S", ""]]]]], ["F", "F", [["a", "A", []]]]],
+                "body": "AAEC/w=="}
+        with tempfile.TemporaryDirectory() as directory:
+            file, out = Path(directory) / "in", str(Path(directory) / "out")
+            file.write_text(json.dumps(line) + "\n")
+            self.ok("parked", "load", file, "--to", queue)
+            rig("declare", queue + ".parked", "classic")
+            self.ok("parked", "load", file, "--to", queue + ".parked")
+            self.ok("parked", "save", queue, out, "--queue-type", "classic")
+            got = json.loads(Path(out).read_text())
+        self.assertNotIn("wire", got)
+        self.assertEqual({header[0]: header for header in got["headers"]}, {header[0]: header for header in line["headers"]})
+        self.assertEqual((got["properties"], got["body"]), (line["properties"], line["body"]))
+
+    def test_a_file_that_is_none_says_where_and_how_far_it_came(self):
+        queue = self.parked(1, "bad")
+        with tempfile.TemporaryDirectory() as directory:
+            saved = Path(directory) / "saved"
+            self.ok("parked", "save", queue, saved)
+            line = saved.read_text()
+            for bad in ("{", "[]", '{"queue": "x"}', '{"queue": "x", "headers": [["a", "l", "text"]], "body": ""}'):
+                saved.write_text(line + bad + "\n")
+                ran = self.ends(DATA, "parked", "load", saved)
+                self.assertIn("saved:2: ", ran.stderr)
+                self.assertIn("--skip 1", ran.stderr)
+        self.ends(NO_INPUT, "parked", "load", "/nowhere/file")
+
+    def by_id(self, file):
+        lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        return {line["id"]: [line["queue"], line["properties"], sorted(h for h in line["headers"] if not h[0].startswith("x-")), line["body"]]
+                for line in lines}

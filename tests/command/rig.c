@@ -1,0 +1,285 @@
+/*
+ * command-rig: what the tests of the command need beside it, on the broker of AMQP_URL.
+ *
+ *   park QUEUE COUNT ERROR...        a worker parks COUNT messages "0", "1", ..., their errors in turn; their message-ids are
+ *                                    m000000, m000001, ...; "-" in front of an error: it fails that way twice (10 ms apart), else it
+ *                                    is permanent
+ *   handle QUEUE COUNT ok|fail       a worker handles COUNT messages; "fail" parks them again as permanent
+ *   fill QUEUE COUNT                 publishes COUNT messages, ids and bodies as above, and nothing else
+ *   drain QUEUE [COUNT]              waits for COUNT messages to be ready, then takes and prints all, a line each: id, error,
+ *                                    replays, routing key, body
+ *   declare QUEUE quorum|classic     a queue without any argument but its type
+ *   delete QUEUE
+ *   depth QUEUE                      prints how many messages are ready
+ */
+#include "../../core/src/librabbitmq.h"
+
+#include <backhop.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CHANNEL = 1, FRAME_MAX = 131072, MANY = 1000 };
+
+static _Noreturn void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "command-rig: %s: %s\n", what, why);
+    exit(EXIT_FAILURE);
+}
+
+/* -------------------------------------------------------------------------------------------------------- the client */
+
+static void expect(amqp_connection_state_t state, const char *what)
+{
+    amqp_rpc_reply_t reply = amqp_get_rpc_reply(state);
+    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
+        fail(what, reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION ? "the broker refuses"
+                                                                      : amqp_error_string2(reply.library_error));
+}
+
+static amqp_connection_state_t connect_to_broker(void)
+{
+    static char root[] = "/";
+    struct amqp_connection_info info;
+    char *url = strdup(getenv("AMQP_URL"));
+    if (!url || amqp_parse_url(url, &info) != AMQP_STATUS_OK)
+        fail("AMQP_URL", "no URL");
+    amqp_connection_state_t state = amqp_new_connection();
+    if (amqp_socket_open(amqp_tcp_socket_new(state), info.host, info.port) != AMQP_STATUS_OK)
+        fail("connecting", "no connection");
+    amqp_rpc_reply_t reply = amqp_login(state, *info.vhost ? info.vhost : root, 0, FRAME_MAX, 0, AMQP_SASL_METHOD_PLAIN,
+                                        info.user, info.password);
+    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
+        fail("login", "refused");
+    amqp_channel_open(state, CHANNEL);
+    expect(state, "channel");
+    free(url);
+    return state;
+}
+
+static void declare(const char *queue, const char *type)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_table_entry_t argument = {.key = amqp_cstring_bytes("x-queue-type"),
+                                   .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(type)}};
+    amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 0, 1, 0, 0, (amqp_table_t){1, &argument});
+    expect(state, "declare");
+    amqp_destroy_connection(state);
+}
+
+/* As a topology with a work queue of type quorum has it. */
+static void declare_work_queue(const char *queue)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_table_entry_t arguments[] = {
+        {.key = amqp_cstring_bytes("x-queue-type"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("quorum")}},
+        {.key = amqp_cstring_bytes("x-delivery-limit"),
+         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000000000}}};
+    amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 0, 1, 0, 0, (amqp_table_t){2, arguments});
+    expect(state, "declare");
+    amqp_destroy_connection(state);
+}
+
+static void delete_queue(const char *queue)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_queue_delete(state, CHANNEL, amqp_cstring_bytes(queue), 0, 0);
+    expect(state, "delete");
+    amqp_destroy_connection(state);
+}
+
+static void print_text(amqp_bytes_t text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        char character = ((const char *)text.bytes)[i];
+        putchar(character == '\t' || character == '\n' ? ' ' : character);
+    }
+    putchar('\t');
+}
+
+static void print_header(const amqp_basic_properties_t *properties, const char *name)
+{
+    for (int i = 0; i < properties->headers.num_entries; i++) {
+        const amqp_table_entry_t *entry = &properties->headers.entries[i];
+        if (entry->key.len != strlen(name) || memcmp(entry->key.bytes, name, entry->key.len) != 0)
+            continue;
+        if (entry->value.kind == AMQP_FIELD_KIND_UTF8)
+            print_text(entry->value.value.bytes);
+        else
+            printf("%lld\t", (long long)entry->value.value.i64);
+        return;
+    }
+    putchar('\t');
+}
+
+static void print_depth(const char *queue)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    const amqp_queue_declare_ok_t *ok =
+        amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 1, 1, 0, 0, amqp_empty_table);
+    expect(state, "look");
+    printf("%d\n", ok ? (int)ok->message_count : 0);
+    amqp_destroy_connection(state);
+}
+
+/* Until a quarter of a second brings nothing more, and the queue has none that is ready. */
+static void drain(const char *queue, int expected)
+{
+    static const struct timespec pause = {0, 10000000};
+    amqp_connection_state_t state = connect_to_broker();
+    for (int i = 0, ready = 0; i < 6000; i++) {
+        const amqp_queue_declare_ok_t *ok =
+            amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 1, 1, 0, 0, amqp_empty_table);
+        expect(state, "look");
+        ready = ok ? (int)ok->message_count : 0;
+        if (ready >= expected && ok && ok->consumer_count == 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    amqp_basic_qos(state, CHANNEL, 0, MANY, 0);
+    expect(state, "qos");
+    amqp_basic_consume(state, CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+    expect(state, "consume");
+    for (;;) {
+        amqp_envelope_t envelope;
+        struct timeval limit = {0, 250000};
+        amqp_maybe_release_buffers(state);
+        amqp_rpc_reply_t reply = amqp_consume_message(state, &envelope, &limit, 0);
+        if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION && reply.library_error == AMQP_STATUS_TIMEOUT)
+            break;
+        if (reply.reply_type != AMQP_RESPONSE_NORMAL)
+            fail("drain", "the connection was lost");
+        const amqp_basic_properties_t *properties = &envelope.message.properties;
+        print_text(properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG ? properties->message_id : amqp_empty_bytes);
+        print_header(properties, "backhop-error");
+        print_header(properties, "backhop-replays");
+        print_text(envelope.routing_key);
+        print_text(envelope.message.body);
+        putchar('\n');
+        amqp_basic_ack(state, CHANNEL, envelope.delivery_tag, 0);
+        amqp_destroy_envelope(&envelope);
+    }
+    amqp_channel_close(state, CHANNEL, AMQP_REPLY_SUCCESS);
+    amqp_connection_close(state, AMQP_REPLY_SUCCESS);
+    amqp_destroy_connection(state);
+}
+
+static void publish(const char *queue, int count)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_confirm_select(state, CHANNEL);
+    expect(state, "confirms");
+    for (int i = 0; i < count; i++) {
+        char id[16], body[16], key[300];
+        snprintf(id, sizeof id, "m%06d", i);
+        snprintf(body, sizeof body, "%d", i);
+        snprintf(key, sizeof key, "%s", queue);
+        amqp_basic_properties_t properties = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
+                                              .message_id = amqp_cstring_bytes(id),
+                                              .delivery_mode = 2};
+        if (amqp_basic_publish(state, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(key), 1, 0, &properties,
+                               amqp_cstring_bytes(body)) != AMQP_STATUS_OK)
+            fail("publish", "the connection was lost");
+    }
+    for (uint64_t confirmed = 0; confirmed < (uint64_t)count;) {
+        amqp_frame_t frame;
+        amqp_maybe_release_buffers(state);
+        if (amqp_simple_wait_frame(state, &frame) != AMQP_STATUS_OK || frame.frame_type != AMQP_FRAME_METHOD ||
+            frame.payload.method.id != AMQP_BASIC_ACK_METHOD)
+            fail("publish", "not confirmed");
+        const amqp_basic_ack_t *ack = frame.payload.method.decoded;
+        confirmed = ack->multiple ? ack->delivery_tag : confirmed + 1;
+    }
+    amqp_connection_close(state, AMQP_REPLY_SUCCESS);
+    amqp_destroy_connection(state);
+}
+
+/* -------------------------------------------------------------------------------------------------------- the worker */
+
+static struct {
+    int left; /* messages to settle */
+    int ends; /* to be told: parked */
+    int fails;
+    char **errors;
+    int error_count;
+} job;
+
+static bh_outcome handle(bh_worker *worker, bh_message *message, void *data)
+{
+    (void)data;
+    if (!job.fails) {
+        if (--job.left == 0)
+            bh_worker_stop(worker, 5000);
+        return BH_OUTCOME_OK;
+    }
+    int number = atoi(bh_message_body(message).data); /* NOLINT(cert-err34-c): the rig's own */
+    const char *error = job.error_count ? job.errors[number % job.error_count] : "failed again";
+    int is_slow = error[0] == '-';
+    char text[256];
+    snprintf(text, sizeof text, error + is_slow, number); /* NOLINT: the test's own format */
+    bh_worker_fail(worker, message, bh_str(text), 0);
+    return is_slow && bh_worker_attempt(worker, message) < 2 ? BH_OUTCOME_FAILED : BH_OUTCOME_PERMANENT;
+}
+
+static void hear(bh_worker *worker, const bh_event *event, void *data)
+{
+    (void)data;
+    if (bh_event_what(event) == BH_EVENT_PARKED && --job.ends == 0)
+        bh_worker_stop(worker, 5000);
+}
+
+static void work(const char *queue, int count)
+{
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_worker *worker;
+    if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str(queue)) != BH_OK)
+        fail("work", "no memory");
+    bh_policy_set_initial_ms(policy, 100);
+    bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+    bh_policy_set_max_attempts(policy, 2);
+    bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM);
+    if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
+        fail("work", bh_topology_error(topology).data);
+    bh_worker_add_uri(worker, bh_str(getenv("AMQP_URL")));
+    bh_worker_set_prefetch(worker, MANY);
+    job.left = job.ends = count;
+    if (bh_worker_run(worker, handle, hear, NULL) != BH_OK)
+        fail("work", bh_worker_error(worker).data);
+    bh_worker_free(worker);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 2 ? arguments[1] : "";
+    int number = count > 3 ? atoi(arguments[3]) : 0; /* NOLINT(cert-err34-c): the test's own */
+    if (strcmp(what, "park") == 0 && number > 0) {
+        job.fails = 1;
+        job.errors = arguments + 4;
+        job.error_count = count - 4;
+        declare_work_queue(arguments[2]);
+        publish(arguments[2], number);
+        work(arguments[2], number);
+    } else if (strcmp(what, "handle") == 0 && count > 4) {
+        job.fails = strcmp(arguments[4], "fail") == 0;
+        work(arguments[2], number);
+    } else if (strcmp(what, "fill") == 0) {
+        publish(arguments[2], number);
+    } else if (strcmp(what, "drain") == 0) {
+        drain(arguments[2], number);
+    } else if (strcmp(what, "declare") == 0 && count > 3) {
+        declare(arguments[2], arguments[3]);
+    } else if (strcmp(what, "depth") == 0) {
+        print_depth(arguments[2]);
+    } else if (strcmp(what, "delete") == 0) {
+        delete_queue(arguments[2]);
+    } else {
+        fail("usage", "see the first lines of rig.c");
+    }
+    return EXIT_SUCCESS;
+}
