@@ -258,52 +258,36 @@ static int64_t drain_limit_ms;
 
 static int level_of(const bh_event *event)
 {
-    switch (bh_event_what(event)) {
-    case BH_EVENT_CONNECTED:
-    case BH_EVENT_DRAINED:
-    case BH_EVENT_UNBLOCKED:
-        return bh_event_status(event) == BH_OK ? LOG_INFO : LOG_WARNING;
-    case BH_EVENT_RETRIED:
-        return LOG_DEBUG;
-    case BH_EVENT_REFUSED:
-        return LOG_ERR;
-    default:
-        return LOG_WARNING;
-    }
+    static const int levels[] = {[BH_LEVEL_DEBUG] = LOG_DEBUG,
+                                 [BH_LEVEL_INFO] = LOG_INFO,
+                                 [BH_LEVEL_WARNING] = LOG_WARNING,
+                                 [BH_LEVEL_ERROR] = LOG_ERR};
+    return levels[bh_event_level(event)];
 }
 
 static void log_json(const bh_event *event)
 {
-    print_json(
-        must(json_pack("{s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "time_ms", (json_int_t)time(NULL) * 1000, "event",
-                       json_text(bh_event_name(bh_event_what(event))), "text", json_text(bh_event_text(event)), "id",
-                       json_text(bh_event_id(event)), "host", json_text(bh_event_host(event)), "attempts",
-                       (json_int_t)bh_event_attempts(event), "delay_ms", (json_int_t)bh_event_delay_ms(event), "count",
-                       (json_int_t)bh_event_count(event))));
+    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)time(NULL) * 1000, "event",
+                                  json_text(bh_event_name(bh_event_what(event)))));
+    for (int each = 0; each < BH_FIELD_LAST; each++) {
+        bh_field field = (bh_field)each;
+        json_t *value = bh_event_field_is_string(each) ? json_text(bh_event_string(event, field))
+                                                       : must(json_integer((json_int_t)bh_event_int(event, field)));
+        json_object_set_new(line, bh_event_field(each).data, value);
+    }
+    print_json(line);
     fflush(stdout);
 }
 
 /* One line an event; the journal has a time of its own, and takes the level from the line's beginning. */
 static void log_line(const bh_event *event)
 {
-    char start[TIME_TEXT] = "", delay[TIME_TEXT];
-    char *text = shown(bh_event_text(event), 2000), *id = shown(bh_event_id(event), 255);
+    char start[TIME_TEXT] = "";
     if (getenv("JOURNAL_STREAM"))
         snprintf(start, sizeof start, "<%d>", level_of(event));
     else
         show_time(start, (int64_t)time(NULL) * 1000);
-    fprintf(stderr, "%s%s%s", start, start[0] == '<' ? "" : " ", bh_event_name(bh_event_what(event)).data);
-    if (*id)
-        fprintf(stderr, ": message %s", id);
-    if (bh_event_attempts(event) > 0)
-        fprintf(stderr, ", attempt %lld", (long long)bh_event_attempts(event));
-    if (*text)
-        fprintf(stderr, ": %s", text);
-    if (bh_event_delay_ms(event) > 0)
-        fprintf(stderr, " (again in %s)", show_duration(delay, bh_event_delay_ms(event)));
-    fputc('\n', stderr);
-    free(text);
-    free(id);
+    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", bh_event_line(event).data);
 }
 
 static void listen_to(bh_worker *worker, const bh_event *event, void *data)
@@ -374,10 +358,10 @@ static void look_on(bh_worker *worker, const bh_event *event, void *data)
 {
     finding *found = data;
     bh_event_kind kind = bh_event_what(event);
-    if (found->status != BH_ERR_STATE || (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_FAILED))
+    if (found->status != BH_ERR_STATE || (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_UNAVAILABLE))
         return;
-    found->status = kind == BH_EVENT_CONNECTED ? BH_OK : bh_event_status(event);
-    found->text = copy_text(bh_event_text(event));
+    found->status = kind == BH_EVENT_CONNECTED ? BH_OK : (bh_status)bh_event_int(event, BH_FIELD_STATUS);
+    found->text = copy_text(bh_event_string(event, BH_FIELD_TEXT));
     bh_worker_stop(worker, 0);
 }
 

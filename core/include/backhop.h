@@ -20,6 +20,7 @@
 #include <backhop/relay.h>     /* for consumers that can only reject */
 #include <backhop/ledger.h>    /* every message in hand, and what to do next */
 #include <backhop/worker.h>    /* runs it all on librabbitmq */
-#include <backhop/event.h>     /* what a worker met */
+#include <backhop/event.h>     /* what happened, for logs */
+#include <backhop/metrics.h>   /* and what it adds up to */
 
 #endif

@@ -1,4 +1,4 @@
-/* Plan, as the relay makes it. Internal. */
+/* Plan, as the relay makes it and events see it. Internal. */
 #ifndef BACKHOP_PLAN_INTERNAL_H
 #define BACKHOP_PLAN_INTERNAL_H
 
@@ -16,5 +16,7 @@ typedef enum bh__shelf {
 bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                           const bh_topology *topology, bh__shelf shelf, const char *reason, bh_bytes error,
                           int64_t now_ms, bh_bytes random);
+/* The error's text that the copy carries; "" where there is none. */
+bh_bytes bh__plan_error(const bh_plan *self);
 
 #endif

@@ -637,7 +637,7 @@ export interface Event {
 
 /**
  *     connected      both connections are open, the topology is there
- *     failed         connecting, declaring or consuming failed; it goes on after `delay`
+ *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`
  *     disconnected   a connection was lost; `count` messages come again
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
@@ -654,7 +654,7 @@ export interface Event {
  *     drained        the worker has stopped; the last event
  */
 export type EventName =
-  | 'connected' | 'failed' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
+  | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
   | 'refused' | 'retried' | 'parked' | 'stale' | 'replayed' | 'missed' | 'drained'
 
 /** What a retrier and a worker are told alike. */

@@ -381,7 +381,7 @@ class Publisher {
       if (!this.#line.isOpen) return
       this.#endReplays(`the copy cannot be published: ${error.message}`)
       const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
-      this.#teller.tell('failed', () => ({
+      this.#teller.tell('unavailable', () => ({
         text: `copies cannot be published: ${error.message}`, error, delay: wait, count: this.#ledger.copies()
       }))
       await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())

@@ -10,7 +10,7 @@ const { c } = require('./internals')
 
 const HEADERS = process.env.BACKHOP_HEADERS
 const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'relay', 'ledger', 'message', 'worker',
-  'event']
+  'event', 'log', 'metrics']
 const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
 
 function * matches (pattern) {

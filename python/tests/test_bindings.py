@@ -25,6 +25,8 @@ NOUNS = (
     "message",
     "worker",
     "event",
+    "log",
+    "metrics",
 )
 LEFT_OUT = {"bh_worker_run"}  # it blocks, and calls back
 

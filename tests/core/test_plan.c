@@ -595,6 +595,73 @@ START_TEST(an_index_out_of_range_gives_nothing)
 }
 END_TEST
 
+#define SPAN "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+START_TEST(the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other)
+{
+    const bh_bytes name = bh_str("backhop-traceparent");
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str("of the failure before")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_str_eq(bh_history_traceparent(h).data, "");
+    for (int outcome = BH_OUTCOME_FAILED; outcome <= BH_OUTCOME_PERMANENT; outcome++) {
+        ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+        ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
+        size_t at = find_header(plan, name);
+        ck_assert_uint_lt(at, bh_plan_header_count(plan));
+        ck_assert_str_eq(bh_plan_header_string(plan, at).data, SPAN);
+        ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
+        ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
+        ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+        ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
+    }
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str("")), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+
+    bh_delivery_clear(d);
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_str_eq(bh_history_traceparent(h).data, SPAN);
+    ck_assert_str_eq(bh_history_traceparent(NULL).data, "");
+}
+END_TEST
+
+START_TEST(what_is_no_span_is_refused)
+{
+    static const char *const wrong[] = {
+        "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+        "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333g-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 ",
+        "00-0af7651916cd43dd8448eb211c80319cb7ad6b7169203331--01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0x",
+        "span",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        ck_assert_msg(bh_plan_set_traceparent(plan, bh_str(wrong[i])) == BH_ERR_ARGUMENT, "%s", wrong[i]);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, (bh_bytes){NULL, 0}), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_set_traceparent(NULL, bh_str(SPAN)), BH_ERR_ARGUMENT);
+}
+END_TEST
+
+START_TEST(in_a_frame_without_room_the_span_and_the_due_time_go_first)
+{
+    char pad[3160];
+    memset(pad, 'x', sizeof pad);
+    ck_assert_int_eq(bh_plan_set_frame_max(plan, 4096), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("pad"), BH_TYPE_STRING, (bh_bytes){pad, sizeof pad}), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+    ck_assert_uint_eq(find_header(plan, bh_str("backhop-traceparent")), bh_plan_header_count(plan));
+}
+END_TEST
+
 Suite *suite_plan(void)
 {
     all = vectors_load("plan");
@@ -616,6 +683,9 @@ Suite *suite_plan(void)
     tcase_add_test(calls, a_guard_replaces_the_plan_before);
     tcase_add_test(calls, a_guard_before_the_epoch_or_beyond_2_to_the_53_is_refused);
     tcase_add_test(calls, an_index_out_of_range_gives_nothing);
+    tcase_add_test(calls, the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other);
+    tcase_add_test(calls, what_is_no_span_is_refused);
+    tcase_add_test(calls, in_a_frame_without_room_the_span_and_the_due_time_go_first);
     suite_add_tcase(suite, calls);
     return suite;
 }

@@ -140,7 +140,7 @@ START_TEST(by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that
                 ck_assert_int_eq(message_int(&got, "backhop-attempts"), attempt - 1);
             message_free(&got);
             rig_await(r, attempt < 3 ? BH_EVENT_RETRIED : BH_EVENT_PARKED);
-            ck_assert_int_eq(bh_event_attempts(r->event), attempt);
+            ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPTS), attempt);
         }
     for (int i = 0; i < 2; i++)
         expect_parked_here(&self, parked[i], "first", "order.created", "exhausted", 3);
@@ -185,7 +185,7 @@ START_TEST(what_a_full_queue_pushes_out_is_tried_again_where_that_is_set)
     broker_publish_text(r->broker, r->exchange, "work", "one");
     broker_publish_text(r->broker, r->exchange, "work", "two");
     rig_await(r, BH_EVENT_RETRIED);
-    ck_assert_int_eq(bh_event_attempts(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPTS), 1);
     rig_await(r, BH_EVENT_RETRIED); /* the other one, which it pushed out when it came back */
     tear_down(&self);
 }
@@ -233,7 +233,7 @@ START_TEST(what_a_stranger_publishes_leads_to_no_queue_that_is_not_served)
     expect_unroutable(&self, "to another", "does not serve", NULL);
     snprintf(missing, sizeof missing, "%s.web.nobody", r->ns);
     publish_with_death(&self, missing, "to none");
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, missing);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, missing);
     rig_await(r, BH_EVENT_PARKED);
     expect_unroutable(&self, "to none", "rejected", missing);
     snprintf(missing, sizeof missing, "%s.web.nobody.parked", r->ns);
@@ -263,7 +263,7 @@ START_TEST(a_record_that_a_client_republished_counts_nothing)
     reject_next(&self, r->queue, &got);
     message_free(&got);
     rig_await(r, BH_EVENT_RETRIED);
-    ck_assert_int_eq(bh_event_attempts(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPTS), 1);
     broker_get(r->broker, r->queue, &got);
     ck_assert_str_eq(got.routing_key, r->queue);
     broker_ack(r->broker, &got);
@@ -513,7 +513,7 @@ START_TEST(verifying_tells_all_that_is_missing_and_makes_nothing)
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
     expect_ok(r->worker, bh_worker_start(r->worker));
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, rig_name(r, "rejected"));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, rig_name(r, "rejected"));
     rig_stop_worker(r);
     ck_assert(!broker_has_queue(r->broker, rig_name(r, "rejected")));
     ck_assert(!broker_has_exchange(r->broker, rig_name(r, "rejected")));
@@ -525,9 +525,9 @@ START_TEST(verifying_tells_all_that_is_missing_and_makes_nothing)
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
     expect_ok(r->worker, bh_worker_start(r->worker));
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
     broker_declare_quorum(r->broker, r->queue);
-    rig_await(r, BH_EVENT_FAILED); /* its parked queue is missing still */
+    rig_await(r, BH_EVENT_UNAVAILABLE); /* its parked queue is missing still */
     broker_declare_quorum(r->broker, r->parked);
     tear_down(&self);
 }

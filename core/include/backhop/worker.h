@@ -50,7 +50,7 @@ BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const b
  * The same for a relay, which is copied: it consumes <ns>.rejected, and decides on each dead letter itself; nobody takes or
  * settles. It declares what all work queues share, and for each of them its parked queue and its way back: for those that the
  * relay names when it connects, for others when their first dead letter arrives; and every 30 s again, as a work queue that
- * was deleted and made anew has lost its way back. A work queue is never declared; one that is missing is BH_EVENT_FAILED, and
+ * was deleted and made anew has lost its way back. A work queue is never declared; one that is missing is BH_EVENT_UNAVAILABLE, and
  * its dead letters go to <ns>.unroutable. Several relays may run side by side. Prefetch: 1000; handler of bh_worker_run: may
  * be NULL; bh_worker_replay: BH_ERR_STATE. BH_ERR_STATE (the relay is not built), others as bh_worker_new.
  */

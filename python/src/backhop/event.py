@@ -112,18 +112,19 @@ def event_of(handle: c.Event, queue: str, exception: Callable[[str], BaseExcepti
 
     :param exception: what is known of the failure of a message, by its id
     """
-    status, text = c.Event_status(handle), in_seconds(c.Event_text(handle))
-    name, message_id = c.bh_event_name(c.Event_what(handle)), c.Event_id(handle)
+    status = c.bh_event_int(handle, c.BH_FIELD_STATUS)
+    text = in_seconds(c.Event_string(handle, c.BH_FIELD_TEXT) or c.Event_string(handle, c.BH_FIELD_REASON))
+    name, message_id = c.bh_event_name(c.Event_what(handle)), c.Event_string(handle, c.BH_FIELD_ID)
     return Event(
         name=name,
         text=text,
         error=error(status, text) if status else None,
         id=message_id,
-        attempts=c.Event_attempts(handle),
-        delay=seconds(c.Event_delay_ms(handle)),
-        count=c.Event_count(handle),
+        attempts=c.bh_event_int(handle, c.BH_FIELD_ATTEMPTS),
+        delay=seconds(c.bh_event_int(handle, c.BH_FIELD_DELAY)),
+        count=c.bh_event_int(handle, c.BH_FIELD_COUNT),
         queue=queue,
-        connection=c.Event_connection(handle),
-        host=c.Event_host(handle),
+        connection=c.Event_string(handle, c.BH_FIELD_CONNECTION),
+        host=c.Event_string(handle, c.BH_FIELD_HOST),
         exception=exception(message_id) if name == "parked" else None,
     )

@@ -75,6 +75,7 @@ typedef struct bh__news {
     bh_status status;
     bh_bytes text; /* data NULL: none */
     bh_bytes id;
+    bh_bytes reason;
     int64_t attempts;
     int64_t delay_ms;
     int64_t count;

@@ -163,7 +163,7 @@ static void try_again_later(bh__context *self, const bh_message *message, bh_sta
     bh_bytes text = status == BH_ERR_STATE ? bh_str("the system gives no random bytes; the message is settled later")
                                            : bh_str("there is no memory for a copy; the message is settled later");
     if (bh_ledger_postpone(self->ledger, message->entry, bh__monotonic_ms()) == BH_OK)
-        bh__tell(self, (bh__news){.kind = BH_EVENT_FAILED, .status = status, .text = text, .count = 1});
+        bh__tell(self, (bh__news){.kind = BH_EVENT_UNAVAILABLE, .status = status, .text = text, .count = 1});
 }
 
 static void tell_stale(bh__context *self, const bh_message *message)

@@ -119,7 +119,7 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     if (kind == BH_EVENT_RETRIED) {
         news.delay_ms = copy->delay_ms;
     } else if (kind == BH_EVENT_PARKED) {
-        news.text = copy->reason;
+        news.reason = copy->reason;
     } else {
         news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
     }

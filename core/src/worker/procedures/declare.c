@@ -223,7 +223,7 @@ static void note(bh__runner *self, bh_bytes queue, bh_status status)
     bh__whereabouts before = place->was;
     bh__places_saw(&context->places, place, status == BH_OK ? BH__THERE : BH__MISSING, bh__monotonic_ms());
     if (status != BH_OK && before != BH__MISSING && context->settings->mode == BH_MODE_CREATE)
-        bh__tell(context, (bh__news){.kind = BH_EVENT_FAILED,
+        bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
                                      .status = status,
                                      .text = bh__report_text(&self->problem),
                                      .connection = &context->consume});

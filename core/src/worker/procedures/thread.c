@@ -68,21 +68,6 @@ static int is_stopping(const bh__runner *self)
 
 /* ----------------------------------------------------------------------------------------------------------- failures */
 
-/* What does not mend itself: somebody has to change a setting, a permission, a certificate or the broker. */
-static int is_hopeless(bh_status status)
-{
-    switch (status) {
-    case BH_ERR_ACCESS:
-    case BH_ERR_MISSING:
-    case BH_ERR_CLASH:
-    case BH_ERR_BROKER:
-    case BH_ERR_TLS:
-        return 1;
-    default:
-        return 0;
-    }
-}
-
 /* Whether a worker that was never ready has nothing to hope for: its last failures were all of that kind, over all URIs
  * and more than once. */
 static int is_to_give_up(const bh__runner *self)
@@ -94,9 +79,9 @@ static int is_to_give_up(const bh__runner *self)
 
 static void tell_failure(bh__runner *self, const bh__connection *connection, bh_status status, int64_t wait_ms)
 {
-    self->hopeless_count = is_hopeless(status) ? self->hopeless_count + 1 : 0;
+    self->hopeless_count = bh__needs_a_person(status) ? self->hopeless_count + 1 : 0;
     if (!bh__engine_is_interrupted(&self->engine))
-        bh__tell(&self->engine.context, (bh__news){.kind = BH_EVENT_FAILED,
+        bh__tell(&self->engine.context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
                                                    .status = status,
                                                    .text = bh__report_text(&self->problem),
                                                    .delay_ms = wait_ms,
