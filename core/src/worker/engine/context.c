@@ -116,10 +116,11 @@ static bh_event *make_event(const bh__context *self, const bh__news *news)
         return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
-    set_string(event, BH_FIELD_QUEUE, bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_QUEUE, news->queue.size ? news->queue : bh_topology_queue(self->settings->topology));
     set_string(event, BH_FIELD_TEXT, news->text);
     set_string(event, BH_FIELD_ID, news->id);
     set_string(event, BH_FIELD_REASON, news->reason);
+    set_string(event, BH_FIELD_ERROR, news->error);
     set_string(event, BH_FIELD_CONNECTION, bh_str(connection ? connection->role : ""));
     set_string(event, BH_FIELD_HOST, bh_str(host));
     set_int(event, BH_FIELD_STATUS, news->status);

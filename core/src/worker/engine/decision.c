@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { KEPT = 5 /* a copy's strings, a zero byte behind each */ };
+enum { KEPT = 7 /* a copy's strings, a zero byte behind each */ };
 
 bh_status bh__read(const bh__settings *settings, const bh_message *message, bh_delivery *delivery, bh_history *history)
 {
@@ -58,10 +58,11 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     const bh_plan *plan = self->plan;
     bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
     bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_bytes queue = bh_relay_queue(self->settings->relay), error = bh_relay_words(self->settings->relay);
     if (id.size == 0)
         id = bh_history_id(self->history);
-    bh__copy *copy =
-        malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size + KEPT);
+    bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
+                            queue.size + error.size + KEPT);
     if (!copy)
         return NULL;
     char *at = copy->data;
@@ -74,6 +75,8 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     copy->properties = bh__keep(&at, properties);
     copy->reason = bh__keep(&at, reason);
     copy->id = bh__keep(&at, id);
+    copy->queue = bh__keep(&at, queue);
+    copy->error = bh__keep(&at, error);
     return copy;
 }
 

@@ -16,6 +16,8 @@ typedef struct bh__copy {
     bh_bytes properties; /* as on the wire; none where nothing is published */
     bh_bytes id;
     bh_bytes reason; /* of parking */
+    bh_bytes queue;  /* of a dead letter: the one that it died in, where the relay serves it */
+    bh_bytes error;  /* and what is to be told of it */
     char data[];
 } bh__copy;
 

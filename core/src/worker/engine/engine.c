@@ -112,14 +112,17 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     bh__context *context = &self->context;
     const bh__copy *copy = message->copy;
     bh__news news = {.kind = kind,
+                     .queue = copy->queue,
                      .id = copy->id,
                      .attempts = copy->attempts,
                      .delay_ms = bh_ledger_step_delay_ms(context->ledger),
                      .count = 1};
     if (kind == BH_EVENT_RETRIED) {
         news.delay_ms = copy->delay_ms;
+        news.error = copy->error;
     } else if (kind == BH_EVENT_PARKED) {
         news.reason = copy->reason;
+        news.error = copy->error;
     } else {
         news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
     }
