@@ -128,7 +128,7 @@ static bh_event *make_event(const bh__context *self, const bh__news *news)
         return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
-    set_string(event, BH_FIELD_QUEUE, news->queue.data ? news->queue : bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_QUEUE, news->queue.size ? news->queue : bh_topology_queue(self->settings->topology));
     set_string(event, BH_FIELD_TEXT, news->text);
     set_string(event, BH_FIELD_ID, news->id);
     set_string(event, BH_FIELD_REASON, news->reason);

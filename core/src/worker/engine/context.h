@@ -73,10 +73,10 @@ const char *bh__draw(bh__context *self, size_t size);
 typedef struct bh__news {
     bh_event_kind kind;
     bh_status status;
-    bh_bytes text; /* data NULL: none */
+    bh_bytes text;  /* data NULL: none */
+    bh_bytes queue; /* none: the one that the worker consumes */
     bh_bytes id;
     bh_bytes reason;
-    bh_bytes queue; /* data NULL: the worker's */
     bh_bytes error;
     int64_t attempts;
     int64_t delay_ms;

@@ -59,10 +59,9 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     const bh_plan *plan = self->plan;
     bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
     bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_bytes queue = bh_relay_queue(self->settings->relay);
     if (id.size == 0)
         id = bh_history_id(self->history);
-    const bh_relay *relay = self->settings->relay;
-    bh_bytes queue = relay ? bh_relay_queue(relay) : bh_topology_queue(self->settings->topology);
     int tells_error = bh__wants(self, bh_plan_action(plan) == BH_ACTION_PARK ? BH_EVENT_PARKED : BH_EVENT_RETRIED);
     bh_bytes error = tells_error ? bh__plan_error(plan) : bh_str("");
     bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +

@@ -119,8 +119,8 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     bh__context *context = &self->context;
     const bh__copy *copy = message->copy;
     bh__news news = {.kind = kind,
-                     .id = copy->id,
                      .queue = copy->queue,
+                     .id = copy->id,
                      .message = message,
                      .attempts = copy->attempts,
                      .delay_ms = bh_ledger_step_delay_ms(context->ledger),
