@@ -44,7 +44,7 @@ static void add_queues(relaying *self)
 static void make_worker(relaying *self)
 {
     ck_assert_int_eq(bh_worker_new_relay(&self->rig->worker, self->relay), BH_OK);
-    expect_ok(self->rig->worker, bh_worker_set_retry_events(self->rig->worker, 1));
+    expect_ok(self->rig->worker, bh_worker_set_event(self->rig->worker, BH_EVENT_RETRIED, 1));
 }
 
 static void start(relaying *self)

@@ -373,7 +373,7 @@ class Worker:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
         tells_retries = self._wants_retries or log.isEnabledFor(logging.INFO)
-        self._check(c.Worker_set_retry_events(self._handle, int(tells_retries)))
+        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(tells_retries)))
         try:
             self._check(c.Worker_start(self._handle))
         except Error:
