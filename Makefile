@@ -26,7 +26,7 @@ part = $(MAKE) --no-print-directory test
 # Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names:
 # side by side, as they wait more than they compute. A part alone: make test-ruby.
 test:
-	@tools/install-packages build broker python ruby node
+	@tools/install-packages build broker go python ruby node
 	+@tools/side-by-side build/test core $(part)-core -- Python $(part)-python -- Ruby $(part)-ruby -- Node $(part)-node
 
 test-core: packages configured
@@ -35,6 +35,7 @@ test-core: packages configured
 	@grep -h '^[0-9]*%: Checks' $(out)/Testing/Temporary/LastTest.log
 	$(call live,the core,env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live)
 	$(call live,the command,tests/command/run $(out) live)
+	@echo "testing the example in Go"; tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
 
 test-python: python-package
 	$(call live,Python,python/tools/test -m broker)

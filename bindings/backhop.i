@@ -125,6 +125,8 @@ typedef enum bh_source {
     bh_source attempts_source();
     int64_t first_failure_ms();
     int64_t last_delay_ms();
+    int64_t lateness_ms(int redelivered, int64_t now_ms);
+    bh_bytes traceparent();
     bh_bytes last_error();
     bh_bytes id();
     int has_id();
@@ -222,6 +224,7 @@ typedef enum bh_action {
 %object(Plan, bh_plan)
 %extend bh_plan {
     bh_status set_frame_max(int64_t frame_max);
+    bh_status set_traceparent(bh_bytes traceparent);
     bh_status make(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
                    const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
                    int64_t now_ms, bh_bytes random);
@@ -362,6 +365,45 @@ bh_status bh_declared_new(bh_declared **out);
 }
 bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
 
+/* --- relay ------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_death {
+    BH_DEATH_REJECTED,
+    BH_DEATH_EXPIRED,
+    BH_DEATH_MAXLEN,
+    BH_DEATH_DELIVERY_LIMIT,
+    BH_DEATH_OTHER
+} bh_death;
+
+%object(Relay, bh_relay)
+%extend bh_relay {
+    bh_status set_queue_type(bh_queue_type type);
+    bh_status set_namespace(bh_bytes name);
+    bh_status set_series(bh_series series);
+    bh_status set_stripes(int count);
+    bh_status set_outcome(bh_death death, bh_outcome outcome);
+    bh_status add_queue(bh_bytes name, const bh_policy *policy);
+    bh_status build();
+    bh_bytes error();
+
+    bh_bytes rejected_queue();
+    bh_bytes unroutable_queue();
+    size_t queue_count();
+    bh_bytes queue_name(size_t index);
+    int queue_is_pattern(size_t index);
+    bh_bytes policy_line(bh_queue_type type, bh_bytes vhost);
+
+    bh_status read(bh_delivery *delivery, bh_history *history);
+    bh_bytes queue();
+    int is_served();
+    bh_death death();
+    bh_bytes death_word();
+    bh_bytes words();
+    bh_status plan(bh_plan *plan, const bh_delivery *delivery, const bh_history *history, int is_there, int64_t now_ms,
+                   bh_bytes random);
+}
+bh_status bh_relay_new(bh_relay **out);
+
 /* --- ledger ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bh_state {
@@ -453,19 +495,120 @@ void bh_ledger_return(bh_ledger *self, int64_t publisher, bh_bytes id, bh_bytes 
 
 /* --- event ------------------------------------------------------------------------------------------------------- */
 
+typedef enum bh_level { BH_LEVEL_DEBUG, BH_LEVEL_INFO, BH_LEVEL_WARNING, BH_LEVEL_ERROR } bh_level;
+
+typedef enum bh_event_kind {
+    BH_EVENT_DELIVERED,
+    BH_EVENT_SUCCEEDED,
+    BH_EVENT_FAILED,
+    BH_EVENT_RETRIED,
+    BH_EVENT_PARKED,
+    BH_EVENT_DROPPED,
+    BH_EVENT_REPLAYED,
+    BH_EVENT_RETURNED,
+    BH_EVENT_NACKED,
+    BH_EVENT_UNCONFIRMED,
+    BH_EVENT_REFUSED,
+    BH_EVENT_STALE,
+    BH_EVENT_CONNECTED,
+    BH_EVENT_UNAVAILABLE,
+    BH_EVENT_DISCONNECTED,
+    BH_EVENT_BLOCKED,
+    BH_EVENT_UNBLOCKED,
+    BH_EVENT_CANCELLED,
+    BH_EVENT_MISSED,
+    BH_EVENT_DRAINED,
+    BH_EVENT_LAST
+} bh_event_kind;
+
+typedef enum bh_field {
+    BH_FIELD_QUEUE,
+    BH_FIELD_ID,
+    BH_FIELD_ATTEMPT,
+    BH_FIELD_ATTEMPTS,
+    BH_FIELD_DELAY,
+    BH_FIELD_LATENESS,
+    BH_FIELD_REASON,
+    BH_FIELD_ERROR_CLASS,
+    BH_FIELD_ERROR,
+    BH_FIELD_STATUS,
+    BH_FIELD_TEXT,
+    BH_FIELD_CONNECTION,
+    BH_FIELD_HOST,
+    BH_FIELD_COUNT,
+    BH_FIELD_DURATION,
+    BH_FIELD_RECOVERY,
+    BH_FIELD_LAST
+} bh_field;
+
 %object(Event, bh_event)
 %extend bh_event {
-    int what();
-    bh_status status();
-    bh_bytes text();
-    bh_bytes id();
-    bh_bytes connection();
-    bh_bytes host();
-    int64_t attempts();
-    int64_t delay_ms();
-    int64_t count();
+    bh_status begin(bh_event_kind kind);
+    bh_status set_string(bh_field field, bh_bytes value);
+    bh_status set_int(bh_field field, int64_t value);
+    bh_status set_history(const bh_history *history, int redelivered, int64_t now_ms);
+    bh_status set_plan(const bh_plan *plan);
+
+    bh_event_kind what();
+    int has(bh_field field);
+    bh_bytes string(bh_field field);
+    bh_level level();
+    bh_bytes line();
 }
+bh_status bh_event_new(bh_event **out, bh_event_kind kind);
+int64_t bh_event_int(const bh_event *self, bh_field field); /* no method: int is a keyword of C++ */
 bh_bytes bh_event_name(int kind);
+bh_bytes bh_event_field(int field);
+int bh_event_field_is_string(int field);
+
+%object(Log, bh_log)
+%extend bh_log {
+    bh_bytes line(const bh_event *event, int64_t now_ms);
+}
+bh_status bh_log_new(bh_log **out);
+
+/* --- metrics ----------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INSTRUMENT_HISTOGRAM } bh_instrument;
+
+typedef enum bh_metric {
+    BH_METRIC_PROCESS_DURATION,
+    BH_METRIC_RETRIES,
+    BH_METRIC_PARKED,
+    BH_METRIC_REPLAYED,
+    BH_METRIC_RETRY_LATENESS,
+    BH_METRIC_RETRY_DELAY,
+    BH_METRIC_ATTEMPTS,
+    BH_METRIC_RECOVERY_TIME,
+    BH_METRIC_COPY_DURATION,
+    BH_METRIC_COPIES_UNCONFIRMED,
+    BH_METRIC_LAST
+} bh_metric;
+
+bh_bytes bh_metric_name(int metric);
+bh_bytes bh_metric_otel_name(int metric);
+bh_bytes bh_metric_unit(int metric);
+bh_bytes bh_metric_help(int metric);
+bh_instrument bh_metric_instrument(int metric);
+size_t bh_metric_label_count(int metric);
+bh_bytes bh_metric_label(int metric, size_t index);
+bh_bytes bh_metric_otel_label(int metric, size_t index);
+size_t bh_metric_bucket_count(int metric);
+double bh_metric_bucket(int metric, size_t index);
+
+%object(Metrics, bh_metrics)
+%extend bh_metrics {
+    bh_status add_error_type(bh_bytes error_class);
+    bh_status observe(const bh_event *event);
+    bh_status set(bh_metric metric, int64_t value);
+    bh_status add(const bh_metrics *others);
+    size_t sample_count();
+    int sample_metric(size_t index);
+    double sample_value(size_t index);
+    bh_bytes sample_label(size_t index, size_t label);
+    bh_bytes text();
+}
+bh_status bh_metrics_new(bh_metrics **out);
 
 /* --- worker ------------------------------------------------------------------------------------------------------ */
 
@@ -507,6 +650,7 @@ bh_bytes bh_event_name(int kind);
     bh_bytes error();
 }
 bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);

@@ -5,7 +5,8 @@
  * so that it goes in again as the bytes it was. `binary` is a bh_bytes that comes out as bytes.
  *
  * T **out: no argument; the result is the status and the object, nothing where the status is a failure.
- * int64_t *number: no argument; the result is the status and the number.
+ * int64_t *number: no argument; the result is the status and the number. In Node, where an array costs more than the call: the
+ * number, or the status, which is below 0.
  * int64_t no_wait: no argument; 0, so that nothing behind a binding blocks.
  */
 %{
@@ -157,18 +158,37 @@ static Napi::Value bh_out(Napi::Env env, bh_bytes bytes)
     return Napi::Buffer<char>::Copy(env, bytes.data, bytes.size);
 }
 %}
-%typemap(in) bh_bytes (std::string text) {
-    if ($input.IsString()) {
-        text = $input.As<Napi::String>().Utf8Value();
-        $1.data = text.data();
-        $1.size = text.size();
-    } else if ($input.IsBuffer()) {
-        Napi::Buffer<char> buffer = $input.As<Napi::Buffer<char>>();
-        $1.data = buffer.Length() ? buffer.Data() : "";
-        $1.size = buffer.Length();
-    } else {
-        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is neither a string nor a Buffer");
+%fragment("bh_in", "header") %{
+/* The bytes of a String, which are copied, or of a Buffer. */
+class bh_given {
+public:
+    bool take(Napi::Env env, napi_value value, bh_bytes *bytes)
+    {
+        size_t size = 0;
+        if (napi_get_value_string_utf8(env, value, some, sizeof some, &size) == napi_ok) {
+            *bytes = {some, size};
+            if (size + longest_character < sizeof some)
+                return true;
+            all = Napi::String(env, value).Utf8Value(); /* it may have been cut */
+            *bytes = {all.data(), all.size()};
+            return true;
+        }
+        void *data = nullptr;
+        if (napi_get_buffer_info(env, value, &data, &size) != napi_ok)
+            return false;
+        *bytes = {size ? static_cast<const char *>(data) : "", size};
+        return true;
     }
+
+private:
+    static const size_t longest_character = 4; /* bytes; none is cut in two */
+    char some[256];
+    std::string all;
+};
+%}
+%typemap(in, fragment="bh_in") bh_bytes (bh_given given) {
+    if (!given.take(env, $input, &$1))
+        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is neither a string nor a Buffer");
 }
 %typemap(out, fragment="bh_out") bh_bytes "$result = bh_out(env, $1);"
 %typemap(out) binary "$result = Napi::Buffer<char>::Copy(env, $1.data, $1.size);"
@@ -206,49 +226,61 @@ static bool bh_int64_in(Napi::Value value, int64_t *number)
 %typemap(out, fragment="bh_int64") int64_t "$result = bh_int64_out(env, $1);"
 
 /*
- * All that a plan decided but its action, in one call: an array of attempts, delay, retry_after_met, reason, exchange,
- * routing_key, mandatory, on_demand, expiration, kept properties (bits by their numbers); then of each header name, type
- * and value: an int64, or a string (of an array its only one, of a void the source).
+ * All that a plan decided, in one call, as arguments of a function, whose result it gives: action, attempts, delay,
+ * retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration, kept properties (bits by their
+ * numbers); then of each header name, type and value: an int64, or a string (of an array its only one, of a void the
+ * source).
  */
 %{
-typedef const bh_plan *described_plan;
+#include <vector>
+
+typedef napi_value function;
+struct described_plan {
+    const bh_plan *plan;
+    function to;
+};
 %}
+%typemap(in) function "$1 = $input;"
 %fragment("bh_described", "header", fragment="bh_out", fragment="bh_int64") %{
-static Napi::Value bh_described(Napi::Env env, const bh_plan *plan)
+static Napi::Value bh_described(Napi::Env env, described_plan described)
 {
-    uint32_t at = 0;
-    Napi::Array all = Napi::Array::New(env);
-    all[at++] = bh_int64_out(env, bh_plan_attempts(plan));
-    all[at++] = bh_int64_out(env, bh_plan_delay_ms(plan));
-    all[at++] = Napi::Boolean::New(env, bh_plan_retry_after_met(plan));
-    all[at++] = bh_out(env, bh_plan_reason(plan));
-    all[at++] = bh_out(env, bh_plan_exchange(plan));
-    all[at++] = bh_out(env, bh_plan_routing_key(plan));
-    all[at++] = Napi::Boolean::New(env, bh_plan_mandatory(plan));
-    all[at++] = Napi::Boolean::New(env, bh_plan_on_demand(plan));
-    all[at++] = bh_out(env, bh_plan_expiration(plan));
+    const bh_plan *plan = described.plan;
+    std::vector<napi_value> all = {
+        Napi::Number::New(env, bh_plan_action(plan)),
+        bh_int64_out(env, bh_plan_attempts(plan)),
+        bh_int64_out(env, bh_plan_delay_ms(plan)),
+        Napi::Boolean::New(env, bh_plan_retry_after_met(plan)),
+        bh_out(env, bh_plan_reason(plan)),
+        bh_out(env, bh_plan_id(plan)),
+        bh_out(env, bh_plan_exchange(plan)),
+        bh_out(env, bh_plan_routing_key(plan)),
+        Napi::Boolean::New(env, bh_plan_mandatory(plan)),
+        Napi::Boolean::New(env, bh_plan_on_demand(plan)),
+        bh_int64_out(env, bh_plan_rung_ms(plan)),
+        bh_out(env, bh_plan_expiration(plan)),
+    };
     uint32_t kept = 0;
     for (uint32_t i = 0; i < BH_PROPERTY_LAST; i++)
         kept |= static_cast<uint32_t>(bh_plan_keeps_property(plan, static_cast<bh_property>(i))) << i;
-    all[at++] = Napi::Number::New(env, kept);
+    all.push_back(Napi::Number::New(env, kept));
     for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
         bh_type type = bh_plan_header_type(plan, i);
-        all[at++] = bh_out(env, bh_plan_header_name(plan, i));
-        all[at++] = Napi::Number::New(env, type);
+        all.push_back(bh_out(env, bh_plan_header_name(plan, i)));
+        all.push_back(Napi::Number::New(env, type));
         if (type == BH_TYPE_INT64)
-            all[at++] = bh_int64_out(env, bh_plan_header_int(plan, i));
+            all.push_back(bh_int64_out(env, bh_plan_header_int(plan, i)));
         else if (type == BH_TYPE_VOID)
-            all[at++] = bh_out(env, bh_plan_header_source(plan, i));
+            all.push_back(bh_out(env, bh_plan_header_source(plan, i)));
         else
-            all[at++] = bh_out(env, bh_plan_header_string(plan, i));
+            all.push_back(bh_out(env, bh_plan_header_string(plan, i)));
     }
-    return all;
+    return Napi::Function(env, described.to).Call(all);
 }
 %}
 %typemap(out, fragment="bh_described") described_plan "$result = bh_described(env, $1);"
 %extend bh_plan {
-    described_plan described() {
-        return $self;
+    described_plan described(function to) {
+        return {$self, to};
     }
 }
 
@@ -267,7 +299,8 @@ static Napi::Value bh_described(Napi::Env env, const bh_plan *plan)
 }
 #elif defined(SWIGJAVASCRIPT)
 %typemap(argout, fragment="bh_int64") int64_t *number {
-    %append_output(bh_int64_out(env, *$1));
+    if (result == BH_OK)
+        $result = bh_int64_out(env, *$1);
 }
 #endif
 

@@ -23,7 +23,13 @@ int command_dispatch(const char *whole, const char *first, const command *table,
                      int count, char **arguments);
 
 /* The sub-commands. */
+int doctor_main(int count, char **arguments);
+int exporter_main(int count, char **arguments);
 int parked_main(int count, char **arguments);
+int relay_main(int count, char **arguments);
 int schedule_main(int count, char **arguments);
+int simulate_main(int count, char **arguments);
+int top_main(int count, char **arguments);
+int topology_main(int count, char **arguments);
 
 #endif

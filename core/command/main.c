@@ -12,7 +12,13 @@
 
 static const command commands[] = {
     {"parked", "messages that had their last attempt: list, show, replay, save, load, drop", parked_main},
+    {"doctor", "what is there, what differs, what will hurt", doctor_main},
+    {"top", "what is ready, waits and is parked, live", top_main},
+    {"exporter", "the same for Prometheus, over HTTP", exporter_main},
+    {"topology", "what retries need on the broker: show, declare, verify, export, dot", topology_main},
+    {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
+    {"simulate", "what it does to a downstream that fails", simulate_main},
 };
 
 static const char *const intro = "Retries for RabbitMQ: what an operator needs. All of it by AMQP.\n";

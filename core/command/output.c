@@ -221,7 +221,7 @@ const char *show_time(char out[TIME_TEXT], int64_t epoch_ms)
 
 /* ----------------------------------------------------------------------------------------------------------- terminal */
 
-const char *paint(colour wanted)
+const char *paint(ink wanted)
 {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[31m", "\033[33m", "\033[32m", "\033[2m"};
     return has_colours ? codes[wanted] : "";
@@ -304,8 +304,14 @@ void table_print(text_table *self, const char *sides)
         print_cell(self->cells[i], widths[at], sides[at] == 'r', at == last);
         if (at == last)
             printf("%s\n", i == last ? paint(PLAIN) : "");
-        free(self->cells[i]);
     }
+    table_drop(self);
+}
+
+void table_drop(text_table *self)
+{
+    for (size_t i = 0; i < self->count; i++)
+        free(self->cells[i]);
     free(self->cells);
     *self = (text_table){.columns = self->columns};
 }

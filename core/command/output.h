@@ -38,8 +38,8 @@ const char *show_duration(char out[TIME_TEXT], int64_t span_ms);
 const char *show_time(char out[TIME_TEXT], int64_t epoch_ms);
 
 /* Colours, "" where standard output takes none. */
-typedef enum colour { PLAIN, BOLD, RED, YELLOW, GREEN, DIM } colour;
-const char *paint(colour wanted);
+typedef enum ink { PLAIN, BOLD, RED, YELLOW, GREEN, DIM } ink;
+const char *paint(ink wanted);
 /* Columns and lines of the terminal; 80 x 24 where it is none. */
 void terminal_size(int *columns, int *lines);
 
@@ -52,5 +52,7 @@ typedef struct text_table {
 void table_add(text_table *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints and empties it; `is_right` has a letter a column: 'r' is to the right. The last column is cut at the terminal's edge. */
 void table_print(text_table *self, const char *sides);
+/* Empties it. */
+void table_drop(text_table *self);
 
 #endif

@@ -144,9 +144,16 @@ static void read_file(bh_policy *policy, const char *file)
 
 bh_policy *setup_policy(const policy_options *o)
 {
+    return setup_policy_over(o, NULL, NULL);
+}
+
+bh_policy *setup_policy_over(const policy_options *o, json_t *object, const char *where)
+{
     bh_policy *policy = NULL;
     if (bh_policy_new(&policy) != BH_OK)
         must(NULL);
+    if (object)
+        setup_policy_json(policy, object, where);
     if (o->file)
         read_file(policy, o->file);
     set_policy_or_end(policy, "kind", o->kind);

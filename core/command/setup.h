@@ -47,6 +47,8 @@ typedef struct topology_options {
 
 /* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one that is no JSON with 65. */
 bh_policy *setup_policy(const policy_options *options);
+/* The same; what a JSON object says, of which "where" is told, holds where an option does not. */
+bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
 /* Sets what a JSON object of the file's form says ("where" names it in messages). Ends the program as above. */
 void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
 /* Makes and builds the topology of a work queue for the policy. Ends the program as above. */

@@ -17,8 +17,10 @@
 #include <backhop/plan.h>      /* the decision as data */
 #include <backhop/topology.h>  /* the exchanges and queues that a strategy needs */
 #include <backhop/declaring.h> /* how they are made, verified, and what refusals mean */
+#include <backhop/relay.h>     /* for consumers that can only reject */
 #include <backhop/ledger.h>    /* every message in hand, and what to do next */
 #include <backhop/worker.h>    /* runs it all on librabbitmq */
-#include <backhop/event.h>     /* what a worker met */
+#include <backhop/event.h>     /* what happened, for logs */
+#include <backhop/metrics.h>   /* and what it adds up to */
 
 #endif

@@ -1,12 +1,12 @@
 #include "event_internal.h"
 
-#include "memory.h"
+#include "plan_internal.h"
 
 #include <stdlib.h>
 
 bh_bytes bh_event_name(int kind)
 {
-#define NAME(name, word, meaning)                                                                                      \
+#define NAME(name, word, level, meaning)                                                                               \
     case name:                                                                                                         \
         return bh_str(word);
     switch (kind) {
@@ -17,25 +17,134 @@ bh_bytes bh_event_name(int kind)
 #undef NAME
 }
 
-bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, bh_bytes connection,
-                        bh_bytes host)
+static const struct {
+    bh_bytes word;
+    int is_string;
+} fields[] = {
+#define STRING 1
+#define INT 0
+#define FIELD(name, word, type, meaning) [name] = {BH__LITERAL(word), type},
+    BH_FIELD_LIST(FIELD)
+#undef FIELD
+#undef INT
+#undef STRING
+};
+
+static int is_field(int field)
 {
-    bh_event *self = calloc(1, sizeof *self + text.size + id.size + connection.size + host.size + 4);
-    if (!self)
-        return NULL;
-    char *at = self->data;
-    self->kind = kind;
-    self->status = status;
-    self->text = bh__keep(&at, text);
-    self->id = bh__keep(&at, id);
-    self->connection = bh__keep(&at, connection);
-    self->host = bh__keep(&at, host);
-    return self;
+    return field >= 0 && field < BH_FIELD_LAST;
+}
+
+bh_bytes bh_event_field(int field)
+{
+    return is_field(field) ? fields[field].word : bh_str("");
+}
+
+int bh_event_field_is_string(int field)
+{
+    return is_field(field) && fields[field].is_string;
+}
+
+/* -------------------------------------------------------------------------------------------------------- new and free */
+
+static int is_kind(int kind)
+{
+    return kind >= 0 && kind < BH_EVENT_LAST;
+}
+
+bh_status bh_event_new(bh_event **out, bh_event_kind kind)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    if (!is_kind((int)kind))
+        return BH_ERR_ARGUMENT;
+    struct {
+        bh_event event;
+        bh__report line;
+    } *made = calloc(1, sizeof *made);
+    if (!made)
+        return BH_ERR_NO_MEMORY;
+    made->event.kind = kind;
+    made->event.line = &made->line;
+    *out = &made->event;
+    return BH_OK;
 }
 
 void bh_event_free(bh_event *self)
 {
+    if (!self)
+        return;
+    bh__store_free(&self->store);
+    bh__report_free(self->line);
     free(self);
+}
+
+bh_status bh_event_begin(bh_event *self, bh_event_kind kind)
+{
+    if (!self || !is_kind((int)kind))
+        return BH_ERR_ARGUMENT;
+    self->kind = kind;
+    self->has = 0;
+    self->store.size = 0;
+    return BH_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------------- fields */
+
+bh_status bh_event_set_string(bh_event *self, bh_field field, bh_bytes value)
+{
+    if (!self || !bh_event_field_is_string((int)field) || !value.data)
+        return BH_ERR_ARGUMENT;
+    if (!bh__store_add(&self->store, &self->fields[field].string, value))
+        return BH_ERR_NO_MEMORY;
+    self->has |= 1U << field;
+    return BH_OK;
+}
+
+bh_status bh_event_set_int(bh_event *self, bh_field field, int64_t value)
+{
+    if (!self || !is_field((int)field) || bh_event_field_is_string((int)field))
+        return BH_ERR_ARGUMENT;
+    self->fields[field].number = value;
+    self->has |= 1U << field;
+    return BH_OK;
+}
+
+bh_status bh_event_set_history(bh_event *self, const bh_history *history, int redelivered, int64_t now_ms)
+{
+    if (!self || !history)
+        return BH_ERR_ARGUMENT;
+    int64_t before = bh_history_attempts(history), first_ms = bh_history_first_failure_ms(history);
+    int64_t late_ms = bh_history_lateness_ms(history, redelivered, now_ms);
+    if (bh_history_has_id(history) && bh_event_set_string(self, BH_FIELD_ID, bh_history_id(history)) != BH_OK)
+        return BH_ERR_NO_MEMORY;
+    bh_event_set_int(self, BH_FIELD_ATTEMPT, before + 1);
+    bh_event_set_int(self, BH_FIELD_ATTEMPTS, before + (self->kind == BH_EVENT_FAILED));
+    if (self->kind == BH_EVENT_DELIVERED && late_ms >= 0)
+        bh_event_set_int(self, BH_FIELD_LATENESS, late_ms);
+    if (self->kind == BH_EVENT_SUCCEEDED && before > 0 && first_ms >= 0 && first_ms <= now_ms)
+        bh_event_set_int(self, BH_FIELD_RECOVERY, now_ms - first_ms);
+    return BH_OK;
+}
+
+bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan)
+{
+    if (!self || !plan)
+        return BH_ERR_ARGUMENT;
+    const struct {
+        bh_field field;
+        bh_bytes value;
+    } strings[] = {{BH_FIELD_ID, bh_plan_id(plan)},
+                   {BH_FIELD_REASON, bh_plan_reason(plan)},
+                   {BH_FIELD_ERROR, bh__plan_error(plan)}};
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
+        if (strings[i].value.size && bh_event_set_string(self, strings[i].field, strings[i].value) != BH_OK)
+            return BH_ERR_NO_MEMORY;
+    bh_event_set_int(self, BH_FIELD_ATTEMPTS, bh_plan_attempts(plan));
+    if (bh_plan_delay_ms(plan) > 0)
+        bh_event_set_int(self, BH_FIELD_DELAY, bh_plan_delay_ms(plan));
+    return BH_OK;
 }
 
 bh_event_kind bh_event_what(const bh_event *self)
@@ -43,42 +152,56 @@ bh_event_kind bh_event_what(const bh_event *self)
     return self ? self->kind : BH_EVENT_LAST;
 }
 
-bh_status bh_event_status(const bh_event *self)
+int bh_event_has(const bh_event *self, bh_field field)
 {
-    return self ? self->status : BH_OK;
+    return self && is_field((int)field) && self->has >> field & 1;
 }
 
-bh_bytes bh_event_text(const bh_event *self)
+bh_bytes bh_event_string(const bh_event *self, bh_field field)
 {
-    return self ? self->text : bh_str("");
+    return bh_event_has(self, field) && fields[field].is_string
+               ? bh__store_get(&self->store, self->fields[field].string)
+               : bh_str("");
 }
 
-bh_bytes bh_event_id(const bh_event *self)
+int64_t bh_event_int(const bh_event *self, bh_field field)
 {
-    return self ? self->id : bh_str("");
+    return bh_event_has(self, field) && !fields[field].is_string ? self->fields[field].number : 0;
 }
 
-bh_bytes bh_event_connection(const bh_event *self)
+/* --------------------------------------------------------------------------------------------------------------- level */
+
+int bh__needs_a_person(bh_status status)
 {
-    return self ? self->connection : bh_str("");
+    switch (status) {
+    case BH_ERR_ACCESS:
+    case BH_ERR_MISSING:
+    case BH_ERR_CLASH:
+    case BH_ERR_BROKER:
+    case BH_ERR_TLS:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
-bh_bytes bh_event_host(const bh_event *self)
+bh_level bh_event_level(const bh_event *self)
 {
-    return self ? self->host : bh_str("");
-}
-
-int64_t bh_event_attempts(const bh_event *self)
-{
-    return self ? self->attempts : 0;
-}
-
-int64_t bh_event_delay_ms(const bh_event *self)
-{
-    return self ? self->delay_ms : 0;
-}
-
-int64_t bh_event_count(const bh_event *self)
-{
-    return self ? self->count : 0;
+    static const bh_level levels[] = {
+#define LEVEL(name, word, level, meaning) [name] = BH_LEVEL_##level,
+        BH_EVENT_LIST(LEVEL)
+#undef LEVEL
+    };
+    if (!self)
+        return BH_LEVEL_DEBUG;
+    bh_status status = (bh_status)bh_event_int(self, BH_FIELD_STATUS);
+    switch (self->kind) {
+    case BH_EVENT_UNAVAILABLE:
+    case BH_EVENT_DRAINED:
+        return bh__needs_a_person(status) ? BH_LEVEL_ERROR : status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
+    case BH_EVENT_REPLAYED:
+        return status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
+    default:
+        return levels[self->kind];
+    }
 }

@@ -2,24 +2,24 @@
 #ifndef BACKHOP_EVENT_INTERNAL_H
 #define BACKHOP_EVENT_INTERNAL_H
 
+#include "memory.h"
+#include "report.h"
+
 #include <backhop/event.h>
 
 struct bh_event {
     bh_event *next; /* in the worker's queue */
     bh_event_kind kind;
-    bh_status status;
-    int64_t attempts;
-    int64_t delay_ms;
-    int64_t count;
-    bh_bytes text; /* in `data` */
-    bh_bytes id;
-    bh_bytes connection;
-    bh_bytes host;
-    char data[];
+    uint32_t has; /* a bit for each field that is set */
+    union {
+        int64_t number;
+        bh__text string; /* in the store */
+    } fields[BH_FIELD_LAST];
+    bh__store store;
+    bh__report *line; /* beside the event, so that who may only read it has its line */
 };
 
-/* An event with copies of the strings; NULL: no memory. */
-bh_event *bh__event_new(bh_event_kind kind, bh_status status, bh_bytes text, bh_bytes id, bh_bytes connection,
-                        bh_bytes host);
+/* 1 where a failure with this status goes on until a person changes a setting, a permission, a certificate, the broker. */
+int bh__needs_a_person(bh_status status);
 
 #endif

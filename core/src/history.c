@@ -1,5 +1,6 @@
 #include "delivery_internal.h"
 #include "history_internal.h"
+#include "traceparent.h"
 
 #include <stdlib.h>
 
@@ -44,6 +45,7 @@ struct bh_history {
     bh_source source;
     int64_t first_failure_ms;
     int64_t last_delay_ms;
+    int64_t due_ms;
     int64_t delivery_count;
     int64_t acquired_count;
     int64_t crashes;
@@ -51,6 +53,7 @@ struct bh_history {
     int64_t replays;
     int is_back; /* it was parked, and came back by other hands */
     bh__text last_error;
+    bh__text traceparent;
     bh__text id;
     bh__text exchange;
     bh__text routing_key;
@@ -169,6 +172,7 @@ typedef enum known {
     ATTEMPTS,
     FIRST_FAILURE,
     DELAY,
+    DUE,
     ERROR,
     ID,
     EXCHANGE,
@@ -176,6 +180,7 @@ typedef enum known {
     PARKED,
     CRASHES,
     REPLAYS,
+    TRACEPARENT,
     X_DEATH,
     DELIVERY_COUNT,
     ACQUIRED_COUNT,
@@ -188,6 +193,7 @@ static const bh_bytes known_names[KNOWN] = {
     [ATTEMPTS] = BH__LITERAL("backhop-attempts"),
     [FIRST_FAILURE] = BH__LITERAL("backhop-first-failure"),
     [DELAY] = BH__LITERAL("backhop-delay"),
+    [DUE] = BH__LITERAL("backhop-due"),
     [ERROR] = BH__LITERAL("backhop-error"),
     [ID] = BH__LITERAL("backhop-id"),
     [EXCHANGE] = BH__LITERAL("backhop-exchange"),
@@ -195,6 +201,7 @@ static const bh_bytes known_names[KNOWN] = {
     [PARKED] = BH__LITERAL("backhop-parked"),
     [CRASHES] = BH__LITERAL("backhop-crashes"),
     [REPLAYS] = BH__LITERAL("backhop-replays"),
+    [TRACEPARENT] = BH__LITERAL("backhop-traceparent"),
     [X_DEATH] = BH__LITERAL("x-death"),
     [DELIVERY_COUNT] = BH__LITERAL("x-delivery-count"),
     [ACQUIRED_COUNT] = BH__LITERAL("x-acquired-count"),
@@ -280,6 +287,15 @@ static bh__text read_error(bh_history *self, const headers *in)
     if (!bh__store_add(&self->store, &text, cut))
         self->no_memory = 1;
     return text;
+}
+
+static bh__text read_traceparent(bh_history *self, const headers *in)
+{
+    bh__text text = read_string(self, in, TRACEPARENT, SIZE_MAX, no_text);
+    if (!text.size || bh__is_traceparent(bh__store_get(in->tree.store, text)))
+        return text;
+    add_problem(self, known_names[TRACEPARENT], "no traceparent of W3C, ignored");
+    return no_text;
 }
 
 /* The legacy counter: an integer, or, as people wrote it too, a string of decimal digits. */
@@ -530,7 +546,7 @@ static void begin_anew(bh_history *self)
     self->attempts = self->broker_attempts;
     self->source = BH_SOURCE_BACKHOP;
     self->first_failure_ms = -1;
-    self->last_delay_ms = -1;
+    self->last_delay_ms = self->due_ms = -1;
     self->last_error = no_text;
     self->crashes -= self->counted_crashes;
     self->counted_crashes = 0;
@@ -569,7 +585,9 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     read_deaths(self, &in);
     read_attempts(self, &in, delivery, topology);
     self->last_delay_ms = read_number(self, &in, DELAY, BH_POLICY_LONGEST_MS);
+    self->due_ms = read_number(self, &in, DUE, BELOW_2_53);
     self->last_error = read_error(self, &in);
+    self->traceparent = read_traceparent(self, &in);
     self->id = read_short_string(self, &in, ID);
     if (self->id.size == 0)
         self->id = bh__delivery_property_text(delivery, BH_PROPERTY_MESSAGE_ID);
@@ -618,6 +636,21 @@ int64_t bh_history_first_failure_ms(const bh_history *self)
 int64_t bh_history_last_delay_ms(const bh_history *self)
 {
     return self ? self->last_delay_ms : -1;
+}
+
+int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t now_ms)
+{
+    if (!self || redelivered || self->due_ms < 0 || self->attempts == 0 || now_ms < 0 || now_ms > BELOW_2_53)
+        return -1;
+    int64_t late_ms = now_ms - self->due_ms;
+    if (late_ms > BH_POLICY_LONGEST_MS || late_ms < -BH_POLICY_LONGEST_MS)
+        return -1;
+    return late_ms > 0 ? late_ms : 0;
+}
+
+bh_bytes bh_history_traceparent(const bh_history *self)
+{
+    return self ? get(self, self->traceparent) : bh_str("");
 }
 
 bh_bytes bh_history_last_error(const bh_history *self)

@@ -3,29 +3,6 @@
 
 #include <string.h>
 
-/* Appends what a header says: bytes that are no UTF-8 and characters that control a terminal as "?". */
-static void add_text(bh__report *out, bh_bytes text)
-{
-    int is_utf8 = bh__is_utf8(text);
-    for (size_t i = 0, begin = 0; i <= text.size; i++) {
-        unsigned char each = i < text.size ? (unsigned char)text.data[i] : 0;
-        int is_shown =
-            i < text.size && (each >= ' ' || each == '\n' || each == '\t') && each != 0x7f && (each < 0x80 || is_utf8);
-        if (is_shown)
-            continue;
-        bh__report_add(out, "%.*s%s", (int)(i - begin), text.data + begin, i < text.size ? "?" : "");
-        begin = i + 1;
-    }
-}
-
-static void add_times(bh__report *out, int64_t count)
-{
-    if (count == 1)
-        bh__report_add(out, "once");
-    else
-        bh__report_add(out, "%lld times", (long long)count);
-}
-
 /* Appends ", first at 2023-11-14 22:13:20 UTC"; nothing for a time that is not known (-1). */
 static void add_first(bh__report *out, int64_t epoch_s)
 {
@@ -70,7 +47,7 @@ static void add_failures(bh__report *out, const bh_history *self)
         return;
     }
     bh__report_add(out, "It failed ");
-    add_times(out, attempts);
+    bh__report_add_times(out, attempts);
     bh__report_add(out, "%s", counted_by(bh_history_attempts_source(self)));
     add_first(out, first_ms < 0 ? -1 : first_ms / 1000);
     bh__report_add(out, ".");
@@ -93,7 +70,7 @@ static void add_parked(bh__report *out, bh_bytes reason)
             bh__report_add(out, "%s.", known[i].words);
             return;
         }
-    add_text(out, reason);
+    bh__report_add_shown(out, reason, 1);
     bh__report_add(out, ".");
 }
 
@@ -102,23 +79,23 @@ static void add_origin(bh__report *out, bh_bytes exchange, bh_bytes routing_key)
     bh__report_add(out, "\nIt was first published to ");
     if (exchange.size > 0) {
         bh__report_add(out, "exchange \"");
-        add_text(out, exchange);
+        bh__report_add_shown(out, exchange, 1);
         bh__report_add(out, "\" with routing key \"");
     } else {
         bh__report_add(out, "queue \"");
     }
-    add_text(out, routing_key);
+    bh__report_add_shown(out, routing_key, 1);
     bh__report_add(out, "\".");
 }
 
 static void add_death(bh__report *out, const bh_history *self, size_t index)
 {
     bh__report_add(out, "\nThe broker dead-lettered it from queue ");
-    add_text(out, bh_history_death_queue(self, index));
+    bh__report_add_shown(out, bh_history_death_queue(self, index), 1);
     bh__report_add(out, " ");
-    add_times(out, bh_history_death_times(self, index));
+    bh__report_add_times(out, bh_history_death_times(self, index));
     bh__report_add(out, " (");
-    add_text(out, bh_history_death_reason(self, index));
+    bh__report_add_shown(out, bh_history_death_reason(self, index), 1);
     bh__report_add(out, ")");
     add_first(out, bh_history_death_first_time_s(self, index));
     bh__report_add(out, ".");
@@ -127,7 +104,7 @@ static void add_death(bh__report *out, const bh_history *self, size_t index)
 static void add_line(bh__report *out, const char *before, bh_bytes text, const char *behind)
 {
     bh__report_add(out, "\n%s", before);
-    add_text(out, text);
+    bh__report_add_shown(out, text, 1);
     bh__report_add(out, "%s", behind);
 }
 
@@ -155,12 +132,12 @@ bh_bytes bh_history_explanation(bh_history *self)
         add_death(out, self, i);
     if (bh_history_crashes(self) > 0) {
         bh__report_add(out, "\nIts consumer was lost, or gave it back, ");
-        add_times(out, bh_history_crashes(self));
+        bh__report_add_times(out, bh_history_crashes(self));
         bh__report_add(out, " while it, or a message beside it, was in hand.");
     }
     if (bh_history_replays(self) > 0) {
         bh__report_add(out, "\nIt was sent back from the parked queue ");
-        add_times(out, bh_history_replays(self));
+        bh__report_add_times(out, bh_history_replays(self));
         bh__report_add(out, ".");
     }
     for (size_t i = 0; i < bh_history_problem_count(self); i++)

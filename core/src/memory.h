@@ -85,6 +85,15 @@ static inline const char *bh__find(bh_bytes text, const char *part)
     return NULL;
 }
 
+/* FNV-1a of 64 bits, folded. */
+static inline size_t bh__hash(bh_bytes text)
+{
+    uint64_t sum = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < text.size; i++)
+        sum = (sum ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
+    return (size_t)(sum ^ sum >> 32);
+}
+
 int bh__is_utf8(bh_bytes text);
 /* The longest beginning of at most `most` bytes that does not end within a UTF-8 character. */
 bh_bytes bh__cut(bh_bytes text, size_t most);

@@ -1,13 +1,14 @@
 #include "delivery_internal.h"
 #include "history_internal.h"
+#include "plan_internal.h"
 #include "topology_internal.h"
+#include "traceparent.h"
 
-#include <backhop/plan.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum {
-    MOST_HEADERS = 16,
+    MOST_HEADERS = 18,
     CONTENT_HEADER_START = 12, /* class, weight and body size, before the property flags */
     FRAME_OVERHEAD = 8         /* a frame's own header and end */
 };
@@ -21,6 +22,8 @@ typedef struct input {
     bh_bytes error;
     int64_t now_ms;
     bh_bytes random;
+    bh__shelf shelf;      /* where to park */
+    bh_bytes traceparent; /* "": none */
 } input;
 
 /* A header that the copy gets. */
@@ -33,6 +36,7 @@ typedef struct header {
 
 struct bh_plan {
     int64_t frame_max;
+    char traceparent[BH__TRACEPARENT_BYTES + 1]; /* of the attempt that the next decision is about; "": none */
     bh_action action;
     int64_t attempts;
     int64_t first_failure_ms; /* -1: unknown */
@@ -78,6 +82,16 @@ bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max)
     return BH_OK;
 }
 
+bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent)
+{
+    if (!self || !traceparent.data || (traceparent.size && !bh__is_traceparent(traceparent)))
+        return BH_ERR_ARGUMENT;
+    if (traceparent.size)
+        memcpy(self->traceparent, traceparent.data, traceparent.size);
+    self->traceparent[traceparent.size] = '\0';
+    return BH_OK;
+}
+
 static void clear(bh_plan *self)
 {
     bh_plan empty = {
@@ -103,6 +117,7 @@ static const bh_bytes never_kept[] = {
     BH__LITERAL("backhop-attempts"),
     BH__LITERAL("backhop-first-failure"),
     BH__LITERAL("backhop-delay"),
+    BH__LITERAL("backhop-due"),
     BH__LITERAL("backhop-id"),
     BH__LITERAL("backhop-exchange"),
     BH__LITERAL("backhop-routing-key"),
@@ -110,6 +125,7 @@ static const bh_bytes never_kept[] = {
     BH__LITERAL("backhop-parked"),
     BH__LITERAL("backhop-crashes"),
     BH__LITERAL("backhop-replays"),
+    BH__LITERAL("backhop-traceparent"),
 };
 
 /* The index of the header that is set by this name; header_count where there is none. */
@@ -173,7 +189,8 @@ static void save_property(bh_plan *self, const input *in, const char *name, bh_p
 
 static void set_queue(bh_plan *self, const input *in)
 {
-    set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+    if (in->shelf != BH__SHELF_STRAY)
+        set_string(self, "backhop-queue", bh_topology_queue(in->topology));
 }
 
 /* The history's id, else the random bits' hexadecimal digits. */
@@ -211,6 +228,13 @@ static void set_counts(bh_plan *self, const input *in)
         set_int(self, "backhop-replays", replays < BH_HISTORY_MOST_ATTEMPTS ? replays : BH_HISTORY_MOST_ATTEMPTS);
 }
 
+/* The span of the last attempt that failed. */
+static void set_traceparent(bh_plan *self, const input *in)
+{
+    if (in->traceparent.size > 0)
+        set_string(self, "backhop-traceparent", in->traceparent);
+}
+
 /* The headers of a retry's or a parked copy. */
 static void set_headers(bh_plan *self, const input *in)
 {
@@ -219,12 +243,15 @@ static void set_headers(bh_plan *self, const input *in)
     set_counts(self, in);
     if (self->first_failure_ms >= 0)
         set_int(self, "backhop-first-failure", self->first_failure_ms);
-    if (self->action == BH_ACTION_RETRY)
+    if (self->action == BH_ACTION_RETRY) {
         set_int(self, "backhop-delay", self->delay_ms);
+        set_int(self, "backhop-due", in->now_ms + self->delay_ms);
+    }
     set_id(self, in);
     set_origin(self, in);
     if (in->error.size > 0)
         set_string(self, "backhop-error", bh__cut(in->error, BH_HISTORY_MOST_ERROR_BYTES));
+    set_traceparent(self, in);
     save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
     save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
     if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
@@ -308,19 +335,19 @@ static int shorten_error(bh_plan *self, int64_t over)
     return 1;
 }
 
-/* Shortens and leaves out what a copy can do without, the error's text first, until it fits. */
+/* Leaves out what a copy can do without, and shortens the error's text, until it fits. */
 static int make_fit(bh_plan *self, const input *in)
 {
-    static const char *const spare[] = {"backhop-error", "backhop-replays", "backhop-expiration", "backhop-user-id",
-                                        "backhop-cc"};
+    static const char *const spare[] = {"backhop-traceparent", "backhop-due",     "backhop-error", "backhop-replays",
+                                        "backhop-expiration",  "backhop-user-id", "backhop-cc"};
     int64_t room = room_bytes(self, in->delivery) - broker_bytes(self, in);
     int64_t over = headers_bytes(self, in->delivery) - room;
-    if (over <= 0 || shorten_error(self, over))
-        return 1;
     for (size_t i = 0; i < sizeof spare / sizeof spare[0] && over > 0; i++) {
         size_t at = find_header(self, bh_str(spare[i]));
         if (at == self->header_count)
             continue;
+        if (bh__same(bh_str(spare[i]), bh_str("backhop-error")) && shorten_error(self, over))
+            return 1;
         over -= header_bytes(self, &self->headers[at], in->delivery);
         remove_header_at(self, at);
     }
@@ -371,7 +398,10 @@ static bh_status park(bh_plan *self, const input *in, const char *reason)
     self->delay_ms = 0;
     self->is_on_demand = 0;
     self->expiration = (bh__text){0, 0};
-    to(self, bh_str(""), bh_topology_parked_queue(in->topology));
+    if (in->shelf == BH__SHELF_PARKED)
+        to(self, bh_str(""), bh_topology_parked_queue(in->topology));
+    else
+        to(self, bh_topology_unroutable_queue(in->topology), harmless(bh_delivery_routing_key(in->delivery)));
     self->header_count = 0;
     if (room_bytes(self, in->delivery) < 0)
         return BH_ERR_FRAME;
@@ -495,14 +525,12 @@ static bh_status end(bh_plan *self, bh_status status)
     return status;
 }
 
-/* Begins a plan by a policy, at a time: so far it has the failures of the history. */
-static bh_status begin_decision(bh_plan *self, const input *in)
+/* The same, at a time: so far the plan has the failures of the history. */
+static bh_status begin_now(bh_plan *self, const input *in)
 {
-    if (!in->policy || in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
+    if (in->now_ms < 0 || in->now_ms >= INT64_C(1) << 53)
         return BH_ERR_ARGUMENT;
     bh_status status = begin(self, in);
-    if (status == BH_OK && !bh__topology_serves(in->topology, in->policy))
-        status = BH_ERR_FOREIGN_POLICY;
     if (status != BH_OK)
         return status;
     int64_t first_ms = bh_history_first_failure_ms(in->history);
@@ -511,15 +539,30 @@ static bh_status begin_decision(bh_plan *self, const input *in)
     return BH_OK;
 }
 
+/* The same, by a policy. */
+static bh_status begin_decision(bh_plan *self, const input *in)
+{
+    bh_status status = in->policy ? begin_now(self, in) : BH_ERR_ARGUMENT;
+    return status == BH_OK && !bh__topology_serves(in->topology, in->policy) ? BH_ERR_FOREIGN_POLICY : status;
+}
+
+static int64_t failed_once_more(const bh_plan *self)
+{
+    return self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
+}
+
 bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
                        const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
                        int64_t now_ms, bh_bytes random)
 {
-    input in = {delivery, history, policy, topology, error, now_ms, random};
+    char traceparent[BH__TRACEPARENT_BYTES + 1] = "";
+    if (self)
+        memcpy(traceparent, self->traceparent, sizeof traceparent); /* as a decision empties the plan */
+    input in = {delivery, history, policy, topology, error, now_ms, random, BH__SHELF_PARKED, bh_str(traceparent)};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
-    int64_t failed = self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
+    int64_t failed = failed_once_more(self);
     switch (outcome) {
     case BH_OUTCOME_OK:
         self->action = BH_ACTION_ACK;
@@ -535,6 +578,19 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         return end(self, park(self, &in, "permanent"));
     }
     return end(self, BH_ERR_ARGUMENT);
+}
+
+bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                          const bh_topology *topology, bh__shelf shelf, const char *reason, bh_bytes error,
+                          int64_t now_ms, bh_bytes random)
+{
+    input in = {delivery, history, NULL, topology, error, now_ms, random, shelf, bh_str("")};
+    bh_status status = begin_now(self, &in);
+    if (status != BH_OK)
+        return status;
+    if (shelf != BH__SHELF_STRAY)
+        self->attempts = failed_once_more(self);
+    return end(self, park(self, &in, reason));
 }
 
 /* What is known of a message whose deliveries ended without being settled. */
@@ -603,7 +659,9 @@ bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_his
 {
     char error[160];
     tell_crashes(error, sizeof error, bh_history_crashes(history));
-    input in = {delivery, history, policy, topology, bh_str(error), now_ms, random};
+    input in = {delivery, history,          policy,
+                topology, bh_str(error),    now_ms,
+                random,   BH__SHELF_PARKED, bh_history_traceparent(history)};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
@@ -615,7 +673,8 @@ bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_his
 bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                          const bh_topology *topology, bh_bytes random)
 {
-    input in = {delivery, history, NULL, topology, bh_str(""), 0, random};
+    input in = {
+        delivery, history, NULL, topology, bh_str(""), 0, random, BH__SHELF_PARKED, bh_history_traceparent(history)};
     bh_status status = begin(self, &in);
     if (status != BH_OK)
         return status;
@@ -625,6 +684,7 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
     set_counts(self, &in);
     set_id(self, &in);
     set_origin(self, &in);
+    set_traceparent(self, &in);
     bh_strategy strategy = bh_topology_strategy(topology);
     if (strategy == BH_STRATEGY_NATIVE) {
         to(self, bh_str(""), bh_topology_queue(topology));
@@ -679,10 +739,20 @@ bh_bytes bh_plan_exchange(const bh_plan *self)
     return self ? get(self, self->exchange) : bh_str("");
 }
 
+static bh_bytes get_header(const bh_plan *self, const char *name)
+{
+    size_t at = self ? find_header(self, bh_str(name)) : 0;
+    return self && at < self->header_count ? get(self, self->headers[at].string) : bh_str("");
+}
+
 bh_bytes bh_plan_id(const bh_plan *self)
 {
-    size_t at = self ? find_header(self, bh_str("backhop-id")) : 0;
-    return self && at < self->header_count ? get(self, self->headers[at].string) : bh_str("");
+    return get_header(self, "backhop-id");
+}
+
+bh_bytes bh__plan_error(const bh_plan *self)
+{
+    return get_header(self, "backhop-error");
 }
 
 bh_bytes bh_plan_routing_key(const bh_plan *self)

@@ -59,6 +59,29 @@ void bh__report_add_duration(bh__report *self, int64_t span_ms)
             bh__report_add(self, "%s%lld %s", shown++ ? " " : "", (long long)(left_s / units[i].s), units[i].unit);
 }
 
+void bh__report_add_times(bh__report *self, int64_t count)
+{
+    if (count == 1)
+        bh__report_add(self, "once");
+    else
+        bh__report_add(self, "%lld times", (long long)count);
+}
+
+void bh__report_add_shown(bh__report *self, bh_bytes text, int has_lines)
+{
+    int is_utf8 = bh__is_utf8(text);
+    for (size_t i = 0, begin = 0; i <= text.size; i++) {
+        unsigned char each = i < text.size ? (unsigned char)text.data[i] : 0;
+        int is_space = each == '\n' || each == '\t';
+        int is_shown =
+            i < text.size && (each >= ' ' || (is_space && has_lines)) && each != 0x7f && (each < 0x80 || is_utf8);
+        if (is_shown)
+            continue;
+        bh__report_add(self, "%.*s%s", (int)(i - begin), text.data + begin, i == text.size ? "" : is_space ? " " : "?");
+        begin = i + 1;
+    }
+}
+
 bh_status bh__report_set(bh__report *self, bh_status status, const char *format, ...)
 {
     bh__report_clear(self);

@@ -19,6 +19,11 @@ void bh__report_clear(bh__report *self);
 void bh__report_add(bh__report *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Appends a time span for people: "0.25 s", "12 s", "4 min 30 s", "2 h". */
 void bh__report_add_duration(bh__report *self, int64_t span_ms);
+/* Appends "once", "3 times". */
+void bh__report_add_times(bh__report *self, int64_t count);
+/* Appends what strangers wrote: bytes that are no UTF-8, and characters that control a terminal, as "?". Lines stay, or
+ * become one. */
+void bh__report_add_shown(bh__report *self, bh_bytes text, int has_lines);
 /* Replaces the sentence and returns the status. */
 bh_status bh__report_set(bh__report *self, bh_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

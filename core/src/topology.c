@@ -11,6 +11,8 @@
 /* Above it the x-delayed-message plugin routes at once. */
 #define LONGEST_X_DELAY_MS INT64_C(4294967295)
 
+#define PARKED_SUFFIX ".parked"
+
 enum { LONGEST_NAMESPACE = 200 };
 
 typedef struct argument {
@@ -52,6 +54,12 @@ struct bh_topology {
     bh_queue_type work_queue_type;
     arguments work_queue;
     bh_policy **further; /* policies beside the one that is given to build */
+    int is_relays;       /* of all work queues of a relay, which begins with <ns>.rejected */
+    /* the work queue that a relay's plans lead to at the moment; the store is empty: none */
+    bh__store lead;
+    bh__text lead_queue;
+    bh__text lead_key;
+    bh__text lead_parked;
     size_t further_count;
     size_t further_capacity;
     /* what was built */
@@ -115,6 +123,14 @@ bh_status bh_topology_new(bh_topology **out, bh_bytes queue)
     return BH_OK;
 }
 
+bh_status bh__topology_new_relays(bh_topology **out)
+{
+    bh_status status = bh_topology_new(out, bh_str("relay")); /* a name that building replaces */
+    if (status == BH_OK)
+        (*out)->is_relays = 1;
+    return status;
+}
+
 void bh_topology_free(bh_topology *self)
 {
     if (!self)
@@ -125,6 +141,7 @@ void bh_topology_free(bh_topology *self)
     for (size_t i = 0; i < self->further_count; i++)
         bh_policy_free(self->further[i]);
     free(self->further);
+    bh__store_free(&self->lead);
     bh_policy_free(self->policy);
     bh__store_free(&self->store);
     free(self->declarations);
@@ -155,7 +172,7 @@ bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
     copy->further = NULL;
     copy->further_count = 0;
     copy->policy = NULL;
-    copy->settings = copy->work_queue.store = copy->store = copy->definitions = (bh__store){NULL, 0, 0};
+    copy->settings = copy->work_queue.store = copy->store = copy->definitions = copy->lead = (bh__store){NULL, 0, 0};
     copy->work_queue.items =
         bh__duplicate(from->work_queue.items, from->work_queue.count * sizeof *from->work_queue.items);
     copy->work_queue.capacity = from->work_queue.count;
@@ -304,9 +321,37 @@ static bh_bytes get(const bh_topology *self, bh__text text)
     return self ? bh__store_get(&self->store, text) : bh_str("");
 }
 
+bh_bytes bh__topology_home(const bh_topology *self)
+{
+    return bh__store_get(&self->settings, self->queue);
+}
+
 bh_bytes bh_topology_queue(const bh_topology *self)
 {
-    return self ? bh__store_get(&self->settings, self->queue) : bh_str("");
+    if (self && self->lead.size)
+        return bh__store_get(&self->lead, self->lead_queue);
+    return self ? bh__topology_home(self) : bh_str("");
+}
+
+bh_status bh__topology_check_queue_name(bh_bytes name)
+{
+    return check_name(name, BH_TOPOLOGY_LONGEST_NAME);
+}
+
+void bh__topology_lead_home(bh_topology *self)
+{
+    self->lead.size = 0;
+}
+
+int bh__topology_lead_to(bh_topology *self, bh_bytes queue)
+{
+    self->lead.size = 0;
+    int is_led = bh__store_join(&self->lead, &self->lead_queue, queue, bh_str(""), bh_str("")) &&
+                 bh__store_join(&self->lead, &self->lead_key, bh_str(BH__KEY_PREFIX), queue, bh_str("")) &&
+                 bh__store_join(&self->lead, &self->lead_parked, queue, bh_str(PARKED_SUFFIX), bh_str(""));
+    if (!is_led)
+        self->lead.size = 0;
+    return is_led;
 }
 
 static bh__text join(bh_topology *self, bh_bytes first, bh_bytes second, bh_bytes third)
@@ -334,10 +379,7 @@ static bh_bytes default_namespace(const bh_topology *self)
 
 static bh__text namespace_and(bh_topology *self, const char *suffix)
 {
-    bh_bytes name = bh__store_get(&self->settings, self->name_space);
-    if (name.size == 0)
-        name = default_namespace(self);
-    return join(self, name, bh_str(suffix), bh_str(""));
+    return join(self, bh__topology_namespace(self), bh_str(suffix), bh_str(""));
 }
 
 /* The declaration being made; what follows adds to it. */
@@ -581,11 +623,25 @@ int bh__topology_serves(const bh_topology *self, const bh_policy *policy)
            asked.fixed_ms == self->fixed_ms && asked.fixed_most_ms == self->fixed_most_ms;
 }
 
+int bh__topology_has_policy(const bh_topology *self, const bh_policy *policy)
+{
+    size_t i = 0;
+    while (i < self->further_count && !bh__policy_same(self->further[i], policy))
+        i++;
+    return i < self->further_count;
+}
+
 /* Names that the next functions share; the parked queue of all strategies. */
 static void make_names(bh_topology *self)
 {
+    if (self->is_relays) {
+        bh__text rejected = namespace_and(self, ".rejected");
+        if (!bh__store_add(&self->settings, &self->queue, get(self, rejected)))
+            self->no_memory = 1;
+        return;
+    }
     self->return_key = join(self, bh_str(BH__KEY_PREFIX), bh_topology_queue(self), bh_str(""));
-    self->parked_queue = work_queue_and(self, ".parked");
+    self->parked_queue = work_queue_and(self, PARKED_SUFFIX);
 }
 
 /* The exchange through which messages come back; those whose work queue is gone end in <ns>.unroutable. */
@@ -655,12 +711,23 @@ static bh_status check_overflow(bh_topology *self)
     return BH_OK;
 }
 
+/* Where a relay gets what its work queues dead-letter; each of them has its own parked queue and way back. */
+static void build_rejected(bh_topology *self)
+{
+    bh__text rejected = work_queue_and(self, "");
+    return_exchange(self, namespace_and(self, ".return"), "direct");
+    exchange(self, rejected, "fanout");
+    shelf_queue(self, rejected);
+    bind(self, rejected, rejected, "queue", save(self, ""));
+}
+
 static bh_status build_ladder(bh_topology *self)
 {
-    bh_status overflow = check_overflow(self);
-    if (overflow != BH_OK)
-        return overflow;
-    bh_status status = build_return(self);
+    bh_status status = check_overflow(self);
+    if (status == BH_OK && self->is_relays)
+        build_rejected(self);
+    else if (status == BH_OK)
+        status = build_return(self);
     if (status != BH_OK)
         return status;
     self->wait_exchange = namespace_and(self, ".wait.");
@@ -765,6 +832,7 @@ static bh_status build_native(bh_topology *self)
 static void clear(bh_topology *self)
 {
     self->is_built = 0;
+    self->lead.size = 0;
     self->store.size = 0;
     self->definitions.size = 0;
     self->count = 0;
@@ -828,6 +896,24 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
         bh__rungs_clear(&self->rungs);
     }
     self->is_built = status == BH_OK;
+    return status;
+}
+
+bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh_bytes queue, bh_policy *policy)
+{
+    bh_status status = bh_topology_new(out, queue);
+    if (status == BH_OK)
+        status = bh_topology_set_namespace(*out, bh__topology_namespace(relays));
+    if (status == BH_OK) {
+        (*out)->queue_type = relays->queue_type;
+        (*out)->series = relays->series;
+        (*out)->stripes = relays->stripes;
+        status = bh_topology_build(*out, policy);
+    }
+    if (status != BH_OK) {
+        bh_topology_free(*out);
+        *out = NULL;
+    }
     return status;
 }
 
@@ -921,6 +1007,8 @@ bh_strategy bh_topology_strategy(const bh_topology *self)
 
 bh_bytes bh_topology_parked_queue(const bh_topology *self)
 {
+    if (self && self->lead.size)
+        return bh__store_get(&self->lead, self->lead_parked);
     return get(self, self ? self->parked_queue : (bh__text){0, 0});
 }
 
@@ -1043,8 +1131,16 @@ int bh__topology_copies(const bh_topology *self)
     return self->strategy != BH_STRATEGY_REJECT && self->strategy != BH_STRATEGY_NATIVE;
 }
 
+bh_bytes bh__topology_namespace(const bh_topology *self)
+{
+    bh_bytes name = bh__store_get(&self->settings, self->name_space);
+    return name.size ? name : default_namespace(self);
+}
+
 bh_bytes bh__topology_return_key(const bh_topology *self)
 {
+    if (self->lead.size)
+        return bh__store_get(&self->lead, self->lead_key);
     return get(self, self->return_key);
 }
 

@@ -88,21 +88,12 @@ static int write_wanted(bh_declared *self, const bh_topology *topology, size_t i
     return is_written;
 }
 
-/* FNV-1a, 64 bits. */
-static size_t hash(bh_bytes text)
-{
-    uint64_t sum = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < text.size; i++)
-        sum = (sum ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
-    return (size_t)(sum ^ sum >> 32);
-}
-
 /* ------------------------------------------------------------------------------------------------------------ the set */
 
 /* The text's slot, or the free one where it would be; there are more slots than texts. */
 static bh__text *find(const bh_declared *self, bh__text *known, size_t slots, bh_bytes text)
 {
-    size_t at = hash(text) & (slots - 1);
+    size_t at = bh__hash(text) & (slots - 1);
     while (known[at].size && !bh__same(bh__store_get(&self->store, known[at]), text))
         at = (at + 1) & (slots - 1);
     return &known[at];

@@ -11,7 +11,7 @@ static int add(bh__store *out, bh_bytes text)
 }
 
 /* RFC 8259, section 7. The text is UTF-8. */
-static int add_string(bh__store *out, bh_bytes text)
+int bh__add_json_string(bh__store *out, bh_bytes text)
 {
     static const char hex[] = "0123456789abcdef";
     int ok = add(out, bh_str("\""));
@@ -33,7 +33,7 @@ static int add_string(bh__store *out, bh_bytes text)
 
 static int add_field(bh__store *out, const char *name, bh_bytes value)
 {
-    return add_string(out, bh_str(name)) && add(out, bh_str(":")) && add_string(out, value);
+    return bh__add_json_string(out, bh_str(name)) && add(out, bh_str(":")) && bh__add_json_string(out, value);
 }
 
 static int add_arguments(bh__store *out, const bh_topology *self, size_t index)
@@ -41,10 +41,10 @@ static int add_arguments(bh__store *out, const bh_topology *self, size_t index)
     int ok = add(out, bh_str(",\"arguments\":{"));
     for (size_t i = 0; ok && i < bh_topology_argument_count(self, index); i++) {
         char digits[BH__DIGITS];
-        ok = add(out, bh_str(i ? "," : "")) && add_string(out, bh_topology_argument_name(self, index, i)) &&
+        ok = add(out, bh_str(i ? "," : "")) && bh__add_json_string(out, bh_topology_argument_name(self, index, i)) &&
              add(out, bh_str(":")) &&
              (bh_topology_argument_type(self, index, i) == BH_TYPE_STRING
-                  ? add_string(out, bh_topology_argument_string(self, index, i))
+                  ? bh__add_json_string(out, bh_topology_argument_string(self, index, i))
                   : add(out, bh__decimal(digits, bh_topology_argument_int(self, index, i))));
     }
     return ok && add(out, bh_str("}}"));
@@ -75,7 +75,7 @@ static int add_declaration(bh__store *out, const bh_topology *self, size_t index
 
 static int add_list(bh__store *out, const bh_topology *self, const char *name, bh_declaration kind, bh_bytes vhost)
 {
-    int ok = add(out, bh_str("  ")) && add_string(out, bh_str(name)) && add(out, bh_str(": ["));
+    int ok = add(out, bh_str("  ")) && bh__add_json_string(out, bh_str(name)) && add(out, bh_str(": ["));
     int is_first = 1;
     for (size_t i = 0; ok && i < bh_topology_count(self); i++) {
         if (bh_topology_declaration(self, i) != kind)

@@ -10,8 +10,10 @@ const { EventEmitter, once } = require('node:events')
 
 const { methods } = require('amqp/lib/definitions')
 
-const { isMarked } = require('./decider')
-const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
+const { DELIVERY_COUNT } = require('./decider')
+const {
+  AccessError, ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError
+} = require('./errors')
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { handler, shown } = require('./options')
@@ -19,6 +21,7 @@ const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
 const wire = require('./wire')
 
 const BASIC_NACK = 60 << 16 | 120
+const ACCESS_REFUSED = 403
 const NOT_FOUND = 404
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const CONNECTION_CLOSE = 10 << 16 | 50
@@ -347,6 +350,7 @@ class DeclaringChannel {
       return got.payload && { ...got, channel: this.#channel, left: got.args.messageCount }
     } catch (error) {
       if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
+      if (error.code === ACCESS_REFUSED) throw new AccessError(`the user may not read "${queue}"`)
       throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
     }
   }
@@ -387,8 +391,8 @@ class Subscribed extends Original {
     this.incoming = incoming
   }
 
-  get isMarked () {
-    return this.incoming.redelivered || this.decoded.entries.some(({ name }) => isMarked({ [name]: 0 }))
+  get isCounted () {
+    return this.decoded.entries.some(({ name }) => name === DELIVERY_COUNT)
   }
 
   /** What stands for the channel. */

@@ -3,8 +3,10 @@
 
 const { errorMonitor } = require('node:events')
 
-const { isMarked } = require('./decider')
-const { ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError } = require('./errors')
+const { DELIVERY_COUNT } = require('./decider')
+const {
+  AccessError, ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError
+} = require('./errors')
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
@@ -14,6 +16,7 @@ const { decodedHeaders } = require('./values')
 // By the protocol, class 85: amqplib exports no names of methods.
 const CONFIRM_SELECT = 85 << 16 | 10
 const CONFIRM_SELECT_OK = 85 << 16 | 11
+const ACCESS_REFUSED = 403
 const NOT_FOUND = 404
 const PRECONDITION_FAILED = 406
 const UNKNOWN_TAG = /unknown delivery tag (\d+)/
@@ -246,6 +249,7 @@ class DeclaringChannel {
     } catch (error) {
       const cause = this.#closed ?? error
       if (cause.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
+      if (cause.code === ACCESS_REFUSED) throw new AccessError(`the user may not read "${queue}"`)
       throw new ConnectionFailedError(`the channel was closed: ${cause.message}`, { cause })
     }
   }
@@ -408,8 +412,8 @@ class Original {
   }
 
   /** Whether the poison guard has something to read. */
-  get isMarked () {
-    return this.incoming.fields.redelivered || isMarked(this.incoming.properties.headers)
+  get isCounted () {
+    return this.incoming.properties.headers?.[DELIVERY_COUNT] !== undefined
   }
 
   get isHere () {

@@ -2,13 +2,19 @@
 // Decider: what the adapters share, from a client's message to a plan.
 
 const c = require('./addon')
-const { Delivery, fillDelivery } = require('./delivery')
+const { Delivery, fillDelivery, propertiesOf } = require('./delivery')
 const { check, made } = require('./errors')
 const { History, readerOf, setHistory } = require('./history')
 const NATIVE = require('./native')
 const { callable, text, texts } = require('./options')
 const { Choice } = require('./outcomes')
 const { FRAME_MAX, Plan, RANDOM_BYTES, isPoison, randomBytes } = require('./plan')
+
+/**
+ * The header by which the guard goes: how often the broker delivered the message and got no answer. The history of one
+ * without it is read where somebody asks for it.
+ */
+const DELIVERY_COUNT = 'x-delivery-count'
 
 /**
  * Reads deliveries and makes plans, for one work queue.
@@ -41,8 +47,9 @@ class Decider {
   }
 
   /**
-   * What a client's message tells: `{ exchange, routingKey, properties, headers }`, as a Delivery takes it. It is read
-   * once it is asked or decided on, so that is where it fails if it cannot be read.
+   * What a client's message tells: `{ exchange, routingKey, properties, headers }`, as a Delivery takes it; headers
+   * beside the properties are the decider's from here on. It is read once it is asked or decided on, and fails there if
+   * it cannot be read.
    */
   read (given) {
     return new GivenHistory(given, this.#settings)
@@ -95,23 +102,12 @@ function checkServed (topology, policies = []) {
   }
 }
 
-/**
- * Whether headers hold what the guard reads: for a message that nobody handled before it has nothing to say, so that
- * its history is read where somebody asks for it.
- */
-function isMarked (headers) {
-  for (const name in headers) {
-    if (name.startsWith('backhop-') || name === 'x-delivery-count' || name === 'x-acquired-count') return true
-  }
-  return false
-}
-
 class GivenHistory extends History {
   /** What arrived, for the core and for the copy, whatever a handler does with what its client gave it. */
   given
 
-  constructor ({ exchange, routingKey, properties, headers = properties?.headers }, settings) {
-    const given = { exchange, routingKey, properties: { ...properties, headers: copyOf(headers) } }
+  constructor ({ exchange, routingKey, properties = {}, headers = copyOf(properties.headers) }, settings) {
+    const given = { exchange, routingKey, properties: propertiesOf(properties, headers) }
     const delivery = new Delivery({}, native => fillDelivery(native, given))
     super(delivery, {}, readerOf(delivery, settings))
     this.given = given
@@ -124,4 +120,4 @@ function copyOf (headers) {
   return headers instanceof Map ? new Map(headers) : headers && { ...headers }
 }
 
-module.exports = { Decider, checkServed, isMarked }
+module.exports = { DELIVERY_COUNT, Decider, checkServed }

@@ -15,6 +15,18 @@ const { TYPES } = require('./values')
 const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
 const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUEUE, binding: c.BH_DECLARE_BINDING })
 
+const declared = new WeakMap()
+
+/** What is known to be there, of all that was declared on a line: a further work queue costs its own part alone. */
+function declaredOn (line) {
+  let known = declared.get(line)
+  if (!known) {
+    known = made(c.bh_declared_new())
+    declared.set(line, known)
+  }
+  return known
+}
+
 /** Of a topology, for retriers of a mode. */
 class Declaring {
   /** Whether the retrier declared it, and may declare it again. */
@@ -61,9 +73,10 @@ class Declaring {
     await this.#take(line, 'create', rung)
   }
 
-  /** Something of it may be gone. */
-  doubt () {
+  /** Something of it may be gone, and of what else was declared on the line. */
+  doubt (line) {
     this.isThere = !this.restores
+    declaredOn(line).forget()
   }
 
   /** On channels of the line's, as each refusal closes one. */
@@ -72,6 +85,7 @@ class Declaring {
     this.#topology.checkBroker(String(product ?? ''), String(version ?? ''))
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
     check(native.set_makes_rungs(Number(this.makesRungs)))
+    check(native.set_declared(declaredOn(line)))
     check(native.begin(MODES[mode], rung))
     let channel
     try {

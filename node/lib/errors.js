@@ -99,6 +99,12 @@ function made ([status, object], detail, only) {
   return object
 }
 
+/** A number that the core gave, or in its place the status of a failure, which is below 0. */
+function counted (number) {
+  if (number < 0) throw errorOf(number)
+  return number
+}
+
 module.exports = {
   BackhopError,
   OutOfMemoryError,
@@ -125,6 +131,7 @@ module.exports = {
   ForeignPolicyError,
   CLASSES,
   check,
+  counted,
   errorOf,
   inWords,
   made

@@ -19,18 +19,20 @@ class Event {
 
   /** The event that a worker gave. */
   static of (native, queue) {
-    const status = native.status()
-    const text = native.text()
+    const string = field => native.string(field)
+    const int = field => c.bh_event_int(native, field)
+    const status = int(c.BH_FIELD_STATUS)
+    const text = string(c.BH_FIELD_TEXT) || string(c.BH_FIELD_REASON)
     return new Event(c.bh_event_name(native.what()), {
       text,
       error: status ? errorOf(status, text) : undefined,
-      id: native.id(),
+      id: string(c.BH_FIELD_ID),
       queue,
-      connection: native.connection(),
-      host: native.host(),
-      attempts: native.attempts(),
-      delay: native.delay_ms(),
-      count: native.count()
+      connection: string(c.BH_FIELD_CONNECTION),
+      host: string(c.BH_FIELD_HOST),
+      attempts: int(c.BH_FIELD_ATTEMPTS),
+      delay: int(c.BH_FIELD_DELAY),
+      count: int(c.BH_FIELD_COUNT)
     })
   }
 

@@ -492,6 +492,8 @@ export class Plan {
   readonly mandatory: boolean
   /** Whether the topology's declarations with `wait === plan.delay` must be made before the publish. */
   readonly onDemand: boolean
+  /** The delay of the rung that must be declared before the publish, in milliseconds; 0: none. */
+  readonly rung: number
   /** The copy's expiration, as the digits of its milliseconds. */
   readonly expiration: string | undefined
   /** Properties that the copy keeps as the original has them, if it has. Its deliveryMode is 2. */
@@ -635,7 +637,7 @@ export interface Event {
 
 /**
  *     connected      both connections are open, the topology is there
- *     failed         connecting, declaring or consuming failed; it goes on after `delay`
+ *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`
  *     disconnected   a connection was lost; `count` messages come again
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
@@ -652,7 +654,7 @@ export interface Event {
  *     drained        the worker has stopped; the last event
  */
 export type EventName =
-  | 'connected' | 'failed' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
+  | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
   | 'refused' | 'retried' | 'parked' | 'stale' | 'replayed' | 'missed' | 'drained'
 
 /** What a retrier and a worker are told alike. */

@@ -109,7 +109,8 @@ class Choice {
       const means = thrown?.[MEANS]
       if (means === 'failed') return this.#withPolicy({ outcome: 'failed', error, retryAfter: thrown.delay }, thrown)
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
-      return this.#withPolicy({ ...this.#chosen(thrown), error }, thrown)
+      const { outcome, retryAfter } = this.#chosen(thrown)
+      return this.#withPolicy({ outcome, error, retryAfter }, thrown)
     } catch { // a proxy that throws is no reason to lose a message
       return { outcome: 'failed', error: UNPRINTABLE, retryAfter: 0 }
     }
@@ -117,7 +118,7 @@ class Choice {
 
   /** With the policy of the error; without one, the retrier's is meant. */
   #withPolicy (result, thrown) {
-    const policy = this.#policies.find(({ is }) => is(thrown))?.policy
+    const policy = this.#policies.length ? this.#policies.find(({ is }) => is(thrown))?.policy : undefined
     return policy ? { ...result, policy } : result
   }
 

@@ -35,7 +35,7 @@ const ACTION_NUMBERS = {
 const ACTIONS = namesOf(ACTION_NUMBERS)
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
 const OPTIONS = ['policy', 'outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
-const KEPT = 9 // of a described plan: bits by the numbers of properties; behind it are the headers
+const KEPT = 12 // of a described plan: bits by the numbers of properties; behind it are the headers
 const { array: ARRAY, int64: INT64, void: VOID } = TYPES
 
 const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
@@ -45,18 +45,19 @@ const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
 const shared = made(c.bh_plan_new())
 let holder
 
+const listed = (...values) => values
+
 class Plan {
   #decide
   #frameMax
-  #action
-  #described
+  #all
 
   /** `nativesOf` gives the core's delivery and history, `decide` asks the core; the Decider's options are settled. */
   constructor (history, topology, options = {}, nativesOf = ownNatives, decide = make, known = OPTIONS) {
     const settled = nativesOf === ownNatives ? settle(only(options, known, 'a Plan')) : options
     this.#frameMax = options.frameMax ?? FRAME_MAX
     this.#decide = () => decide(shared, nativesOf(history), topology, settled)
-    this.#action = ACTIONS.get(this.#native().action())
+    this.#all = this.#native().described(listed)
   }
 
   static guard (history, topology, options = {}, nativesOf) {
@@ -77,53 +78,52 @@ class Plan {
     return shared
   }
 
-  /** What the core tells of it, once something but the action is asked for. */
-  get #all () {
-    return (this.#described ??= this.#native().described())
-  }
-
   get action () {
-    return this.#action
+    return ACTIONS.get(this.#all[0])
   }
 
   get attempts () {
-    return this.#all[0]
-  }
-
-  get delay () {
     return this.#all[1]
   }
 
-  get retryAfterMet () {
+  get delay () {
     return this.#all[2]
   }
 
-  get reason () {
+  get retryAfterMet () {
     return this.#all[3]
   }
 
-  get id () {
-    return this.#native().id()
-  }
-
-  get exchange () {
+  get reason () {
     return this.#all[4]
   }
 
-  get routingKey () {
+  get id () {
     return this.#all[5]
   }
 
-  get mandatory () {
+  get exchange () {
     return this.#all[6]
   }
 
-  get onDemand () {
+  get routingKey () {
     return this.#all[7]
   }
 
+  get mandatory () {
+    return this.#all[8]
+  }
+
+  get onDemand () {
+    return this.#all[9]
+  }
+
+  get rung () {
+    return this.#all[10]
+  }
+
   get expiration () {
-    return this.#all[8] || undefined
+    return this.#all[11] || undefined
   }
 
   get publishes () {

@@ -13,7 +13,9 @@
 // No callback here throws, as that would break the client's connection.
 
 const c = require('./addon')
-const { ChannelClosedError, ConnectionFailedError, PublishError, check, errorOf, made } = require('./errors')
+const {
+  ChannelClosedError, ConnectionFailedError, ContentError, PublishError, check, counted, errorOf, made
+} = require('./errors')
 const { warn } = require('./log')
 const NATIVE = require('./native')
 const { ACTION_NUMBERS } = require('./plan')
@@ -23,8 +25,6 @@ const { BUDGET_MS } = require('./turns')
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; a longer one ends at once
 const BACK_OFF = new Policy({ initial: 100, max: 10_000, jitter: 'equal' })
 const RANDOM_BYTES = 8 // of a ledger
-const ACCESS_REFUSED = 403
-const NOT_FOUND = 404
 
 const {
   BH_STEP_REST: REST, BH_STEP_TELL: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
@@ -51,7 +51,7 @@ class Copy {
     this.attempts = plan.attempts
     this.delay = plan.delay
     this.reason = plan.reason
-    this.rung = plan.onDemand ? plan.delay : 0 // to be there before it is published, in ms; 0: none
+    this.rung = plan.rung // to be there before it is published, in ms; 0: none
     this.exchange = plan.exchange
     this.routingKey = plan.routingKey
     this.mandatory = plan.mandatory
@@ -162,7 +162,7 @@ class Publisher {
 
   #enter (original) {
     const channel = this.#channelOf(original)
-    const entry = made(this.#ledger.arrive(channel.number, original.tag))
+    const entry = counted(this.#ledger.arrive(channel.number, original.tag))
     channel.originals.set(original.tag, original)
     return entry
   }
@@ -170,7 +170,7 @@ class Publisher {
   #channelOf (original) {
     let channel = this.#channels.get(original.channel)
     if (!channel) {
-      channel = { number: made(this.#ledger.open_channel()), original, originals: new Map() }
+      channel = { number: counted(this.#ledger.open_channel()), original, originals: new Map() }
       this.#channels.set(original.channel, channel)
       this.#numbers.set(channel.number, channel)
     }
@@ -208,7 +208,7 @@ class Publisher {
     } finally {
       this.#isPumping = false
     }
-    this.#setUp()
+    if (!this.#isReady) this.#setUp()
     this.#watch()
     this.#settled()
   }
@@ -273,7 +273,7 @@ class Publisher {
       if (this.#channel.publish(copy)) return
     } catch (error) { // what cannot be encoded; nothing was written then
       if (copy.replayed) {
-        this.#endReplay(entry, copy, `the copy cannot be written: ${error.message}`)
+        this.#endReplay(entry, copy, new ContentError(`the copy cannot be written: ${error.message}`))
       } else {
         this.#copies.delete(entry)
         this.#ledger.leave(entry, now())
@@ -286,15 +286,15 @@ class Publisher {
   }
 
   /** A replay ends at once where its copy is not taken, and the message is parked still. */
-  #endReplay (entry, { replayed }, why) {
+  #endReplay (entry, { replayed }, error) {
     this.#copies.delete(entry)
     this.#giveBack(entry)
-    replayed(new PublishError(why))
+    replayed(error)
   }
 
   #endReplays (why) {
     for (const [entry, copy] of this.#copies) {
-      if (copy.replayed) this.#endReplay(entry, copy, why)
+      if (copy.replayed) this.#endReplay(entry, copy, new PublishError(why))
     }
   }
 
@@ -350,7 +350,7 @@ class Publisher {
     const { id, attempts, exchange, routingKey, replayed } = copy
     const words = this.#words(exchange, routingKey, this.#why, this.#declaring.forgotten)
     if (replayed) {
-      this.#endReplay(entry, copy, words)
+      this.#endReplay(entry, copy, errorOf(status, words))
       return
     }
     this.#teller.tell(name, () => ({ id, attempts, delay, text: words, error: errorOf(status, words) }))
@@ -371,7 +371,7 @@ class Publisher {
 
   /** Makes what copies need to be sent, where there are some: the topology where it was lost, and a channel. */
   async #setUp () {
-    if (this.#isReady || this.#isSettingUp || !this.#ledger.copies()) return
+    if (this.#isSettingUp || !this.#ledger.copies()) return
     this.#isSettingUp = true
     try {
       if (!this.#declaring.isThere) await this.#declaring.restore(this.#line)
@@ -381,7 +381,7 @@ class Publisher {
       if (!this.#line.isOpen) return
       this.#endReplays(`the copy cannot be published: ${error.message}`)
       const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
-      this.#teller.tell('failed', () => ({
+      this.#teller.tell('unavailable', () => ({
         text: `copies cannot be published: ${error.message}`, error, delay: wait, count: this.#ledger.copies()
       }))
       await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())
@@ -400,7 +400,7 @@ class Publisher {
       closed: reason => isThis() && this.#closed(reason)
     })
     if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
-    this.#number = number = made(this.#ledger.open_publisher())
+    this.#number = number = counted(this.#ledger.open_publisher())
     this.#channel = channel
   }
 
@@ -416,10 +416,9 @@ class Publisher {
   }
 
   #closed ({ code, text }) {
-    const isMissing = code === NOT_FOUND || code === ACCESS_REFUSED
-    const ending = isMissing ? c.BH_ENDING_MISSING : code ? c.BH_ENDING_COMPLAINT : c.BH_ENDING_ORDERLY
+    const ending = c.bh_ending_of(code)
     this.#why = text
-    if (code === NOT_FOUND) this.#doubt()
+    if (ending === c.BH_ENDING_MISSING) this.#doubt()
     this.#ledger.close_publisher(this.#number, ending, now())
     this.#channel = this.#number = undefined
     this.#isClosing = false
@@ -428,7 +427,7 @@ class Publisher {
 
   /** Something of the topology may be gone. */
   #doubt () {
-    this.#declaring.doubt()
+    this.#declaring.doubt(this.#line)
     this.#ledger.forget_rungs()
   }
 }

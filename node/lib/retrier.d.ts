@@ -59,12 +59,15 @@ export abstract class BaseRetrier {
   /** Drains, as `await using` does at the end of a block. */
   [Symbol.asyncDispose] (): Promise<void>
   /**
-   * Sends parked messages back to their work queue, as if they had never failed.
+   * Sends parked messages back to their work queue, as if they had never failed; then those of this work queue that
+   * came back while it was gone, from the namespace's unroutable queue.
    *
-   * @param most how many at most; default: all that are parked when it begins
+   * @param most how many at most; default: all that are there when it begins
    * @returns how many went
    * @throws {@link PublishError} where a message could not be published; it is parked still
-   * @throws {@link MissingError} where there is no parked queue
+   * @throws {@link MissingError} where there is no parked queue, or the topology was never declared
+   * @throws {@link FrameError} {@link ContentError} {@link ChannelClosedError} where one was refused for what it is; it
+   *   stays where it was, and those behind it went
    */
   replay (most?: number): Promise<number>
 }

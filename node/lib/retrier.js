@@ -3,9 +3,13 @@
 
 const { Decider } = require('./decider')
 const { Declaring, MODES } = require('./declaring')
-const { ArgumentError, ConsumerCancelledError, WaitTimeoutError } = require('./errors')
+const {
+  AccessError, ArgumentError, ChannelClosedError, ConsumerCancelledError, ContentError, FrameError, MissingError,
+  WaitTimeoutError
+} = require('./errors')
 const { Teller } = require('./event')
 const { debug } = require('./log')
+const NATIVE = require('./native')
 const { callable, handler, instance, numberOf, only, refuse, whole } = require('./options')
 const { policiesOf, textOf } = require('./outcomes')
 const { Policy } = require('./policy')
@@ -24,6 +28,8 @@ const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousan
 const PREFETCH = 100
 const MOST_PREFETCH = 65535
 const LONGEST_CONFIRM_MS = 3_600_000
+const MOST_LOOKED = 10_000 // messages of a queue that others share: each of theirs is held until the end
+const REFUSALS = [FrameError, ContentError, ChannelClosedError]
 const LASTED_MS = 10_000 // a consumer that held so long is subscribed again at once
 
 class BaseRetrier {
@@ -131,7 +137,7 @@ class BaseRetrier {
     let message
     try {
       message = read()
-      const poison = message[ORIGINAL].isMarked ? this.#decider.guard(message.history) : undefined
+      const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
       if (poison) {
         this.#carryOut(message, poison, crashLog(message, poison))
         over()
@@ -227,15 +233,16 @@ class BaseRetrier {
   #carryOut (message, plan, log) {
     const original = message[ORIGINAL]
     if (plan.action === 'drop') original.settle('ack')
-    else this.#publisher(original.line).publish(this.#copy(message, plan, { log }))
+    else this.#publisher(original.line).publish(this.#copy(message, plan, log))
     original.incoming[SETTLED] = true
   }
 
-  #copy (message, plan, rest) {
+  #copy (message, plan, log, replayed) {
     const original = message[ORIGINAL]
     const { history, body: content } = message
-    if (!plan.publishes) return new Copy({ plan, id: history.id, original, ...rest })
-    return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, ...rest })
+    if (!plan.publishes) return new Copy({ plan, id: history.id, original, log, replayed })
+    const properties = original.properties(plan, history)
+    return new Copy({ plan, id: plan.id, properties, content, original, log, replayed })
   }
 
   #publisher (line) {
@@ -305,38 +312,75 @@ class BaseRetrier {
 
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
-    const ended = { count: 0, error: undefined }
+    const done = { most, count: 0, error: undefined }
     try {
-      return await this.#replay(most, ended)
+      const line = await this._line()
+      await this.#replayFrom(line, this.#topology.parkedQueue, done)
+      await this.#replayUnroutable(line, done)
     } catch (error) {
-      ended.error = error
-      throw error
-    } finally {
-      this.#teller.note('replayed', () => ({ ...ended, text: ended.error?.message }))
+      done.error = error
+    }
+    const { count, error } = done
+    this.#teller.note('replayed', () => ({ count, error, text: error?.message }))
+    if (error) throw error
+    return count
+  }
+
+  /** That queue is everybody's: who may not read it, or has not declared it, replays what is parked all the same. */
+  async #replayUnroutable (line, done) {
+    const queue = this.#topology[NATIVE].unroutable_queue()
+    if (!queue) return
+    try {
+      await this.#replayFrom(line, queue, done, message => this.#isOwn(message))
+    } catch (error) {
+      if (!(error instanceof MissingError || error instanceof AccessError)) throw error
     }
   }
 
-  async #replay (most, ended) {
-    const line = await this._line()
+  /**
+   * What comes into the queue meanwhile is not for this one: else a message that always fails would go round for ever.
+   * What is not sent is unacknowledged until the channel closes, and then is where it was.
+   */
+  async #replayFrom (line, queue, done, isOwn = undefined) {
+    if (done.count >= done.most) return
     const channel = await line.openChannel()
-    const queue = this.#topology.parkedQueue
-    let limit = most
     try {
-      for (; ended.count < limit; ended.count++) {
+      let limit = Infinity
+      for (let seen = 0; done.count < done.most && seen < limit; seen++) {
         const got = await channel.get(queue)
-        if (!got) break
-        if (ended.count === 0) limit = Math.min(most, got.left + 1) // a passive declare of a busy quorum queue tells 0
+        if (!got) return
+        // A passive declare of a busy quorum queue tells 0.
+        if (seen === 0) limit = isOwn ? Math.min(got.left + 1, MOST_LOOKED) : got.left + 1
         const message = this._parked(got, line)
-        const plan = this.#decider.replay(message.history)
-        await new Promise((resolve, reject) => {
-          const replayed = error => error ? reject(error) : resolve()
-          this.#publisher(line).publish(this.#copy(message, plan, { replayed }))
-        })
+        if (!isOwn || isOwn(message)) await this.#replayOne(line, message, done)
       }
     } finally {
       await channel.close()
     }
-    return ended.count
+  }
+
+  /** Sends it back; where it is refused for what it is, those behind it go. */
+  async #replayOne (line, message, done) {
+    try {
+      const plan = this.#decider.replay(message.history)
+      await new Promise((resolve, reject) => {
+        const replayed = error => error ? reject(error) : resolve()
+        this.#publisher(line).publish(this.#copy(message, plan, undefined, replayed))
+      })
+      done.count++
+    } catch (error) {
+      if (!REFUSALS.some(each => error instanceof each)) throw error
+      done.error ??= error
+    }
+  }
+
+  /** One that cannot be read is nobody's. */
+  #isOwn (message) {
+    try {
+      return Boolean(this.#topology[NATIVE].owns(message.delivery[NATIVE]))
+    } catch {
+      return false
+    }
   }
 }
 

@@ -9,8 +9,8 @@ const { test } = require('node:test')
 const { c } = require('./internals')
 
 const HEADERS = process.env.BACKHOP_HEADERS
-const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'ledger', 'message', 'worker',
-  'event']
+const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'relay', 'ledger', 'message', 'worker',
+  'event', 'log', 'metrics']
 const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
 
 function * matches (pattern) {

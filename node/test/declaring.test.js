@@ -69,7 +69,7 @@ describe('declaring over a client', () => {
     for (const [mode, isOwn] of [['create', true], ['verify', false], ['none', false]]) {
       const declaring = new Declaring(topology, mode)
       await declaring.begin(lineThat(() => undefined))
-      declaring.doubt()
+      declaring.doubt(lineThat(() => undefined))
       assert.equal(declaring.isThere, !isOwn)
       assert.equal(declaring.forgotten, isOwn ? '' : 'declare()')
     }

@@ -67,10 +67,12 @@ class Sequence {
     return number
   }
 
-  keep (name, [status, number]) {
-    assert.equal(status === 0, number !== 0)
-    if (number) this.numbers.set(name, number)
-    return status
+  /** By its name; a failure's status is below 0. */
+  keep (name, number) {
+    assert.notEqual(number, 0)
+    if (number < 0) return number
+    this.numbers.set(name, number)
+    return 0
   }
 
   call (verb, ...args) {

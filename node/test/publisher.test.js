@@ -61,7 +61,7 @@ let tag = 0
 
 function copyOf (id, { replayed, content = 'content', channel = 'channel', isHere = () => true } = {}) {
   const settled = []
-  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, exchange: 'wait', routingKey: 'key', mandatory: true }
+  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true }
   const original = {
     channel, tag: ++tag, get isHere () { return isHere() }, settle: action => settled.push(action)
   }
@@ -133,7 +133,7 @@ describe('a publisher', () => {
     await settle()
     line.listener.answered(2, false, false)
     line.end('reset')
-    assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_PUBLISH', 'BH_ERR_CONNECTION'])
+    assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_CONTENT', 'BH_ERR_CONNECTION'])
     assert.equal(publisher.pending, 0)
     await publisher.idle()
     publisher.publish(copyOf('late', { replayed }))

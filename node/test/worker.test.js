@@ -47,7 +47,7 @@ test('options that contradict each other, are none or out of range are refused',
 
 test('a broker that is not there is an event, and stopping works', { ...NEEDS_WORKER, timeout }, async () => {
   const worker = new Worker(NOWHERE, { queue: 'orders' })
-  const failed = once(worker, 'failed')
+  const failed = once(worker, 'unavailable')
   const running = worker.run(() => assert.fail())
   const [event] = await failed
   assert.ok(event.error instanceof ConnectionFailedError)
@@ -60,10 +60,10 @@ test('a broker that is not there is an event, and stopping works', { ...NEEDS_WO
 test('a worker can run again, but not twice at once', { ...NEEDS_WORKER, timeout }, async () => {
   const worker = new Worker(NOWHERE, { queue: 'orders' })
   for (let i = 0; i < 3; i++) {
-    const events = Promise.all([once(worker, 'failed'), once(worker, 'drained')])
+    const events = Promise.all([once(worker, 'unavailable'), once(worker, 'drained')])
     const running = worker.run(() => {})
     await assert.rejects(worker.run(() => {}), StateError)
-    await once(worker, 'failed')
+    await once(worker, 'unavailable')
     await worker.stop()
     await Promise.all([events, running])
   }
@@ -72,7 +72,7 @@ test('a worker can run again, but not twice at once', { ...NEEDS_WORKER, timeout
 test('an aborted signal stops the worker, also one that was aborted before', { ...NEEDS_WORKER, timeout }, async () => {
   const worker = new Worker(NOWHERE, { queue: 'orders' })
   const controller = new AbortController()
-  worker.once('failed', () => controller.abort())
+  worker.once('unavailable', () => controller.abort())
   await worker.run(() => {}, { signal: controller.signal })
   await worker.run(() => {}, { signal: AbortSignal.abort() })
 })
@@ -99,7 +99,7 @@ test('an event without a listener that is worth it becomes a warning', { ...NEED
   const running = worker.run(() => {})
   while (!warnings.some(({ message }) => message.includes('not-listened-to'))) await once(process, 'warning')
   const warning = warnings.find(({ message }) => message.includes('not-listened-to'))
-  assert.deepEqual([warning.name, warning.code], ['BackhopWarning', 'failed'])
+  assert.deepEqual([warning.name, warning.code], ['BackhopWarning', 'unavailable'])
   await worker.stop()
   await running
 })
@@ -107,24 +107,24 @@ test('an event without a listener that is worth it becomes a warning', { ...NEED
 test('what a listener throws is uncaught, as of any emitter, and the worker goes on', { ...NEEDS_WORKER, timeout }, () => {
   const output = run(`
     process.on('uncaughtException', error => { console.log('uncaught', error.message); worker.stop() })
-    worker.once('failed', () => { throw new Error('no') })
+    worker.once('unavailable', () => { throw new Error('no') })
     worker.run(() => {}).then(() => console.log('ran'))`)
   assert.deepEqual(output, ['uncaught no', 'ran'])
 })
 
 test('a process whose worker has drained ends by itself, and so does one that never ran it', { ...NEEDS_WORKER, timeout }, () => {
   assert.deepEqual(run('console.log("made")'), ['made'])
-  assert.deepEqual(run('worker.on("failed", () => worker.stop()); worker.run(() => {}).then(() => console.log("ran"))'), ['ran'])
+  assert.deepEqual(run('worker.on("unavailable", () => worker.stop()); worker.run(() => {}).then(() => console.log("ran"))'), ['ran'])
 })
 
 test('a process may exit while its worker runs', { ...NEEDS_WORKER, timeout }, () => {
-  assert.deepEqual(run('worker.on("failed", () => { console.log("bye"); process.exit(0) }); worker.run(() => {})'), ['bye'])
+  assert.deepEqual(run('worker.on("unavailable", () => { console.log("bye"); process.exit(0) }); worker.run(() => {})'), ['bye'])
 })
 
 test('NODE_DEBUG=backhop tells what it met', { ...NEEDS_WORKER, timeout }, () => {
-  const code = 'worker.on("failed", () => worker.stop()); worker.run(() => {})'
+  const code = 'worker.on("unavailable", () => worker.stop()); worker.run(() => {})'
   const output = run(`process.stderr.write = text => { console.log(text.trim()); return true }; ${code}`, { NODE_DEBUG: 'backhop' })
-  assert.ok(output.some(line => /^BACKHOP \d+: failed: /.test(line)), output.join('\n'))
+  assert.ok(output.some(line => /^BACKHOP \d+: unavailable: /.test(line)), output.join('\n'))
 })
 
 /** Runs code in a process of its own, beside a worker; its lines. It has to end by itself, in order. */
@@ -138,7 +138,7 @@ const IN_A_THREAD = `
   const { Worker } = require('backhop')
   const { parentPort } = require('node:worker_threads')
   const worker = new Worker('${NOWHERE}', { queue: 'orders' })
-  worker.on('failed', () => parentPort.postMessage('failed'))
+  worker.on('unavailable', () => parentPort.postMessage('unavailable'))
   worker.run(() => {})
   parentPort.on('message', async () => { await worker.stop(); parentPort.close() })`
 
@@ -194,7 +194,7 @@ const LOOKS_UP = `
   const thread = new Thread(\`
     const { Worker } = require('backhop')
     const worker = new Worker('amqp://nosuchhost', { queue: 'orders', connectTimeout: 100 })
-    worker.on('failed', () => require('node:worker_threads').parentPort.postMessage('failed'))
+    worker.on('unavailable', () => require('node:worker_threads').parentPort.postMessage('unavailable'))
     worker.run(() => {})\`, { eval: true })
   thread.once('message', async () => {
     await thread.terminate()

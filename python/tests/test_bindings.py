@@ -20,10 +20,13 @@ NOUNS = (
     "topology",
     "declared",
     "declaring",
+    "relay",
     "ledger",
     "message",
     "worker",
     "event",
+    "log",
+    "metrics",
 )
 LEFT_OUT = {"bh_worker_run"}  # it blocks, and calls back
 

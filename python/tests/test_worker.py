@@ -124,7 +124,7 @@ def test_a_broker_that_is_not_there_is_an_event_and_stopping_works() -> None:
     events = Events()
     worker = backhop.Worker("amqp://guest:secret@127.0.0.1:1", queue="orders", on_event=events)
     with running(worker, print):
-        event = events.get("failed")
+        event = events.get("unavailable")
     assert isinstance(event.error, backhop.ConnectionFailedError)
     assert event.delay > 0
     assert (event.connection, event.host) == ("consume", "127.0.0.1:1")
@@ -138,7 +138,7 @@ def test_a_worker_can_run_again() -> None:
     worker = backhop.Worker("amqp://127.0.0.1:1", queue="orders", on_event=events)
     for _ in range(3):
         with running(worker, print):
-            events.get("failed")
+            events.get("unavailable")
         events.get("drained")
 
 
@@ -147,7 +147,7 @@ def test_serving_can_be_cancelled_and_begun_again() -> None:
     async def serve(events: Events) -> None:
         for _ in range(3):
             serving = asyncio.create_task(worker.serve(_nothing))
-            await asyncio.to_thread(events.get, "failed")
+            await asyncio.to_thread(events.get, "unavailable")
             serving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await serving
@@ -291,7 +291,7 @@ def test_run_hands_signals_on_to_who_had_them_and_gives_them_back() -> None:
         signal.signal(signal.SIGTERM, mine)
         interrupt = signal.getsignal(signal.SIGINT)
         def on_event(event):
-            if event.name == "failed":
+            if event.name == "unavailable":
                 os.kill(os.getpid(), signal.SIGTERM)
         worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=on_event)
         worker.run(print)
@@ -357,7 +357,7 @@ def test_a_replay_where_nothing_runs_or_where_it_would_wait_for_itself_says_so()
         worker.replay()
     worker.run(print)
     assert "replay_async" in str(asked[0])
-    worker.on_event = None
+    worker = backhop.Worker("amqp://127.0.0.1:1", "orders")
     asyncio.run(serve())
 
 
@@ -559,7 +559,7 @@ class TestLive:
         events = Events()
         with running(_worker("test-no-such-queue", on_event=events, fail_fast=False), print):
             for _ in range(5):
-                event = events.get("failed")
+                event = events.get("unavailable")
         assert isinstance(event.error, backhop.MissingError)
         assert "test-no-such-queue" in event.text
         assert events.get("drained").error is None
@@ -694,7 +694,7 @@ class TestLive:
     def test_tls_verifies_the_broker(self, broker: Broker) -> None:
         uri, name, events = os.environ["AMQPS_URL"], broker.queue(), Events()
         with running(backhop.Worker(uri, queue=name, on_event=events, fail_fast=False), print):
-            assert isinstance(events.get("failed").error, backhop.TLSError)
+            assert isinstance(events.get("unavailable").error, backhop.TLSError)
         events = Events()
         with running(
             backhop.Worker(
@@ -707,7 +707,9 @@ class TestLive:
             ),
             print,
         ):
-            assert isinstance(events.get("failed").error, backhop.MissingError), "TLS is there, the topology is not"
+            assert isinstance(events.get("unavailable").error, backhop.MissingError), (
+                "TLS is there, the topology is not"
+            )
 
     def test_events_are_logged(self, broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
         name, events = broker.queue(), Events()
@@ -804,7 +806,7 @@ class TestLive:
     def test_a_worker_declares_its_work_queue_or_says_how(self, broker: Broker) -> None:
         name, inbox, events = f"{broker.queue()}.own", Inbox(), Events()
         with running(_worker(name, on_event=events), print):
-            event = events.get("failed")
+            event = events.get("unavailable")
         assert "declare it first, or have it declared too, by work_queue" in event.text
         with running(_worker(name, work_queue="classic", on_event=events), inbox):
             events.get("connected")

@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/backhop.i.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy plan topology declared declaring ledger message worker event]
+  nouns = %w[delivery history policy plan topology declared declaring relay ledger message worker event log metrics]
   left_out = %w[bh_worker_run] # it blocks, and calls back
 
   texts = Dir[File.join(HEADERS, "*.h")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }
@@ -39,12 +39,13 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
   it "are all of use to the gem" do
     library = $LOADED_FEATURES.grep(%r{/backhop/core\.rb\z}).first.delete_suffix("/core.rb")
     text = Dir["#{library}{.rb,/**/*.rb}"].map { |path| File.read(path) }.join
-    unclassed = functions.grep(/\Abh_ledger_/) # the ledger has no class of its own
+    unclassed = functions.grep(/\Abh_(ledger|declared|ending|event|log|metrics?)_/) # these have no classes of their own
     unused = (functions - left_out - unclassed).reject do |function|
       verb = function.delete_prefix("bh_").split("_", 2).last
       verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
     end
     expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
-                                      "bh_worker_attempt")
+                                      "bh_worker_attempt", "bh_plan_set_traceparent", "bh_history_lateness_ms",
+                                      "bh_history_traceparent")
   end
 end

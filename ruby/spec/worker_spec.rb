@@ -62,10 +62,10 @@ RSpec.describe Backhop::Worker do
     it "tells of a broker that is not there, and can be stopped" do
       worker = described_class.new(nowhere, queue: "orders", on_event: events)
       running(worker) do
-        event = events.get(:failed)
+        event = events.get(:unavailable)
         expect(event.error).to be_a(Backhop::ConnectionFailedError)
         expect(event.delay).to be_positive
-        expect(event.to_s).to start_with("failed: ").and match(/in \S+ s\z/)
+        expect(event.to_s).to start_with("unavailable: ").and match(/in \S+ s\z/)
         expect(event.to_s).not_to include("secret")
       end
     end
@@ -74,7 +74,7 @@ RSpec.describe Backhop::Worker do
       it "can run again: #{by}" do
         worker = described_class.new(nowhere, queue: "orders", on_event: events)
         3.times do
-          running(worker, by: by) { events.get(:failed) }
+          running(worker, by: by) { events.get(:unavailable) }
           events.get(:drained)
         end
       end
@@ -83,9 +83,9 @@ RSpec.describe Backhop::Worker do
     it "refuses to run twice at once, and goes on" do
       worker = described_class.new(nowhere, queue: "orders", on_event: events)
       running(worker) do
-        events.get(:failed)
+        events.get(:unavailable)
         expect { worker.run { nil } }.to raise_error(Backhop::StateError)
-        events.get(:failed)
+        events.get(:unavailable)
       end
       events.get(:drained)
     end
@@ -98,7 +98,7 @@ RSpec.describe Backhop::Worker do
       worker = described_class.new(nowhere, queue: "orders", on_event: events)
       thread = Thread.new { worker.run { nil } }
       thread.report_on_exception = false
-      events.get(:failed)
+      events.get(:unavailable)
       thread.raise(Interrupt)
       expect { thread.join(PATIENCE) }.to raise_error(Interrupt)
     end
@@ -106,11 +106,11 @@ RSpec.describe Backhop::Worker do
     it "stops where the thread that runs it is killed" do
       worker = described_class.new(nowhere, queue: "orders", on_event: events)
       thread = Thread.new { worker.run { nil } }
-      events.get(:failed)
+      events.get(:unavailable)
       thread.kill
       expect(thread.join(PATIENCE)).to be(thread)
       events.get(:drained)
-      running(worker) { events.get(:failed) }
+      running(worker) { events.get(:unavailable) }
     end
 
     it "ends with its process, whichever thread runs it" do
@@ -135,7 +135,7 @@ RSpec.describe Backhop::Worker do
         worker = described_class.new(nowhere, queue: "orders", on_event: listener)
         thread = Thread.new { worker.run { nil } }
         thread.report_on_exception = false
-        events.get(:failed)
+        events.get(:unavailable)
         worker.stop
         ended = begin
           thread.join(PATIENCE)
@@ -193,7 +193,7 @@ RSpec.describe Backhop::Worker do
           met.clear
           again = make.call
           running = Thread.new { again.run { nil } }
-          met.pop == :failed or abort "the new worker does not work"
+          met.pop == :unavailable or abort "the new worker does not work"
           again.stop
           running.join
           worker = thread = nil

@@ -173,6 +173,9 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
     def wait(self) -> int:
         """The exit code."""
         while self.read(LIMIT_S):

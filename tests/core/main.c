@@ -6,8 +6,8 @@
 int main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_status,   suite_delivery,  suite_history, suite_policy, suite_plan,
-        suite_topology, suite_declaring, suite_ledger,  suite_event,
+        suite_status,    suite_delivery, suite_history, suite_policy,  suite_plan,  suite_topology,
+        suite_declaring, suite_ledger,   suite_event,   suite_metrics, suite_relay,
     };
     SRunner *runner = srunner_create(NULL);
     for (size_t i = 0; i < sizeof suites / sizeof suites[0]; i++)

@@ -13,5 +13,7 @@ Suite *suite_topology(void);
 Suite *suite_declaring(void);
 Suite *suite_ledger(void);
 Suite *suite_event(void);
+Suite *suite_metrics(void);
+Suite *suite_relay(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "../../core/src/event_internal.h"
 #include "../../core/src/history_internal.h"
 #include "../../core/src/policy_internal.h"
+#include "../../core/src/relay_internal.h"
 #include "../../core/src/topology_internal.h"
 #include "allocations.h"
 
@@ -522,16 +523,183 @@ START_TEST(test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before)
 }
 END_TEST
 
+/* A relay, a copy of it as the worker's, and its decisions on a dead letter of its queue and on a stray one. */
+typedef struct {
+    bh_relay *relay;
+    bh_relay *copy;
+    decision of;
+} relaying;
+
+static void fill_dead_letter(decision *self, const char *queue)
+{
+    bh_delivery_clear(self->delivery);
+    TRY(self, BH_OK, bh_delivery_set_exchange(self->delivery, bh_str("backhop.rejected")));
+    TRY(self, BH_OK, bh_delivery_set_routing_key(self->delivery, bh_str("order.created")));
+    TRY(self, BH_OK, bh_delivery_begin_array(self->delivery, bh_str("x-death")));
+    TRY(self, BH_OK, bh_delivery_begin_table(self->delivery, bh_str("")));
+    TRY(self, BH_OK, bh_delivery_push_string(self->delivery, bh_str("queue"), BH_TYPE_STRING, bh_str(queue)));
+    TRY(self, BH_OK, bh_delivery_push_string(self->delivery, bh_str("reason"), BH_TYPE_STRING, bh_str("rejected")));
+    TRY(self, BH_OK, bh_delivery_end(self->delivery));
+    TRY(self, BH_OK, bh_delivery_end(self->delivery));
+}
+
+static void relay_one(relaying *self, const char *queue)
+{
+    decision *of = &self->of;
+    fill_dead_letter(of, queue);
+    TRY(of, BH_OK, bh_relay_read(self->copy, of->delivery, of->history));
+    TRY(of, BH_OK,
+        bh_relay_plan(self->copy, of->plan, of->delivery, of->history, 1, INT64_C(1700000100000), random_argument()));
+    if (!bh__same(bh_relay_queue(self->copy), bh_str(strcmp(queue, "stray") == 0 ? "" : queue)))
+        of->different++;
+}
+
+static void make_relay(relaying *self)
+{
+    relaying nothing = {NULL, NULL, {NULL, NULL, NULL, NULL, NULL, 0, 0, ""}};
+    *self = nothing;
+    decision *of = &self->of;
+    TRY(of, BH_OK, bh_delivery_new(&of->delivery));
+    TRY(of, BH_OK, bh_history_new(&of->history));
+    TRY(of, BH_OK, bh_plan_new(&of->plan));
+    TRY(of, BH_OK, bh_relay_new(&self->relay));
+    TRY(of, BH_OK, bh_relay_set_namespace(self->relay, bh_str("mine")));
+    TRY(of, BH_OK, bh_relay_add_queue(self->relay, bh_str("email"), NULL));
+    TRY(of, BH_OK, bh_relay_add_queue(self->relay, bh_str("webhook.*"), NULL));
+    TRY(of, BH_OK, bh_relay_build(self->relay));
+    bh_bytes line = bh_relay_policy_line(self->relay, BH_QUEUE_QUORUM, bh_str("it's"));
+    if (line.size != 0 && line.data[line.size - 1] != '\'')
+        of->different++; /* part of a command */
+    TRY(of, BH_OK, bh__relay_copy(&self->copy, self->relay));
+    relay_one(self, "email");
+    relay_one(self, "stray");
+    relay_one(self, "webhook.acme");
+}
+
+static void free_relay(relaying *self)
+{
+    bh_relay_free(self->relay);
+    bh_relay_free(self->copy);
+    free_all(&self->of);
+}
+
+START_TEST(test_each_allocation_of_a_relay_may_fail_once)
+{
+    for (long failing = 0, failed = 1; failed; failing++) {
+        relaying self;
+        long live = allocations_live();
+        allocations_start(failing);
+        make_relay(&self);
+        failed = allocations_failed();
+        allocations_start(-1);
+        free_relay(&self);
+        long leaked = allocations_live() - live;
+        ck_assert_msg(self.of.different == 0, "allocation %ld: another result than expected: %s", failing,
+                      self.of.call);
+        ck_assert_msg(leaked == 0, "allocation %ld: %ld blocks leak", failing, leaked);
+    }
+}
+END_TEST
+
+START_TEST(test_a_relay_allocates_nothing_after_the_first_decisions)
+{
+    static const char *const queues[] = {"email", "stray", "webhook.acme"};
+    relaying self;
+    make_relay(&self);
+    allocations_start(-1);
+    for (int round = 0; round < 100; round++)
+        for (size_t i = 0; i < 3; i++)
+            relay_one(&self, queues[i]);
+    long count = allocations_count();
+    ck_assert_int_eq(self.of.different, 0);
+    ck_assert_msg(count == 0, "%ld allocations in 100 rounds", count);
+    free_relay(&self);
+}
+END_TEST
+
 START_TEST(test_an_event_without_memory_is_none)
 {
     long live = allocations_live();
     allocations_start(0);
-    bh_event *event = bh__event_new(BH_EVENT_PARKED, BH_OK, bh_str("poison"), bh_str("an id"), bh_str(""), bh_str(""));
+    bh_event *event;
+    bh_status status = bh_event_new(&event, BH_EVENT_PARKED);
     long leaked = allocations_live() - live;
-    int failed = allocations_failed();
+    ck_assert_int_eq(status, BH_ERR_NO_MEMORY);
     ck_assert_ptr_null(event);
-    ck_assert_int_eq(failed, 1);
     ck_assert_int_eq(leaked, 0);
+}
+END_TEST
+
+static void fill_event(decision *self, bh_event *event, bh_event_kind kind)
+{
+    TRY(self, BH_OK, bh_event_begin(event, kind));
+    TRY(self, BH_OK, bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders")));
+    TRY(self, BH_OK, bh_event_set_string(event, BH_FIELD_REASON, bh_str("exhausted")));
+    TRY(self, BH_OK, bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError")));
+    TRY(self, BH_OK, bh_event_set_int(event, BH_FIELD_DURATION, 1500));
+    TRY(self, BH_OK, bh_event_set_int(event, BH_FIELD_DELAY, 1500));
+    TRY(self, BH_OK, bh_event_set_int(event, BH_FIELD_ATTEMPTS, 3));
+}
+
+START_TEST(test_each_allocation_of_events_and_metrics_may_fail_once)
+{
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+        bh_event *event = NULL;
+        bh_metrics *metrics = NULL, *sum = NULL;
+        bh_log *log = NULL;
+        allocations_start(failing);
+        TRY(&self, BH_OK, bh_event_new(&event, BH_EVENT_RETRIED));
+        TRY(&self, BH_OK, bh_metrics_new(&metrics));
+        TRY(&self, BH_OK, bh_metrics_new(&sum));
+        TRY(&self, BH_OK, bh_log_new(&log));
+        TRY(&self, BH_OK, bh_metrics_add_error_type(metrics, bh_str("TimeoutError")));
+        TRY(&self, BH_OK, bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7));
+        for (int kind = BH_EVENT_RETRIED; kind <= BH_EVENT_PARKED; kind++) {
+            fill_event(&self, event, (bh_event_kind)kind);
+            TRY(&self, BH_OK, bh_metrics_observe(metrics, event));
+            bh_log_line(log, event, 0); /* without memory in fewer words */
+        }
+        bh_metrics_text(metrics);
+        failed = allocations_failed();
+        allocations_start(-1);
+        int is_whole = bh_metrics_add(sum, metrics) == BH_OK &&
+                       strstr(bh_metrics_text(sum).data,
+                              "backhop_retries_total{queue=\"orders\",error_type=\"TimeoutError\"} 1\n") &&
+                       strstr(bh_metrics_text(sum).data, "backhop_copy_duration_seconds_count 2\n");
+        bh_log_free(log);
+        bh_metrics_free(sum);
+        bh_metrics_free(metrics);
+        bh_event_free(event);
+        long leaked = allocations_live() - live;
+        ck_assert_msg(self.different == 0, "allocation %ld: another status than expected: %s", failing, self.call);
+        ck_assert_msg(is_whole, "allocation %ld: it was not counted once", failing);
+        ck_assert_msg(leaked == 0, "allocation %ld: %ld blocks leak", failing, leaked);
+    }
+}
+END_TEST
+
+START_TEST(test_an_event_that_is_counted_and_logged_allocates_nothing_after_the_first_ones)
+{
+    decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+    bh_event *event = NULL;
+    bh_metrics *metrics = NULL;
+    long count = 0;
+    TRY(&self, BH_OK, bh_event_new(&event, BH_EVENT_RETRIED));
+    TRY(&self, BH_OK, bh_metrics_new(&metrics));
+    for (int round = 0; round < 4; round++) {
+        if (round == 2)
+            allocations_start(-1);
+        fill_event(&self, event, BH_EVENT_RETRIED);
+        TRY(&self, BH_OK, bh_metrics_observe(metrics, event));
+        bh_event_line(event);
+        count = allocations_count();
+    }
+    bh_metrics_free(metrics);
+    bh_event_free(event);
+    ck_assert_int_eq(self.different, 0);
+    ck_assert_int_eq(count, 0);
 }
 END_TEST
 
@@ -547,6 +715,10 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_a_topology_that_is_not_built_is_copied_as_such);
     tcase_add_test(tests, test_copied_settings_replace_those_before);
     tcase_add_test(tests, test_an_event_without_memory_is_none);
+    tcase_add_test(tests, test_each_allocation_of_events_and_metrics_may_fail_once);
+    tcase_add_test(tests, test_an_event_that_is_counted_and_logged_allocates_nothing_after_the_first_ones);
+    tcase_add_test(tests, test_each_allocation_of_a_relay_may_fail_once);
+    tcase_add_test(tests, test_a_relay_allocates_nothing_after_the_first_decisions);
     tcase_add_test(tests, test_each_allocation_of_declaring_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);

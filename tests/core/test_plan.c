@@ -1,9 +1,8 @@
+#include "plans.h"
 #include "suites.h"
 #include "vectors.h"
 
 #include <math.h>
-
-#define DEFAULT_NOW_MS INT64_C(1700000000000)
 
 static vectors all;
 
@@ -29,7 +28,7 @@ static void write_fraction(double u, char *out)
         out[i] = (char)(unsigned char)(bits >> (56 - 8 * i));
 }
 
-static void fill_random(const vector *v, const json_t *json, char *out)
+void vector_fill_random(const vector *v, const json_t *json, char *out)
 {
     static const unsigned char id[] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                                        0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
@@ -213,11 +212,30 @@ static void check_invariants(const vector *v, const bh_plan *plan)
             vector_fail(v, "headers", "%s is kept and set", vector_show(bh_plan_header_name(plan, i)));
 }
 
+void expect_plan(vector *v, const bh_plan *plan)
+{
+    expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
+    expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
+    expect_bytes(v, v->expect, "id", bh_plan_id(plan));
+    expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
+    expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
+    expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
+    expect_bytes(v, v->expect, "exchange", bh_plan_exchange(plan));
+    expect_bytes(v, v->expect, "routing_key", bh_plan_routing_key(plan));
+    expect_flag(v, v->expect, "mandatory", bh_plan_mandatory(plan));
+    expect_flag(v, v->expect, "on_demand", bh_plan_on_demand(plan));
+    expect_bytes(v, v->expect, "expiration", bh_plan_expiration(plan));
+    compare_kept_properties(v, plan);
+    compare_kept_headers(v, plan);
+    compare_headers(v, plan);
+    check_invariants(v, plan);
+}
+
 static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *p,
                         const bh_topology *t)
 {
     char random[BH_PLAN_RANDOM_BYTES];
-    fill_random(v, vector_get(v, "random"), random);
+    vector_fill_random(v, vector_get(v, "random"), random);
     bh_bytes random_bytes = {random, sizeof random};
     if (json_is_true(vector_get(v, "replay")))
         return bh_plan_replay(plan, d, h, t, random_bytes);
@@ -240,8 +258,7 @@ START_TEST(a_vector)
     vector_begin(v,
                  "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
                  "frame_max guard replay",
-                 "status action attempts delay_ms retry_after_met reason id exchange routing_key mandatory on_demand "
-                 "kept_properties expiration kept_headers headers headers_in_any_order headers_with headers_without");
+                 "status " PLAN_KEYS);
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
     bh_topology *t = NULL;
@@ -265,21 +282,7 @@ START_TEST(a_vector)
     /* Twice: a plan replaces the one before. */
     decide(v, plan, d, h, p, t);
     if (expect_status(v, decide(v, plan, d, h, p, t), bh_str(""))) {
-        expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
-        expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
-        expect_bytes(v, v->expect, "id", bh_plan_id(plan));
-        expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
-        expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
-        expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
-        expect_bytes(v, v->expect, "exchange", bh_plan_exchange(plan));
-        expect_bytes(v, v->expect, "routing_key", bh_plan_routing_key(plan));
-        expect_flag(v, v->expect, "mandatory", bh_plan_mandatory(plan));
-        expect_flag(v, v->expect, "on_demand", bh_plan_on_demand(plan));
-        expect_bytes(v, v->expect, "expiration", bh_plan_expiration(plan));
-        compare_kept_properties(v, plan);
-        compare_kept_headers(v, plan);
-        compare_headers(v, plan);
-        check_invariants(v, plan);
+        expect_plan(v, plan);
     }
     bh_plan_free(plan);
     bh_history_free(h);
@@ -592,6 +595,73 @@ START_TEST(an_index_out_of_range_gives_nothing)
 }
 END_TEST
 
+#define SPAN "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+START_TEST(the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other)
+{
+    const bh_bytes name = bh_str("backhop-traceparent");
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str("of the failure before")), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_str_eq(bh_history_traceparent(h).data, "");
+    for (int outcome = BH_OUTCOME_FAILED; outcome <= BH_OUTCOME_PERMANENT; outcome++) {
+        ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+        ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
+        size_t at = find_header(plan, name);
+        ck_assert_uint_lt(at, bh_plan_header_count(plan));
+        ck_assert_str_eq(bh_plan_header_string(plan, at).data, SPAN);
+        ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
+        ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
+        ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+        ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
+    }
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str("")), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+
+    bh_delivery_clear(d);
+    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_str_eq(bh_history_traceparent(h).data, SPAN);
+    ck_assert_str_eq(bh_history_traceparent(NULL).data, "");
+}
+END_TEST
+
+START_TEST(what_is_no_span_is_refused)
+{
+    static const char *const wrong[] = {
+        "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+        "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+        "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920333g-01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 ",
+        "00-0af7651916cd43dd8448eb211c80319cb7ad6b7169203331--01",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0x",
+        "span",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        ck_assert_msg(bh_plan_set_traceparent(plan, bh_str(wrong[i])) == BH_ERR_ARGUMENT, "%s", wrong[i]);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, (bh_bytes){NULL, 0}), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_set_traceparent(NULL, bh_str(SPAN)), BH_ERR_ARGUMENT);
+}
+END_TEST
+
+START_TEST(in_a_frame_without_room_the_span_and_the_due_time_go_first)
+{
+    char pad[3160];
+    memset(pad, 'x', sizeof pad);
+    ck_assert_int_eq(bh_plan_set_frame_max(plan, 4096), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("pad"), BH_TYPE_STRING, (bh_bytes){pad, sizeof pad}), BH_OK);
+    ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
+    ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
+    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+    ck_assert_uint_eq(find_header(plan, bh_str("backhop-traceparent")), bh_plan_header_count(plan));
+}
+END_TEST
+
 Suite *suite_plan(void)
 {
     all = vectors_load("plan");
@@ -613,6 +683,9 @@ Suite *suite_plan(void)
     tcase_add_test(calls, a_guard_replaces_the_plan_before);
     tcase_add_test(calls, a_guard_before_the_epoch_or_beyond_2_to_the_53_is_refused);
     tcase_add_test(calls, an_index_out_of_range_gives_nothing);
+    tcase_add_test(calls, the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other);
+    tcase_add_test(calls, what_is_no_span_is_refused);
+    tcase_add_test(calls, in_a_frame_without_room_the_span_and_the_due_time_go_first);
     suite_add_tcase(suite, calls);
     return suite;
 }

@@ -665,9 +665,54 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     }
 }
 
+/* Whatever x-death says: a copy goes to a queue that the relay serves, or to the unroutable one. */
+static void check_relay(bh_relay *relay, bh_delivery *delivery, bh_history *history, bh_plan *plan, unsigned is_there)
+{
+    static const char zeros[BH_PLAN_RANDOM_BYTES];
+    bh_bytes random_argument = {zeros, sizeof zeros};
+    CHECK(bh_relay_read(relay, delivery, history) == BH_OK);
+    bh_bytes queue = bh_relay_queue(relay);
+    CHECK(bh_relay_is_served(relay) == (queue.size > 0));
+    CHECK(queue.size == 0 || equal(queue, bh_str("work")) || begins(queue, "hand"));
+    CHECK(is_utf8(checked(bh_relay_words(relay))) && bh_relay_words(relay).size > 0);
+    bh_status status =
+        bh_relay_plan(relay, plan, delivery, history, (int)is_there, INT64_C(1700000000000), random_argument);
+    CHECK(status == BH_OK || status == BH_ERR_FRAME);
+    if (status != BH_OK)
+        return;
+    bh_bytes exchange = bh_plan_exchange(plan), key = bh_plan_routing_key(plan);
+    CHECK(bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_PARK);
+    CHECK(bh_plan_action(plan) != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
+    CHECK(queue.size || equal(exchange, bh_str("backhop.unroutable")));
+    CHECK(!begins(key, "backhop:"));
+    if (bh_plan_action(plan) == BH_ACTION_PARK && !equal(exchange, bh_str("backhop.unroutable"))) {
+        CHECK(exchange.size == 0 && is_there && begins(key, queue.data) && key.size == queue.size + 7);
+        CHECK(equal((bh_bytes){key.data + queue.size, 7}, bh_str(".parked")));
+    }
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+        bh_bytes text = bh_plan_header_string(plan, i);
+        if (equal(bh_plan_header_name(plan, i), bh_str("BCC")))
+            CHECK(begins(text, "backhop:") && equal((bh_bytes){text.data + 8, text.size - 8}, queue));
+        if (equal(bh_plan_header_name(plan, i), bh_str("backhop-queue")))
+            CHECK(equal(text, queue));
+    }
+}
+
+static bh_relay *make_relay(void)
+{
+    bh_relay *relay;
+    CHECK(bh_relay_new(&relay) == BH_OK);
+    CHECK(bh_relay_add_queue(relay, bh_str("work"), NULL) == BH_OK);
+    CHECK(bh_relay_add_queue(relay, bh_str("hand*"), NULL) == BH_OK);
+    CHECK(bh_relay_set_outcome(relay, BH_DEATH_EXPIRED, BH_OUTCOME_FAILED) == BH_OK);
+    CHECK(bh_relay_build(relay) == BH_OK);
+    return relay;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static message m;
+    static bh_relay *relay;
     static const bh_series all_series[] = {BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40};
     input in = {(const char *)data, size};
     bh_topology *topology;
@@ -689,8 +734,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(bh_plan_new(&plan) == BH_OK);
         CHECK(bh_history_set_legacy_counter(history, bh_str("x-retry-count")) == BH_OK);
         CHECK(bh_history_add_wait_queue(history, bh_str("hand-made")) == BH_OK);
-        for (int messages = 0; messages < MOST_MESSAGES && in.size; messages++)
+        if (!relay)
+            relay = make_relay();
+        for (int messages = 0; messages < MOST_MESSAGES && in.size; messages++) {
             run_message(&in, delivery, history, plan, policy, topology, &m);
+            check_relay(relay, delivery, history, plan, take(&in, 4));
+        }
         bh_plan_free(plan);
         bh_history_free(history);
         bh_delivery_free(delivery);

@@ -194,15 +194,16 @@ static const char *told(rig *self)
     for (size_t i = 0; i < self->event_count && size < sizeof text; i++) {
         const bh_event *each = self->events[i];
         size += (size_t)snprintf(text + size, sizeof text - size, "%s%s (%s, \"%s\")", i > 0 ? ", " : "",
-                                 bh_event_name(bh_event_what(each)).data, bh_status_name(bh_event_status(each)).data,
-                                 bh_event_text(each).data);
+                                 bh_event_name(bh_event_what(each)).data,
+                                 bh_status_name((bh_status)bh_event_int(each, BH_FIELD_STATUS)).data,
+                                 bh_event_string(each, BH_FIELD_TEXT).data);
     }
     return text;
 }
 
 static int is_one_of(const bh_event *event, unsigned kinds, bh_bytes id)
 {
-    bh_bytes own = bh_event_id(event);
+    bh_bytes own = bh_event_string(event, BH_FIELD_ID);
     return (kinds >> bh_event_what(event) & 1) &&
            (id.size == 0 || (own.size == id.size && memcmp(own.data, id.data, id.size) == 0));
 }
@@ -304,7 +305,7 @@ bh_event_kind rig_await_end(rig *self)
 void rig_await_settled(rig *self)
 {
     await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, bh_history_id(self->history), "retried or parked");
-    ck_assert_int_eq(bh_event_attempts(self->event), bh_history_attempts(self->history) + 1);
+    ck_assert_int_eq(bh_event_int(self->event, BH_FIELD_ATTEMPTS), bh_history_attempts(self->history) + 1);
 }
 
 void rig_fail(rig *self, const char *error)
@@ -362,9 +363,10 @@ void expect_part_at(bh_bytes text, const char *part, const char *file, int line)
 void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *part, const char *file, int line)
 {
     rig_await(r, kind);
-    bh_bytes text = bh_event_text(r->event);
-    ck_assert_msg(bh_event_status(r->event) == status, "%s:%d: %s with %s instead of %s: %s", file, line,
-                  bh_event_name(kind).data, bh_status_name(bh_event_status(r->event)).data, bh_status_name(status).data,
+    bh_bytes text = bh_event_string(r->event, BH_FIELD_TEXT);
+    ck_assert_msg((bh_status)bh_event_int(r->event, BH_FIELD_STATUS) == status, "%s:%d: %s with %s instead of %s: %s",
+                  file, line, bh_event_name(kind).data,
+                  bh_status_name((bh_status)bh_event_int(r->event, BH_FIELD_STATUS)).data, bh_status_name(status).data,
                   text.data);
     expect_part_at(text, part, file, line);
 }
@@ -377,15 +379,15 @@ void expect_no_event_at(rig *r, bh_event_kind kind, const char *file, int line)
 void expect_retried_at(const rig *r, int64_t delay_ms, const char *file, int line)
 {
     ck_assert_msg(bh_event_what(r->event) == BH_EVENT_RETRIED, "%s:%d: it was parked: %s", file, line,
-                  bh_event_text(r->event).data);
-    ck_assert_msg(bh_event_delay_ms(r->event) == delay_ms, "%s:%d: a delay of %lld ms instead of %lld", file, line,
-                  (long long)bh_event_delay_ms(r->event), (long long)delay_ms);
+                  bh_event_string(r->event, BH_FIELD_TEXT).data);
+    ck_assert_msg(bh_event_int(r->event, BH_FIELD_DELAY) == delay_ms, "%s:%d: a delay of %lld ms instead of %lld", file,
+                  line, (long long)bh_event_int(r->event, BH_FIELD_DELAY), (long long)delay_ms);
 }
 
 void expect_parked_at(const rig *r, const char *reason, const char *file, int line)
 {
     ck_assert_msg(bh_event_what(r->event) == BH_EVENT_PARKED, "%s:%d: it was retried", file, line);
-    expect_text_at(bh_event_text(r->event), reason, file, line);
+    expect_text_at(bh_event_string(r->event, BH_FIELD_REASON), reason, file, line);
 }
 
 void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line)

@@ -19,6 +19,7 @@ Suite *suite_faults(void);
 Suite *suite_stopping(void);
 Suite *suite_operation(void);
 Suite *suite_crashes(void);
+Suite *suite_relay(void);
 Suite *suite_clusters(void);
 
 #endif

@@ -13,7 +13,7 @@ static void connect_by_nodes(rig *r, const int nodes[3])
         expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_node_url(nodes[i]))));
     expect_ok(r->worker, bh_worker_start(r->worker));
     rig_await(r, BH_EVENT_CONNECTED);
-    expect_part(bh_str(broker_node_url(nodes[0])), bh_event_host(r->event).data);
+    expect_part(bh_str(broker_node_url(nodes[0])), bh_event_string(r->event, BH_FIELD_HOST).data);
 }
 
 /* The node's consumer is one of the queue's, and has its share of the messages; of ten some come to the other node. */
@@ -26,7 +26,7 @@ START_TEST(a_worker_with_nothing_in_hand_leaves_a_node_that_lost_its_cluster)
     broker_ctl("partition 1 2,3");
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "may have lost its cluster");
     rig_await(r, BH_EVENT_CONNECTED);
-    ck_assert(!holds(bh_str(broker_node_url(1)), bh_event_host(r->event).data));
+    ck_assert(!holds(bh_str(broker_node_url(1)), bh_event_string(r->event, BH_FIELD_HOST).data));
     broker_publish_numbers(other, r->queue, 10);
     rig_take(r, NULL);
     rig_park(r, "no");

@@ -56,7 +56,7 @@ START_TEST(a_worker_connects_and_says_so)
     expect_event(r, BH_EVENT_CONNECTED, BH_OK, "");
     expect_at_work(r);
     expect_no_event(r, BH_EVENT_CONNECTED);
-    expect_no_event(r, BH_EVENT_FAILED);
+    expect_no_event(r, BH_EVENT_UNAVAILABLE);
     rig_free(r);
 }
 END_TEST
@@ -159,8 +159,8 @@ START_TEST(a_wrong_password_is_refused_and_not_told)
     broker_make_url(url, sizeof url, NULL, "very%2Fsecret%20word", NULL, 0);
     start_by(r, url);
     for (int i = 0; i < 2; i++) { /* the worker goes on trying */
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "password");
-        ck_assert(!holds(bh_event_text(r->event), "secret"));
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "password");
+        ck_assert(!holds(bh_event_string(r->event, BH_FIELD_TEXT), "secret"));
         ck_assert(!holds(bh_worker_error(r->worker), "secret"));
     }
     expect_no_event(r, BH_EVENT_CONNECTED);
@@ -177,7 +177,7 @@ START_TEST(a_vhost_that_does_not_exist_is_refused)
     broker_make_url(url, sizeof url, NULL, NULL, NULL, 0);
     snprintf(strrchr(url, '/'), 32, "/no%%20such%%2Fvhost");
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "no such/vhost");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "no such/vhost");
     rig_free(r);
 }
 END_TEST
@@ -215,7 +215,7 @@ START_TEST(a_port_where_nobody_listens_is_refused)
     proxy_close(closed);
     start_by(r, url);
     for (int i = 0; i < 2; i++)
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "127.0.0.1");
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "127.0.0.1");
     expect_no_event(r, BH_EVENT_CONNECTED);
     expect_another_at_work(r);
     rig_free(r);
@@ -228,7 +228,7 @@ START_TEST(a_host_that_has_no_address_is_refused)
     rig *r = unconnected_rig();
     broker_make_url(url, sizeof url, NULL, NULL, "no-such-host.invalid", 0);
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "no-such-host.invalid");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "no-such-host.invalid");
     rig_free(r);
 }
 END_TEST
@@ -244,7 +244,7 @@ START_TEST(a_broker_that_says_nothing_is_given_up)
     expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, TIMEOUT));
     int64_t start = now_ms();
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");
     expect_waited(start, TIMEOUT);
     proxy_hold_broker(network, PROXY_NONE);
     rig_await(r, BH_EVENT_CONNECTED);
@@ -264,7 +264,8 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
     int64_t start = now_ms();
     start_by(r, broker_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "name service did not tell the address of " UNANSWERED_HOST);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION,
+                 "name service did not tell the address of " UNANSWERED_HOST);
     expect_waited(start, TIMEOUT);
     rig_await(r, BH_EVENT_CONNECTED);
     expect_at_work(r);
@@ -288,7 +289,7 @@ START_TEST(tls_without_the_ca_is_refused)
 {
     rig *r = unconnected_rig();
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "CA file");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "CA file");
     rig_stop_worker(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
@@ -307,7 +308,7 @@ START_TEST(tls_with_another_ca_is_refused)
     rig *r = unconnected_rig();
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(path)));
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "");
     unlink(path);
     rig_free(r);
 }
@@ -318,12 +319,12 @@ START_TEST(a_ca_file_that_is_none_is_refused)
     rig *r = unconnected_rig();
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str("/nonexistent/ca.pem")));
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "/nonexistent/ca.pem");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "/nonexistent/ca.pem");
     rig_stop_worker(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str("/dev/null")));
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "");
     rig_free(r);
 }
 END_TEST
@@ -338,7 +339,7 @@ START_TEST(a_certificate_for_another_host_is_refused)
     snprintf(tls_url, sizeof tls_url, "amqps%s", url + strlen("amqp"));
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
     start_by(r, tls_url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "127.0.0.2");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "127.0.0.2");
     rig_free(r);
     proxy_close(network);
 }
@@ -352,12 +353,12 @@ START_TEST(tls_and_plain_ports_are_told_apart)
     broker_make_url(url, sizeof url, NULL, NULL, "localhost", 0);
     snprintf(tls_url, sizeof tls_url, "amqps%s", url + strlen("amqp"));
     start_by(r, tls_url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_TLS, "");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "");
     rig_stop_worker(r);
     rig_make_worker(r);
     broker_make_url(url, sizeof url, NULL, NULL, "localhost", broker_port(1));
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "amqps");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "amqps");
     rig_free(r);
 }
 END_TEST

@@ -215,7 +215,8 @@ START_TEST(a_message_without_properties_gets_an_id_that_all_its_copies_share)
     expect_history(&found.copy, r, 1, "507");
     bh_bytes id = message_string(&found.copy, "backhop-id");
     ck_assert_uint_eq(id.size, 32);
-    ck_assert(bh_event_id(r->event).size == 32 && memcmp(bh_event_id(r->event).data, id.data, 32) == 0);
+    ck_assert(bh_event_string(r->event, BH_FIELD_ID).size == 32 &&
+              memcmp(bh_event_string(r->event, BH_FIELD_ID).data, id.data, 32) == 0);
     broker_reject(r->broker, &found.copy, 1);
     rig_make_worker(r);
     rig_connect(r);

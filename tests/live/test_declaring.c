@@ -74,7 +74,7 @@ START_TEST(verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it)
     rig *r = started_rig(_i, BH_MODE_VERIFY);
     size_t all;
     for (int i = 0; i < 2; i++) {
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
         expect_told(r, r->parked);
         expect_told(r, "the mode create");
     }
@@ -89,7 +89,7 @@ START_TEST(verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it)
 
     broker_delete_queue(r->broker, r->parked);
     restart(r, BH_MODE_VERIFY);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->parked);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->parked);
     ck_assert(!broker_has_queue(r->broker, r->parked));
     rig_free(owner);
     rig_free(r);
@@ -104,7 +104,7 @@ START_TEST(verifying_what_is_complete_is_content_and_changes_nothing)
     broker_publish_text(r->broker, "", r->parked, "parked");
     rig_restart(r, BH_MODE_VERIFY);
     expect_at_work(r);
-    expect_no_event(r, BH_EVENT_FAILED);
+    expect_no_event(r, BH_EVENT_UNAVAILABLE);
     rig_stop_worker(r);
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     broker_await_depth(r->broker, r->parked, 1);
@@ -143,7 +143,7 @@ START_TEST(verifying_makes_nothing_where_what_it_found_is_deleted_just_then)
         else
             broker_delete_queue(r->broker, name);
         proxy_hold_broker(network, PROXY_NONE);
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, name);
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, name);
         ck_assert(!(is_exchange ? broker_has_exchange(r->broker, name) : broker_has_queue(r->broker, name)));
         expect_no_event(r, BH_EVENT_CONNECTED);
         rig_stop_worker(r);
@@ -176,7 +176,7 @@ START_TEST(verifying_compares_names_of_any_kind)
             if (bh_topology_declaration(r->topology, each) != BH_DECLARE_BINDING)
                 broker_remove_later(bh_topology_name(r->topology, each).data);
         rig_restart(r, BH_MODE_VERIFY);
-        expect_no_event(r, BH_EVENT_FAILED);
+        expect_no_event(r, BH_EVENT_UNAVAILABLE);
         rig_free(r);
     }
 }
@@ -190,18 +190,18 @@ START_TEST(verifying_tells_another_alternate_exchange)
     broker_delete_exchange(r->broker, rig_name(r, "return"));
     broker_declare_exchange_with(r->broker, rig_name(r, "return"), "direct", &other, 1);
     restart(r, BH_MODE_VERIFY);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, rig_name(r, "return"));
     expect_told(r, "alternate-exchange = amq.fanout");
     expect_told(r, "unroutable is needed");
     broker_delete_exchange(r->broker, rig_name(r, "return"));
     broker_declare_exchange(r->broker, rig_name(r, "return"), "direct");
     restart(r, BH_MODE_VERIFY);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, rig_name(r, "return"));
     expect_told(r, "alternate-exchange = none");
     broker_delete_exchange(r->broker, rig_name(r, "return"));
     broker_declare_exchange(r->broker, rig_name(r, "return"), "topic");
     restart(r, BH_MODE_VERIFY);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, rig_name(r, "return"));
     expect_told(r, "type = topic, and direct is needed");
     rig_free(r);
 }
@@ -221,8 +221,8 @@ START_TEST(what_is_different_tells_the_way_out_and_changes_nothing)
     broker_publish_text(r->broker, "", r->parked, "parked");
     for (int i = 0; i < 2; i++) {
         restart(r, modes[i]);
-        rig_await(r, BH_EVENT_FAILED);
-        ck_assert_int_eq(bh_event_status(r->event), BH_ERR_CLASH);
+        rig_await(r, BH_EVENT_UNAVAILABLE);
+        ck_assert_int_eq((bh_status)bh_event_int(r->event, BH_FIELD_STATUS), BH_ERR_CLASH);
         for (size_t j = 0; j < sizeof parts / sizeof parts[0]; j++)
             expect_told(r, parts[j]);
         broker_await_depth(r->broker, r->parked, 1);
@@ -244,7 +244,7 @@ START_TEST(a_rung_with_another_ttl_is_a_clash)
         entry_string("x-dead-letter-strategy", "at-least-once"), entry_string("x-overflow", "reject-publish")};
     broker_declare_queue(r->broker, rig_rung(r, RIG_DELAY_MS), arguments, r->type == BH_QUEUE_QUORUM ? 5 : 3);
     start_by(rig_in_a_hurry(r), broker_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_rung(r, RIG_DELAY_MS));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, rig_rung(r, RIG_DELAY_MS));
     expect_told(r, "x-message-ttl = 99");
     expect_told(r, "50 is needed");
     expect_told(r, "choose another namespace");
@@ -259,7 +259,7 @@ START_TEST(an_exchange_of_another_type_is_a_clash)
     rig *r = setup_rig(_i);
     broker_declare_exchange(r->broker, rig_name(r, "return"), "topic");
     start_by(rig_in_a_hurry(r), broker_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, rig_name(r, "return"));
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, rig_name(r, "return"));
     expect_told(r, "topic");
     expect_told(r, "direct");
     broker_delete_exchange(r->broker, rig_name(r, "return"));
@@ -275,8 +275,8 @@ START_TEST(a_work_queue_without_the_arguments_that_reject_needs_is_a_clash)
     broker_declare_queue(r->broker, r->queue, &type, 1);
     broker_publish_text(r->broker, "", r->queue, "first");
     start_by(rig_in_a_hurry(r), broker_url());
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_CLASH, r->queue);
-    expect_part_at(bh_event_text(r->event), "x-d", __FILE__,
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, r->queue);
+    expect_part_at(bh_event_string(r->event, BH_FIELD_TEXT), "x-d", __FILE__,
                    __LINE__); /* dead letters or delivery limit: it names one */
     broker_await_depth(r->broker, r->queue, 1);
     expect_no_event(r, BH_EVENT_CONNECTED);
@@ -289,7 +289,7 @@ START_TEST(mode_none_asks_nothing_and_waits_for_the_work_queue)
     rig *r = started_rig(_i, BH_MODE_NONE);
     size_t all;
     for (int i = 0; i < 2; i++)
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
     ck_assert_uint_eq(count_present(r, &all), 0);
     rig *owner = rig_new_beside(r, "work");
     rig_start(owner);
@@ -316,12 +316,12 @@ START_TEST(a_work_queue_that_the_user_forgot_is_missing)
     rig *r = rig_without_work_queue(_i);
     for (int i = 0; i < 2; i++) {
         restart(r, modes[i]);
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
         ck_assert(!broker_has_queue(r->broker, r->queue));
         expect_no_event(r, BH_EVENT_CONNECTED);
     }
     restart(r, BH_MODE_CREATE);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, r->queue);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
     broker_declare_classic(r->broker, r->queue);
     rig_await(r, BH_EVENT_CONNECTED);
     broker_publish_text(r->broker, "", r->queue, "first");
@@ -367,9 +367,9 @@ START_TEST(definitions_that_an_administrator_imports_are_complete)
     start_by(r, broker_url());
     rig_await(r, BH_EVENT_CONNECTED);
     restart(r, BH_MODE_VERIFY); /* which makes no rung later either */
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_MISSING, "rungs that a handler's request for a delay can need");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, "rungs that a handler's request for a delay can need");
     expect_told(r, "import the topology's definitions");
-    ck_assert(!holds(bh_event_text(r->event), "the mode create"));
+    ck_assert(!holds(bh_event_string(r->event, BH_FIELD_TEXT), "the mode create"));
     ck_assert_int_eq(bh_topology_export(r->topology, bh_str("/")), BH_OK);
     broker_import(bh_topology_definitions(r->topology));
     rig_await(r, BH_EVENT_CONNECTED);
@@ -399,7 +399,7 @@ START_TEST(a_user_who_may_not_configure_can_use_what_is_there)
     broker_make_url(url, sizeof url, "live.poor", "secret", NULL, 0);
     rig *r = rig_in_a_hurry(setup_rig(first));
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "permission");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "permission");
     size_t all;
     ck_assert_uint_eq(count_present(r, &all), 0);
 

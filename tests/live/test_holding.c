@@ -50,7 +50,7 @@ START_TEST(a_connection_that_the_broker_closed_gets_no_copy_published)
         expect_attempt(r, 1);
         close_consumer(r);
         expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "maintenance");
-        ck_assert_int_eq(bh_event_count(r->event), 1);
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
         rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
         rig_await(r, BH_EVENT_STALE);
         rig_await(r, BH_EVENT_CONNECTED);
@@ -73,7 +73,7 @@ START_TEST(a_broker_that_falls_silent_is_left)
     rig_take(r, "first");
     proxy_hold_broker(network, PROXY_CONSUMER);
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
-    ck_assert_int_eq(bh_event_count(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_STALE);
     proxy_hold_broker(network, PROXY_NONE);
@@ -113,7 +113,7 @@ START_TEST(messages_that_timed_out_with_the_broker_get_no_copy_published)
                  broker_is_at_least(3, 10) ? "timeout" : "timed out");
     if (broker_is_at_least(4, 3)) /* first that it has ended, then what it meant */
         expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, "held longer");
-    ck_assert_int_eq(bh_event_count(r->event), 2);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
     end_consumer_timeout();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_ok(r->worker, bh_worker_settle(r->worker, behind, BH_OUTCOME_FAILED, bh_str("507"), 0));
@@ -243,8 +243,8 @@ static void note_refused(bh_worker *worker, const bh_event *event, void *data)
     if (bh_event_what(event) != BH_EVENT_REFUSED)
         return;
     ck_assert_msg(seen->refused == BH_OK, "it is told twice");
-    seen->refused = bh_event_status(event);
-    snprintf(seen->text, sizeof seen->text, "%s", bh_event_text(event).data);
+    seen->refused = (bh_status)bh_event_int(event, BH_FIELD_STATUS);
+    snprintf(seen->text, sizeof seen->text, "%s", bh_event_string(event, BH_FIELD_TEXT).data);
 }
 
 START_TEST(a_message_that_fits_no_frame_stops_nobody)
@@ -314,7 +314,7 @@ START_TEST(a_parked_message_that_fits_no_frame_blocks_none_behind_it)
     broker_publish_text(r->broker, "", r->parked, "second");
     expect_ok(r->worker, bh_worker_replay(r->worker, 10));
     expect_event(r, BH_EVENT_REPLAYED, BH_ERR_FRAME, "frame_max");
-    ck_assert_int_eq(bh_event_count(r->event), 2);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
     broker_await_depth(r->broker, r->parked, 1);
     rig_take(r, "first");
     rig_succeed(r);

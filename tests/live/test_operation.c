@@ -133,8 +133,8 @@ START_TEST(a_copy_goes_where_its_original_is_acknowledged)
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_PERMANENT, "410 gone", 0);
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
-    expect_bytes(bh_event_connection(r->event), "publish");
-    expect_part(bh_event_host(r->event), "127.0.0.1:");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_CONNECTION), "publish");
+    expect_part(bh_event_string(r->event, BH_FIELD_HOST), "127.0.0.1:");
     rig_await(r, BH_EVENT_PARKED);
     broker_await_depth(r->broker, r->parked, 1);
     broker_await_depth(r->broker, r->queue, 0);
@@ -158,7 +158,7 @@ START_TEST(connections_to_two_clusters_are_told_and_mended)
     rig_take(r, "first");
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_BROKER, "\"another-one\"");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_BROKER, "\"another-one\"");
     expect_told(r, "\"one-and-the-same\"");
     expect_told(r, "give URIs of one cluster");
     rig_take(r, "first"); /* by both connections, made anew */
@@ -217,8 +217,8 @@ START_TEST(the_back_off_grows_while_connections_open_and_do_not_work)
     int64_t longest_ms = 0;
     for (int i = 0; i < LOSSES; i++) {
         rig_await(r, BH_EVENT_DISCONNECTED);
-        if (bh_event_delay_ms(r->event) > longest_ms)
-            longest_ms = bh_event_delay_ms(r->event);
+        if (bh_event_int(r->event, BH_FIELD_DELAY) > longest_ms)
+            longest_ms = bh_event_int(r->event, BH_FIELD_DELAY);
     }
     ck_assert_int_gt(longest_ms, 500);
     rig_free(r);
@@ -263,7 +263,7 @@ START_TEST(without_random_bytes_a_message_is_settled_later_and_not_requeued)
     take_all(r, taken, FEW);
     take_random_bytes_away(1);
     settle_all(r, taken, FEW, BH_OUTCOME_FAILED, "507");
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_STATE, "random bytes");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_STATE, "random bytes");
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     take_random_bytes_away(0);
     for (int i = 0; i < FEW; i++)
@@ -358,8 +358,8 @@ START_TEST(a_worker_that_is_started_to_fail_fast_says_why_with_its_last_event)
     expect_status(r->worker, bh_worker_set_fail_fast(r->worker, 2), BH_ERR_ARGUMENT);
     expect_ok(r->worker, bh_worker_set_fail_fast(r->worker, 1));
     start_by(r, url);
-    expect_event(r, BH_EVENT_FAILED, BH_ERR_ACCESS, "guest");
-    expect_bytes(bh_event_connection(r->event), "consume");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "guest");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_CONNECTION), "consume");
     expect_event(r, BH_EVENT_DRAINED, BH_ERR_ACCESS, "check user, password");
     rig_free(r);
 }
@@ -371,7 +371,7 @@ START_TEST(a_broker_that_is_not_up_yet_is_waited_for)
     expect_ok(r->worker, bh_worker_set_fail_fast(r->worker, 1));
     start_by(r, "amqp://guest:guest@127.0.0.1:1/");
     for (int i = 0; i < 5; i++)
-        expect_event(r, BH_EVENT_FAILED, BH_ERR_CONNECTION, "");
+        expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");
     expect_no_event(r, BH_EVENT_DRAINED);
     rig_free(r);
 }

@@ -45,13 +45,13 @@ START_TEST(draining_lets_what_was_taken_be_settled_and_gives_the_rest_back)
     expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_FAILED, bh_str("507"), 0));
     rig_await(r, BH_EVENT_RETRIED);
     expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
-    ck_assert_int_eq(bh_event_count(r->event), 0);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 0);
     ck_assert_int_lt(now_ms() - start, LIMIT_MS);
     expect_no_more(r);
     broker_await_depth(r->broker, r->queue, COUNT - 2);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
     expect_no_event(r, BH_EVENT_DISCONNECTED);
-    expect_no_event(r, BH_EVENT_FAILED);
+    expect_no_event(r, BH_EVENT_UNAVAILABLE);
     bh_message_free(first);
     bh_message_free(second);
     rig_free(r);
@@ -67,7 +67,7 @@ START_TEST(a_limit_that_runs_out_is_told_and_gives_back_what_was_taken)
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT));
     expect_ok(r->worker, bh_worker_settle(r->worker, first, BH_OUTCOME_OK, bh_str(""), 0));
     expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
-    ck_assert_int_eq(bh_event_count(r->event), 2);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
     expect_waited(start, LIMIT);
     expect_status(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_settle(r->worker, third, BH_OUTCOME_FAILED, bh_str(""), 0), BH_ERR_STATE);
@@ -87,7 +87,7 @@ START_TEST(a_limit_of_zero_stops_at_once_and_what_was_settled_is_settled)
     expect_ok(r->worker, bh_worker_settle(r->worker, first, BH_OUTCOME_OK, bh_str(""), 0));
     expect_ok(r->worker, bh_worker_stop(r->worker, 0));
     rig_await(r, BH_EVENT_DRAINED);
-    ck_assert_int_eq(bh_event_count(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
     broker_await_depth(r->broker, r->queue, COUNT - 1);
     bh_message_free(first);
     bh_message_free(second);
@@ -108,7 +108,7 @@ START_TEST(a_second_stop_sets_the_limit_anew)
     expect_no_event(r, BH_EVENT_DRAINED);
     expect_ok(r->worker, bh_worker_stop(r->worker, 0));
     expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
-    ck_assert_int_eq(bh_event_count(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
     expect_ok(r->worker, bh_worker_stop(r->worker, 0));
     broker_await_depth(r->broker, r->queue, COUNT);
     expect_no_event(r, BH_EVENT_DRAINED);
@@ -181,7 +181,7 @@ START_TEST(a_worker_that_cannot_connect_stops_before_its_limit)
         else
             expect_ok(r->worker, bh_worker_start(r->worker));
         if (i == 1)
-            rig_await(r, BH_EVENT_FAILED);
+            rig_await(r, BH_EVENT_UNAVAILABLE);
         expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
         expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
         ck_assert_int_lt(now_ms() - start, LATENESS_MS);
@@ -200,7 +200,7 @@ START_TEST(a_worker_that_has_lost_its_connection_stops_before_its_limit)
     rig_take(r, "first");
     proxy_close(network);
     rig_await(r, BH_EVENT_DISCONNECTED);
-    rig_await(r, BH_EVENT_FAILED);
+    rig_await(r, BH_EVENT_UNAVAILABLE);
     int64_t start = now_ms();
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
     rig_await(r, BH_EVENT_DRAINED);
@@ -224,7 +224,7 @@ START_TEST(a_copy_that_is_not_confirmed_holds_a_stop_up_to_its_limit)
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT));
     expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
     expect_waited(start, LIMIT);
-    ck_assert_int_eq(bh_event_count(r->event), 1);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
     broker_await_depth(r->broker, r->queue, 1); /* the duplicate that at-least-once allows */
     rig_free(r);
     proxy_close(network);

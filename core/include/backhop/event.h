@@ -1,62 +1,142 @@
-/* Event: what a worker met, and what it did about it. */
+/*
+ * Event: what happened to a message, or to a connection. A worker tells events; whoever uses the pure core over another
+ * client makes them, with the same kinds and fields, so that logs, metrics and listeners need to know one form alone:
+ *
+ *     bh_event *event;
+ *     bh_event_new(&event, BH_EVENT_FAILED);
+ *     bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders"));
+ *     bh_event_set_history(event, history, 0, now_ms);
+ *     bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+ *     puts(bh_event_line(event).data);    failed: message "17" of "orders", attempt 3: TimeoutError
+ */
 #ifndef BACKHOP_EVENT_H
 #define BACKHOP_EVENT_H
 
-#include <backhop/status.h>
-#include <stdint.h>
+#include <backhop/plan.h>
 
 BH_BEGIN_DECLS
 
-/* X(name, "word", meaning): every event there is. What each has beside its text stands in brackets. */
-#define BH_EVENT_LIST(X)                                                                                               \
-    X(BH_EVENT_CONNECTED, "connected", "both connections are open, the topology is there")                             \
-    X(BH_EVENT_FAILED, "failed",                                                                                       \
-      "connecting, declaring, consuming or settling failed for now [status, delay to the next attempt]")               \
-    X(BH_EVENT_DISCONNECTED, "disconnected", "a connection was lost [status, delay; count of messages to come again]") \
-    X(BH_EVENT_BLOCKED, "blocked",                                                                                     \
-      "the broker takes no publishes: memory or disk run low [count of copies that wait]")                             \
-    X(BH_EVENT_UNBLOCKED, "unblocked", "the broker takes publishes again [count]; a lost connection ends it too")      \
-    X(BH_EVENT_CANCELLED, "cancelled", "the broker ended the consumer; it consumes again [status, count]")             \
-    X(BH_EVENT_RETURNED, "returned", "no queue took the copy; it is published again [status, id, delay]")              \
-    X(BH_EVENT_NACKED, "nacked", "a queue was full or gone; the copy is published again [status, id, delay]")          \
-    X(BH_EVENT_UNCONFIRMED, "unconfirmed",                                                                             \
-      "no confirm came in time; one copy is published again, the others when one is confirmed [status, count]")        \
-    X(BH_EVENT_REFUSED, "refused",                                                                                     \
-      "no broker would take the copy as it is; the original is left unacked for a while [status, id]")                 \
-    X(BH_EVENT_RETRIED, "retried", "a retry was taken, where asked for [id, attempts, delay]")                         \
-    X(BH_EVENT_PARKED, "parked", "a message was parked; the text is the reason [id, attempts]")                        \
-    X(BH_EVENT_STALE, "stale", "a message was settled that the broker delivers again [id]")                            \
-    X(BH_EVENT_REPLAYED, "replayed", "a replay ended [status, count of messages that went]")                           \
-    X(BH_EVENT_MISSED, "missed", "events were not taken in time, and are gone [count]")                                \
-    X(BH_EVENT_DRAINED, "drained", "the worker has stopped [status; count of messages not settled in time]")
+/* How loudly an event is logged. */
+typedef enum bh_level {
+    BH_LEVEL_DEBUG,   /* each message that goes its way */
+    BH_LEVEL_INFO,    /* what mends itself, and what was asked for */
+    BH_LEVEL_WARNING, /* what a person should know of */
+    BH_LEVEL_ERROR    /* nothing goes on until a person acts */
+} bh_level;
 
-#define BH_EVENT_ENUM(name, word, meaning) name,
+/* X(name, "word", level, "meaning [fields]"): every event there is. Each that is a work queue's has its name too. */
+#define BH_EVENT_LIST(X)                                                                                               \
+    X(BH_EVENT_DELIVERED, "delivered", DEBUG, "a handler gets a message [id, attempt, attempts, lateness_ms]")         \
+    X(BH_EVENT_SUCCEEDED, "succeeded", DEBUG,                                                                          \
+      "its handler succeeded [id, attempt, attempts, duration_us, recovery_ms]")                                       \
+    X(BH_EVENT_FAILED, "failed", DEBUG, "an attempt failed [id, attempt, attempts, error_class, error, duration_us]")  \
+    X(BH_EVENT_RETRIED, "retried", INFO,                                                                               \
+      "it comes again: its copy is confirmed [id, attempts, delay_ms, error_class, error, duration_us]")               \
+    X(BH_EVENT_PARKED, "parked", WARNING,                                                                              \
+      "it is parked: its copy is confirmed [id, attempts, reason, error_class, error, duration_us]")                   \
+    X(BH_EVENT_DROPPED, "dropped", INFO, "its handler says that nobody needs it [id, attempt, attempts, duration_us]") \
+    X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages went back to the work queue [count; status, text]")        \
+    X(BH_EVENT_RETURNED, "returned", WARNING,                                                                          \
+      "no queue took the copy; it is published again [id, attempts, delay_ms, status, text]")                          \
+    X(BH_EVENT_NACKED, "nacked", WARNING,                                                                              \
+      "a queue was full or gone; the copy is published again [id, attempts, delay_ms, status, text]")                  \
+    X(BH_EVENT_UNCONFIRMED, "unconfirmed", WARNING,                                                                    \
+      "no confirm came in time; one copy is published again, the others when one is confirmed [count, status, text]")  \
+    X(BH_EVENT_REFUSED, "refused", ERROR,                                                                              \
+      "no broker takes the copy as it is; the original stays unacknowledged for a while [id, attempts, status, text]") \
+    X(BH_EVENT_STALE, "stale", INFO, "it was settled, and the broker delivers it again all the same [id, attempts]")   \
+    X(BH_EVENT_CONNECTED, "connected", INFO, "the connections are open, the topology is there [text]")                 \
+    X(BH_EVENT_UNAVAILABLE, "unavailable", WARNING,                                                                    \
+      "connecting, declaring or consuming failed for now; error where a person has to act [status, text, delay_ms]")   \
+    X(BH_EVENT_DISCONNECTED, "disconnected", WARNING,                                                                  \
+      "a connection was lost [status, text, delay_ms; count of messages that come again]")                             \
+    X(BH_EVENT_BLOCKED, "blocked", WARNING,                                                                            \
+      "the broker takes no publishes: memory or disk run low [text; count of copies that wait]")                       \
+    X(BH_EVENT_UNBLOCKED, "unblocked", INFO, "it takes publishes again; a lost connection ends it too [count]")        \
+    X(BH_EVENT_CANCELLED, "cancelled", WARNING, "the broker ended the consumer; it consumes again [status, text]")     \
+    X(BH_EVENT_MISSED, "missed", WARNING, "events were not taken in time, and are gone [count]")                       \
+    X(BH_EVENT_DRAINED, "drained", INFO,                                                                               \
+      "it has stopped [status, text; count of messages that were not settled in time]")
+
+#define BH_EVENT_ENUM(name, word, level, meaning) name,
 typedef enum bh_event_kind { BH_EVENT_LIST(BH_EVENT_ENUM) BH_EVENT_LAST } bh_event_kind;
 #undef BH_EVENT_ENUM
 
+/* X(name, "word", type, "meaning"): the fields, strings and whole numbers. */
+#define BH_FIELD_LIST(X)                                                                                               \
+    X(BH_FIELD_QUEUE, "queue", STRING, "the work queue")                                                               \
+    X(BH_FIELD_ID, "id", STRING, "the message's id, the same for all its attempts; empty for a first attempt without") \
+    X(BH_FIELD_ATTEMPT, "attempt", INT, "which attempt it is about, 1 for the first")                                  \
+    X(BH_FIELD_ATTEMPTS, "attempts", INT, "failed attempts so far")                                                    \
+    X(BH_FIELD_DELAY, "delay_ms", INT, "until it comes, or is tried, again")                                           \
+    X(BH_FIELD_LATENESS, "lateness_ms", INT, "how much later than due a retry came back")                              \
+    X(BH_FIELD_REASON, "reason", STRING, "why it is parked: as bh_plan_reason")                                        \
+    X(BH_FIELD_ERROR_CLASS, "error_class", STRING, "the class of the handler's error")                                 \
+    X(BH_FIELD_ERROR, "error", STRING, "the handler's error, in words")                                                \
+    X(BH_FIELD_STATUS, "status", INT, "why, as a bh_status")                                                           \
+    X(BH_FIELD_TEXT, "text", STRING, "why, in words, with what to do; never a password")                               \
+    X(BH_FIELD_CONNECTION, "connection", STRING, "of two connections of a worker: \"consume\" or \"publish\"")         \
+    X(BH_FIELD_HOST, "host", STRING, "that connection's \"host:port\"")                                                \
+    X(BH_FIELD_COUNT, "count", INT, "how many messages it is about")                                                   \
+    X(BH_FIELD_DURATION, "duration_us", INT, "of the handler; of a copy, from its publish to its confirm")             \
+    X(BH_FIELD_RECOVERY, "recovery_ms", INT, "from the first failure to the success")
+
+#define BH_FIELD_ENUM(name, word, type, meaning) name,
+typedef enum bh_field { BH_FIELD_LIST(BH_FIELD_ENUM) BH_FIELD_LAST } bh_field;
+#undef BH_FIELD_ENUM
+
 typedef struct bh_event bh_event;
 
-/* The word for a kind, as "disconnected"; "" for a number that is none. */
+/* The word for a kind, as "disconnected", and for a field, as "delay_ms"; "" for a number that is none. */
 BH_API bh_bytes bh_event_name(int kind);
+BH_API bh_bytes bh_event_field(int field);
+/* 1 where a field is a string; 0 where it is a whole number. */
+BH_API int bh_event_field_is_string(int field);
 
-/* Frees what bh_worker_take_event gave; NULL is allowed. */
+/* A new event in *out, without any field; free it with bh_event_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+BH_API bh_status bh_event_new(bh_event **out, bh_event_kind kind);
+/* Frees what bh_event_new or bh_worker_take_event gave; NULL is allowed. */
 BH_API void bh_event_free(bh_event *self);
+/* Makes it another event, without any field: so one object serves for many. BH_ERR_ARGUMENT. */
+BH_API bh_status bh_event_begin(bh_event *self, bh_event_kind kind);
+
+/* Sets a field. BH_ERR_ARGUMENT (none of that type), BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_event_set_string(bh_event *self, bh_field field, bh_bytes value);
+BH_API bh_status bh_event_set_int(bh_event *self, bh_field field, int64_t value);
+/* Sets id, attempt and attempts of a message that was read, its lateness where it is delivered, and its recovery where
+ * it succeeded. `redelivered`: of the delivery; now_ms: since the epoch. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_event_set_history(bh_event *self, const bh_history *history, int redelivered, int64_t now_ms);
+/* Sets id, attempts, delay, reason and error of what was decided. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan);
+
 /* What happened; BH_EVENT_LAST for NULL. */
 BH_API bh_event_kind bh_event_what(const bh_event *self);
-/* The reason as a status, BH_OK where there is none; and in words, with what to do. Never holds a password. */
-BH_API bh_status bh_event_status(const bh_event *self);
-BH_API bh_bytes bh_event_text(const bh_event *self);
-/* The message's id, as bh_history_id, or backhop-id of its copy. "" for none: a first attempt without message-id. */
-BH_API bh_bytes bh_event_id(const bh_event *self);
-/* Of an event about one of the worker's two connections: "consume" or "publish", and its "host:port". "" for none. */
-BH_API bh_bytes bh_event_connection(const bh_event *self);
-BH_API bh_bytes bh_event_host(const bh_event *self);
-/* Failed attempts of the message so far. */
-BH_API int64_t bh_event_attempts(const bh_event *self);
-/* In ms: until the next attempt; of a retry, how long the message waits. */
-BH_API int64_t bh_event_delay_ms(const bh_event *self);
-/* How many messages it is about. */
-BH_API int64_t bh_event_count(const bh_event *self);
+/* 1 where a field was set; its value, "" and 0 where it was not. */
+BH_API int bh_event_has(const bh_event *self, bh_field field);
+BH_API bh_bytes bh_event_string(const bh_event *self, bh_field field);
+BH_API int64_t bh_event_int(const bh_event *self, bh_field field);
+
+/* How loudly it is logged: its kind's level, but a warning where what ends well most times did not, and an error where it
+ * does not mend itself: a refused password or permission, a missing work queue, a clash, a certificate. */
+BH_API bh_level bh_event_level(const bh_event *self);
+/* The event for people, in one line of UTF-8; what controls a terminal is shown as "?". Valid until the event changes. */
+BH_API bh_bytes bh_event_line(const bh_event *self);
+
+/*
+ * Log: which lines are to be written, so that 300 messages that are parked in a second are not 300 lines. Of each kind
+ * and queue ten in a second, but for the level debug, where all are; the tenth says that others are left out, and the
+ * next one after them how many these were. One for all that is logged together; the bound on its memory can make some
+ * queues share their ten.
+ */
+typedef struct bh_log bh_log;
+
+/* A new one in *out; free it with bh_log_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+BH_API bh_status bh_log_new(bh_log **out);
+/* Frees it; NULL is allowed. */
+BH_API void bh_log_free(bh_log *self);
+/* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock.
+ * The line is the event's: valid until that changes. */
+BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
 
 BH_END_DECLS
 

@@ -62,6 +62,12 @@ BH_API bh_source bh_history_attempts_source(const bh_history *self);
 BH_API int64_t bh_history_first_failure_ms(const bh_history *self);
 /* The last delay, in ms; -1 where it is unknown. */
 BH_API int64_t bh_history_last_delay_ms(const bh_history *self);
+/* How much later than due a retry is there (backhop-due), in ms; 0 where it is early, by clocks that differ. -1 where it
+ * is unknown: a first attempt, one that was redelivered and so may have come in time before, a due time that is three
+ * years off. now_ms: since the epoch. */
+BH_API int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t now_ms);
+/* The span of the last attempt that failed, as bh_plan_set_traceparent took it; "" where there is none, or no valid one. */
+BH_API bh_bytes bh_history_traceparent(const bh_history *self);
 /* The last error's text; "" where there is none. */
 BH_API bh_bytes bh_history_last_error(const bh_history *self);
 /*

@@ -56,6 +56,11 @@ BH_API void bh_plan_free(bh_plan *self);
  * copy leaves room in it for what brokers add on the way back: x-death and its kin, the counts of quorum queues. */
 BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
 
+/* The span of the attempt that the next bh_plan_make is about, as W3C's traceparent ("00-<32 hex digits>-<16>-<2>"): its
+ * copy carries it as backhop-traceparent, so that the next attempt's span can link to it (bh_history_traceparent). ""
+ * (default): none. BH_ERR_ARGUMENT: another form. */
+BH_API bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent);
+
 /*
  * Decides, and replaces the plan before. The history must have been read from this delivery with this topology.
  *

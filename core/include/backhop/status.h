@@ -8,8 +8,8 @@ BH_BEGIN_DECLS
 
 /*
  * X(name, code, sentence): every status there is. Each language raises one class for each failure.
- * Where an object has more to tell, its own function does: bh_policy_error, bh_topology_error, bh_worker_error,
- * bh_event_text.
+ * Where an object has more to tell, its own function does: bh_policy_error, bh_topology_error, bh_worker_error; of an
+ * event its text.
  */
 #define BH_STATUS_LIST(X)                                                                                              \
     X(BH_OK, 0, "no error")                                                                                            \
@@ -26,8 +26,8 @@ BH_BEGIN_DECLS
     X(BH_ERR_CONNECTION, -11, "the broker could not be reached or the connection was lost; connect again")             \
     X(BH_ERR_TLS, -12, "TLS failed; check the CA file, the certificate's host name and the port")                      \
     X(BH_ERR_ACCESS, -13, "the broker refused the user, its password, the vhost or a permission")                      \
-    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; bh_event_text tells the way out")          \
-    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; bh_event_text tells which")                           \
+    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; the event's text tells the way out")       \
+    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; the event's text tells which")                        \
     X(BH_ERR_PUBLISH, -16, "a publish was returned, nacked or not confirmed in time; the original stays unacked")      \
     X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer, as it does when its queue is deleted")                \
     X(BH_ERR_TIMEOUT, -18, "nothing arrived in the time given")                                                        \

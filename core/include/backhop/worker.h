@@ -26,7 +26,7 @@
 
 #include <backhop/declaring.h>
 #include <backhop/event.h>
-#include <backhop/plan.h>
+#include <backhop/relay.h>
 
 BH_BEGIN_DECLS
 
@@ -46,6 +46,15 @@ typedef void (*bh_listener)(bh_worker *worker, const bh_event *event, void *data
  * other policies), BH_ERR_NO_LIBRABBITMQ.
  */
 BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
+/*
+ * The same for a relay, which is copied: it consumes <ns>.rejected, and decides on each dead letter itself; nobody takes or
+ * settles. It declares what all work queues share, and for each of them its parked queue and its way back: for those that the
+ * relay names when it connects, for others when their first dead letter arrives; and every 30 s again, as a work queue that
+ * was deleted and made anew has lost its way back. A work queue is never declared; one that is missing is BH_EVENT_UNAVAILABLE, and
+ * its dead letters go to <ns>.unroutable. Several relays may run side by side. Prefetch: 1000; handler of bh_worker_run: may
+ * be NULL; bh_worker_replay: BH_ERR_STATE. BH_ERR_STATE (the relay is not built), others as bh_worker_new.
+ */
+BH_API bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 /* Stops where it runs, with a limit of 0 (see bh_worker_stop), and frees the worker: what was taken and not settled goes
  * back to the queue, what was settled takes effect. Messages and events that were taken stay readable until they are
  * freed. NULL is allowed. */

@@ -11,6 +11,15 @@ bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topol
     return BH_ERR_NO_LIBRABBITMQ;
 }
 
+bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay)
+{
+    (void)relay;
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    return BH_ERR_NO_LIBRABBITMQ;
+}
+
 void bh_worker_free(bh_worker *self)
 {
     (void)self;

@@ -9,8 +9,7 @@ const { afterEach, beforeEach } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
 const {
-  AccessError, BrokerError, ClashError, ConnectionFailedError, Drop, MissingError, Park, Policy, PublishError,
-  RetryAfter
+  AccessError, BrokerError, ClashError, ConnectionFailedError, Drop, MissingError, Park, Policy, RetryAfter
 } = require('backhop')
 
 const { Retrier } = require('backhop/amqplib')
@@ -532,6 +531,26 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     // Declaring and replaying
 
+    it('S1: a further queue of a namespace declares its own part alone', async () => {
+      const { retrier, channel, connection } = await connected(await broker.queue())
+      await retrier.declare()
+      const line = await retrier._line()
+      const open = line.openChannel
+      const declared = new Set()
+      line.openChannel = async () => {
+        const opened = await open.call(line)
+        const take = opened.take
+        opened.take = step => {
+          declared.add(step.declaration.name)
+          return take.call(opened, step)
+        }
+        return opened
+      }
+      const queue = await broker.queue()
+      await new retrier.constructor(channel ?? connection, { ...common, queue }).declare()
+      assert.deepEqual(declared, new Set([queue, `${queue}.parked`]))
+    })
+
     it('verifying says what is missing and what differs', async () => {
       const queue = await broker.queue()
       const { retrier } = await connected(queue)
@@ -636,6 +655,28 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       assert.deepEqual([await broker.count(`${queue}.parked`), await broker.count(sibling)], [0, 3])
     })
 
+    it('what came back while its queue was gone is replayed; what is another queue\'s stays, in order', async () => {
+      const [queue, other] = [await broker.queue(), await broker.queue()]
+      const [unroutable, comesBack] = ['unroutable', 'return'].map(name => `${broker.namespace}.${name}`)
+      const handler = handling(new Error('first'))
+      const { retrier } = await consuming(queue, handler)
+      const arrived = count => until(async () => await broker.count(unroutable) === count, `${count} are unroutable`)
+      const lose = body => broker.publish(body, '', { exchange: unroutable, headers: { 'backhop-queue': other } })
+      await broker.channel.unbindQueue(queue, comesBack, `backhop:${queue}`) // as deleting the queue does
+      await lose('0')
+      await broker.publish('own', queue)
+      await arrived(2)
+      await lose('1')
+      await retrier.declare()
+      assert.equal(await retrier.replay(), 1)
+      await handler.saw(2)
+      const { content, attempt, history } = handler.messages[1]
+      assert.deepEqual([String(content), attempt, history.replays], ['own', 1, 1])
+      await arrived(2)
+      assert.equal(await retrier.replay(), 0)
+      assert.deepEqual(await broker.bodies(unroutable, 2), ['0', '1'])
+    })
+
     it('replaying ends with what was parked when it began, however busy the broker is', async ({ mock }) => {
       const queue = await broker.queue()
       for (let i = 0; i < 3; i++) await broker.publish('', queue)
@@ -660,7 +701,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       await assert.rejects(retrier.replay(), MissingError)
       await broker.channel.assertQueue(`${queue}.parked`, { arguments: { 'x-queue-type': 'classic' } })
       await broker.publish('body', `${queue}.parked`)
-      await assert.rejects(retrier.replay(), PublishError)
+      await assert.rejects(retrier.replay(), { name: 'MissingError', message: /was declare\(\) forgotten\?/ })
       await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked still')
       proxy.cut()
     })

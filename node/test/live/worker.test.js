@@ -292,7 +292,7 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
   it('goes on where it can never work, if it is told to', async () => {
     const { worker } = start('test-no-such-queue', () => {}, { failFast: false })
     for (let failures = 0; failures < 2; failures++) {
-      const [event] = await once(worker, 'failed')
+      const [event] = await once(worker, 'unavailable')
       assert.ok(event.error instanceof MissingError)
       assert.match(event.text, /test-no-such-queue/)
       assert.equal(event.queue, 'test-no-such-queue')

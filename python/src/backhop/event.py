@@ -181,7 +181,8 @@ class Events:
     __slots__ = ("_clock", "_queue", "is_heard", "listeners", "observers")
 
     def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
-        given = on_event if isinstance(on_event, list | tuple) else () if on_event is None else (on_event,)
+        many = isinstance(on_event, list | tuple) and on_event
+        given: Any = on_event if many else () if on_event is None else (on_event,)
         self.observers = [each for each in given if isinstance(each, Observer)]
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:

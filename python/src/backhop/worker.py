@@ -74,7 +74,7 @@ class Worker:
     ``drain`` seconds to finish. A message that they do not settle in time goes back to the queue. ``serve`` leaves
     signals to its host: call ``stop``.
 
-    Events are logged to the logger ``backhop``: connected, failed, disconnected, blocked, unblocked, cancelled,
+    Events are logged to the logger ``backhop``: connected, unavailable, disconnected, blocked, unblocked, cancelled,
     returned, nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
 
     After os.fork() a worker of the parent refuses to work in the child with a ForkedError: make a new one there.

@@ -30,21 +30,26 @@ module Backhop
     # The event that a worker gave.
     # @api private
     def self.of(native, queue)
-      status = native.status
-      text = native.text
+      status = int(native, :STATUS)
+      text = string(native, :TEXT) || string(native, :REASON) || ""
       new(
         name: Native.bh_event_name(native.what).to_sym,
         text: text,
         error: (Status.error(status, text) unless status.zero?),
-        id: Core.text(native.id),
-        connection: Core.text(native.connection),
-        host: Core.text(native.host),
-        attempts: native.attempts,
-        delay: Times.seconds(native.delay_ms),
-        count: native.count,
+        id: string(native, :ID),
+        connection: string(native, :CONNECTION),
+        host: string(native, :HOST),
+        attempts: int(native, :ATTEMPTS),
+        delay: Times.seconds(int(native, :DELAY)),
+        count: int(native, :COUNT),
         queue: queue
       ).freeze
     end
+
+    def self.string(native, field) = Core.text(native.string(Native.const_get("BH_FIELD_#{field}")))
+
+    def self.int(native, field) = Native.bh_event_int(native, Native.const_get("BH_FIELD_#{field}"))
+    private_class_method :string, :int
 
     # @return [Integer] how it is logged: one of Logger's levels
     def level

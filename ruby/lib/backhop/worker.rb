@@ -16,7 +16,7 @@ module Backhop
   # one stops at once. Every worker that runs in the process is told, and then whoever had trapped the signal before. A
   # message that is not settled in time goes back to the queue.
   #
-  # Events are logged, and given to on_event: connected, failed, disconnected, blocked, unblocked, cancelled, returned,
+  # Events are logged, and given to on_event: connected, unavailable, disconnected, blocked, unblocked, cancelled, returned,
   # nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
   #
   # After a fork a worker of the parent refuses to work in the child with a ForkedError: make a new one there.

@@ -244,7 +244,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
   it "waits for the queue that is missing where it is not to fail fast" do
     late = "test-#{SecureRandom.hex}"
     running(worker(late, fail_fast: false)) do
-      expect(events.get(:failed)).to have_attributes(error: Backhop::MissingError, text: /#{late}/)
+      expect(events.get(:unavailable)).to have_attributes(error: Backhop::MissingError, text: /#{late}/)
       broker.queue(name: late)
       events.get(:connected)
     end
@@ -252,7 +252,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
 
   it "tells which connection an event is about" do
     running(worker(mode: :none, uri: ["amqp://127.0.0.1:1", URL])) do
-      expect(events.get(:failed)).to have_attributes(connection: "consume", host: "127.0.0.1:1")
+      expect(events.get(:unavailable)).to have_attributes(connection: "consume", host: "127.0.0.1:1")
       broker_host = URI(URL).then { |uri| "#{uri.host}:#{uri.port}" }
       expect(events.get(:connected)).to have_attributes(connection: "consume", host: broker_host)
     end

@@ -1,7 +1,10 @@
+import json
+import subprocess
 import tempfile
 from pathlib import Path
+from xml.dom import minidom
 
-from harness import NO_INPUT, TRY_AGAIN, USAGE, Case
+from harness import BUILD, CANNOT_CREATE, NO_INPUT, TRY_AGAIN, USAGE, Case
 
 
 class Options(Case):
@@ -15,6 +18,8 @@ class Options(Case):
             self.help_fits(command)
         for command in ("list", "show", "replay", "save", "load", "drop"):
             self.help_fits("parked", command)
+        for command in ("show", "declare", "verify", "export", "dot"):
+            self.help_fits("topology", command)
 
     def help_fits(self, *command):
         lines = self.ok(*command, "--help").stdout.splitlines()
@@ -74,3 +79,54 @@ class Schedule(Case):
 
     def test_a_strategy_that_cannot_serve_the_policy_names_one_that_can(self):
         self.assertIn("strategy", self.ends(USAGE, "schedule", "--strategy", "reject").stderr)
+
+
+class Simulate(Case):
+    def test_the_same_seed_has_the_same_outcome_and_the_seed_is_told(self):
+        first = self.ok("simulate", "--seed", 5, "--down", "10s..1m", "--json")
+        self.assertEqual(first.stdout, self.ok("simulate", "--seed", 5, "--down", "10s..1m", "--json").stdout)
+        with_back_off, at_once = first.objects
+        self.assertEqual(with_back_off["done"], with_back_off["messages"])
+        self.assertGreater(at_once["parked"], 0)
+        self.assertIn("seed 5", self.ok("simulate", "--seed", 5, "--down", "10s..1m").stdout)
+
+    def test_a_drawing_is_xml(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.ok("simulate", "--svg", f"{directory}/out.svg")
+            self.assertEqual(minidom.parse(f"{directory}/out.svg").documentElement.tagName, "svg")
+        self.ends(CANNOT_CREATE, "simulate", "--svg", "/nowhere/out.svg")
+
+    def test_an_outage_that_is_none_is_refused(self):
+        self.assertIn("--down", self.ends(USAGE, "simulate", "--down", "6m..1m").stderr)
+
+
+class Topology(Case):
+    def test_what_is_shown_exported_and_drawn_is_one_list(self):
+        options = ("orders", "--steps", "10s", "--jitter", "none")
+        shown = {each["name"] for each in self.ok("topology", "show", *options, "--all", "--json").objects}
+        exported = json.loads(self.ok("topology", "export", *options).stdout)
+        names = {each["name"] for kind in ("exchanges", "queues") for each in exported[kind]}
+        self.assertEqual({name for name in shown if name != "orders"}, names)
+        drawn = self.ok("topology", "dot", *options).stdout
+        self.assertIn('"queue backhop.wait.10000" -> "exchange backhop.return"', drawn)
+        self.assertIn("orders.parked", self.ok("topology", "show", *options).stdout)
+
+
+class Completion(Case):
+    def test_bash_completes_commands_and_options(self):
+        share = Path(__file__).parents[3] / "core/command/share"
+        for typed, expected in (
+            (["backhop", "pa"], ["parked"]),
+            (["backhop", "parked", "re"], ["replay"]),
+            (["backhop", "parked", "replay", "--dr"], ["--dry-run"]),
+            (["backhop", "schedule", "--max-a"], ["--max-attempts", "--max-age"]),
+        ):
+            program = f"PATH={BUILD}:$PATH; . {share}/backhop.bash; COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}; _backhop; echo ${{COMPREPLY[*]}}"
+            got = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
+            self.assertEqual(got, expected)
+
+    def test_the_manual_names_each_command(self):
+        manual = (Path(__file__).parents[3] / "core/command/share/backhop.1.in").read_text()
+        for line in self.ok("--help").stdout.splitlines():
+            if line.startswith("  "):
+                self.assertIn(f".B {line.split()[0]}", manual)

@@ -119,7 +119,7 @@ static void on_delivery(bh__consumer *self, bh__context *context, bh_message *me
     context->consume.has_worked = 1;
     context->setup.failures = 0;
     context->heard_ms = bh__monotonic_ms();
-    if (message->redelivered && bh__guard(context, message)) {
+    if (message->redelivered && !context->settings->relay && bh__guard(context, message)) {
         atomic_store(&message->settling, BH__SETTLED);
         note_guarded(context, message);
         return;

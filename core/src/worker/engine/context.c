@@ -33,6 +33,7 @@ void bh__context_free(bh__context *self)
     for (size_t i = 0; i < self->message_capacity; i++)
         bh_message_free(self->messages[i]);
     free(self->messages);
+    bh__places_free(&self->places);
     bh_ledger_free(self->ledger);
     bh__buffer_free(&self->scratch);
     bh__link_free(&self->consume.link);
@@ -93,31 +94,49 @@ int64_t bh__note_failure(bh__context *self, bh__back_off *state)
 
 /* ----------------------------------------------------------------------------------------------------------- telling */
 
-static bh_event *make_event(const bh__news *news)
+static void set_string(bh_event *event, bh_field field, bh_bytes value)
 {
+    if (value.data && value.size)
+        bh_event_set_string(event, field, value); /* without memory it is told without */
+}
+
+static void set_int(bh_event *event, bh_field field, int64_t value)
+{
+    if (value)
+        bh_event_set_int(event, field, value);
+}
+
+/* NULL: no memory. */
+static bh_event *make_event(const bh__context *self, const bh__news *news)
+{
+    bh_event *event;
     char host[300] = "";
     const bh__connection *connection = news->connection;
+    if (bh_event_new(&event, news->kind) != BH_OK)
+        return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
-    bh_event *event =
-        bh__event_new(news->kind, news->status, news->text.data ? news->text : bh_str(""),
-                      news->id.data ? news->id : bh_str(""), bh_str(connection ? connection->role : ""), bh_str(host));
-    if (!event)
-        return NULL;
-    event->attempts = news->attempts;
-    event->delay_ms = news->delay_ms;
-    event->count = news->count;
+    set_string(event, BH_FIELD_QUEUE, bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_TEXT, news->text);
+    set_string(event, BH_FIELD_ID, news->id);
+    set_string(event, BH_FIELD_REASON, news->reason);
+    set_string(event, BH_FIELD_CONNECTION, bh_str(connection ? connection->role : ""));
+    set_string(event, BH_FIELD_HOST, bh_str(host));
+    set_int(event, BH_FIELD_STATUS, news->status);
+    set_int(event, BH_FIELD_ATTEMPTS, news->attempts);
+    set_int(event, BH_FIELD_DELAY, news->delay_ms);
+    set_int(event, BH_FIELD_COUNT, news->count);
     return event;
 }
 
 void bh__tell(bh__context *self, bh__news news)
 {
-    bh__mailbox_tell(self->mailbox, make_event(&news), BH__RUNNING);
+    bh__mailbox_tell(self->mailbox, make_event(self, &news), BH__RUNNING);
 }
 
 void bh__tell_last(bh__context *self, bh__news news)
 {
-    bh__mailbox_tell(self->mailbox, make_event(&news), BH__DRAINED);
+    bh__mailbox_tell(self->mailbox, make_event(self, &news), BH__DRAINED);
 }
 
 /* ---------------------------------------------------------------------------------------------- the messages in hand */

@@ -3,6 +3,7 @@
 #define BACKHOP_WORKER_ENGINE_CONTEXT_H
 
 #include "engine/mailbox.h"
+#include "engine/places.h"
 #include "engine/settings.h"
 #include "wire/clock.h"
 #include "wire/link.h"
@@ -37,6 +38,7 @@ typedef struct bh__context {
     size_t message_capacity;
     bh__connection consume;
     bh__connection publish;
+    bh__places places;     /* of a relay */
     bh_delivery *delivery; /* of the message that is being decided on, as are history and plan */
     bh_history *history;
     bh_plan *plan;
@@ -73,6 +75,7 @@ typedef struct bh__news {
     bh_status status;
     bh_bytes text; /* data NULL: none */
     bh_bytes id;
+    bh_bytes reason;
     int64_t attempts;
     int64_t delay_ms;
     int64_t count;

@@ -21,16 +21,21 @@ bh_bytes bh__id_of(bh__context *self, const bh_message *message)
                                                                                      : bh_str("");
 }
 
-/* Reads the message into the context's own objects, for a plan on these connections. */
-static bh_status read_for_plan(bh__context *self, const bh_message *message, bh_bytes *random)
+/* What a plan on these connections needs beside the message. */
+static bh_status prepare_plan(bh__context *self, bh_bytes *random)
 {
     size_t frame_max = self->consume.link.frame_max < self->publish.link.frame_max ? self->consume.link.frame_max
                                                                                    : self->publish.link.frame_max;
     *random = (bh_bytes){bh__draw(self, BH_PLAN_RANDOM_BYTES), BH_PLAN_RANDOM_BYTES};
-    bh_status status = bh__read(self->settings, message, self->delivery, self->history);
-    if (status == BH_OK)
-        status = bh_plan_set_frame_max(self->plan, (int64_t)frame_max);
+    bh_status status = bh_plan_set_frame_max(self->plan, (int64_t)frame_max);
     return status == BH_OK && !random->data ? BH_ERR_STATE : status;
+}
+
+/* Reads the message into the context's own objects, and the rest. */
+static bh_status read_for_plan(bh__context *self, const bh_message *message, bh_bytes *random)
+{
+    bh_status status = bh__read(self->settings, message, self->delivery, self->history);
+    return status == BH_OK ? prepare_plan(self, random) : status;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- the copy */
@@ -117,13 +122,48 @@ static bh_status decide(bh__context *self, bh_message *message)
     return status == BH_OK ? carry_out(self, message) : status;
 }
 
+/* Where the work queue of the dead letter that was read is. */
+static bh__whereabouts find_place(bh__context *self)
+{
+    const bh_relay *relay = self->settings->relay;
+    return bh_relay_is_served(relay) ? bh__places_find(&self->places, bh_relay_queue(relay), bh__monotonic_ms())
+                                     : BH__MISSING;
+}
+
+static bh_status carry_out_dead_letter(bh__context *self, bh_message *message)
+{
+    if (bh_plan_action(self->plan) != BH_ACTION_DROP)
+        return carry_out(self, message);
+    bh_ledger_acknowledge(self->ledger, message->entry);
+    bh__release(self, message->entry);
+    return BH_OK;
+}
+
+static bh_status decide_dead_letter(bh__context *self, bh_message *message, bh__whereabouts *place)
+{
+    bh_relay *relay = self->settings->relay;
+    bh_bytes random;
+    bh_status status = bh__content_read(self->delivery, message->exchange, message->routing_key, message->properties);
+    if (status == BH_OK)
+        status = bh_relay_read(relay, self->delivery, self->history);
+    *place = status == BH_OK ? find_place(self) : BH__MISSING;
+    if (*place == BH__UNSEEN)
+        return BH_OK;
+    if (status == BH_OK)
+        status = prepare_plan(self, &random);
+    if (status == BH_OK)
+        status = bh_relay_plan(relay, self->plan, self->delivery, self->history, *place == BH__THERE, bh__epoch_ms(),
+                               random);
+    return status == BH_OK ? carry_out_dead_letter(self, message) : status;
+}
+
 /* It could not be decided on now: another time. */
 static void try_again_later(bh__context *self, const bh_message *message, bh_status status)
 {
     bh_bytes text = status == BH_ERR_STATE ? bh_str("the system gives no random bytes; the message is settled later")
                                            : bh_str("there is no memory for a copy; the message is settled later");
     if (bh_ledger_postpone(self->ledger, message->entry, bh__monotonic_ms()) == BH_OK)
-        bh__tell(self, (bh__news){.kind = BH_EVENT_FAILED, .status = status, .text = text, .count = 1});
+        bh__tell(self, (bh__news){.kind = BH_EVENT_UNAVAILABLE, .status = status, .text = text, .count = 1});
 }
 
 static void tell_stale(bh__context *self, const bh_message *message)
@@ -135,21 +175,47 @@ static void tell_stale(bh__context *self, const bh_message *message)
                               .count = 1});
 }
 
+/* After a decision: where it was none, tries again or gives up. */
+static void end_decision(bh__context *self, bh_message *message, bh_status status)
+{
+    if (status == BH_ERR_NO_MEMORY || status == BH_ERR_STATE)
+        try_again_later(self, message, status);
+    else if (status != BH_OK)
+        bh__refuse(self, message, status,
+                   status == BH_ERR_CONTENT ? bh_str("the message's properties are malformed")
+                                            : bh_status_text(status));
+}
+
+int bh__relay(bh__context *self, bh_message *message)
+{
+    bh__whereabouts place = BH__MISSING;
+    if (bh__held(self, message->entry) != message) /* its channel is gone: the broker delivers it again */
+        return 1;
+    bh_status status = decide_dead_letter(self, message, &place);
+    if (place == BH__UNSEEN)
+        return 0;
+    end_decision(self, message, status);
+    return 1;
+}
+
+/* A dead letter that could not be decided on before, and whose queue is known by now, or is being looked for. */
+static void relay_again(bh__context *self, bh_message *message)
+{
+    if (!bh__relay(self, message))
+        try_again_later(self, message, BH_ERR_STATE);
+}
+
 void bh__settle(bh__context *self, bh_message *message)
 {
     if (bh__held(self, message->entry) != message) { /* its entry can be another's, in another run */
         tell_stale(self, message);
+    } else if (self->settings->relay) {
+        relay_again(self, message);
     } else if (message->outcome == BH_OUTCOME_OK || message->outcome == BH_OUTCOME_DROPPED) {
         bh_ledger_acknowledge(self->ledger, message->entry); /* as the plan says of these, whatever the headers hold */
         bh__release(self, message->entry);
     } else {
-        bh_status status = decide(self, message);
-        if (status == BH_ERR_NO_MEMORY || status == BH_ERR_STATE)
-            try_again_later(self, message, status);
-        else if (status != BH_OK)
-            bh__refuse(self, message, status,
-                       status == BH_ERR_CONTENT ? bh_str("the message's properties are malformed")
-                                                : bh_status_text(status));
+        end_decision(self, message, decide(self, message));
     }
 }
 

@@ -30,6 +30,9 @@ bh_bytes bh__id_of(bh__context *self, const bh_message *message);
  * that fit no frame), the message is left. Both are told. A message that the broker has again is stale: told too.
  */
 void bh__settle(bh__context *self, bh_message *message);
+/* Decides on a dead letter, as the relay does, whose message needs nothing more then. 0: its work queue is to be looked for
+ * first (places). */
+int bh__relay(bh__context *self, bh_message *message);
 /* Asks, before a handler sees the message, whether one may. Whether it was decided on instead. */
 int bh__guard(bh__context *self, bh_message *message);
 /* Decides to send a parked message back. As bh_plan_replay; BH_ERR_CONTENT (malformed). */

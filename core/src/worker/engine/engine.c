@@ -119,7 +119,7 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     if (kind == BH_EVENT_RETRIED) {
         news.delay_ms = copy->delay_ms;
     } else if (kind == BH_EVENT_PARKED) {
-        news.text = copy->reason;
+        news.reason = copy->reason;
     } else {
         news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
     }
@@ -355,13 +355,32 @@ static void offer_arrived(bh__engine *self)
     }
 }
 
+/* Decides on the dead letters that arrived; those whose work queue is looked for wait. */
+static void relay_arrived(bh__engine *self)
+{
+    bh__queue *arrived = &self->consumer.arrived;
+    bh__queue waiting = {.first = NULL};
+    if (!arrived->first || self->stage != BH__WORKING ||
+        (arrived->count == self->waiting_count && self->context.places.wanted_count))
+        return;
+    for (bh_message *message; (message = bh__queue_pop(arrived));) {
+        if (bh__relay(&self->context, message))
+            bh_message_free(message);
+        else
+            bh__queue_push(&waiting, message);
+    }
+    *arrived = waiting;
+    self->waiting_count = waiting.count;
+}
+
 /* What the procedures have to look at, so that the pump must not wait: a link that broke, a consumer that ended, what
- * became of a replayed message, a rung that a copy needs. */
+ * became of a replayed message, a rung that a copy needs, a work queue that is looked for. */
 static unsigned news_of(const bh__engine *self)
 {
     return (unsigned)is_alive(&self->context.consume.link) + (unsigned)is_alive(&self->context.publish.link) * 2 +
            (unsigned)self->consumer.is_consuming * 4 + (unsigned)self->context.is_declared * 8 +
-           (unsigned)self->getter.result * 16 + (unsigned)self->wanted_count * 64;
+           (unsigned)self->getter.result * 16 + (unsigned)self->wanted_count * 64 +
+           (self->context.places.wanted_count ? 1U << 31 : 0);
 }
 
 void bh__engine_pump(bh__engine *self, int64_t until_ms)
@@ -371,6 +390,8 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     int ready[2];
     unsigned before = news_of(self);
     settle_in_time(self, now_ms);
+    if (self->context.settings->relay)
+        relay_arrived(self);
     bh__engine_advance(self);
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase == BH__TALKING)
@@ -390,5 +411,6 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
         bh__link_beat(links[i], now_ms); /* after reading: what waits in the kernel is a sign of life */
     if (self->stage == BH__WORKING)
         bh__probe_look(&self->probe, &self->context);
-    offer_arrived(self);
+    if (!self->context.settings->relay)
+        offer_arrived(self);
 }

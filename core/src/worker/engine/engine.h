@@ -4,6 +4,7 @@
  *   bh__link_read, bh__link_next          its frames come over the consume link
  *   bh__assembler_add                     they become a bh_message
  *   bh__consumer_on_frame, on_delivery    entered in the ledger (arrived); the guard may decide on it at once
+ *   relay_arrived, bh__relay              of a relay: decided on here, as on what failed; else
  *   offer_arrived, bh__mailbox_offer      to be taken: bh_worker_take, in a caller's thread
  *   bh_worker_settle, bh__mailbox_settle  its outcome comes back
  *   bh__mailbox_collect, bh__settle       succeeded: the ledger has it as settled
@@ -43,9 +44,10 @@ typedef struct bh__engine {
     int64_t *wanted_rungs; /* that copies need and that are not declared yet, in ms */
     size_t wanted_count;
     size_t wanted_capacity;
-    int has_settled;    /* callers, just now: more is likely to follow at once */
-    int is_woken;       /* from its last poll, not by a socket */
-    int64_t settled_ms; /* when it last carried out what was settled */
+    size_t waiting_count; /* of what arrived, dead letters whose work queue is looked for */
+    int has_settled;      /* callers, just now: more is likely to follow at once */
+    int is_woken;         /* from its last poll, not by a socket */
+    int64_t settled_ms;   /* when it last carried out what was settled */
 } bh__engine;
 
 void bh__engine_free(bh__engine *self);

@@ -222,10 +222,8 @@ static bh_event *pop_event(bh__mailbox *self)
 {
     bh_event *event = self->first_event;
     if (self->missed_count) {
-        event = bh__event_new(BH_EVENT_MISSED, BH_OK, bh_str("events were not taken in time"), bh_str(""), bh_str(""),
-                              bh_str(""));
-        if (event)
-            event->count = self->missed_count;
+        if (bh_event_new(&event, BH_EVENT_MISSED) == BH_OK)
+            bh_event_set_int(event, BH_FIELD_COUNT, self->missed_count);
         self->missed_count = 0;
         atomic_fetch_sub(&self->event_count, 1);
     } else if (event) {

@@ -4,9 +4,11 @@
 
 #include "wire/uri.h"
 
+#include <backhop/relay.h>
 #include <backhop/worker.h>
 
 typedef struct bh__settings {
+    bh_relay *relay; /* decides on each message; NULL: callers do. Of the thread alone */
     bh_policy *policy;
     bh_topology *topology;
     bh_policy *back_off;

@@ -40,7 +40,7 @@ static bh_status handle_all(bh_worker *self, bh_handler handler, bh_listener lis
 
 bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data)
 {
-    if (!self || !handler)
+    if (!self || (!handler && !self->settings.relay))
         return BH_ERR_ARGUMENT;
     bh_status status = atomic_load(&self->mailbox.life) == BH__RUNNING ? BH_OK : bh__worker_start_to_run(self);
     if (status == BH_OK)

@@ -5,6 +5,7 @@
 
 #include "history_internal.h"
 #include "policy_internal.h"
+#include "relay_internal.h"
 #include "topology_internal.h"
 
 #include <signal.h>
@@ -13,6 +14,7 @@
 
 enum {
     PREFETCH = 100,
+    RELAY_PREFETCH = 1000,
     CONNECT_TIMEOUT_MS = 10000,
     CONFIRM_TIMEOUT_MS = 30000,
     LONGEST_TIMEOUT_MS = 3600000,
@@ -82,6 +84,27 @@ bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topol
     return BH_OK;
 }
 
+bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    if (!relay)
+        return BH_ERR_ARGUMENT;
+    if (!relay->is_built)
+        return BH_ERR_STATE;
+    bh_status status = bh_worker_new(out, relay->served[0].policy, relay->topology);
+    if (status != BH_OK)
+        return status;
+    (*out)->settings.prefetch = RELAY_PREFETCH;
+    status = bh__relay_copy(&(*out)->settings.relay, relay);
+    if (status == BH_OK)
+        return BH_OK;
+    bh_worker_free(*out);
+    *out = NULL;
+    return status;
+}
+
 static void join(bh_worker *self)
 {
     if (self->mailbox.has_thread)
@@ -107,6 +130,7 @@ static void free_settings(bh__settings *self)
         bh__uri_free(&self->uris[i]);
     free(self->uris);
     free(self->ca_file);
+    bh_relay_free(self->relay);
     bh_policy_free(self->policy);
     bh_topology_free(self->topology);
     bh_policy_free(self->back_off);
@@ -497,7 +521,8 @@ bh_status bh_worker_replay(bh_worker *self, int64_t most)
         return BH_ERR_ARGUMENT;
     if (bh__mailbox_is_forked(&self->mailbox))
         return BH_ERR_FORKED;
-    if (atomic_load(&self->mailbox.life) != BH__RUNNING || !bh__mailbox_ask_replay(&self->mailbox, most))
+    if (self->settings.relay || atomic_load(&self->mailbox.life) != BH__RUNNING ||
+        !bh__mailbox_ask_replay(&self->mailbox, most))
         return BH_ERR_STATE;
     bh__mailbox_wake(&self->mailbox);
     return BH_OK;

@@ -1,11 +1,14 @@
 #include "procedures/runner.h"
 
+#include "relay_internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
 /* What is declared on: a channel for this alone. */
 typedef struct session {
     bh__runner *runner;
+    bh_declaring *steps;
     int is_open;
 } session;
 
@@ -119,7 +122,7 @@ static bh_status take_step(session *self, const bh_declaring *step, bh__answer *
  * is a refusal too. */
 static bh_status take_steps(session *self)
 {
-    bh_declaring *steps = self->runner->declaring;
+    bh_declaring *steps = self->steps;
     const bh__link *link = &self->runner->engine.context.consume.link;
     while (bh_declaring_next(steps)) {
         bh__answer got = {.code = 0};
@@ -139,7 +142,7 @@ static bh_status take_steps(session *self)
 
 static bh_status declare(bh__runner *self, bh_mode mode, int64_t rung_ms)
 {
-    session made = {.runner = self};
+    session made = {.runner = self, .steps = self->declaring};
     bh_status status = bh_declaring_begin(self->declaring, mode, rung_ms);
     if (status == BH_OK)
         status = take_steps(&made);
@@ -156,11 +159,99 @@ bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
     return declare(self, BH_MODE_CREATE, wait_ms);
 }
 
-bh_status bh__find_queue(bh__runner *self)
+static bh_status find_queue(bh__runner *self, bh_bytes queue)
 {
     bh__answer got;
     session made = {.runner = self};
-    bh_status status = declare_queue(&made, bh_topology_queue(self->engine.context.settings->topology), 1,
-                                     amqp_empty_table, "looking for the work queue", &got);
+    bh_status status = declare_queue(&made, queue, 1, amqp_empty_table, "looking for the work queue", &got);
     return close_declare_channel(&made, status);
+}
+
+bh_status bh__find_queue(bh__runner *self)
+{
+    return find_queue(self, bh_topology_queue(self->engine.context.settings->topology));
+}
+
+/* -------------------------------------------------------------------------------------- the work queues of a relay */
+
+static bh_status declare_part(bh__runner *self, const bh_topology *part)
+{
+    session made = {.runner = self};
+    bh_mode mode = (bh_mode)self->engine.context.settings->mode;
+    bh_status status = bh_declaring_new(&made.steps, part, BH_DIALECT_C);
+    if (status == BH_OK)
+        status = bh_declaring_set_makes_rungs(made.steps, 1);
+    if (status == BH_OK)
+        status = bh_declaring_set_declared(made.steps, self->declared);
+    if (status == BH_OK)
+        status = bh_declaring_begin(made.steps, mode, 0);
+    if (status == BH_OK)
+        status = close_declare_channel(&made, take_steps(&made));
+    bh_declaring_free(made.steps);
+    return status;
+}
+
+/* Whether the queue is there, and what it needs. */
+static bh_status look_for(bh__runner *self, bh_bytes queue)
+{
+    const bh__settings *settings = self->engine.context.settings;
+    bh_topology *part = NULL;
+    if (settings->mode == BH_MODE_NONE)
+        return BH_OK;
+    bh_status status = find_queue(self, queue);
+    if (status == BH_ERR_MISSING)
+        return bh__report_set(
+            &self->problem, status,
+            "the work queue \"%.*s\" is missing: what was dead-lettered from it goes to \"%s\" until it "
+            "is there",
+            (int)queue.size, queue.data, bh_topology_unroutable_queue(settings->topology).data);
+    if (status == BH_OK)
+        status = bh__relay_topology_of(&part, settings->relay, queue);
+    if (status == BH_OK)
+        status = declare_part(self, part);
+    bh_topology_free(part);
+    return status;
+}
+
+/* Notes what was seen; tells what is missing, where that is news. */
+static void note(bh__runner *self, bh_bytes queue, bh_status status)
+{
+    bh__context *context = &self->engine.context;
+    bh__place *place = bh__places_of(&context->places, queue);
+    if (!place)
+        return;
+    bh__whereabouts before = place->was;
+    bh__places_saw(&context->places, place, status == BH_OK ? BH__THERE : BH__MISSING, bh__monotonic_ms());
+    if (status != BH_OK && before != BH__MISSING && context->settings->mode == BH_MODE_CREATE)
+        bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
+                                     .status = status,
+                                     .text = bh__report_text(&self->problem),
+                                     .connection = &context->consume});
+}
+
+bh_status bh__look_for_queues(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    bh__report missing = {.size = 0};
+    bh_status first = BH_OK;
+    char name[256];
+    for (bh__place *place; (place = bh__places_wanted(&context->places));) {
+        bh_bytes queue = {name, place->size};
+        int is_named = place->is_named;
+        memcpy(name, place->name, place->size); /* what is pumped meanwhile can add places */
+        bh_status status = look_for(self, queue);
+        if (status == BH_ERR_CONNECTION || status == BH_ERR_NO_MEMORY) {
+            bh__report_free(&missing);
+            return status;
+        }
+        note(self, queue, status);
+        if (status == BH_OK || !is_named || context->settings->mode != BH_MODE_VERIFY)
+            continue;
+        bh__report_add(&missing, "%s%s", missing.size ? "; " : "", bh__report_text(&self->problem).data);
+        first = first == BH_OK ? status : first;
+    }
+    if (first != BH_OK)
+        bh__report_set(&self->problem, first, "%s", bh__report_text(&missing).data);
+    bh__report_free(&missing);
+    return first;
 }

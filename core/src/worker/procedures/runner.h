@@ -26,6 +26,7 @@ enum {
 typedef struct bh__runner {
     bh__engine engine;
     bh_declaring *declaring; /* of the settings' topology */
+    bh_declared *declared;   /* of a relay: what is there for all its work queues */
     size_t next_uri;         /* that the consume connection tries */
     int has_been_ready;      /* in this run */
     size_t hopeless_count;   /* failures before that, one after the other, of a kind that does not mend itself */
@@ -86,6 +87,10 @@ int bh__is_one_broker(const bh__runner *self);
 bh_status bh__declare(bh__runner *self);
 /* Whether the work queue is there. BH_ERR_MISSING. */
 bh_status bh__find_queue(bh__runner *self);
+/* Looks for each work queue of a relay that is wanted (places), and makes or checks its parked queue and its way back, as the
+ * mode says. What is missing is told where that is news, and is no error; but where all is verified, what is missing of the
+ * queues that the settings name. BH_ERR_CONNECTION, BH_ERR_NO_MEMORY, and those of bh__declare, in self->problem. */
+bh_status bh__look_for_queues(bh__runner *self);
 /* Makes the rung of this delay. */
 bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms);
 

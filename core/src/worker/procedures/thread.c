@@ -19,7 +19,27 @@ void bh__runner_free(bh__runner *self)
 {
     bh__engine_free(&self->engine);
     bh_declaring_free(self->declaring);
+    bh_declared_free(self->declared);
     bh__report_free(&self->problem);
+}
+
+/* The work queues that the settings name are looked for first. */
+static bh_status begin_relay(bh__runner *self)
+{
+    bh__places *places = &self->engine.context.places;
+    const bh_relay *relay = self->engine.context.settings->relay;
+    bh_status status = self->declared ? BH_OK : bh_declared_new(&self->declared);
+    if (status == BH_OK)
+        status = bh_declaring_set_declared(self->declaring, self->declared);
+    if (status == BH_OK)
+        status = bh_declaring_set_makes_rungs(self->declaring, 1);
+    self->engine.waiting_count = 0;
+    bh__places_free(places);
+    *places = (bh__places){.count = 0};
+    for (size_t i = 0; status == BH_OK && i < bh_relay_queue_count(relay); i++)
+        if (!bh_relay_queue_is_pattern(relay, i) && !bh__places_add(places, bh_relay_queue_name(relay, i), 1))
+            status = BH_ERR_NO_MEMORY;
+    return status;
 }
 
 bh_status bh__runner_begin(bh__runner *self)
@@ -36,6 +56,8 @@ bh_status bh__runner_begin(bh__runner *self)
     context->consume.back_off = context->publish.back_off = context->setup = (bh__back_off){.failures = 0};
     bh_declaring_free(self->declaring);
     bh_status status = bh_declaring_new(&self->declaring, context->settings->topology, BH_DIALECT_C);
+    if (status == BH_OK && context->settings->relay)
+        status = begin_relay(self);
     return status == BH_OK ? bh__context_begin(context) : status;
 }
 
@@ -45,21 +67,6 @@ static int is_stopping(const bh__runner *self)
 }
 
 /* ----------------------------------------------------------------------------------------------------------- failures */
-
-/* What does not mend itself: somebody has to change a setting, a permission, a certificate or the broker. */
-static int is_hopeless(bh_status status)
-{
-    switch (status) {
-    case BH_ERR_ACCESS:
-    case BH_ERR_MISSING:
-    case BH_ERR_CLASH:
-    case BH_ERR_BROKER:
-    case BH_ERR_TLS:
-        return 1;
-    default:
-        return 0;
-    }
-}
 
 /* Whether a worker that was never ready has nothing to hope for: its last failures were all of that kind, over all URIs
  * and more than once. */
@@ -72,9 +79,9 @@ static int is_to_give_up(const bh__runner *self)
 
 static void tell_failure(bh__runner *self, const bh__connection *connection, bh_status status, int64_t wait_ms)
 {
-    self->hopeless_count = is_hopeless(status) ? self->hopeless_count + 1 : 0;
+    self->hopeless_count = bh__needs_a_person(status) ? self->hopeless_count + 1 : 0;
     if (!bh__engine_is_interrupted(&self->engine))
-        bh__tell(&self->engine.context, (bh__news){.kind = BH_EVENT_FAILED,
+        bh__tell(&self->engine.context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
                                                    .status = status,
                                                    .text = bh__report_text(&self->problem),
                                                    .delay_ms = wait_ms,
@@ -209,7 +216,13 @@ static bh_status declare_topology(bh__runner *self)
 {
     bh_ledger_forget_rungs(self->engine.context.ledger);
     self->engine.wanted_count = 0;
+    if (self->declared)
+        bh_declared_forget(self->declared);
     bh_status status = bh__declare(self);
+    if (status == BH_OK && self->declared) {
+        bh__places_want_all(&self->engine.context.places, bh__monotonic_ms());
+        status = bh__look_for_queues(self);
+    }
     self->engine.context.is_declared = status == BH_OK;
     return status;
 }
@@ -282,6 +295,18 @@ static void declare_wanted_rungs(bh__runner *self)
     }
 }
 
+/* Of a relay. A failure here is a lost connection, which is told as such, or no memory, and then it is tried again. */
+static void look_for_wanted_queues(bh__runner *self)
+{
+    bh__context *context = &self->engine.context;
+    if (!self->declared || !context->is_ready || self->engine.stage != BH__WORKING)
+        return;
+    if (bh__monotonic_ms() >= context->places.again_ms)
+        bh__places_want_all(&context->places, bh__monotonic_ms());
+    if (context->places.wanted_count)
+        bh__look_for_queues(self);
+}
+
 static void replay_if_asked(bh__runner *self)
 {
     if (!self->engine.context.is_ready)
@@ -311,6 +336,8 @@ static int64_t next_due_ms(const bh__runner *self)
         due_ms = earlier(due_ms, context->publish.back_off.due_ms);
     if (may_set_up(self) && !is_set_up(self))
         due_ms = earlier(due_ms, context->setup.due_ms);
+    if (self->declared && context->is_ready && self->engine.stage == BH__WORKING)
+        due_ms = earlier(due_ms, context->places.again_ms);
     return due_ms;
 }
 
@@ -322,6 +349,7 @@ static void look_after(bh__runner *self)
     follow_if_apart(self);
     set_up_if_due(self);
     declare_wanted_rungs(self);
+    look_for_wanted_queues(self);
 }
 
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms)

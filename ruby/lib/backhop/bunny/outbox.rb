@@ -155,7 +155,7 @@ module Backhop
       def closed
         @reason = @channel.reason
         text = "the broker closed the channel that publishes, and it is opened again: #{@reason}"
-        tell(:failed, text: text, error: ChannelClosedError.new(text), count: size)
+        tell(:unavailable, text: text, error: ChannelClosedError.new(text), count: size)
         @ledger.close_publisher(@channel.number, Native.bh_ending_of(@channel.reply_code), Outbox.now_ms)
         @closed = @channel
         @channel = nil
@@ -258,7 +258,7 @@ module Backhop
         wait = @retrier.back_off(@failures)
         @paused_until_ms = Outbox.now_ms + Times.milliseconds(wait)
         error = PublishError.new("no copy can be published: #{why}")
-        tell(:failed, text: error.message, error: error, delay: wait, count: size)
+        tell(:unavailable, text: error.message, error: error, delay: wait, count: size)
         end_replays(error)
       end
 

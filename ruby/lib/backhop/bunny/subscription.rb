@@ -110,7 +110,7 @@ module Backhop
           rescue *Outcomes::FAILURES => e
             failures += 1
             patience = @retrier.back_off(failures)
-            @retrier.tell(:failed, text: "subscribing again failed: #{Outcomes.text(e)}", delay: patience, count: 0,
+            @retrier.tell(:unavailable, text: "subscribing again failed: #{Outcomes.text(e)}", delay: patience, count: 0,
                                    error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
         end

@@ -1,0 +1,92 @@
+#include "depths.h"
+
+#include "output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MISSING_MS = 60000 };
+
+const char *depth_word(depth_kind kind)
+{
+    static const char *const words[] = {"work", "waiting", "parked", "unroutable"};
+    return words[kind];
+}
+
+static void add(depths *self, depth_kind kind, const char *name, int64_t wait_ms)
+{
+    for (size_t i = 0; i < self->count; i++)
+        if (strcmp(self->items[i].name, name) == 0)
+            return;
+    self->items = must(realloc(self->items, (self->count + 1) * sizeof *self->items));
+    depth *made = &self->items[self->count++];
+    *made = (depth){.kind = kind, .wait_ms = wait_ms, .ready = -1, .consumers = -1, .looked_ms = INT64_MIN};
+    snprintf(made->name, sizeof made->name, "%s", name);
+}
+
+/* All of a topology but its work queue: a queue that has a wait is a wait queue. */
+static void add_topology(depths *self, const bh_topology *topology)
+{
+    const char *unroutable = bh_topology_unroutable_queue(topology).data;
+    for (size_t i = 0; i < bh_topology_count(topology); i++)
+        if (bh_topology_declaration(topology, i) == BH_DECLARE_QUEUE && bh_topology_wait_ms(topology, i) > 0)
+            add(self, DEPTH_WAITING, bh_topology_name(topology, i).data, bh_topology_wait_ms(topology, i));
+    if (*unroutable)
+        add(self, DEPTH_UNROUTABLE, unroutable, 0);
+}
+
+static int order(const void *a, const void *b)
+{
+    const depth *one = a, *other = b;
+    if (one->kind != other->kind)
+        return one->kind < other->kind ? -1 : 1;
+    if (one->wait_ms != other->wait_ms)
+        return one->wait_ms < other->wait_ms ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues, int count)
+{
+    *self = (depths){.items = NULL};
+    for (int i = 0; i < count; i++) {
+        bh_policy *with = setup_policy(policy);
+        bh_topology *made = setup_topology(topology, queues[i], with);
+        add(self, DEPTH_WORK, queues[i], 0);
+        add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, 0);
+        add_topology(self, made);
+        bh_topology_free(made);
+        bh_policy_free(with);
+    }
+    qsort(self->items, self->count, sizeof *self->items, order);
+}
+
+void depths_free(depths *self)
+{
+    free(self->items);
+    *self = (depths){.items = NULL};
+}
+
+bh_status depths_read(depths *self, connection *broker)
+{
+    bh_status status = connection_open_channel(broker, CHANNEL_CALL);
+    for (size_t i = 0; status == BH_OK && i < self->count; i++) {
+        depth *each = &self->items[i];
+        int64_t now_ms = bh__monotonic_ms();
+        if (each->ready < 0 && each->looked_ms != INT64_MIN && now_ms - each->looked_ms < MISSING_MS)
+            continue;
+        amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(each->name), .passive = 1};
+        each->looked_ms = now_ms;
+        each->ready = each->consumers = -1;
+        status = connection_call(broker, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &look, AMQP_QUEUE_DECLARE_OK_METHOD,
+                                 0, "looking at a queue");
+        if (status == BH_OK) {
+            const amqp_queue_declare_ok_t *ok = broker->link.reply.decoded;
+            each->ready = ok->message_count;
+            each->consumers = ok->consumer_count;
+        } else if (!bh__link_is_broken(&broker->link)) {
+            status = connection_open_channel(broker, CHANNEL_CALL);
+        }
+    }
+    return status == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : status;
+}

@@ -1,0 +1,442 @@
+/* backhop relay: retries for consumers that can only reject, until it is told to stop. */
+#include "command.h"
+#include "config.h"
+#include "output.h"
+#include "setup.h"
+
+#include "wire/uri.h"
+
+#include <backhop/worker.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sysexits.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { DRAIN_MS = 10000 };
+
+/* What was typed, or stands in the file; NULL: not at all. An option goes before the file. */
+typedef struct relay_options {
+    const char *config, *ns, *queue_type, *stripes, *prefetch, *drain, *ca_file;
+    const char *outcomes[BH_DEATH_OTHER]; /* by bh_death */
+    texts uris;
+    texts queues;
+    policy_options policy;
+    json_t *file; /* NULL: none */
+    int64_t drain_ms;
+    int check, print_policy, json, verbose;
+} relay_options;
+
+/* -------------------------------------------------------------------------------------------------------------- the file */
+
+static const char *const outcome_names[BH_DEATH_OTHER] = {"rejected", "expired", "maxlen", "delivery-limit"};
+
+static void take_text(const char **out, const char *key, const json_t *value)
+{
+    if (!json_is_string(value))
+        options_refuse("%s: a text or a number is wanted", key);
+    if (!*out)
+        *out = json_string_value(value);
+}
+
+static void take_uris(relay_options *o, const json_t *value, int has_typed)
+{
+    size_t i;
+    const json_t *uri;
+    if (has_typed)
+        return;
+    if (json_is_string(value))
+        texts_add(&o->uris, json_string_value(value));
+    else if (!json_is_array(value))
+        options_refuse("uri: a URI or a list of them is wanted");
+    json_array_foreach(value, i, uri)
+    {
+        if (!json_is_string(uri))
+            options_refuse("uri: a URI or a list of them is wanted");
+        texts_add(&o->uris, json_string_value(uri));
+    }
+}
+
+static void read_file(relay_options *o)
+{
+    const char *key;
+    json_t *value;
+    int has_uris = o->uris.count > 0;
+    const struct {
+        const char *name;
+        const char **out;
+    } plain[] = {{"namespace", &o->ns},
+                 {"queue-type", &o->queue_type},
+                 {"stripes", &o->stripes},
+                 {"prefetch", &o->prefetch},
+                 {"drain", &o->drain},
+                 {"ca-file", &o->ca_file},
+                 {"rejected", &o->outcomes[BH_DEATH_REJECTED]},
+                 {"expired", &o->outcomes[BH_DEATH_EXPIRED]},
+                 {"maxlen", &o->outcomes[BH_DEATH_MAXLEN]},
+                 {"delivery-limit", &o->outcomes[BH_DEATH_DELIVERY_LIMIT]}};
+    if (!o->config)
+        return;
+    o->file = config_load(o->config);
+    if (!json_is_object(o->file))
+        options_refuse("%s: settings are wanted, as 'queues:'", o->config);
+    json_object_foreach(o->file, key, value)
+    {
+        size_t i = 0;
+        while (i < sizeof plain / sizeof plain[0] && strcmp(plain[i].name, key) != 0)
+            i++;
+        if (i < sizeof plain / sizeof plain[0])
+            take_text(plain[i].out, key, value);
+        else if (strcmp(key, "uri") == 0)
+            take_uris(o, value, has_uris);
+        else if (strcmp(key, "queues") != 0 && strcmp(key, "policy") != 0)
+            options_refuse("%s: there is no setting '%s'", o->config, key);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the relay */
+
+static int64_t number_of(const char *name, const char *text, int64_t lowest, int64_t highest)
+{
+    char *end;
+    long long number = strtoll(text, &end, 10);
+    if (end == text || *end || number < lowest || number > highest)
+        options_refuse("%s: '%s' is not a whole number from %lld to %lld", name, text, (long long)lowest,
+                       (long long)highest);
+    return number;
+}
+
+static void expect(bh_relay *relay, bh_status status)
+{
+    if (status != BH_OK)
+        options_refuse("%s", bh_relay_error(relay).data);
+}
+
+static void set_outcomes(bh_relay *relay, const relay_options *o)
+{
+    static const char *const words[] = {"retry", "park", "drop"};
+    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED};
+    for (int death = 0; death < BH_DEATH_OTHER; death++) {
+        int i = 0;
+        while (o->outcomes[death] && i < 3 && strcmp(words[i], o->outcomes[death]) != 0)
+            i++;
+        if (i == 3)
+            options_refuse("%s: '%s' is none of retry, park, drop", outcome_names[death], o->outcomes[death]);
+        if (o->outcomes[death])
+            expect(relay, bh_relay_set_outcome(relay, (bh_death)death, outcomes[i]));
+    }
+}
+
+static void set_waits(bh_relay *relay, const relay_options *o)
+{
+    if (o->queue_type && strcmp(o->queue_type, "quorum") != 0 && strcmp(o->queue_type, "classic") != 0)
+        options_refuse("queue-type: '%s' is none of quorum, classic", o->queue_type);
+    if (o->queue_type)
+        expect(relay, bh_relay_set_queue_type(relay, strcmp(o->queue_type, "classic") == 0 ? BH_QUEUE_CLASSIC
+                                                                                           : BH_QUEUE_QUORUM));
+    if (o->ns)
+        expect(relay, bh_relay_set_namespace(relay, bh_str(o->ns)));
+    if (o->stripes)
+        expect(relay, bh_relay_set_stripes(relay, (int)number_of("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
+}
+
+/* The policy of a queue: the options' go before the queue's own in the file, and these before the file's for all. */
+static bh_policy *make_policy(const relay_options *o, json_t *own, const char *queue)
+{
+    json_t *merged = must(json_object());
+    json_t *for_all = json_object_get(o->file, "policy");
+    char where[400];
+    snprintf(where, sizeof where, "the policy of %s", queue);
+    if ((for_all && !json_is_object(for_all)) || (own && !json_is_object(own) && !json_is_null(own)))
+        options_refuse("%s: names with values are wanted, as 'initial: 10s'", where);
+    if (json_is_object(for_all))
+        json_object_update(merged, for_all);
+    if (json_is_object(own))
+        json_object_update(merged, own);
+    bh_policy *policy = setup_policy_over(&o->policy, merged, where);
+    json_decref(merged);
+    return policy;
+}
+
+static void add_queue(bh_relay *relay, const relay_options *o, const char *name, json_t *own)
+{
+    bh_policy *policy = make_policy(o, own, name);
+    expect(relay, bh_relay_add_queue(relay, bh_str(name), policy));
+    bh_policy_free(policy);
+}
+
+static void add_queues(bh_relay *relay, const relay_options *o)
+{
+    json_t *queues = json_object_get(o->file, "queues"), *own;
+    const char *name;
+    size_t i;
+    for (i = 0; i < o->queues.count; i++)
+        add_queue(relay, o, o->queues.items[i], json_object_get(queues, o->queues.items[i]));
+    if (o->queues.count > 0)
+        return;
+    if (queues && !json_is_object(queues) && !json_is_array(queues))
+        options_refuse("queues: names are wanted, each with its policy or without");
+    json_object_foreach(queues, name, own)
+    {
+        add_queue(relay, o, name, own);
+    }
+    json_array_foreach(queues, i, own)
+    {
+        if (!json_is_string(own))
+            options_refuse("queues: a list of names is wanted, or names with their policies");
+        add_queue(relay, o, json_string_value(own), NULL);
+    }
+}
+
+static bh_relay *make_relay(const relay_options *o)
+{
+    bh_relay *relay = NULL;
+    if (bh_relay_new(&relay) != BH_OK)
+        must(NULL);
+    set_outcomes(relay, o);
+    set_waits(relay, o);
+    add_queues(relay, o);
+    if (bh_relay_queue_count(relay) == 0)
+        options_refuse("which queues? Give --queue NAME, or a --config FILE with 'queues:'");
+    expect(relay, bh_relay_build(relay));
+    return relay;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- its policies */
+
+static int print_policies(bh_relay *relay, const relay_options *o)
+{
+    bh__uri uri = {.text = NULL};
+    bh__report problem = {.size = 0};
+    const char *vhost = "/";
+    if (o->uris.count > 0 && bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) == BH_OK)
+        vhost = uri.vhost;
+    printf("# An administrator runs these once, and again when the queues of the relay change. A queue takes one "
+           "policy, the one of the\n"
+           "# highest priority: what another policy gives these queues has to be added to both.\n"
+           "# Quorum queues, whose dead letters then wait for the relay; those with a max-length refuse publishes "
+           "while they are full:\n"
+           "%s\n",
+           bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str(vhost)).data);
+    printf("# Classic queues, whose dead letters the broker sends once, without waiting for a confirm:\n%s\n",
+           bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, bh_str(vhost)).data);
+    bh__uri_free(&uri);
+    bh__report_free(&problem);
+    return output_end(EX_OK);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- systemd */
+
+/* Tells systemd, where it asked (sd_notify(3)). */
+static void notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path)
+        return;
+    memcpy(address.sun_path, path, strlen(path));
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    int descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        return;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (sendto(descriptor, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size) < 0)
+        complain("systemd could not be told: %s", state);
+    close(descriptor);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- logging */
+
+static bh_worker *running; /* for the signal handler */
+static int64_t drain_limit_ms;
+
+static int level_of(const bh_event *event)
+{
+    static const int levels[] = {[BH_LEVEL_DEBUG] = LOG_DEBUG,
+                                 [BH_LEVEL_INFO] = LOG_INFO,
+                                 [BH_LEVEL_WARNING] = LOG_WARNING,
+                                 [BH_LEVEL_ERROR] = LOG_ERR};
+    return levels[bh_event_level(event)];
+}
+
+static void log_json(const bh_event *event)
+{
+    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)time(NULL) * 1000, "event",
+                                  json_text(bh_event_name(bh_event_what(event)))));
+    for (int each = 0; each < BH_FIELD_LAST; each++) {
+        bh_field field = (bh_field)each;
+        json_t *value = bh_event_field_is_string(each) ? json_text(bh_event_string(event, field))
+                                                       : must(json_integer((json_int_t)bh_event_int(event, field)));
+        json_object_set_new(line, bh_event_field(each).data, value);
+    }
+    print_json(line);
+    fflush(stdout);
+}
+
+/* One line an event; the journal has a time of its own, and takes the level from the line's beginning. */
+static void log_line(const bh_event *event)
+{
+    char start[TIME_TEXT] = "";
+    if (getenv("JOURNAL_STREAM"))
+        snprintf(start, sizeof start, "<%d>", level_of(event));
+    else
+        show_time(start, (int64_t)time(NULL) * 1000);
+    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", bh_event_line(event).data);
+}
+
+static void listen_to(bh_worker *worker, const bh_event *event, void *data)
+{
+    const relay_options *o = data;
+    (void)worker;
+    if (bh_event_what(event) == BH_EVENT_CONNECTED)
+        notify("READY=1\nSTATUS=relaying");
+    else if (bh_event_what(event) == BH_EVENT_DISCONNECTED)
+        notify("STATUS=connecting");
+    if (o->json)
+        log_json(event);
+    else
+        log_line(event);
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- running */
+
+static void on_signal(int number)
+{
+    (void)number;
+    bh_worker_stop(running, drain_limit_ms); /* a second signal ends the program */
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
+{
+    bh_worker *worker = NULL;
+    bh_status status = bh_worker_new_relay(&worker, relay);
+    if (status != BH_OK)
+        exit(complain_status(status, bh_str("")));
+    for (size_t i = 0; status == BH_OK && i < o->uris.count; i++)
+        status = bh_worker_add_uri(worker, bh_str(o->uris.items[i]));
+    if (status == BH_OK && o->ca_file)
+        status = bh_worker_set_ca_file(worker, bh_str(o->ca_file));
+    if (status == BH_OK && o->prefetch)
+        status = bh_worker_set_prefetch(worker, (int)number_of("prefetch", o->prefetch, 1, 65535));
+    if (status == BH_OK && o->verbose)
+        status = bh_worker_set_retry_events(worker, 1);
+    if (status != BH_OK)
+        options_refuse("%s", bh_worker_error(worker).data);
+    return worker;
+}
+
+static int relay_on(bh_worker *worker, relay_options *o)
+{
+    running = worker;
+    drain_limit_ms = o->drain_ms;
+    catch_signals();
+    bh_status status = bh_worker_run(worker, NULL, listen_to, o);
+    notify("STOPPING=1");
+    return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
+}
+
+/* What a look at the broker found; BH_ERR_STATE: nothing yet. */
+typedef struct finding {
+    bh_status status;
+    char *text;
+} finding;
+
+static void look_on(bh_worker *worker, const bh_event *event, void *data)
+{
+    finding *found = data;
+    bh_event_kind kind = bh_event_what(event);
+    if (found->status != BH_ERR_STATE || (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_UNAVAILABLE))
+        return;
+    found->status = kind == BH_EVENT_CONNECTED ? BH_OK : (bh_status)bh_event_int(event, BH_FIELD_STATUS);
+    found->text = copy_text(bh_event_string(event, BH_FIELD_TEXT));
+    bh_worker_stop(worker, 0);
+}
+
+static int check(bh_worker *worker)
+{
+    finding found = {.status = BH_ERR_STATE};
+    bh_worker_set_mode(worker, BH_MODE_VERIFY);
+    bh_worker_set_prefetch(worker, 0); /* consumes nothing */
+    bh_worker_run(worker, NULL, look_on, &found);
+    if (found.status != BH_OK)
+        return complain_status(found.status, bh_str(found.text));
+    printf("All is there that the relay needs. Whether the work queues have its policies, and what was bound, AMQP "
+           "cannot tell:\n"
+           "--print-policy has the policies, and 'rabbitmqctl list_queues name policy' tells which a queue has.\n");
+    free(found.text);
+    return output_end(EX_OK);
+}
+
+static const char *const intro =
+    "Retries for consumers that can only reject (basic.nack or basic.reject with requeue=false), in any language. "
+    "What\n"
+    "they reject comes back later, to the queue that failed alone, and is parked in QUEUE.parked after the last "
+    "attempt.\n"
+    "RabbitMQ leads the rejections here by a policy, which --print-policy shows. Runs until SIGTERM or Ctrl-C, then\n"
+    "finishes what it has in hand. Any number of relays may run for the same queues.\n\n"
+    "FILE is YAML: 'queues:' with names or patterns (\"webhook.*\"), each with its policy; 'policy:' for all of them; "
+    "and the\n"
+    "options below by their names. What is typed goes before it.\n";
+
+int relay_main(int count, char **arguments)
+{
+    relay_options o = {.config = NULL, .drain_ms = DRAIN_MS};
+    const option_rule rules[] = {
+        {"queue", 'q', OPTION_TEXTS, "NAME", "a work queue, or a pattern with *; may be given again", &o.queues},
+        {"config", 'c', OPTION_TEXT, "FILE", "settings (YAML)", &o.config},
+        {"check", 0, OPTION_FLAG, NULL, "tells what is missing on the broker, and changes nothing", &o.check},
+        {"print-policy", 0, OPTION_FLAG, NULL, "shows the broker's policies for the work queues", &o.print_policy},
+        {"rejected", 0, OPTION_TEXT, "WHAT", "what is rejected: retry, park or drop it [retry]", &o.outcomes[0]},
+        {"expired", 0, OPTION_TEXT, "WHAT", "what expired in a work queue [park]", &o.outcomes[1]},
+        {"maxlen", 0, OPTION_TEXT, "WHAT", "what a full work queue pushed out [park]", &o.outcomes[2]},
+        {"delivery-limit", 0, OPTION_TEXT, "WHAT", "what was delivered too often [park]", &o.outcomes[3]},
+        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop, backhop.classic]", &o.ns},
+        {"kind", 0, OPTION_TEXT, "KIND", "exponential, linear, fixed or steps [exponential]", &o.policy.kind},
+        {"initial", 0, OPTION_TEXT, "TIME", "delay after the first failure [1s]", &o.policy.initial},
+        {"factor", 0, OPTION_TEXT, "NUMBER", "exponential: what each delay is multiplied by [2]", &o.policy.factor},
+        {"max", 0, OPTION_TEXT, "TIME", "no delay is above it, jitter included [5m]", &o.policy.max},
+        {"steps", 0, OPTION_TEXT, "TIME,...", "the delays of kind steps, as 10s,1m,1h", &o.policy.steps},
+        {"jitter", 0, OPTION_TEXT, "JITTER", "none, spread:RATIO, equal, full, decorrelated", &o.policy.jitter},
+        {"max-attempts", 0, OPTION_TEXT, "COUNT", "attempts in all; 0: no limit [10]", &o.policy.max_attempts},
+        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later than this", &o.policy.max_age},
+        {"uri", 'u', OPTION_TEXTS, "URI", "the broker [AMQP_URL]; may be given again, for a cluster", &o.uris},
+        {"ca-file", 0, OPTION_TEXT, "FILE", "PEM file of the CAs to trust instead of the system's", &o.ca_file},
+        {"verbose", 'v', OPTION_FLAG, NULL, "logs each retry too", &o.verbose},
+        {"json", 'j', OPTION_FLAG, NULL, "the log as JSON objects, on standard output", &o.json},
+    };
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "", intro);
+    if (at < count)
+        options_refuse("'%s': no operand is wanted; a queue is --queue %s", arguments[at], arguments[at]);
+    read_file(&o);
+    if (o.uris.count == 0)
+        texts_add(&o.uris, getenv("AMQP_URL") ? getenv("AMQP_URL") : "amqp://guest:guest@localhost/");
+    if (o.drain && (!options_duration(o.drain, &o.drain_ms) || o.drain_ms > 3600000))
+        options_refuse("drain: '%s' is no time span up to 1h", o.drain);
+    bh_relay *relay = make_relay(&o);
+    int code;
+    if (o.print_policy) {
+        code = print_policies(relay, &o);
+    } else {
+        bh_worker *worker = make_worker(relay, &o);
+        code = o.check ? check(worker) : relay_on(worker, &o);
+        bh_worker_free(worker);
+    }
+    bh_relay_free(relay);
+    json_decref(o.file);
+    texts_free(&o.uris);
+    texts_free(&o.queues);
+    return code;
+}

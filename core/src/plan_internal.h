@@ -1,0 +1,22 @@
+/* Plan, as the relay makes it and events see it. Internal. */
+#ifndef BACKHOP_PLAN_INTERNAL_H
+#define BACKHOP_PLAN_INTERNAL_H
+
+#include <backhop/plan.h>
+
+/* Where a message is put that nobody tries again. */
+typedef enum bh__shelf {
+    BH__SHELF_PARKED,     /* the work queue's parked queue */
+    BH__SHELF_UNROUTABLE, /* <ns>.unroutable, as the work queue's own, whose parked queue may not be there */
+    BH__SHELF_STRAY       /* the same, as no queue's own, and it counts as no attempt */
+} bh__shelf;
+
+/* Decides to put a message away: BH_ACTION_PARK with this reason, a string constant. Other arguments and errors as
+ * bh_plan_make. */
+bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                          const bh_topology *topology, bh__shelf shelf, const char *reason, bh_bytes error,
+                          int64_t now_ms, bh_bytes random);
+/* The error's text that the copy carries; "" where there is none. */
+bh_bytes bh__plan_error(const bh_plan *self);
+
+#endif

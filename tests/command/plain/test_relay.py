@@ -1,0 +1,82 @@
+"""backhop relay without a broker: its policies for the broker, its settings, and what it refuses."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from harness import DATA, NO_INPUT, USAGE, Case
+
+
+class Relay(Case):
+    def setUp(self) -> None:
+        place = tempfile.TemporaryDirectory()
+        self.addCleanup(place.cleanup)
+        self.file = Path(place.name) / "relay.yml"
+
+    def config(self, text: str) -> Path:
+        self.file.write_text(text)
+        return self.file
+
+    def refuses(self, text: str, *parts: str, code: int = USAGE) -> None:
+        ran = self.ends(code, "relay", "--config", self.config(text), "--print-policy")
+        for part in parts:
+            self.assertIn(part, ran.stderr)
+        self.assertEqual(ran.stdout, "")
+
+    def test_a_policy_for_each_queue_type_is_shown_as_the_command_that_sets_it(self) -> None:
+        ran = self.ok("relay", "-q", "email", "-q", "webhook.*", "--print-policy", "-u", "amqp://localhost/shop")
+        lines = [line for line in ran.stdout.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertTrue(line.startswith("rabbitmqctl set_policy -p 'shop' --apply-to queues"), line)
+            self.assertIn(r"'^(email|(?!.*\.parked$)(webhook\..*))$'", line)
+        self.assertIn('"dead-letter-strategy":"at-least-once"', lines[0])
+        self.assertNotIn("at-least-once", lines[1])
+
+    def test_settings_stand_in_a_file(self) -> None:
+        file = self.config(
+            "# a comment\nuri: amqp://localhost/shop\nnamespace: retries\nexpired: drop\nprefetch: 50\n"
+            "policy: {initial: 10s, max-attempts: 5}\n"
+            'queues:\n  email:\n  "webhook.*": {kind: steps, steps: "1s, 1m"}\n'
+        )
+        ran = self.ok("relay", "--config", file, "--print-policy")
+        self.assertIn("-p 'shop'", ran.stdout)
+        self.assertIn('"retries.rejected"', ran.stdout)
+        self.assertIn(r"email|(?!.*\.parked$)(webhook\..*)", ran.stdout)
+
+    def test_a_file_of_json_is_one_of_yaml(self) -> None:
+        ran = self.ok("relay", "-c", self.config('{"queues": ["email", "sms"]}'), "--print-policy")
+        self.assertIn("'^(email|sms)$'", ran.stdout)
+
+    def test_what_is_typed_goes_before_the_file(self) -> None:
+        file = self.config("namespace: one\nqueues: [email]\n")
+        ran = self.ok("relay", "-c", file, "--namespace", "two", "-q", "sms", "--print-policy")
+        self.assertIn('"two.rejected"', ran.stdout)
+        self.assertIn("'^(sms)$'", ran.stdout)
+
+    def test_wrong_settings_are_refused_by_their_names(self) -> None:
+        self.refuses("quues: [email]\n", "quues", str(self.file))
+        self.refuses("queues: 5\n", "queues")
+        self.refuses("queues: []\n", "--queue")
+        self.refuses("expired: requeue\nqueues: [email]\n", "expired", "requeue", "retry, park, drop")
+        self.refuses("queues: {email: {inital: 10s}}\n", "the policy of email", "inital")
+        self.refuses("queues: {email: {initial: soon}}\n", "initial", "soon")
+        self.refuses("queues: {email: {kind: steps}}\n", "steps")
+        self.refuses("queues: [email, email]\n", "email", "twice")
+        self.refuses("queues: [backhop.rejected]\n", "the relay itself")
+        self.refuses("drain: [1]\nqueues: [email]\n", "drain")
+        self.refuses("queues: [email]\nqueue-type: stream\n", "stream")
+        self.refuses("queues: [email]\nstripes: 100\n", "stripes", "64")
+
+    def test_a_file_that_cannot_be_read_and_one_that_is_no_yaml_are_told_apart(self) -> None:
+        self.refuses("queues: [email\n", "line 2", code=DATA)
+        self.refuses("queues:\n  email:\n  email:\n", "line 3", "there already", code=DATA)
+        self.refuses("queues: &a [*a]\n", "deeper", code=DATA)
+        self.refuses("", "empty", code=DATA)
+        self.ends(NO_INPUT, "relay", "--config", self.file.with_name("nowhere"))
+
+    def test_without_queues_and_with_an_operand_it_says_what_is_wanted(self) -> None:
+        self.assertIn("--queue", self.ends(USAGE, "relay").stderr)
+        self.assertIn("--queue email", self.ends(USAGE, "relay", "email").stderr)
+        self.assertIn("amqp", self.ends(USAGE, "relay", "-q", "email", "-u", "http://localhost").stderr)

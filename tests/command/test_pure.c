@@ -1,0 +1,212 @@
+/* What of the command decides without a broker: conditions, kinds of errors, groups, the simulation. */
+#include "groups.h"
+#include "simulation.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bh_delivery *delivery;
+static bh_history *history;
+
+static void make(void)
+{
+    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
+    ck_assert_int_eq(bh_history_new(&history), BH_OK);
+    bh_delivery_set_routing_key(delivery, bh_str("orders.eu"));
+    bh_delivery_push_string(delivery, bh_str("backhop-error"), BH_TYPE_STRING,
+                            bh_str("TimeoutError: host 17 is silent\nmore"));
+    bh_delivery_push_int(delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, 4);
+    bh_delivery_push_int(delivery, bh_str("backhop-first-failure"), BH_TYPE_INT64, 1000000);
+    bh_delivery_push_string(delivery, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("a1"));
+    bh_delivery_push_string(delivery, bh_str("backhop-parked"), BH_TYPE_STRING, bh_str("exhausted"));
+    bh_delivery_push_string(delivery, bh_str("tenant"), BH_TYPE_STRING, bh_str("Acme"));
+    bh_delivery_push_int(delivery, bh_str("size"), BH_TYPE_INT32, -5);
+    bh_delivery_push_int(delivery, bh_str("paid"), BH_TYPE_BOOLEAN, 1);
+    ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
+}
+
+static void drop(void)
+{
+    bh_delivery_free(delivery);
+    bh_history_free(history);
+}
+
+static const struct {
+    const char *condition;
+    int fits;
+} conditions[] = {
+    {"id=a1", 1},
+    {"id!=a1", 0},
+    {"error~SILENT", 1},
+    {"error!~silent", 0},
+    {"error=silent", 0},
+    {"class=TimeoutError", 1},
+    {"reason=exhausted", 1},
+    {"reason~exh", 1},
+    {"routing-key=orders.eu", 1},
+    {"exchange=", 1},
+    {"attempts=4", 1},
+    {"attempts>3", 1},
+    {"attempts<4", 0},
+    {"attempts<=4", 1},
+    {"attempts!=4", 0},
+    {"replays=0", 1},
+    {"age>1s", 1},
+    {"age<1s", 0},
+    {"age>=2s", 1},
+    {"header.tenant=Acme", 1},
+    {"header.tenant~acme", 1},
+    {"header.tenant!=Acme", 0},
+    {"header.none=x", 0},
+    {"header.none!=x", 1},
+    {"header.none>1", 0},
+    {"header.size=-5", 1},
+    {"header.size<0", 1},
+    {"header.size=x", 0},
+    {"header.paid=true", 1},
+    {"header.paid=1", 1},
+};
+
+START_TEST(a_condition_fits_what_it_says)
+{
+    char problem[256];
+    selection of = {.conditions = NULL};
+    ck_assert_msg(selection_add(&of, conditions[_i].condition, problem), "%s", problem);
+    ck_assert_msg(selection_fits(&of, delivery, history, 1002000) == conditions[_i].fits, "%s",
+                  conditions[_i].condition);
+    selection_free(&of);
+}
+END_TEST
+
+START_TEST(all_conditions_have_to_fit)
+{
+    char problem[256];
+    selection of = {.conditions = NULL};
+    ck_assert(selection_fits(&of, delivery, history, 0));
+    ck_assert(selection_add(&of, "attempts=4", problem) && selection_add(&of, "id=b", problem));
+    ck_assert(!selection_fits(&of, delivery, history, 0));
+    selection_free(&of);
+}
+END_TEST
+
+START_TEST(a_text_that_is_no_condition_is_refused)
+{
+    static const char *const wrong[] = {
+        "", "id", "=x", "errors=x", "header.=x", "age>soon", "attempts=many", "id>1", "attempts~4", "header"};
+    char problem[256] = "";
+    selection of = {.conditions = NULL};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        problem[0] = '\0';
+        ck_assert_msg(!selection_add(&of, wrong[i], problem) && problem[0], "'%s' was taken", wrong[i]);
+    }
+    selection_free(&of);
+}
+END_TEST
+
+static const struct {
+    const char *error, *class, *kind;
+} errors[] = {
+    {"TimeoutError: host 17 is silent\nmore", "TimeoutError", "TimeoutError: host # is silent"},
+    {"507 queue is full", "", "# queue is full"},
+    {"Net::ReadTimeout: 30s", "Net::ReadTimeout", "Net::ReadTimeout: #s"},
+    {"requests.exceptions.ConnectionError: x", "requests.exceptions.ConnectionError",
+     "requests.exceptions.ConnectionError: x"},
+    {"order 3f2504e0-4f89-11d3-9a0c-0305e82c3301 is gone", "", "order # is gone"},
+    {"id deadbeef01 and deadbeef", "", "id # and deadbeef"},
+    {"host42 is down", "", "host# is down"},
+    {"not a class : x", "", "not a class : x"},
+    {"", "", ""},
+};
+
+START_TEST(an_error_has_a_class_and_a_kind)
+{
+    char kind[KIND_BYTES + 1];
+    bh_bytes class = error_class(bh_str(errors[_i].error));
+    error_kind(kind, bh_str(errors[_i].error));
+    ck_assert_str_eq(kind, errors[_i].kind);
+    ck_assert_msg(class.size == strlen(errors[_i].class) && memcmp(class.data, errors[_i].class, class.size) == 0, "%s",
+                  errors[_i].error);
+}
+END_TEST
+
+START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
+{
+    groups of = {.items = NULL};
+    for (int i = 0; i < GROUPS_MOST + 50; i++) {
+        char error[32] = "error ";
+        for (int j = 0, rest = i; j < 5; j++, rest /= 26)
+            error[6 + j] = (char)('g' + rest % 26 % 20); /* letters, as numbers are folded */
+        snprintf(error + 11, sizeof error - 11, "%c", 'a' + i / 500);
+        bh_delivery_clear(delivery);
+        bh_delivery_push_string(delivery, bh_str("backhop-error"), BH_TYPE_STRING, bh_str(error));
+        ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
+        ck_assert(groups_add(&of, "orders.parked", history));
+    }
+    int64_t total = 0;
+    for (size_t i = 0; i < of.count; i++)
+        total += of.items[i].count;
+    ck_assert_int_eq(total, GROUPS_MOST + 50);
+    ck_assert_uint_le(of.count, GROUPS_MOST + 1);
+    groups_sort(&of);
+    for (size_t i = 1; i < of.count; i++)
+        ck_assert_int_ge(of.items[i - 1].count, of.items[i].count);
+    groups_free(&of);
+}
+END_TEST
+
+static void play(simulation *out, uint64_t seed, int at_once)
+{
+    bh_policy *policy;
+    bh_topology *topology;
+    scenario of = {.rate = 10,
+                   .capacity = 50,
+                   .down_from_ms = 10000,
+                   .down_to_ms = 60000,
+                   .until_ms = 120000,
+                   .end_ms = 3600000,
+                   .seed = seed,
+                   .at_once = at_once};
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("work")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(simulation_run(out, &of, policy, topology), BH_OK);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+
+START_TEST(a_simulation_accounts_for_each_message_and_repeats_itself)
+{
+    static simulation first, again, other;
+    play(&first, 7, 0);
+    play(&again, 7, 0);
+    play(&other, 8, 0);
+    ck_assert_int_eq(first.messages, 1200);
+    ck_assert_int_eq(first.done + first.parked + first.left, first.messages);
+    ck_assert_int_eq(first.calls, first.done + first.failed_calls);
+    ck_assert_int_eq(memcmp(&first, &again, sizeof first), 0);
+    ck_assert_int_ne(memcmp(&first, &other, sizeof first), 0);
+    ck_assert_int_eq(first.parked, 0); /* ten attempts of the default policy outlast fifty seconds */
+    play(&other, 7, 1);
+    ck_assert_int_gt(other.parked, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("command");
+    TCase *tests = tcase_create("pure");
+    tcase_add_checked_fixture(tests, make, drop);
+    tcase_add_loop_test(tests, a_condition_fits_what_it_says, 0, (int)(sizeof conditions / sizeof conditions[0]));
+    tcase_add_test(tests, all_conditions_have_to_fit);
+    tcase_add_test(tests, a_text_that_is_no_condition_is_refused);
+    tcase_add_loop_test(tests, an_error_has_a_class_and_a_kind, 0, (int)(sizeof errors / sizeof errors[0]));
+    tcase_add_test(tests, kinds_of_errors_beyond_the_most_count_as_one);
+    tcase_add_test(tests, a_simulation_accounts_for_each_message_and_repeats_itself);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,301 @@
+#include "suites.h"
+
+#include <backhop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bh_metrics *metrics;
+static bh_event *event;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    ck_assert_int_eq(bh_event_new(&event, BH_EVENT_FAILED), BH_OK);
+}
+
+static void tear_down(void)
+{
+    bh_metrics_free(metrics);
+    bh_event_free(event);
+}
+
+static void begin(bh_event_kind kind, const char *queue)
+{
+    ck_assert_int_eq(bh_event_begin(event, kind), BH_OK);
+    ck_assert_int_eq(bh_event_set_string(event, BH_FIELD_QUEUE, bh_str(queue)), BH_OK);
+}
+
+static void observe(void)
+{
+    ck_assert_int_eq(bh_metrics_observe(metrics, event), BH_OK);
+}
+
+static void expect_sample(size_t index, int metric, double value, const char *first, const char *second)
+{
+    ck_assert_uint_lt(index, bh_metrics_sample_count(metrics));
+    ck_assert_int_eq(bh_metrics_sample_metric(metrics, index), metric);
+    ck_assert_double_eq(bh_metrics_sample_value(metrics, index), value);
+    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 0).data, first);
+    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 1).data, second);
+    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 2).data, "");
+}
+
+static void expect_text(const char *part)
+{
+    ck_assert_msg(strstr(bh_metrics_text(metrics).data, part) != NULL, "\"%s\" is not in:\n%s", part,
+                  bh_metrics_text(metrics).data);
+}
+
+START_TEST(every_metric_has_names_a_unit_help_and_known_labels)
+{
+    for (int metric = 0; metric < BH_METRIC_LAST; metric++) {
+        const char *name = bh_metric_name(metric).data;
+        int is_counter = bh_metric_instrument(metric) == BH_INSTRUMENT_COUNTER;
+        int is_histogram = bh_metric_instrument(metric) == BH_INSTRUMENT_HISTOGRAM;
+        size_t size = strlen(name);
+        ck_assert_uint_eq(strspn(name, "abcdefghijklmnopqrstuvwxyz_"), size);
+        ck_assert_int_eq(size > 6 && strcmp(name + size - 6, "_total") == 0, is_counter);
+        ck_assert_int_eq(size > 8 && strcmp(name + size - 8, "_seconds") == 0,
+                         strcmp(bh_metric_unit(metric).data, "s") == 0);
+        ck_assert_uint_gt(bh_metric_otel_name(metric).size, 0);
+        ck_assert_uint_gt(bh_metric_help(metric).size, 0);
+        ck_assert_int_eq(bh_metric_bucket_count(metric) > 0, is_histogram);
+        for (size_t i = 1; i < bh_metric_bucket_count(metric); i++)
+            ck_assert(bh_metric_bucket(metric, i - 1) < bh_metric_bucket(metric, i));
+        for (size_t i = 0; i < bh_metric_label_count(metric); i++) {
+            ck_assert_uint_gt(bh_metric_label(metric, i).size, 0);
+            ck_assert_uint_gt(bh_metric_otel_label(metric, i).size, 0);
+        }
+        ck_assert_str_eq(bh_metric_label(metric, bh_metric_label_count(metric)).data, "");
+        ck_assert_double_eq(bh_metric_bucket(metric, bh_metric_bucket_count(metric)), 0);
+    }
+    const int none[] = {-1, BH_METRIC_LAST};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_str_eq(bh_metric_name(none[i]).data, "");
+        ck_assert_str_eq(bh_metric_otel_name(none[i]).data, "");
+        ck_assert_str_eq(bh_metric_unit(none[i]).data, "");
+        ck_assert_str_eq(bh_metric_help(none[i]).data, "");
+        ck_assert_uint_eq(bh_metric_label_count(none[i]), 0);
+        ck_assert_uint_eq(bh_metric_bucket_count(none[i]), 0);
+    }
+}
+END_TEST
+
+START_TEST(a_failure_and_its_retry_are_counted)
+{
+    begin(BH_EVENT_FAILED, "orders");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+    bh_event_set_string(event, BH_FIELD_ERROR, bh_str("order 17 of mrs. x"));
+    bh_event_set_string(event, BH_FIELD_ID, bh_str("17"));
+    bh_event_set_int(event, BH_FIELD_DURATION, 1500);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 1);
+    expect_sample(0, BH_METRIC_PROCESS_DURATION, 0.0015, "orders", "TimeoutError");
+
+    begin(BH_EVENT_RETRIED, "orders");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+    bh_event_set_int(event, BH_FIELD_DELAY, 4000);
+    bh_event_set_int(event, BH_FIELD_DURATION, 2500);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 3);
+    expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "TimeoutError");
+    expect_sample(1, BH_METRIC_RETRY_DELAY, 4, "orders", "");
+    expect_sample(2, BH_METRIC_COPY_DURATION, 0.0025, "", "");
+
+    begin(BH_EVENT_DELIVERED, "orders");
+    bh_event_set_int(event, BH_FIELD_LATENESS, 12);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 1);
+    expect_sample(0, BH_METRIC_RETRY_LATENESS, 0.012, "orders", "");
+
+    begin(BH_EVENT_SUCCEEDED, "orders");
+    bh_event_set_int(event, BH_FIELD_ATTEMPT, 2);
+    bh_event_set_int(event, BH_FIELD_DURATION, 700);
+    bh_event_set_int(event, BH_FIELD_RECOVERY, 4012);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 3);
+    expect_sample(0, BH_METRIC_PROCESS_DURATION, 0.0007, "orders", "");
+    expect_sample(1, BH_METRIC_ATTEMPTS, 2, "orders", "succeeded");
+    expect_sample(2, BH_METRIC_RECOVERY_TIME, 4.012, "orders", "");
+
+    expect_text("# HELP backhop_retries_total Messages that failed and come again.\n"
+                "# TYPE backhop_retries_total counter\n"
+                "backhop_retries_total{queue=\"orders\",error_type=\"TimeoutError\"} 1\n");
+    expect_text(
+        "# TYPE messaging_process_duration_seconds histogram\n"
+        "messaging_process_duration_seconds_bucket{queue=\"orders\",error_type=\"TimeoutError\",le=\"0.001\"} 0\n"
+        "messaging_process_duration_seconds_bucket{queue=\"orders\",error_type=\"TimeoutError\",le=\"0.005\"} 1\n");
+    expect_text(
+        "messaging_process_duration_seconds_bucket{queue=\"orders\",error_type=\"TimeoutError\",le=\"+Inf\"} 1\n"
+        "messaging_process_duration_seconds_sum{queue=\"orders\",error_type=\"TimeoutError\"} 0.0015\n"
+        "messaging_process_duration_seconds_count{queue=\"orders\",error_type=\"TimeoutError\"} 1\n");
+    expect_text("backhop_copy_duration_seconds_sum 0.0025\nbackhop_copy_duration_seconds_count 1\n");
+    expect_text("backhop_recovery_time_seconds_sum{queue=\"orders\"} 4.012\n");
+    ck_assert_ptr_null(strstr(bh_metrics_text(metrics).data, "mrs"));
+    ck_assert_ptr_null(strstr(bh_metrics_text(metrics).data, "17"));
+}
+END_TEST
+
+START_TEST(how_messages_end_is_counted)
+{
+    begin(BH_EVENT_PARKED, "orders");
+    bh_event_set_string(event, BH_FIELD_REASON, bh_str("exhausted"));
+    bh_event_set_int(event, BH_FIELD_ATTEMPTS, 10);
+    observe();
+    expect_sample(0, BH_METRIC_PARKED, 1, "orders", "exhausted");
+    expect_sample(1, BH_METRIC_ATTEMPTS, 10, "orders", "parked");
+    begin(BH_EVENT_DROPPED, "orders");
+    bh_event_set_int(event, BH_FIELD_ATTEMPT, 1);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 1); /* its duration is unknown */
+    expect_sample(0, BH_METRIC_ATTEMPTS, 1, "orders", "dropped");
+    begin(BH_EVENT_REPLAYED, "orders");
+    bh_event_set_int(event, BH_FIELD_COUNT, 300);
+    observe();
+    expect_sample(0, BH_METRIC_REPLAYED, 300, "orders", "");
+    expect_text("backhop_replayed_total{queue=\"orders\"} 300\n");
+    expect_text("backhop_attempts_bucket{queue=\"orders\",outcome=\"parked\",le=\"10\"} 1\n");
+    ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7), BH_OK);
+    expect_text("# TYPE backhop_copies_unconfirmed gauge\nbackhop_copies_unconfirmed 7\n");
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++) { /* nothing is known but what happened */
+        begin((bh_event_kind)kind, "orders");
+        observe();
+        ck_assert_uint_le(bh_metrics_sample_count(metrics), 1);
+    }
+}
+END_TEST
+
+START_TEST(an_error_that_nobody_named_is_one_of_the_others)
+{
+    begin(BH_EVENT_RETRIED, "orders");
+    observe();
+    expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "_OTHER");
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("TimeoutError")), BH_OK);
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("TimeoutError")), BH_OK);
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("\xff")), BH_ERR_ARGUMENT);
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("ValueError"));
+    observe();
+    expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "_OTHER");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+    observe();
+    expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "TimeoutError");
+    char name[16];
+    for (int i = 1; i < BH_METRICS_MOST_ERROR_TYPES; i++) {
+        snprintf(name, sizeof name, "E%d", i);
+        ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str(name)), BH_OK);
+    }
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("one too many")), BH_ERR_ARGUMENT);
+}
+END_TEST
+
+static size_t lines_of(const char *text, const char *name)
+{
+    size_t count = 0;
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        count += strncmp(line, name, strlen(name)) == 0;
+    return count;
+}
+
+START_TEST(ten_thousand_ids_errors_and_queues_are_few_series)
+{
+    enum { MANY = 10000 };
+    char name[64];
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "Error%d", i);
+        begin(BH_EVENT_RETRIED, i < MANY / 2 ? "orders" : name);
+        bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str(name));
+        bh_event_set_string(event, BH_FIELD_ERROR, bh_str(name));
+        bh_event_set_string(event, BH_FIELD_ID, bh_str(name));
+        bh_event_set_int(event, BH_FIELD_DELAY, i);
+        observe();
+        bh_event_begin(event, BH_EVENT_PARKED);
+        bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders"));
+        bh_event_set_string(event, BH_FIELD_REASON, bh_str(name));
+        observe();
+    }
+    const char *text = bh_metrics_text(metrics).data;
+    ck_assert_uint_eq(lines_of(text, "backhop_retries_total{queue=\"orders\""), BH_METRICS_MOST_ERROR_TYPES + 1);
+    ck_assert_uint_eq(lines_of(text, "backhop_retries_total{"),
+                      BH_METRICS_MOST_ERROR_TYPES + 1 + BH_METRICS_MOST_QUEUES - 1 + 1);
+    ck_assert_uint_eq(lines_of(text, "backhop_retry_delay_seconds_count{"), BH_METRICS_MOST_QUEUES + 1);
+    ck_assert_uint_le(lines_of(text, "backhop_parked_total{"), 17);
+    expect_text("backhop_retries_total{queue=\"_OTHER\",error_type=\"_OTHER\"}");
+}
+END_TEST
+
+START_TEST(labels_are_escaped_and_absurd_values_are_bounded)
+{
+    begin(BH_EVENT_RETRIED, "a\"b\\c\nd");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("no UTF-8: \xff"));
+    bh_event_set_int(event, BH_FIELD_DELAY, INT64_MAX);
+    bh_event_set_int(event, BH_FIELD_DURATION, INT64_MIN);
+    observe();
+    expect_text("backhop_retries_total{queue=\"a\\\"b\\\\c\\nd\",error_type=\"_OTHER\"} 1\n");
+    ck_assert_ptr_null(strstr(bh_metrics_text(metrics).data, "backhop_copy_duration_seconds"));
+    for (int i = 0; i < 1000; i++)
+        observe();
+    expect_text("backhop_retry_delay_seconds_count{queue=\"a\\\"b\\\\c\\nd\"} 1001\n");
+    begin(BH_EVENT_REPLAYED, "orders");
+    bh_event_set_int(event, BH_FIELD_COUNT, -3);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 0);
+}
+END_TEST
+
+START_TEST(what_others_counted_is_added)
+{
+    bh_metrics *sum;
+    ck_assert_int_eq(bh_metrics_new(&sum), BH_OK);
+    begin(BH_EVENT_RETRIED, "orders");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+    bh_event_set_int(event, BH_FIELD_DELAY, 4000);
+    observe();
+    bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 2);
+    ck_assert_int_eq(bh_metrics_add(sum, metrics), BH_OK);
+    ck_assert_int_eq(bh_metrics_add(sum, metrics), BH_OK);
+    ck_assert_int_eq(bh_metrics_add(metrics, metrics), BH_ERR_ARGUMENT);
+    bh_metrics *kept = metrics;
+    metrics = sum;
+    expect_text("backhop_retries_total{queue=\"orders\",error_type=\"TimeoutError\"} 2\n");
+    expect_text("backhop_retry_delay_seconds_sum{queue=\"orders\"} 8\n");
+    expect_text("backhop_copies_unconfirmed 4\n");
+    metrics = kept;
+    bh_metrics_free(sum);
+}
+END_TEST
+
+START_TEST(missing_arguments_are_refused)
+{
+    ck_assert_int_eq(bh_metrics_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_observe(metrics, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_observe(NULL, event), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add(metrics, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_RETRIES, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_LAST, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add_error_type(NULL, bh_str("E")), BH_ERR_ARGUMENT);
+    ck_assert_str_eq(bh_metrics_text(metrics).data, "");
+    ck_assert_str_eq(bh_metrics_text(NULL).data, "");
+    ck_assert_int_eq(bh_metrics_sample_metric(metrics, 0), BH_METRIC_LAST);
+    ck_assert_double_eq(bh_metrics_sample_value(metrics, 0), 0);
+    bh_metrics_free(NULL);
+}
+END_TEST
+
+Suite *suite_metrics(void)
+{
+    Suite *suite = suite_create("metrics");
+    TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
+    tcase_add_test(calls, every_metric_has_names_a_unit_help_and_known_labels);
+    tcase_add_test(calls, a_failure_and_its_retry_are_counted);
+    tcase_add_test(calls, how_messages_end_is_counted);
+    tcase_add_test(calls, an_error_that_nobody_named_is_one_of_the_others);
+    tcase_add_test(calls, ten_thousand_ids_errors_and_queues_are_few_series);
+    tcase_add_test(calls, labels_are_escaped_and_absurd_values_are_bounded);
+    tcase_add_test(calls, what_others_counted_is_added);
+    tcase_add_test(calls, missing_arguments_are_refused);
+    suite_add_tcase(suite, calls);
+    return suite;
+}
