@@ -127,8 +127,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         broker confirms one
     :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
         up to 10 s, jitter equal
-    :param on_event: called with each Event, as the worker's: returned, nacked, unconfirmed, refused, retried, parked,
-        replayed, disconnected, stale; in the connection's thread, or its event loop
+    :param on_event: called with each Event, in the connection's thread, or its event loop; or a bridge, as
+        backhop.prometheus and backhop.opentelemetry have them; or a list of these
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
     :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError

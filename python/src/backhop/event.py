@@ -178,7 +178,7 @@ class Events:
     :raises ArgumentTypeError: for a listener that cannot be called
     """
 
-    __slots__ = ("_clock", "_queue", "is_heard", "listeners", "observers")
+    __slots__ = ("_clock", "_queue", "_surrounding", "is_heard", "listeners", "observers")
 
     def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
         many = isinstance(on_event, list | tuple) and on_event
@@ -187,6 +187,7 @@ class Events:
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:
             function("on_event", each)
+        self._surrounding = [each for each in self.observers if type(each).handling is not Observer.handling]
         self.is_heard = bool(given)
         self._queue = queue
         self._clock = clock
@@ -283,7 +284,7 @@ class Events:
 
     def surrounded(self, handle: Callable[[Any], object]) -> Callable[[Any], object]:
         """A handler in what bridges have around it."""
-        if not self.observers:
+        if not self._surrounding:
             return handle
 
         def run(message: Message) -> None:
@@ -294,7 +295,7 @@ class Events:
 
     def surrounded_async(self, handle: Callable[[Any], object]) -> Callable[[Any], object]:
         """A handler whose result may have to be awaited, likewise."""
-        if not self.observers:
+        if not self._surrounding:
             return handle
 
         async def run(message: Message) -> None:
@@ -305,10 +306,10 @@ class Events:
 
     def handling(self, message: Message) -> AbstractContextManager[object]:
         """What a handler runs in."""
-        if not self.observers:
+        if not self._surrounding:
             return nullcontext()
         stack = ExitStack()
-        for each in self.observers:
+        for each in self._surrounding:
             stack.enter_context(each.handling(message))
         return stack
 

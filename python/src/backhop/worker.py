@@ -74,8 +74,9 @@ class Worker:
     ``drain`` seconds to finish. A message that they do not settle in time goes back to the queue. ``serve`` leaves
     signals to its host: call ``stop``.
 
-    Events are logged to the logger ``backhop``: connected, unavailable, disconnected, blocked, unblocked, cancelled,
-    returned, nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
+    Events are logged to the logger ``backhop``, and told to ``on_event``: delivered, succeeded, failed, dropped,
+    retried, parked, replayed, returned, nacked, unconfirmed, refused, stale, connected, unavailable, disconnected,
+    blocked, unblocked, cancelled, missed, drained.
 
     After os.fork() a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
 
@@ -109,7 +110,8 @@ class Worker:
         mend itself: a refused password, vhost or permission, a missing work queue, a clash, a strategy that the broker
         cannot serve, a certificate that does not match. A broker that is not up yet is waited for; once the worker was
         ready, everything is tried again without end
-    :param on_event: called with each Event, from whichever thread meets it; under ``serve`` in the event loop
+    :param on_event: called with each Event, from whichever thread meets it, under ``serve`` in the event loop; or a
+        bridge, as backhop.prometheus and backhop.opentelemetry have them; or a list of these
     :param retry_events: whether each retry is an event too
     :param legacy_counter: as History's
     :param wait_queues: as History's
@@ -177,7 +179,7 @@ class Worker:
         self._server = 0  # the thread of the event loop that serves
         self._asking = threading.Lock()
         self._replay: _Replay | None = None
-        self._failures: OrderedDict[str, tuple[BaseException, str]] = OrderedDict()
+        self._failures: OrderedDict[str, tuple[BaseException, str, str]] = OrderedDict()
         self._wants_retries = truth("retry_events", retry_events)
         self._stream.attach(self)
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
@@ -440,8 +442,9 @@ class Worker:
         if kind in (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED):
             known = self._failures.pop(c.Event_string(taken, c.BH_FIELD_ID), None)
             if known is not None:
-                exception, traceparent = known
+                exception, traceparent, text = known
                 c.Event_set_string(taken, c.BH_FIELD_ERROR_CLASS, class_of(exception))
+                c.Event_set_string(taken, c.BH_FIELD_ERROR, text)
         is_for_all = kind != c.BH_EVENT_RETRIED or self._wants_retries
         event = event_of(taken)
         try:
@@ -495,8 +498,8 @@ class Worker:
         try:
             most = (result.policy or self.policy).max_attempts
             ends = result.outcome == "permanent" or 0 < most <= message.attempt
-            if message.id and (ends or self._stream.is_heard):
-                self._failures[message.id] = exception, message._traceparent
+            if message.id and (ends or self._stream.wants(c.BH_EVENT_RETRIED)):
+                self._failures[message.id] = exception, message._traceparent, result.error
                 while len(self._failures) > _MOST_FAILURES:
                     self._failures.popitem(last=False)
             elif ends:
