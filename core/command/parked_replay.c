@@ -472,9 +472,9 @@ static int play_round(replay *self)
         must(NULL);
     for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL;)
         take(self, message);
-    if (self->shot.status == BH_OK)
+    if (self->shot.status == BH_OK && !is_interrupted())
         self->shot.status = snapshot_close(&self->shot);
-    if (self->shot.status == BH_OK)
+    if (self->shot.status == BH_OK && !is_interrupted())
         self->shot.status = send_kept(self);
     bh_ledger_close_channel(self->ledger, self->channel);
     forget_all(self);

@@ -4,6 +4,7 @@
 #include "output.h"
 #include "setup.h"
 
+#include "wire/clock.h"
 #include "wire/uri.h"
 
 #include <backhop/worker.h>
@@ -30,6 +31,7 @@ typedef struct relay_options {
     json_t *file; /* NULL: none */
     int64_t drain_ms;
     int check, print_policy, json, verbose;
+    bh_log *log; /* so that 300 messages that are parked in a second are not 300 lines */
 } relay_options;
 
 /* -------------------------------------------------------------------------------------------------------------- the file */
@@ -271,6 +273,8 @@ static void log_json(const bh_event *event)
                                   json_text(bh_event_name(bh_event_what(event)))));
     for (int each = 0; each < BH_FIELD_LAST; each++) {
         bh_field field = (bh_field)each;
+        if (!bh_event_has(event, field))
+            continue;
         json_t *value = bh_event_field_is_string(each) ? json_text(bh_event_string(event, field))
                                                        : must(json_integer((json_int_t)bh_event_int(event, field)));
         json_object_set_new(line, bh_event_field(each).data, value);
@@ -280,14 +284,17 @@ static void log_json(const bh_event *event)
 }
 
 /* One line an event; the journal has a time of its own, and takes the level from the line's beginning. */
-static void log_line(const bh_event *event)
+static void log_line(bh_log *log, const bh_event *event)
 {
     char start[TIME_TEXT] = "";
+    bh_bytes line = bh_log_line(log, event, bh__monotonic_ms());
+    if (line.size == 0)
+        return;
     if (getenv("JOURNAL_STREAM"))
         snprintf(start, sizeof start, "<%d>", level_of(event));
     else
         show_time(start, (int64_t)time(NULL) * 1000);
-    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", bh_event_line(event).data);
+    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", line.data);
 }
 
 static void listen_to(bh_worker *worker, const bh_event *event, void *data)
@@ -301,7 +308,7 @@ static void listen_to(bh_worker *worker, const bh_event *event, void *data)
     if (o->json)
         log_json(event);
     else
-        log_line(event);
+        log_line(o->log, event);
 }
 
 /* ----------------------------------------------------------------------------------------------------------------- running */
@@ -332,7 +339,7 @@ static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
     if (status == BH_OK && o->prefetch)
         status = bh_worker_set_prefetch(worker, (int)number_of("prefetch", o->prefetch, 1, 65535));
     if (status == BH_OK && o->verbose)
-        status = bh_worker_set_retry_events(worker, 1);
+        status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
     if (status != BH_OK)
         options_refuse("%s", bh_worker_error(worker).data);
     return worker;
@@ -342,9 +349,12 @@ static int relay_on(bh_worker *worker, relay_options *o)
 {
     running = worker;
     drain_limit_ms = o->drain_ms;
+    if (bh_log_new(&o->log) != BH_OK)
+        must(NULL);
     catch_signals();
     bh_status status = bh_worker_run(worker, NULL, listen_to, o);
     notify("STOPPING=1");
+    bh_log_free(o->log);
     return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
 }
 

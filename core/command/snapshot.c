@@ -1,9 +1,11 @@
 #include "snapshot.h"
 
 #include "command.h"
+#include "memory.h"
 #include "output.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sysexits.h>
 
 enum {
@@ -24,6 +26,11 @@ static void consumer_tag(char out[32], size_t number)
 
 static void on_message(snapshot *self, bh_message *message)
 {
+    void *flags = self->is_acked;
+    if (!bh__reserve(&flags, &self->room, 1, (size_t)message->delivery_tag + 1))
+        must(NULL);
+    self->is_acked = flags;
+    self->is_acked[message->delivery_tag] = 0;
     self->held++;
     self->taken++;
     bh__queue_push(&self->arrived, message);
@@ -178,24 +185,18 @@ void snapshot_ack(snapshot *self, uint64_t tag)
 {
     amqp_basic_ack_t ack = {.delivery_tag = tag};
     self->held--;
+    self->is_acked[tag] = 1;
     bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/* Gives back without counting, where the broker knows the difference; else the end of the channel does it. */
-static void give_back(const snapshot *self)
-{
-    amqp_basic_nack_t all = {.delivery_tag = 0, .multiple = 1, .requeue = 1};
-    if (connection_is_at_least(self->broker, 4, 3) && self->held > 0)
-        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &all);
-}
-
-static bh_status await_return(const snapshot *self)
+/* Waits until the queue has so many messages of this snapshot again. */
+static bh_status await_return(const snapshot *self, int64_t count)
 {
     int64_t there = 0, until_ms = bh__monotonic_ms() + LONGEST_RETURN_MS;
     bh_status status = BH_OK;
-    while (status == BH_OK && self->held > 0 && bh__monotonic_ms() < until_ms) {
+    while (status == BH_OK && count > 0 && bh__monotonic_ms() < until_ms) {
         status = connection_look(self->broker, self->queue, &there, NULL);
-        if (there >= self->ready - self->taken + self->held)
+        if (there >= self->ready - self->taken + count)
             return status;
         if (status == BH_OK)
             status = connection_pump(self->broker, bh__monotonic_ms() + PAUSE_MS);
@@ -203,19 +204,58 @@ static bh_status await_return(const snapshot *self)
     return status;
 }
 
+/* Where none is held that could be given back behind the acknowledgements: asks on their own channel, which the queue answers after it has
+ * heard of them, and some times again, as it works on them bit by bit. */
+static bh_status ask_behind_acks(const snapshot *self)
+{
+    enum { QUESTIONS = 200 };
+    amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(self->queue), .passive = 1};
+    bh_status status = BH_OK;
+    for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
+        status = connection_call(self->broker, CHANNEL_CONSUME, AMQP_QUEUE_DECLARE_METHOD, &look,
+                                 AMQP_QUEUE_DECLARE_OK_METHOD, 0, "looking at a queue");
+    return status;
+}
+
+/*
+ * Gives back what is held, or what has to be before the channel ends. From RabbitMQ 4.3 on a nack does not count as a delivery; but what
+ * several consumers hold it gives back in an order of its own, as 3.10 does with what was delivered while its consumer was being cancelled: so
+ * where not all has come, the end of the channel gives it back.
+ */
+static bh_status give_back(snapshot *self)
+{
+    amqp_basic_nack_t nack = {.delivery_tag = 0, .multiple = 1, .requeue = 1};
+    int is_all =
+        self->total <= SNAPSHOT_PREFETCH && self->taken >= self->total && connection_is_at_least(self->broker, 4, 3);
+    if (self->held == self->taken && !is_all)
+        return BH_OK;
+    if (self->held == 0)
+        return ask_behind_acks(self);
+    if (!is_all) {
+        nack.multiple = 0;
+        for (nack.delivery_tag = 1; self->is_acked[nack.delivery_tag]; nack.delivery_tag++)
+            ;
+    }
+    bh_status status = snapshot_close(self);
+    if (status != BH_OK)
+        return status;
+    bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &nack);
+    return await_return(self, is_all ? self->held : 1);
+}
+
 int snapshot_end(snapshot *self)
 {
     connection *broker = self->broker;
     bh_status status = self->status;
     if (status == BH_OK)
-        status = snapshot_close(self);
-    if (status == BH_OK) {
-        give_back(self);
+        status = give_back(self);
+    if (status == BH_OK)
         status = connection_close_channel(broker, CHANNEL_CONSUME);
-    }
     broker->on_frame = NULL;
     if (status == BH_OK)
-        status = await_return(self);
+        status = await_return(self, self->held);
+    free(self->is_acked);
+    self->is_acked = NULL;
     bh__queue_clear(&self->arrived);
     bh__assembler_clear(&self->assembler);
     if (status != BH_OK)

@@ -1,4 +1,4 @@
-#include <backhop/metrics.h>
+#include "metrics_internal.h"
 
 #include "memory.h"
 #include "report.h"
@@ -434,6 +434,21 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
             to->buckets[bucket] += from->buckets[bucket];
     }
     return BH_OK;
+}
+
+bh_status bh__metrics_copy(bh_metrics **out, const bh_metrics *from)
+{
+    const names *named = &from->names[ERROR_TYPE];
+    bh_status status = bh_metrics_new(out);
+    for (size_t i = 0; status == BH_OK && named->is_closed && i < named->count; i++)
+        status = bh_metrics_add_error_type(*out, bh__store_get(&named->store, named->items[i]));
+    if (status == BH_OK)
+        status = bh_metrics_add(*out, from);
+    if (status != BH_OK) {
+        bh_metrics_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- samples */

@@ -92,7 +92,7 @@ class Worker extends EventEmitter {
       this.#check(native.set_legacy_counter(text(legacyCounter, 'legacyCounter', 'the name of a header')))
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
-    this.#check(native.set_retry_events(Number(flag(retryEvents, 'retryEvents'))))
+    this.#check(native.set_event(c.BH_EVENT_RETRIED, Number(flag(retryEvents, 'retryEvents'))))
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 

@@ -46,6 +46,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
     end
     expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
                                       "bh_worker_attempt", "bh_plan_set_traceparent", "bh_history_lateness_ms",
-                                      "bh_history_traceparent")
+                                      "bh_history_traceparent", "bh_worker_set_metrics", "bh_worker_read_metrics",
+                                      "bh_worker_set_error_class", "bh_worker_set_traceparent")
   end
 end

@@ -92,7 +92,7 @@ void rig_make_worker(rig *self)
 {
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
     ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
-    expect_ok(self->worker, bh_worker_set_retry_events(self->worker, 1));
+    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1));
 }
 
 void rig_connect_by(rig *self, const char *url)
@@ -363,7 +363,7 @@ void expect_part_at(bh_bytes text, const char *part, const char *file, int line)
 void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *part, const char *file, int line)
 {
     rig_await(r, kind);
-    bh_bytes text = bh_event_string(r->event, BH_FIELD_TEXT);
+    bh_bytes text = bh_event_string(r->event, kind == BH_EVENT_PARKED ? BH_FIELD_REASON : BH_FIELD_TEXT);
     ck_assert_msg((bh_status)bh_event_int(r->event, BH_FIELD_STATUS) == status, "%s:%d: %s with %s instead of %s: %s",
                   file, line, bh_event_name(kind).data,
                   bh_status_name((bh_status)bh_event_int(r->event, BH_FIELD_STATUS)).data, bh_status_name(status).data,

@@ -18,6 +18,7 @@ Suite *suite_holding(void);
 Suite *suite_faults(void);
 Suite *suite_stopping(void);
 Suite *suite_operation(void);
+Suite *suite_seeing(void);
 Suite *suite_crashes(void);
 Suite *suite_relay(void);
 Suite *suite_clusters(void);

@@ -18,14 +18,15 @@
  * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made
  * again, for as long as the worker runs.
  *
- * Threads: settings, start, run and free are for one thread at a time; take, settle, settle_by, fail, fail_by, read, attempt, take_event,
+ * Threads: settings, start, run and free are for one thread at a time; take, settle, settle_by, fail, fail_by, set_error_class, set_traceparent,
+ * read, attempt, take_event, read_metrics,
  * replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
  */
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
 
 #include <backhop/declaring.h>
-#include <backhop/event.h>
+#include <backhop/metrics.h>
 #include <backhop/relay.h>
 
 BH_BEGIN_DECLS
@@ -87,8 +88,13 @@ BH_API bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy
 /* As bh_history_set_legacy_counter and bh_history_add_wait_queue, for what this worker reads. */
 BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
 BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
-/* Whether each retry is an event too (BH_EVENT_RETRIED): 0 (default) or 1. */
-BH_API bh_status bh_worker_set_retry_events(bh_worker *self, int on);
+/* Whether events of this kind are told: 0 or 1. Default: 0 for those of each message that goes its way (delivered,
+ * succeeded, failed, retried, dropped), which cost nothing then; 1 for all others. BH_ERR_ARGUMENT. */
+BH_API bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on);
+/* Counts metrics from here on, of all kinds of events, told or not; the classes of errors that these metrics tell apart
+ * are told apart, and what they have counted is the beginning. They are copied; NULL: none are counted, as at first.
+ * BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
 /*
  * Whether a worker that was never ready gives up where that cannot mend itself: a refused password, vhost or permission,
  * a work queue that is missing and that it does not declare, a clash, a strategy that the broker cannot serve, a
@@ -125,6 +131,14 @@ BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outco
  * class of errors. It is copied; NULL: the worker's. Also BH_ERR_FOREIGN_POLICY: the topology has not all of its waits. */
 BH_API bh_status bh_worker_settle_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_outcome outcome,
                                      bh_bytes error, int64_t retry_after_ms);
+/* Of a message that was taken, before it is settled: the class of its error, for events and metrics, as "TimeoutError";
+ * and the span of this attempt, for its copy, as bh_plan_set_traceparent. BH_ERR_STATE (settled), BH_ERR_ARGUMENT,
+ * BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
+BH_API bh_status bh_worker_set_error_class(bh_worker *self, bh_message *message, bh_bytes error_class);
+BH_API bh_status bh_worker_set_traceparent(bh_worker *self, bh_message *message, bh_bytes traceparent);
+/* Adds what the worker has counted to these metrics (bh_worker_set_metrics), as bh_metrics_add. BH_ERR_STATE (it counts
+ * none), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
+BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
 /* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
  * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);

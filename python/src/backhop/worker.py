@@ -374,7 +374,7 @@ class Worker:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
         tells_retries = self._wants_retries or self._stream.observers or LOGGER.isEnabledFor(logging.INFO)
-        self._check(c.Worker_set_retry_events(self._handle, int(bool(tells_retries))))
+        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(bool(tells_retries))))
         try:
             self._check(c.Worker_start(self._handle))
         except Error:
@@ -443,8 +443,9 @@ class Worker:
             known = self._failures.pop(c.Event_string(taken, c.BH_FIELD_ID), None)
             if known is not None:
                 exception, traceparent, text = known
-                c.Event_set_string(taken, c.BH_FIELD_ERROR_CLASS, class_of(exception))
-                c.Event_set_string(taken, c.BH_FIELD_ERROR, text)
+                for field, value in ((c.BH_FIELD_ERROR_CLASS, class_of(exception)), (c.BH_FIELD_ERROR, text)):
+                    if not c.Event_has(taken, field):
+                        c.Event_set_string(taken, field, value)
         is_for_all = kind != c.BH_EVENT_RETRIED or self._wants_retries
         event = event_of(taken)
         try:
@@ -491,6 +492,11 @@ class Worker:
         self._stream.failed(message, result, exception)
         if result.outcome != "dropped":
             self._keep_failure(message, exception, result)
+            if self._stream.wants(c.BH_EVENT_RETRIED):
+                assert isinstance(message, _TakenMessage)
+                c.Worker_set_error_class(self._handle, message.taken, class_of(exception))
+                if message._traceparent:
+                    c.Worker_set_traceparent(self._handle, message.taken, message._traceparent)
         self._settle(message, result)
 
     def _keep_failure(self, message: Message, exception: BaseException, result: Result) -> None:

@@ -80,7 +80,7 @@ class Seen:
         return value
 
 
-def check(seen: Seen, queue: str, told: list[backhop.Event], is_linked: bool) -> None:
+def check(seen: Seen, queue: str, told: list[backhop.Event]) -> None:
     """Of a message that failed twice with a TimeoutError, and was parked."""
     about = [event for event in told if event.id == "m1"]
     assert [(event.name, event.attempt) for event in about] == [
@@ -121,8 +121,7 @@ def check(seen: Seen, queue: str, told: list[backhop.Event], is_linked: bool) ->
     assert first.status.status_code is trace.StatusCode.ERROR
     (retried,), (parked,) = spans_of("retry", queue), spans_of("park", queue)
     assert (retried.parent.span_id, parked.parent.span_id) == (first.context.span_id, second.context.span_id)
-    if is_linked:
-        assert [link.context.span_id for link in second.links] == [first.context.span_id]
+    assert [link.context.span_id for link in second.links] == [first.context.span_id]
 
 
 def spans_of(verb: str, queue: str) -> list[Any]:
@@ -144,7 +143,7 @@ def test_a_message_that_fails_is_late_and_is_parked_is_seen(
     handler = Handler(TimeoutError("late"), TimeoutError("late"))
     with consuming(client, URL, queue, handler, policy=POLICY, namespace=namespace, on_event=seen.on_event):
         told = seen.until_parked()
-    check(seen, queue, told, is_linked=True)
+    check(seen, queue, told)
     _, properties = broker.get(f"{queue}.parked")
     assert properties.headers["traceparent"] == TRACEPARENT
     assert properties.headers["backhop-traceparent"] != TRACEPARENT
@@ -160,4 +159,4 @@ def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  #
     )
     with running(worker, Handler(TimeoutError("late"), TimeoutError("late"))):
         told = seen.until_parked()
-    check(seen, queue, told, is_linked=False)
+    check(seen, queue, told)

@@ -103,7 +103,7 @@ module Backhop
       set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      check(@native.set_retry_events(Values.truth(retry_events, "retry_events") ? 1 : 0))
+      check(@native.set_event(Native::BH_EVENT_RETRIED, Values.truth(retry_events, "retry_events") ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
       Values.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }

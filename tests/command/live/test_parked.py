@@ -45,7 +45,8 @@ class Looking(LiveCase):
         self.assertIn("It failed 2 times", text)
         self.assertIn("its body has 1 bytes (--body shows it)", text)
         self.assertNotIn("Body", text)
-        self.assertTrue(self.ok("parked", "show", queue, "@1", "--body").stdout.endswith("Body\n0\n"))
+        first = int(self.saved(queue)[0][1:])
+        self.assertTrue(self.ok("parked", "show", queue, "@1", "--body").stdout.endswith(f"Body\n{first}\n"))
         self.assertNotIn("body", self.ok("parked", "show", queue, "@1", "--json").objects[0])
         self.ends(NO_INPUT, "parked", "show", queue, "nobody")
 

@@ -106,6 +106,18 @@ static void set_int(bh_event *event, bh_field field, int64_t value)
         bh_event_set_int(event, field, value);
 }
 
+/* What is known of a message: its history, where it was just read; its handler's error. */
+static void set_message(bh_event *event, const bh__news *news)
+{
+    const bh_message *message = news->message;
+    if (news->history)
+        bh_event_set_history(event, news->history, message && message->redelivered, bh__epoch_ms());
+    if (!message || news->kind == BH_EVENT_DELIVERED || news->kind == BH_EVENT_SUCCEEDED)
+        return;
+    set_string(event, BH_FIELD_ERROR_CLASS, bh_str(message->error_class ? message->error_class : ""));
+    set_string(event, BH_FIELD_ERROR, (bh_bytes){message->error, message->error ? message->error_size : 0});
+}
+
 /* NULL: no memory. */
 static bh_event *make_event(const bh__context *self, const bh__news *news)
 {
@@ -116,27 +128,48 @@ static bh_event *make_event(const bh__context *self, const bh__news *news)
         return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
-    set_string(event, BH_FIELD_QUEUE, bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_QUEUE, news->queue.size ? news->queue : bh_topology_queue(self->settings->topology));
     set_string(event, BH_FIELD_TEXT, news->text);
     set_string(event, BH_FIELD_ID, news->id);
     set_string(event, BH_FIELD_REASON, news->reason);
     set_string(event, BH_FIELD_CONNECTION, bh_str(connection ? connection->role : ""));
     set_string(event, BH_FIELD_HOST, bh_str(host));
+    set_message(event, news);
+    set_string(event, BH_FIELD_ERROR, news->error);
     set_int(event, BH_FIELD_STATUS, news->status);
-    set_int(event, BH_FIELD_ATTEMPTS, news->attempts);
+    set_int(event, BH_FIELD_DURATION, news->duration_us);
+    if (news->attempts || news->kind == BH_EVENT_PARKED)
+        bh_event_set_int(event, BH_FIELD_ATTEMPTS, news->attempts);
     set_int(event, BH_FIELD_DELAY, news->delay_ms);
     set_int(event, BH_FIELD_COUNT, news->count);
     return event;
 }
 
-void bh__tell(bh__context *self, bh__news news)
+int bh__wants(const bh__context *self, bh_event_kind kind)
 {
-    bh__mailbox_tell(self->mailbox, make_event(self, &news), BH__RUNNING);
+    return self->mailbox->metrics || self->settings->told >> kind & 1;
 }
 
-void bh__tell_last(bh__context *self, bh__news news)
+static void tell(const bh__context *self, const bh__news *news, int is_last)
 {
-    bh__mailbox_tell(self->mailbox, make_event(self, &news), BH__DRAINED);
+    if (!bh__wants(self, news->kind) && !is_last)
+        return;
+    bh_event *event = make_event(self, news);
+    bh__mailbox_count(self->mailbox, event);
+    if (is_last || self->settings->told >> news->kind & 1)
+        bh__mailbox_tell(self->mailbox, event, is_last);
+    else
+        bh_event_free(event);
+}
+
+void bh__tell(const bh__context *self, bh__news news)
+{
+    tell(self, &news, 0);
+}
+
+void bh__tell_last(const bh__context *self, bh__news news)
+{
+    tell(self, &news, 1);
 }
 
 /* ---------------------------------------------------------------------------------------------- the messages in hand */

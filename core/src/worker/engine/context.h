@@ -73,19 +73,26 @@ const char *bh__draw(bh__context *self, size_t size);
 typedef struct bh__news {
     bh_event_kind kind;
     bh_status status;
-    bh_bytes text; /* data NULL: none */
+    bh_bytes text;  /* data NULL: none */
+    bh_bytes queue; /* none: the one that the worker consumes */
     bh_bytes id;
     bh_bytes reason;
+    bh_bytes error;
     int64_t attempts;
     int64_t delay_ms;
     int64_t count;
+    int64_t duration_us;
     const bh__connection *connection;
+    const bh_message *message; /* that it is about, for its error; NULL: none */
+    const bh_history *history; /* of that, just read; NULL: it was not */
 } bh__news;
 
-/* Tells an event; where there is no memory for it, it counts as missed. */
-void bh__tell(bh__context *self, bh__news news);
+/* Whether anybody wants to know of this kind: else nothing has to be found out for it. */
+int bh__wants(const bh__context *self, bh_event_kind kind);
+/* Counts an event and tells it, where that is wanted, in any thread; where there is no memory for it, it counts as missed. */
+void bh__tell(const bh__context *self, bh__news news);
 /* The same, and ends the worker's life with it. */
-void bh__tell_last(bh__context *self, bh__news news);
+void bh__tell_last(const bh__context *self, bh__news news);
 
 /* Takes a message in hand whose entry is new: the reference is the context's. False: no memory. */
 int bh__hold(bh__context *self, bh_message *message);

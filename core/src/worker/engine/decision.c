@@ -1,11 +1,12 @@
 #include "engine/decision.h"
 
 #include "memory.h"
+#include "plan_internal.h"
 #include "wire/content.h"
 
 #include <stdlib.h>
 
-enum { KEPT = 5 /* a copy's strings, a zero byte behind each */ };
+enum { KEPT = 7 /* a copy's strings, a zero byte behind each */ };
 
 bh_status bh__read(const bh__settings *settings, const bh_message *message, bh_delivery *delivery, bh_history *history)
 {
@@ -58,10 +59,13 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     const bh_plan *plan = self->plan;
     bh_bytes exchange = bh_plan_exchange(plan), routing_key = bh_plan_routing_key(plan);
     bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_bytes queue = bh_relay_queue(self->settings->relay);
     if (id.size == 0)
         id = bh_history_id(self->history);
-    bh__copy *copy =
-        malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size + KEPT);
+    int tells_error = bh__wants(self, bh_plan_action(plan) == BH_ACTION_PARK ? BH_EVENT_PARKED : BH_EVENT_RETRIED);
+    bh_bytes error = tells_error ? bh__plan_error(plan) : bh_str("");
+    bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
+                            queue.size + error.size + KEPT);
     if (!copy)
         return NULL;
     char *at = copy->data;
@@ -74,6 +78,8 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     copy->properties = bh__keep(&at, properties);
     copy->reason = bh__keep(&at, reason);
     copy->id = bh__keep(&at, id);
+    copy->queue = bh__keep(&at, queue);
+    copy->error = bh__keep(&at, error);
     return copy;
 }
 
@@ -115,6 +121,8 @@ static bh_status decide(bh__context *self, bh_message *message)
     bh_bytes error = {message->error ? message->error : "", message->error_size};
     bh_bytes random;
     bh_status status = read_for_plan(self, message, &random);
+    if (status == BH_OK)
+        status = bh_plan_set_traceparent(self->plan, bh_str(message->traceparent));
     if (status == BH_OK)
         status = bh_plan_make(self->plan, self->delivery, self->history,
                               message->policy ? message->policy : self->settings->policy, self->settings->topology,
@@ -205,13 +213,33 @@ static void relay_again(bh__context *self, bh_message *message)
         try_again_later(self, message, BH_ERR_STATE);
 }
 
+/* What its handler did, where anybody wants to know. */
+static void tell_handled(bh__context *self, bh_message *message)
+{
+    bh_event_kind kind = message->outcome == BH_OUTCOME_OK        ? BH_EVENT_SUCCEEDED
+                         : message->outcome == BH_OUTCOME_DROPPED ? BH_EVENT_DROPPED
+                                                                  : BH_EVENT_FAILED;
+    if (message->is_told || !bh__wants(self, kind) ||
+        bh__read(self->settings, message, self->delivery, self->history) != BH_OK)
+        return;
+    message->is_told = 1;
+    bh__tell(self,
+             (bh__news){.kind = kind, .duration_us = message->taken_us, .message = message, .history = self->history});
+}
+
 void bh__settle(bh__context *self, bh_message *message)
 {
     if (bh__held(self, message->entry) != message) { /* its entry can be another's, in another run */
         tell_stale(self, message);
-    } else if (self->settings->relay) {
+        return;
+    }
+    if (self->settings->relay) {
         relay_again(self, message);
-    } else if (message->outcome == BH_OUTCOME_OK || message->outcome == BH_OUTCOME_DROPPED) {
+        return;
+    }
+    if (!message->is_guarded)
+        tell_handled(self, message);
+    if (message->outcome == BH_OUTCOME_OK || message->outcome == BH_OUTCOME_DROPPED) {
         bh_ledger_acknowledge(self->ledger, message->entry); /* as the plan says of these, whatever the headers hold */
         bh__release(self, message->entry);
     } else {

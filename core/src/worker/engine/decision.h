@@ -16,6 +16,9 @@ typedef struct bh__copy {
     bh_bytes properties; /* as on the wire; none where nothing is published */
     bh_bytes id;
     bh_bytes reason; /* of parking */
+    bh_bytes queue;  /* of a dead letter: the one that it died in, where the relay serves it */
+    bh_bytes error;  /* in words, where it is to be told */
+    int64_t sent_us; /* monotonic; 0: nobody asks, or it was not */
     char data[];
 } bh__copy;
 

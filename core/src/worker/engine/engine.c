@@ -80,6 +80,13 @@ static void on_declare_step(bh__engine *self)
     }
 }
 
+static void send_copy(bh__engine *self, int64_t number, bh_message *message)
+{
+    if (bh__wants(&self->context, BH_EVENT_RETRIED))
+        message->copy->sent_us = bh__monotonic_us();
+    bh__publisher_send(&self->publisher, &self->context, number, message);
+}
+
 static void on_publish_step(bh__engine *self)
 {
     bh__context *context = &self->context;
@@ -93,7 +100,7 @@ static void on_publish_step(bh__engine *self)
              bh__link_header_room(&context->publish.link)) /* another broker's frame_max */
         bh__refuse(context, message, BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
     else
-        bh__publisher_send(&self->publisher, context, number, message);
+        send_copy(self, number, message);
 }
 
 /* The copies of parked messages are told by bh_worker_replay's own event. */
@@ -112,19 +119,22 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
     bh__context *context = &self->context;
     const bh__copy *copy = message->copy;
     bh__news news = {.kind = kind,
+                     .queue = copy->queue,
                      .id = copy->id,
+                     .message = message,
                      .attempts = copy->attempts,
                      .delay_ms = bh_ledger_step_delay_ms(context->ledger),
                      .count = 1};
-    if (kind == BH_EVENT_RETRIED) {
+    if (kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED) {
         news.delay_ms = copy->delay_ms;
-    } else if (kind == BH_EVENT_PARKED) {
         news.reason = copy->reason;
+        news.error = copy->error;
+        news.duration_us = copy->sent_us ? bh__monotonic_us() - copy->sent_us : 0;
     } else {
         news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
+        news.message = NULL;
     }
-    if (kind != BH_EVENT_RETRIED || context->settings->tells_retries)
-        bh__tell(context, news);
+    bh__tell(context, news);
 }
 
 /* A broker that does not confirm may be cut off from its cluster: another one is tried. */
@@ -195,6 +205,8 @@ void bh__engine_advance(bh__engine *self)
         }
     }
     bh__consumer_look_at_left(&self->consumer, &self->context);
+    if (self->context.mailbox->metrics)
+        atomic_store(&self->context.mailbox->unconfirmed_count, bh_ledger_copies(self->context.ledger));
 }
 
 void bh__engine_settle(bh__engine *self)

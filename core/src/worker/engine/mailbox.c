@@ -66,7 +66,7 @@ static int make_locks(bh__mailbox *self)
         return 0;
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     self->has_locks = pthread_mutex_init(&self->mutex, NULL) == 0 && pthread_mutex_init(&self->taking, NULL) == 0 &&
-                      pthread_mutex_init(&self->reading, NULL) == 0 &&
+                      pthread_mutex_init(&self->reading, NULL) == 0 && pthread_mutex_init(&self->counting, NULL) == 0 &&
                       pthread_cond_init(&self->arrived, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
     return self->has_locks;
@@ -83,6 +83,7 @@ int bh__mailbox_init(bh__mailbox *self)
     atomic_init(&self->settled, NULL);
     atomic_init(&self->settled_count, 0);
     atomic_init(&self->event_count, 0);
+    atomic_init(&self->unconfirmed_count, 0);
     self->replay_most = -1;
     return make_locks(self) && open_pipe(self->signal) && open_pipe(self->wake) &&
            bh_delivery_new(&self->delivery) == BH_OK && bh_history_new(&self->history) == BH_OK;
@@ -105,11 +106,13 @@ void bh__mailbox_free(bh__mailbox *self)
     free_events(self);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
+    bh_metrics_free(self->metrics);
     close_pipe(self->signal);
     close_pipe(self->wake);
     if (!self->has_locks)
         return;
     pthread_cond_destroy(&self->arrived);
+    pthread_mutex_destroy(&self->counting);
     pthread_mutex_destroy(&self->reading);
     pthread_mutex_destroy(&self->taking);
     pthread_mutex_destroy(&self->mutex);
@@ -338,7 +341,16 @@ static void miss_event(bh__mailbox *self)
         atomic_fetch_add(&self->event_count, 1);
 }
 
-void bh__mailbox_tell(bh__mailbox *self, bh_event *event, bh__life life)
+void bh__mailbox_count(bh__mailbox *self, const bh_event *event)
+{
+    if (!self->metrics || !event)
+        return;
+    pthread_mutex_lock(&self->counting);
+    bh_metrics_observe(self->metrics, event); /* without memory it is not counted */
+    pthread_mutex_unlock(&self->counting);
+}
+
+void bh__mailbox_tell(bh__mailbox *self, bh_event *event, int is_last)
 {
     bh_event *oldest = NULL;
     pthread_mutex_lock(&self->mutex);
@@ -351,7 +363,8 @@ void bh__mailbox_tell(bh__mailbox *self, bh_event *event, bh__life life)
     }
     if (!event || oldest)
         miss_event(self);
-    atomic_store(&self->life, (int)life);
+    if (is_last)
+        atomic_store(&self->life, BH__DRAINED);
     signal_rightly(self);
     pthread_mutex_unlock(&self->mutex);
     pthread_cond_broadcast(&self->arrived);

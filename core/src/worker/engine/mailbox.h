@@ -27,6 +27,7 @@ typedef struct bh__mailbox {
     pthread_mutex_t mutex;
     pthread_mutex_t taking; /* locked before the mutex: callers disturb the thread once for many messages */
     pthread_mutex_t reading;
+    pthread_mutex_t counting;
     pthread_cond_t arrived; /* a message, or the end; monotonic */
     int has_locks;
     pthread_t thread;
@@ -56,6 +57,9 @@ typedef struct bh__mailbox {
     /* under `reading`, for bh_worker_attempt */
     bh_delivery *delivery;
     bh_history *history;
+    /* under `counting`; NULL: none are counted, which changes only while the worker does not run */
+    bh_metrics *metrics;
+    atomic_llong unconfirmed_count; /* copies */
 } bh__mailbox;
 
 /* False: no memory, or no descriptors. */
@@ -96,8 +100,10 @@ void bh__mailbox_collect(bh__mailbox *self, bh__queue *out);
 void bh__mailbox_close(bh__mailbox *self, bh__queue *out);
 /* Before the thread starts: what is settled is taken from now on. */
 void bh__mailbox_open(bh__mailbox *self);
-/* Adds an event; NULL counts one as missed. `life` is set in the same moment, or BH__RUNNING. */
-void bh__mailbox_tell(bh__mailbox *self, bh_event *event, bh__life life);
+/* Adds an event; NULL counts one as missed. The last one ends the worker's life in the same moment. In any thread. */
+void bh__mailbox_tell(bh__mailbox *self, bh_event *event, int is_last);
+/* Counts an event, where metrics are counted. In any thread. */
+void bh__mailbox_count(bh__mailbox *self, const bh_event *event);
 /* Before a poll: how fast it will look again. False: so much was settled meanwhile that it must not wait. */
 int bh__mailbox_lie_down(bh__mailbox *self, bh__sleep sleep);
 /* After it. */

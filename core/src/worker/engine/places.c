@@ -47,6 +47,8 @@ bh__whereabouts bh__places_find(bh__places *self, bh_bytes queue, int64_t now_ms
         if (place->state == BH__MISSING && now_ms - place->seen_ms >= BH__MISSED_FOR_MS) {
             place->state = BH__UNSEEN;
             want(self, place);
+        } else if (place->state == BH__THERE && now_ms - place->seen_ms >= BH__SEEN_FOR_MS) {
+            want(self, place);
         }
         return place->state;
     }

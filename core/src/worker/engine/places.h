@@ -9,6 +9,8 @@ enum {
     /* Work queues that are known are looked for again after so long: one that was deleted and made anew has lost its way
      * back, and nobody tells. */
     BH__LOOK_AGAIN_MS = 30000,
+    /* And where a dead letter of it comes later than this, which need not wait for that: its copy takes longer. */
+    BH__SEEN_FOR_MS = 2000,
     /* One that was missing is looked for again where a dead letter of it comes later than this. */
     BH__MISSED_FOR_MS = 100,
     /* A stranger can name as many as a pattern matches: what comes above is taken as missing, and not remembered. */

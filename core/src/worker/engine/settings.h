@@ -19,7 +19,7 @@ typedef struct bh__settings {
     char *ca_file; /* NULL: the system's */
     int64_t mode;  /* a bh_mode */
     int64_t prefetch;
-    int64_t tells_retries;
+    uint32_t told; /* a bit for each kind of event */
     int64_t fails_fast;
     int64_t connect_timeout_ms;
     int64_t confirm_timeout_ms;

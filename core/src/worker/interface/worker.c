@@ -4,9 +4,11 @@
 #include "engine/pacing.h"
 
 #include "history_internal.h"
+#include "metrics_internal.h"
 #include "policy_internal.h"
 #include "relay_internal.h"
 #include "topology_internal.h"
+#include "traceparent.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -45,6 +47,8 @@ static bh_status make(bh_worker *self, const bh_policy *policy, const bh_topolog
     settings->prefetch = PREFETCH;
     settings->connect_timeout_ms = CONNECT_TIMEOUT_MS;
     settings->confirm_timeout_ms = CONFIRM_TIMEOUT_MS;
+    settings->told = ~(1U << BH_EVENT_DELIVERED | 1U << BH_EVENT_SUCCEEDED | 1U << BH_EVENT_FAILED |
+                       1U << BH_EVENT_RETRIED | 1U << BH_EVENT_DROPPED);
     self->fail_fast = -1;
     bh_status status = bh__mailbox_init(&self->mailbox) ? BH_OK : BH_ERR_NO_MEMORY;
     bh_status made = bh__runner_init(&self->runner, self, settings, &self->mailbox);
@@ -252,9 +256,28 @@ bh_status bh_worker_set_fail_fast(bh_worker *self, int on)
     return self ? set_number(self, &self->fail_fast, on, 0, 1) : BH_ERR_ARGUMENT;
 }
 
-bh_status bh_worker_set_retry_events(bh_worker *self, int on)
+bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on)
 {
-    return self ? set_number(self, &self->settings.tells_retries, on, 0, 1) : BH_ERR_ARGUMENT;
+    int64_t bit = on;
+    if (!self || (int)kind < 0 || kind >= BH_EVENT_LAST)
+        return BH_ERR_ARGUMENT;
+    bh_status status = set_number(self, &bit, on, 0, 1);
+    if (status == BH_OK)
+        self->settings.told = (self->settings.told & ~(1U << kind)) | (uint32_t)bit << kind;
+    return status;
+}
+
+bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics)
+{
+    bh_metrics *copy = NULL;
+    bh_status status = may_set(self);
+    if (status == BH_OK && metrics)
+        status = bh__metrics_copy(&copy, metrics);
+    if (status != BH_OK)
+        return status;
+    bh_metrics_free(self->mailbox.metrics);
+    self->mailbox.metrics = copy;
+    return BH_OK;
 }
 
 bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy)
@@ -375,6 +398,22 @@ int bh_worker_fd(bh_worker *self)
     return self && !bh__mailbox_is_forked(&self->mailbox) ? bh__mailbox_watch(&self->mailbox) : -1;
 }
 
+/* Notes when a message was taken, and tells so, where anybody wants to know. */
+static void note_taken(bh_worker *self, bh_message *message)
+{
+    const bh__context *context = &self->runner.engine.context;
+    bh__mailbox *mailbox = &self->mailbox;
+    if (bh__wants(context, BH_EVENT_SUCCEEDED) || bh__wants(context, BH_EVENT_FAILED) ||
+        bh__wants(context, BH_EVENT_DROPPED))
+        message->taken_us = bh__monotonic_us();
+    if (!bh__wants(context, BH_EVENT_DELIVERED))
+        return;
+    pthread_mutex_lock(&mailbox->reading);
+    if (bh__read(&self->settings, message, mailbox->delivery, mailbox->history) == BH_OK)
+        bh__tell(context, (bh__news){.kind = BH_EVENT_DELIVERED, .message = message, .history = mailbox->history});
+    pthread_mutex_unlock(&mailbox->reading);
+}
+
 bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms)
 {
     if (!self || !out || timeout_ms < 0)
@@ -388,8 +427,10 @@ bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms)
         if (!bh__mailbox_gives(&self->mailbox))
             return BH_ERR_STATE;
         *out = bh__mailbox_take(&self->mailbox);
-        if (*out)
+        if (*out) {
+            note_taken(self, *out);
             return BH_OK;
+        }
         int64_t left_ms = timeout_ms ? deadline_ms - bh__monotonic_ms() : 0;
         if (left_ms <= 0)
             return BH_ERR_TIMEOUT;
@@ -474,6 +515,8 @@ bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, i
 static bh_status hand_over(bh_worker *self, bh_message *message, bh_outcome outcome)
 {
     message->outcome = outcome;
+    if (message->taken_us)
+        message->taken_us = bh__monotonic_us() - message->taken_us;
     bh__message_keep(message);
     atomic_store(&message->settling, BH__SETTLED);
     if (bh__mailbox_settle(&self->mailbox, message))
@@ -513,6 +556,59 @@ bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outc
                            int64_t retry_after_ms)
 {
     return bh_worker_settle_by(self, message, NULL, outcome, error, retry_after_ms);
+}
+
+bh_status bh_worker_set_error_class(bh_worker *self, bh_message *message, bh_bytes error_class)
+{
+    bh_status status = may_settle(self, message);
+    if (status == BH_OK && !error_class.data)
+        status = BH_ERR_ARGUMENT;
+    if (status != BH_OK)
+        return status;
+    char *copy = malloc(error_class.size + 1);
+    if (!copy)
+        return BH_ERR_NO_MEMORY;
+    if (!claim(message)) {
+        free(copy);
+        return BH_ERR_STATE;
+    }
+    bh__keep(&(char *){copy}, error_class);
+    free(message->error_class);
+    message->error_class = copy;
+    atomic_store(&message->settling, BH__OPEN);
+    return BH_OK;
+}
+
+bh_status bh_worker_set_traceparent(bh_worker *self, bh_message *message, bh_bytes traceparent)
+{
+    bh_status status = may_settle(self, message);
+    if (status == BH_OK && (!traceparent.data || (traceparent.size && !bh__is_traceparent(traceparent))))
+        status = BH_ERR_ARGUMENT;
+    if (status != BH_OK)
+        return status;
+    if (!claim(message))
+        return BH_ERR_STATE;
+    bh__keep(&(char *){message->traceparent}, traceparent);
+    atomic_store(&message->settling, BH__OPEN);
+    return BH_OK;
+}
+
+bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
+{
+    if (!self || !out)
+        return BH_ERR_ARGUMENT;
+    bh__mailbox *mailbox = &self->mailbox;
+    if (bh__mailbox_is_forked(mailbox))
+        return BH_ERR_FORKED;
+    if (!mailbox->metrics)
+        return BH_ERR_STATE;
+    pthread_mutex_lock(&mailbox->counting);
+    bh_status status =
+        bh_metrics_set(mailbox->metrics, BH_METRIC_COPIES_UNCONFIRMED, atomic_load(&mailbox->unconfirmed_count));
+    if (status == BH_OK)
+        status = bh_metrics_add(out, mailbox->metrics);
+    pthread_mutex_unlock(&mailbox->counting);
+    return status;
 }
 
 bh_status bh_worker_replay(bh_worker *self, int64_t most)

@@ -5,8 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Milliseconds that only grow, from an unknown start. */
+/* Milliseconds, and microseconds, that only grow, from an unknown start. */
 int64_t bh__monotonic_ms(void);
+int64_t bh__monotonic_us(void);
 /* Milliseconds since the epoch. */
 int64_t bh__epoch_ms(void);
 /* Fills at most 256 bytes; false where the system has none. */

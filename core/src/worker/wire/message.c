@@ -13,6 +13,7 @@ void bh_message_free(bh_message *self)
         return;
     bh_policy_free(self->policy);
     free(self->error);
+    free(self->error_class);
     free(self->copy);
     free(self);
 }

@@ -24,9 +24,13 @@ struct bh_message {
     bh_policy *policy; /* owned; NULL: the worker's */
     char *error;       /* owned; NULL: none */
     size_t error_size;
+    char *error_class;    /* owned; NULL: none */
+    char traceparent[56]; /* "": none */
+    int64_t taken_us;     /* monotonic, when it was taken; then for how long it was in hand. 0: nobody asks */
     /* of the worker's thread */
     int64_t entry;         /* its number in the ledger */
     int64_t channel;       /* and that of the channel that it came on */
+    int is_told;           /* what its handler did */
     int is_guarded;        /* the guard decided on it, before a handler saw it */
     struct bh__copy *copy; /* owned, in one piece; NULL: none was decided on */
     size_t body_filled;

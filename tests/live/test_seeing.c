@@ -1,0 +1,176 @@
+/* Seeing: events, metrics and traces of a worker. */
+#include "rig.h"
+#include "suites.h"
+
+#include <backhop.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SPAN "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+static rig *rig_that_sees(bh_strategy strategy)
+{
+    static const bh_event_kind kinds[] = {BH_EVENT_DELIVERED, BH_EVENT_SUCCEEDED, BH_EVENT_FAILED, BH_EVENT_DROPPED};
+    rig *r = rig_new(strategy, BH_QUEUE_QUORUM);
+    bh_metrics *metrics;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    rig_prepare(r);
+    rig_make_worker(r);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        expect_ok(r->worker, bh_worker_set_event(r->worker, kinds[i], 1));
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, metrics));
+    bh_metrics_free(metrics);
+    rig_start(r);
+    return r;
+}
+
+/* That an event of this kind comes, of this attempt, and with this error's class. */
+static void expect_told_of(rig *r, bh_event_kind kind, int64_t attempt, const char *error_class)
+{
+    rig_await(r, kind);
+    expect_bytes(bh_event_string(r->event, BH_FIELD_QUEUE), r->queue);
+    if (bh_event_has(r->event, BH_FIELD_ATTEMPT))
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPT), attempt);
+    else
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPTS), attempt);
+    expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR_CLASS), error_class);
+}
+
+/* That the worker has counted so much; `labels`: behind the queue's. */
+static void expect_counted(rig *r, const char *name, const char *labels, const char *value)
+{
+    char line[600];
+    bh_metrics *metrics;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    expect_ok(r->worker, bh_worker_read_metrics(r->worker, metrics));
+    snprintf(line, sizeof line, "%s{queue=\"%s\"%s} %s\n", name, r->queue, labels, value);
+    expect_part(bh_metrics_text(metrics), line);
+    bh_metrics_free(metrics);
+}
+
+/* The same of what has no labels. */
+static void expect_copies(rig *r, const char *line)
+{
+    bh_metrics *metrics;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    expect_ok(r->worker, bh_worker_read_metrics(r->worker, metrics));
+    expect_part(bh_metrics_text(metrics), line);
+    bh_metrics_free(metrics);
+}
+
+START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
+{
+    rig *r = rig_that_sees(BH_STRATEGY_LADDER);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    expect_told_of(r, BH_EVENT_DELIVERED, 1, "");
+    ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 0);
+    ck_assert_int_eq(bh_worker_set_traceparent(r->worker, r->message, bh_str("no span")), BH_ERR_ARGUMENT);
+    expect_ok(r->worker, bh_worker_set_traceparent(r->worker, r->message, bh_str(SPAN)));
+    expect_ok(r->worker, bh_worker_set_error_class(r->worker, r->message, bh_str("TimeoutError")));
+    rig_settle(r, BH_OUTCOME_FAILED, "no answer", 0);
+    ck_assert_int_eq(bh_worker_set_error_class(r->worker, r->message, bh_str("late")), BH_ERR_STATE);
+    expect_told_of(r, BH_EVENT_FAILED, 1, "TimeoutError");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "no answer");
+    ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DURATION), 0);
+    expect_told_of(r, BH_EVENT_RETRIED, 1, "TimeoutError");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "no answer");
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DELAY), RIG_DELAY_MS);
+    ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DURATION), 0);
+
+    rig_take(r, "first");
+    expect_bytes(bh_history_traceparent(r->history), SPAN);
+    expect_told_of(r, BH_EVENT_DELIVERED, 2, "");
+    ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 1);
+    rig_succeed(r);
+    expect_told_of(r, BH_EVENT_SUCCEEDED, 2, "");
+    ck_assert_int_ge(bh_event_int(r->event, BH_FIELD_RECOVERY), RIG_DELAY_MS);
+
+    expect_counted(r, "backhop_retries_total", ",error_type=\"TimeoutError\"", "1");
+    expect_counted(r, "messaging_process_duration_seconds_count", ",error_type=\"TimeoutError\"", "1");
+    expect_counted(r, "messaging_process_duration_seconds_count", ",error_type=\"\"", "1");
+    expect_counted(r, "backhop_retry_lateness_seconds_count", "", "1");
+    expect_counted(r, "backhop_retry_delay_seconds_sum", "", "0.05");
+    expect_counted(r, "backhop_attempts_sum", ",outcome=\"succeeded\"", "2");
+    expect_counted(r, "backhop_recovery_time_seconds_count", "", "1");
+    expect_copies(r, "backhop_copy_duration_seconds_count 1\n");
+    expect_copies(r, "backhop_copies_unconfirmed 0\n");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(what_is_parked_and_dropped_is_seen)
+{
+    rig *r = rig_that_sees(BH_STRATEGY_LADDER);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_PERMANENT, "410 gone", 0);
+    expect_told_of(r, BH_EVENT_FAILED, 1, "");
+    expect_told_of(r, BH_EVENT_PARKED, 1, "");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_REASON), "permanent");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "410 gone");
+    rig_publish(r, "work.a", "second");
+    rig_take(r, "second");
+    rig_settle(r, BH_OUTCOME_DROPPED, "", 0);
+    expect_told_of(r, BH_EVENT_DROPPED, 1, "");
+    expect_counted(r, "backhop_parked_total", ",reason=\"permanent\"", "1");
+    expect_counted(r, "backhop_attempts_sum", ",outcome=\"dropped\"", "1");
+    expect_counted(r, "messaging_process_duration_seconds_count", ",error_type=\"_OTHER\"", "1");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_retry_by_the_broker_alone_is_seen)
+{
+    rig *r = rig_that_sees(BH_STRATEGY_REJECT);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    expect_told_of(r, BH_EVENT_FAILED, 1, "");
+    expect_told_of(r, BH_EVENT_RETRIED, 1, "");
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DELAY), RIG_DELAY_MS);
+    rig_take(r, "first");
+    expect_told_of(r, BH_EVENT_DELIVERED, 1, "");
+    expect_told_of(r, BH_EVENT_DELIVERED, 2, "");
+    expect_counted(r, "backhop_retries_total", ",error_type=\"_OTHER\"", "1");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks)
+{
+    rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);
+    bh_metrics *metrics;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    rig_prepare(r);
+    ck_assert_int_eq(bh_worker_new(&r->worker, r->policy, r->topology), BH_OK);
+    ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_LAST, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_FAILED, 2), BH_ERR_ARGUMENT);
+    rig_start(r);
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_PERMANENT, "507", 0);
+    rig_await(r, BH_EVENT_PARKED);
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
+        ck_assert_msg(kind == BH_EVENT_CONNECTED || rig_count_events(r, (bh_event_kind)kind) == 0, "%s",
+                      bh_event_name(kind).data);
+    ck_assert_int_eq(bh_worker_read_metrics(r->worker, metrics), BH_ERR_STATE);
+    bh_metrics_free(metrics);
+    rig_free(r);
+}
+END_TEST
+
+Suite *suite_seeing(void)
+{
+    Suite *suite = suite_create("seeing");
+    TCase *cases = tcase_create("seeing");
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, a_message_that_fails_and_then_succeeds_is_seen_all_the_way);
+    tcase_add_test(cases, what_is_parked_and_dropped_is_seen);
+    tcase_add_test(cases, a_retry_by_the_broker_alone_is_seen);
+    tcase_add_test(cases, nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks);
+    suite_add_tcase(suite, cases);
+    return suite;
+}
