@@ -85,6 +85,16 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
         ),
+        "python-metrics": Language(
+            "Python, SelectConnection, what metrics cost",
+            {
+                "off": Contender("backhop.pika", [*python, "select"]),
+                "on": Contender(
+                    "backhop.pika, with backhop.prometheus.Metrics", [*python, "select-metrics"], {"retry": 0.95}
+                ),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
         "python-aio-pika": Language(
             "Python, aio-pika",
             {
