@@ -35,7 +35,7 @@ static void report(bh_worker *self, const bh_event *event, void *data)
 {
     (void)self;
     (void)data;
-    fprintf(stderr, "%s: %s\n", bh_event_name(bh_event_what(event)).data, bh_event_string(event, BH_FIELD_TEXT).data);
+    fprintf(stderr, "%s\n", bh_event_line(event).data);
 }
 
 int main(void)

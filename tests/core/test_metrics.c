@@ -266,6 +266,27 @@ START_TEST(what_others_counted_is_added)
 }
 END_TEST
 
+/* For promtool, which tests/interface/seeing asks where it is there. */
+START_TEST(each_metric_of_each_event_is_text)
+{
+    const char *path = getenv("BACKHOP_METRICS_FILE");
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++) {
+        begin((bh_event_kind)kind, "a\"b\\c\nd");
+        bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
+        bh_event_set_string(event, BH_FIELD_REASON, bh_str("exhausted"));
+        for (int field = 0; field < BH_FIELD_LAST; field++)
+            if (!bh_event_field_is_string(field))
+                bh_event_set_int(event, (bh_field)field, 1234);
+        observe();
+    }
+    ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7), BH_OK);
+    for (int metric = 0; metric < BH_METRIC_LAST; metric++)
+        expect_text(bh_metric_name(metric).data);
+    FILE *out = path ? fopen(path, "w") : NULL;
+    ck_assert(!path || (out && fputs(bh_metrics_text(metrics).data, out) >= 0 && fclose(out) == 0));
+}
+END_TEST
+
 START_TEST(missing_arguments_are_refused)
 {
     ck_assert_int_eq(bh_metrics_new(NULL), BH_ERR_ARGUMENT);
@@ -295,6 +316,7 @@ Suite *suite_metrics(void)
     tcase_add_test(calls, ten_thousand_ids_errors_and_queues_are_few_series);
     tcase_add_test(calls, labels_are_escaped_and_absurd_values_are_bounded);
     tcase_add_test(calls, what_others_counted_is_added);
+    tcase_add_test(calls, each_metric_of_each_event_is_text);
     tcase_add_test(calls, missing_arguments_are_refused);
     suite_add_tcase(suite, calls);
     return suite;
