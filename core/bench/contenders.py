@@ -61,6 +61,9 @@ def languages(programs: Path) -> dict[str, Language]:
                     "librabbitmq, a loop with batched acks and pipelined confirms", [str(programs / "bench-plain")]
                 ),
                 "backhop": Contender("worker", [str(programs / "bench-worker")], {"consume": 0.9, "retry": 0.9}),
+                "metrics": Contender(
+                    "worker that counts metrics", [str(programs / "bench-worker"), "metrics"], {"consume": 0.85, "retry": 0.85}
+                ),
             },
             {"consume": 100000, "retry": 100000},
         ),
@@ -79,6 +82,16 @@ def languages(programs: Path) -> dict[str, Language]:
             {
                 "pika": Contender("pika, a loop with confirm callbacks", [*python, "pika-select"]),
                 "select": Contender("backhop.pika", [*python, "select"], {"consume": 0.9, "retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+        "python-metrics": Language(
+            "Python, SelectConnection, what metrics cost",
+            {
+                "off": Contender("backhop.pika", [*python, "select"]),
+                "on": Contender(
+                    "backhop.pika, with backhop.prometheus.Metrics", [*python, "select-metrics"], {"retry": 0.95}
+                ),
             },
             {"consume": 50000, "retry": 40000},
         ),

@@ -4,7 +4,8 @@
 
 Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
 confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
-a task a message); and blocking and select (backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker).
+a task a message); and blocking and select (backhop.pika; select-metrics with backhop.prometheus.Metrics), aio-pika
+(backhop.aio_pika), worker (backhop.Worker).
 Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
 decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 
@@ -207,13 +208,19 @@ def run_blocking(task: Task) -> None:
     connection.close()
 
 
-def run_select(task: Task) -> None:
+def run_select_metrics(task: Task) -> None:
+    from backhop.prometheus import Metrics
+
+    run_select(task, Metrics())
+
+
+def run_select(task: Task, on_event: Any = None) -> None:
     def on_open(connection: Any) -> None:
         connection.channel(on_open_callback=on_channel)
 
     def on_channel(channel: Any) -> None:
         channel.basic_qos(prefetch_count=PREFETCH)
-        retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+        retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, on_event=on_event)
         on_message = retrier.wrap(task.handle)
 
         def end() -> None:
@@ -315,6 +322,7 @@ CONTENDERS: dict[str, Callable[[Task], None]] = {
     "plain-aio-pika": run_plain_aio_pika,
     "blocking": run_blocking,
     "select": run_select,
+    "select-metrics": run_select_metrics,
     "aio-pika": run_aio_pika,
     "worker": run_worker,
 }

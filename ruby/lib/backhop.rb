@@ -20,6 +20,7 @@ require_relative "backhop/decider"
 require_relative "backhop/explanation"
 require_relative "backhop/build_info"
 require_relative "backhop/event"
+require_relative "backhop/metrics"
 require_relative "backhop/signals"
 require_relative "backhop/worker"
 
@@ -44,6 +45,10 @@ module Backhop
   autoload :Bunny, "backhop/bunny"
   autoload :Declaring, "backhop/declaring"
   autoload :Kicks, "backhop/kicks"
+  autoload :Notifications, "backhop/notifications"
+  autoload :OpenTelemetryMetrics, "backhop/open_telemetry_metrics"
+  autoload :OpenTelemetryTracing, "backhop/open_telemetry_tracing"
+  autoload :PrometheusMetrics, "backhop/prometheus_metrics"
   autoload :Retrier, "backhop/retrier"
   autoload :Testing, "backhop/testing"
 

@@ -65,7 +65,7 @@ RSpec.describe Backhop::Worker do
         event = events.get(:unavailable)
         expect(event.error).to be_a(Backhop::ConnectionFailedError)
         expect(event.delay).to be_positive
-        expect(event.to_s).to start_with("unavailable: ").and match(/in \S+ s\z/)
+        expect(event.to_s).to start_with("unavailable: ").and match(/again in \S+/)
         expect(event.to_s).not_to include("secret")
       end
     end

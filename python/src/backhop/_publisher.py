@@ -23,8 +23,8 @@ from ._errors import ConnectionFailedError, Error, PublishError, check, in_secon
 from ._errors import error as error_of
 from ._frames import How, content_frames, content_header, publish_frame
 from ._retrier import LOGGER, BaseRetrier, unreadable
-from ._time import milliseconds, seconds
-from .event import KINDS, NAMES, Event
+from ._time import milliseconds
+from .event import Fields
 from .history import History
 from .message import Message
 from .plan import Plan
@@ -35,8 +35,8 @@ _DISMISSALS: dict[int, How] = {
     c.BH_STEP_REJECT: "return",
     c.BH_STEP_GIVE_BACK: "requeue",
 }
-_SAFE = {KINDS["retried"], KINDS["parked"], KINDS["replayed"]}
-_REFUSED, _UNCONFIRMED = KINDS["refused"], KINDS["unconfirmed"]
+_SAFE = {c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED, c.BH_EVENT_REPLAYED}
+_REFUSED, _UNCONFIRMED = c.BH_EVENT_REFUSED, c.BH_EVENT_UNCONFIRMED
 _NEVER = -1  # of Ledger_due_ms
 _RANDOM_BYTES = 8
 _BASE_MS = 1
@@ -79,17 +79,18 @@ class Copy:
         "action",
         "attempts",
         "body",
-        "delay",
         "error",
+        "event",
         "exchange",
         "header",
         "id",
         "is_mandatory",
         "number",
-        "reason",
         "replayed",
         "routing_key",
         "rung_ms",
+        "traceparent",
+        "written",
     )
 
     def __init__(
@@ -103,9 +104,9 @@ class Copy:
         (
             self.action,
             self.attempts,
-            delay_ms,
+            _,
             self.rung_ms,
-            self.reason,
+            _,
             self.id,
             self.exchange,
             self.routing_key,
@@ -114,9 +115,13 @@ class Copy:
             kept,
             *own,
         ) = plan._described()
-        self.delay = seconds(delay_ms)
         self.error = error if self.action == c.BH_ACTION_PARK else None
         """What the handler raised, which holds much."""
+        self.event: c.Event | None = None
+        """What tells that the copy is safe; None where nobody wants to know."""
+        self.traceparent = message._traceparent
+        self.written = 0.0
+        """When it was, by time.monotonic."""
         self.replayed: Callable[[Error | None], None] | None = None
         """Of a replay: called with its end, and nothing is tried again."""
         self.number = 0
@@ -150,6 +155,7 @@ class Publisher(ABC):
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
         self._retrier = retrier
         self._queue = retrier.topology.queue
+        self._events = retrier._events
         self._ledger = ledger
         self._copies: dict[int, Copy] = {}  # by their entries
         self._numbers: dict[Any, int] = {}  # in the ledger, of the channels that deliver
@@ -196,9 +202,12 @@ class Publisher(ABC):
                 self.refuse(original, message._history, problem)
             return
         copy.replayed = replayed
+        kind = c.BH_EVENT_PARKED if copy.action == c.BH_ACTION_PARK else c.BH_EVENT_RETRIED
+        if not replayed and self._events.wants(kind):
+            copy.event = self._events.make(kind, {"id": copy.id}, plan=plan, exception=error)
         if not original.is_here:
             text = "the channel that it came by is closed: the broker delivers it again"
-            self._say("stale", copy, text)
+            self._say(c.BH_EVENT_STALE, copy, {"text": text})
             self._end(copy, ConnectionFailedError(text))
             self._pump()
             return
@@ -214,7 +223,8 @@ class Publisher(ABC):
             check(c.Ledger_leave(self._ledger, entry, self._clock()))
         text = f"the message can be neither read nor copied ({problem}): it stays unacknowledged for a while"
         id_ = history.id if history else ""
-        self._announce(Event("refused", text, PublishError(text), id_, count=1, queue=self._queue, exception=problem))
+        why: Fields = {"status": PublishError.status, "text": text, "id": id_, "count": 1}
+        self._announce(self._events.make(c.BH_EVENT_REFUSED, why), problem)
         self._pump()
 
     def _arrive(self, original: Original) -> tuple[int, int]:
@@ -302,8 +312,8 @@ class Publisher(ABC):
         """A channel that delivers is closed: the broker delivers again what was in hand."""
         if dropped := self._drop(channel, ConnectionFailedError(f"the channel was closed: {reason}")):
             text = f"the channel that they came by was closed ({reason}): the broker delivers them again"
-            error = ConnectionFailedError(text)
-            self._announce(Event("disconnected", text, error, count=dropped, queue=self._queue))
+            why: Fields = {"status": ConnectionFailedError.status, "text": text, "count": dropped}
+            self._announce(self._events.make(c.BH_EVENT_DISCONNECTED, why))
         self._pump()
 
     def _drop(self, channel: Any, error: Error) -> int:
@@ -408,6 +418,8 @@ class Publisher(ABC):
 
     def _publish(self, entry: int) -> None:
         copy = self._copies[entry]
+        if copy.event is not None:
+            copy.written = time.monotonic()
         try:
             self._write(copy)
         except ChannelClosingError:
@@ -499,15 +511,18 @@ class Publisher(ABC):
             del self._copies[entry]
             if copy.replayed:
                 self._end(copy)
-            elif self._retrier._on_event:
-                self._say(NAMES[kind], copy, copy.reason, copy.delay)
+            elif copy.event is not None:
+                if copy.written:
+                    duration = int((time.monotonic() - copy.written) * 1_000_000)
+                    c.Event_set_int(copy.event, c.BH_FIELD_DURATION, duration)
+                self._announce(copy.event, copy.error, copy.traceparent)
             return
-        status, delay = c.Ledger_step_status(ledger), seconds(c.Ledger_step_delay_ms(ledger))
+        status, delay_ms = c.Ledger_step_status(ledger), c.Ledger_step_delay_ms(ledger)
         text = self._words(copy.exchange, copy.routing_key)
         if kind == _REFUSED:
             del self._copies[entry]
         if not copy.replayed:
-            self._say(NAMES[kind], copy, text, delay, error_of(status, text))
+            self._say(kind, copy, {"text": text, "delay_ms": delay_ms, "status": status})
         elif kind == _REFUSED:
             self._end(copy, error_of(status, text))
         else:
@@ -515,7 +530,7 @@ class Publisher(ABC):
 
     def _tell_unconfirmed(self) -> None:
         status, count, text = c.Ledger_step_status(self._ledger), c.Ledger_step_count(self._ledger), self._words("", "")
-        self._announce(Event("unconfirmed", text, error_of(status, text), count=count, queue=self._queue))
+        self._announce(self._events.make(_UNCONFIRMED, {"text": text, "status": status, "count": count}))
         for channel in {self._channels[copy.number] for copy in self._copies.values() if copy.replayed}:
             self._drop(channel, PublishError(text))
 
@@ -523,24 +538,13 @@ class Publisher(ABC):
         """The last step in a sentence."""
         return in_seconds(c.Ledger_words(self._ledger, exchange, routing_key, self._why, self._retrier._forgotten))
 
-    def _say(self, name: str, copy: Copy, text: str, delay: float = 0, error: Error | None = None) -> None:
+    def _say(self, kind: int, copy: Copy, fields: Fields) -> None:
         """Announces what became of one message."""
-        self._announce(
-            Event(
-                name,
-                text,
-                error,
-                id=copy.id,
-                attempts=copy.attempts,
-                delay=delay,
-                count=1,
-                queue=self._queue,
-                exception=copy.error,
-            )
-        )
+        about: Fields = {"id": copy.id, "attempts": copy.attempts, "count": 1}
+        self._announce(self._events.make(kind, {**about, **fields}), copy.error)
 
-    def _announce(self, event: Event) -> None:
-        self._ends.append(partial(self._retrier._announce, event))
+    def _announce(self, event: c.Event, exception: BaseException | None = None, traceparent: str = "") -> None:
+        self._ends.append(partial(self._events.tell, event, exception, traceparent))
 
     def _stop_replay(self, entry: int, why: str, now: int) -> None:
         """Nothing is tried again: the message stays parked."""

@@ -7,19 +7,19 @@ import os
 import random as _random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from . import _backhop as c
 from ._amqp import Text
-from ._checks import HOUR_MS, function, instance, span_ms
+from ._checks import HOUR_MS, instance, span_ms
 from ._core import number
 from ._declaring import MODES, Mode, Steps, declaring
 from ._errors import ArgumentTypeError, ChannelClosedError, ContentError, Error, FrameError
 from ._time import Seconds, duration, seconds
 from .decider import Decider
-from .event import Event, announce
+from .event import Events, Fields, Listeners
 from .message import Message
-from .outcomes import OK, Conditions, Policies, checked_policies, story
+from .outcomes import Conditions, Policies, checked_policies, story
 from .plan import Plan
 from .policy import Policy
 from .topology import QueueType, Strategy, Topology, chosen
@@ -68,7 +68,7 @@ class BaseRetrier(Generic[Channel]):
         wait_queues: Iterable[Text] = (),
         confirm_timeout: Seconds = 30,
         back_off: Policy | None = None,
-        on_event: Callable[[Event], object] | None = None,
+        on_event: Listeners = None,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -102,14 +102,13 @@ class BaseRetrier(Generic[Channel]):
         self._confirm_timeout = seconds(span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS))
         advice = "give a backhop.Policy"
         self._back_off = BACK_OFF if back_off is None else instance("back_off", back_off, Policy, advice)
-        if on_event is not None:
-            function("on_event", on_event)
-        self._on_event = on_event
+        self._events = Events(self._topology.queue, on_event, clock)
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
         self._was_asked = False  # whether declare() or verify() was ever called
         self._told: set[object] = set()  # what is said once
         self._begin()
+        self._events.attach(self)
 
     def _begin(self) -> None:
         """What a client needs besides."""
@@ -124,11 +123,11 @@ class BaseRetrier(Generic[Channel]):
         """How long, how often, how random, when to give up."""
         return self._topology.policy
 
-    def _plan(self, message: Message, error: BaseException | None) -> Plan:
-        plan = self._decider.plan(message.history, OK if error is None else self._decider.result(error))
-        if error is not None:
-            tell(plan, message, error)
-        return plan
+    def _plan(self, message: Message, error: BaseException) -> Plan:
+        """What becomes of a message whose handler raised."""
+        result = self._decider.result(error)
+        self._events.failed(message, result, error)
+        return self._decider.plan(message.history, result, message._traceparent)
 
     def _declaring(self, connection: object) -> Steps:
         """What declare() does on a connection, by the mode."""
@@ -143,10 +142,6 @@ class BaseRetrier(Generic[Channel]):
         """What may have been forgotten where something is not there that a copy needs."""
         return "" if self._was_asked or self._mode == "none" else "declare() of the retrier"
 
-    def _announce(self, event: Event) -> None:
-        """Tells what happened to the log, which knows already what became of a failure, and to on_event."""
-        announce(event, self._on_event, is_logged=event.name not in ("retried", "parked"))
-
     def _owns(self, message: Message) -> bool:
         """Whether a message of the unroutable queue is this work queue's. One that cannot be read is nobody's."""
         try:
@@ -155,8 +150,8 @@ class BaseRetrier(Generic[Channel]):
             return False
 
     def _announce_replay(self, count: int, error: Error | None) -> None:
-        text = str(error) if error else ""
-        self._announce(Event("replayed", text, error, count=count, queue=self._topology.queue))
+        why: Fields = {"status": error.status, "text": str(error)} if error else {}
+        self._events.tell(self._events.make(c.BH_EVENT_REPLAYED, {"count": count, **why}))
 
     def _say_once(self, key: object, text: str, *arguments: object) -> None:
         if key not in self._told:
@@ -203,23 +198,3 @@ def check_error(error: object) -> None:
     """Refuses what is no exception, which settle would otherwise take for one."""
     if error is not None and not isinstance(error, BaseException):
         raise ArgumentTypeError(f"error is {error!r}: give the exception that the handler raised, or None")
-
-
-def tell(plan: Plan, message: Message, error: BaseException) -> None:
-    """Logs what becomes of a message that failed."""
-    if plan.action == "park":
-        LOGGER.warning(
-            "%r failed, and is parked (%s)", message, plan.reason, exc_info=error, extra=fields(message, plan)
-        )
-    elif LOGGER.isEnabledFor(logging.INFO):
-        after = f", again in {duration(plan.delay)}" if plan.delay else ""
-        trace = error if LOGGER.isEnabledFor(logging.DEBUG) else None
-        LOGGER.info("%r failed%s: %r", message, after, error, exc_info=trace, extra=fields(message, plan))
-
-
-def fields(message: Message, plan: Plan | None = None) -> dict[str, Any]:
-    """What a log record says besides, for who filters or ships it."""
-    known = {"backhop_queue": message.queue, "backhop_id": message.id, "backhop_attempt": message.attempt}
-    if plan is not None:
-        known |= {"backhop_action": plan.action, "backhop_delay": plan.delay, "backhop_reason": plan.reason}
-    return known

@@ -74,6 +74,8 @@ class Message(_Message):
         incoming: aio_pika.abc.AbstractIncomingMessage,
     ) -> None:
         self._history: History | None = None
+        self._began = 0.0
+        self._traceparent = ""
         self._topology = topology
         self._decider = decider
         self._original = original
@@ -125,8 +127,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         broker confirms one
     :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
         up to 10 s, jitter equal
-    :param on_event: called with each Event, as the worker's: returned, nacked, unconfirmed, refused, retried, parked,
-        replayed, disconnected, stale; in the connection's thread, or its event loop
+    :param on_event: called with each Event, in the connection's thread, or its event loop; or a bridge, as
+        backhop.prometheus and backhop.opentelemetry have them; or a list of these
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
     :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
@@ -201,6 +203,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :raises ArgumentTypeError: for what is not callable
         """
         check_handler(handle)
+        events = self._events
+        run = events.surrounded_async(handle)
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
             message = self._message(incoming)
@@ -214,12 +218,14 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                 if poison:
                     await self._carry_out(message, poison)
                     return
+            events.delivered(message)
             try:
-                await awaited(handle, message)
+                await awaited(run, message)
             except BaseException as error:
                 await self._failed(message, error)
             else:
                 self._acknowledge(message)  # soon: nothing comes after it that would have to wait
+                events.succeeded(message)
 
         return on_message
 
@@ -242,12 +248,14 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             silence
         :raises Error: a message that cannot be read
         """
-        message = self.read(incoming)
+        message = self._read(incoming)
         if poison := self._guard(message):
             await self._carry_out(message, poison)
             raise PoisonError(f"{message!r} crashed its consumers, and is parked")
+        self._events.delivered(message)
         try:
-            yield message
+            with self._events.handling(message):
+                yield message
         except BaseException as error:
             await self._failed(message, error)
         else:
@@ -267,6 +275,11 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
         :raises ArgumentTypeError: there is no message, as ``queue.get(fail=False)`` found none
         """
+        message = self._read(incoming)
+        self._events.delivered(message)
+        return message
+
+    def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         if not isinstance(incoming, aio_pika.abc.AbstractIncomingMessage):
             raise ArgumentTypeError(f"incoming is {incoming!r}: give an IncomingMessage of aio-pika's")
         message = self._message(incoming)
@@ -280,6 +293,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         if error is None:
             if written := self._acknowledge(message):
                 await _written(written)
+            self._events.succeeded(message)
             return
         try:
             plan = self._plan(message, error)
@@ -414,7 +428,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             raise (MissingError if is_missing else AccessError)(str(error)) from error
         if delivered.delivery_tag is None:
             return None, 0
-        return self.read(aio_pika.IncomingMessage(delivered)), delivered.message_count or 0
+        return self._read(aio_pika.IncomingMessage(delivered)), delivered.message_count or 0
 
     async def _send_home(self, connection: WireConnection, message: Message) -> None:
         """Replays a message.

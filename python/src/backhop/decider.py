@@ -82,7 +82,7 @@ class Decider:
         """What an exception of the handler means."""
         return self._choice.result(exception)
 
-    def plan(self, history: History, result: Result) -> Plan:
+    def plan(self, history: History, result: Result, traceparent: str = "") -> Plan:
         """What to do with the message."""
         return Plan(
             history,
@@ -91,6 +91,7 @@ class Decider:
             error=result.error,
             retry_after=result.retry_after,
             policy=result.policy,
+            traceparent=traceparent,
             frame_max=self.frame_max,
             now=self.clock(),
             random=_NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES),

@@ -1,16 +1,25 @@
-"""Event: what a worker met, and what it did about it."""
+"""Event: what happened to a message, or to a connection."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _backhop as c
+from ._checks import function
+from ._core import made
 from ._errors import Error, error, in_seconds
-from ._time import duration, seconds
-from .outcomes import story
+from ._time import seconds
+from .outcomes import Park, Result, RetryAfter, awaited, called
+from .plan import Plan
+
+if TYPE_CHECKING:
+    from .message import Message
 
 NAMES: dict[int, str] = {}
 """Of the core's kinds of events."""
@@ -21,24 +30,30 @@ KINDS = {name: kind for kind, name in NAMES.items()}
 LOGGER = logging.getLogger("backhop")
 
 _LEVELS = {
-    "connected": logging.INFO,
-    "unblocked": logging.INFO,
-    "retried": logging.INFO,
-    "stale": logging.INFO,
-    "refused": logging.ERROR,
+    c.BH_LEVEL_DEBUG: logging.DEBUG,
+    c.BH_LEVEL_INFO: logging.INFO,
+    c.BH_LEVEL_WARNING: logging.WARNING,
+    c.BH_LEVEL_ERROR: logging.ERROR,
 }
+_LEVELS_OF = {kind: _LEVELS[c.Event_level(made(c.bh_event_new(kind)))] for kind in NAMES}
+_LOG = made(c.bh_log_new())
+_LOGGING = threading.Lock()  # one thread at a time asks it
+
+_FIELDS: dict[str, int] = {}
+while _name := c.bh_event_field(len(_FIELDS)):
+    _FIELDS[_name] = len(_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a worker or a retrier met, and what it did about it; see Worker for the names."""
+    """What happened to a message, or to a connection; ``str`` of it is its line in the log."""
 
     name: str
-    """As ``"disconnected"``."""
+    """As ``"retried"``."""
     text: str
-    """In words, with what to do. It never holds a password."""
+    """Why, in words, with what to do; of a message that was parked, the reason. It never holds a password."""
     error: Error | None = None
-    """The reason, where there is one."""
+    """Backhop's reason, where there is one."""
     id: str = ""
     """The message's id, the same for all its attempts; "" for none."""
     attempts: int = 0
@@ -54,28 +69,27 @@ class Event:
     host: str = ""
     """That connection's ``host:port``; else ""."""
     exception: BaseException | None = field(default=None, compare=False)
-    """Of a message that was parked: what its handler raised last in this process, where that is known."""
-
-    @property
-    def level(self) -> int:
-        """How it is logged."""
-        if self.name in ("drained", "replayed") and not self.error:
-            return logging.INFO
-        return _LEVELS.get(self.name, logging.WARNING)
+    """What the handler raised, of a message that failed or was parked, where that is known in this process."""
+    attempt: int = 0
+    """Which attempt it is about: 1 for the first; 0 where it is about none."""
+    reason: str = ""
+    """Of a message that was parked: as Plan's."""
+    error_class: str = ""
+    """The class of what the handler raised."""
+    failure: str = ""
+    """What the handler raised, in words."""
+    lateness: float | None = None
+    """Of a retry that is delivered: how many seconds later than due it came back."""
+    duration: float | None = None
+    """Seconds that the handler took; of a copy, from its publish to its confirm."""
+    recovery: float | None = None
+    """Of a success: seconds from the first failure to it."""
+    level: int = logging.INFO
+    """How it is logged, as Python's logging counts."""
+    _handle: c.Event | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        parts = [self.name, f"message {self.id!r} of {self.queue}" if self.id else self.queue, self.text]
-        if self.connection:
-            parts.insert(2, f"{self.connection} connection, {self.host}")
-        if self.attempts:
-            parts.append(f"failed {_times(self.attempts)}")
-        if self.count and not self.id:
-            parts.append(f"{self.count} message{'s' * (self.count > 1)}")
-        if self.delay and self.name not in ("returned", "nacked"):  # whose texts tell it
-            parts.append(f"again in {duration(self.delay)}")
-        if self.exception is not None:
-            parts.append(story(self.exception))
-        return ": ".join(filter(None, parts))
+        return self.name if self._handle is None else _line(c.Event_line(self._handle), self)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -84,47 +98,239 @@ class Event:
             "backhop_event": self.name,
             "backhop_queue": self.queue,
             "backhop_id": self.id,
-            "backhop_attempt": self.attempts,
+            "backhop_attempt": self.attempt,
+            "backhop_attempts": self.attempts,
             "backhop_delay": self.delay,
+            "backhop_reason": self.reason,
+            "backhop_error_class": self.error_class,
             "backhop_count": self.count,
             "backhop_connection": self.connection,
             "backhop_host": self.host,
         }
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
+    """What the core has of an event, and what was raised."""
 
+    def number(of: int) -> int:
+        return c.bh_event_int(handle, of)
 
-def announce(event: Event, listener: Callable[[Event], object] | None, *, is_logged: bool = True) -> None:
-    """Logs an event and tells it to a listener; where one of these fails that is logged, and breaks nothing."""
-    try:
-        if is_logged:
-            LOGGER.log(event.level, "%s", event, exc_info=event.exception, extra=event.fields)
-        if listener is not None:
-            listener(event)
-    except Exception:
-        LOGGER.exception("on_event failed at %s", event.name)
+    def optional(of: int, unit: int) -> float | None:
+        return number(of) / unit if c.Event_has(handle, of) else None
 
-
-def event_of(handle: c.Event, queue: str, exception: Callable[[str], BaseException | None]) -> Event:
-    """The event that a worker gave.
-
-    :param exception: what is known of the failure of a message, by its id
-    """
-    status = c.bh_event_int(handle, c.BH_FIELD_STATUS)
-    text = in_seconds(c.Event_string(handle, c.BH_FIELD_TEXT) or c.Event_string(handle, c.BH_FIELD_REASON))
-    name, message_id = c.bh_event_name(c.Event_what(handle)), c.Event_string(handle, c.BH_FIELD_ID)
+    string = c.Event_string
+    status, reason = number(c.BH_FIELD_STATUS), string(handle, c.BH_FIELD_REASON)
+    text = in_seconds(string(handle, c.BH_FIELD_TEXT)) or reason
     return Event(
-        name=name,
+        name=NAMES[c.Event_what(handle)],
         text=text,
         error=error(status, text) if status else None,
-        id=message_id,
-        attempts=c.bh_event_int(handle, c.BH_FIELD_ATTEMPTS),
-        delay=seconds(c.bh_event_int(handle, c.BH_FIELD_DELAY)),
-        count=c.bh_event_int(handle, c.BH_FIELD_COUNT),
-        queue=queue,
-        connection=c.Event_string(handle, c.BH_FIELD_CONNECTION),
-        host=c.Event_string(handle, c.BH_FIELD_HOST),
-        exception=exception(message_id) if name == "parked" else None,
+        id=string(handle, c.BH_FIELD_ID),
+        attempts=number(c.BH_FIELD_ATTEMPTS),
+        delay=seconds(number(c.BH_FIELD_DELAY)),
+        count=number(c.BH_FIELD_COUNT),
+        queue=string(handle, c.BH_FIELD_QUEUE),
+        connection=string(handle, c.BH_FIELD_CONNECTION),
+        host=string(handle, c.BH_FIELD_HOST),
+        exception=exception,
+        attempt=number(c.BH_FIELD_ATTEMPT),
+        reason=reason,
+        error_class=string(handle, c.BH_FIELD_ERROR_CLASS),
+        failure=string(handle, c.BH_FIELD_ERROR),
+        lateness=optional(c.BH_FIELD_LATENESS, 1000),
+        duration=optional(c.BH_FIELD_DURATION, 1_000_000),
+        recovery=optional(c.BH_FIELD_RECOVERY, 1000),
+        level=_LEVELS[c.Event_level(handle)],
+        _handle=handle,
     )
+
+
+def _line(line: str, event: Event) -> str:
+    return line if event.failure else in_seconds(line)  # what a handler raised is in its own units
+
+
+class Observer:
+    """What a bridge is, as backhop.prometheus and backhop.opentelemetry have them: give it as ``on_event``."""
+
+    def attach(self, source: Any) -> None:
+        """A retrier or a worker tells it its events from now on."""
+
+    def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
+        """Something happened.
+
+        :param traceparent: of the attempt's span, as ``handling`` told it; "" for none
+        """
+
+    def handling(self, message: Message) -> AbstractContextManager[object]:
+        """What a handler runs in."""
+        return nullcontext()
+
+
+Fields: TypeAlias = Mapping[str, str | int]
+"""Of an event, by the core's names."""
+Listener: TypeAlias = Callable[[Event], object] | Observer
+Listeners: TypeAlias = Listener | Iterable[Listener] | None
+
+
+class Events:
+    """Where the events of a retrier or a worker go: to the log, and to whoever listens; in any thread.
+
+    :raises ArgumentTypeError: for a listener that cannot be called
+    """
+
+    __slots__ = ("_clock", "_queue", "_surrounding", "is_heard", "listeners", "observers")
+
+    def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
+        many = isinstance(on_event, list | tuple) and on_event
+        given: Any = on_event if many else () if on_event is None else (on_event,)
+        self.observers = [each for each in given if isinstance(each, Observer)]
+        self.listeners = [each for each in given if not isinstance(each, Observer)]
+        for each in self.listeners:
+            function("on_event", each)
+        self._surrounding = [each for each in self.observers if type(each).handling is not Observer.handling]
+        self.is_heard = bool(given)
+        self._queue = queue
+        self._clock = clock
+
+    def attach(self, source: Any) -> None:
+        """The bridges hear of who tells these events."""
+        for each in self.observers:
+            each.attach(source)
+
+    def wants(self, kind: int) -> bool:
+        """Whether anybody wants to hear of it."""
+        return self.is_heard or LOGGER.isEnabledFor(_LEVELS_OF[kind])
+
+    def make(
+        self,
+        kind: int,
+        fields: Fields,
+        *,
+        message: Message | None = None,
+        plan: Plan | None = None,
+        exception: BaseException | None = None,
+    ) -> c.Event:
+        """An event.
+
+        :param fields: by the core's names
+        :param exception: what the handler raised
+        """
+        event = made(c.bh_event_new(kind))
+        c.Event_set_string(event, c.BH_FIELD_QUEUE, self._queue)
+        if message is not None:
+            c.Event_set_history(event, message.history._handle, message.redelivered, int(self._clock() * 1000))
+        if plan is not None:
+            c.Event_set_plan(event, plan._handle)
+        if exception is not None:
+            c.Event_set_string(event, c.BH_FIELD_ERROR_CLASS, class_of(exception))
+        for name, value in fields.items():
+            if isinstance(value, str):
+                c.Event_set_string(event, _FIELDS[name], value)
+            else:
+                c.Event_set_int(event, _FIELDS[name], value)
+        return event
+
+    def tell(
+        self, event: c.Event, exception: BaseException | None = None, traceparent: str = "", *, is_for_all: bool = True
+    ) -> None:
+        """Logs an event, and tells it to who listens; where one of these fails that is logged, and breaks nothing.
+
+        :param is_for_all: whether functions hear of it too, and not bridges alone
+        """
+        try:
+            for observer in self.observers:
+                observer.observe(event, exception, traceparent)
+            level = _LEVELS[c.Event_level(event)]
+            is_logged = LOGGER.isEnabledFor(level)
+            if not is_logged and not self.listeners:
+                return
+            told = event_of(event, exception)
+            if is_logged:
+                _log(told, level)
+            for listener in self.listeners if is_for_all else ():
+                listener(told)
+        except Exception:
+            LOGGER.exception("on_event failed at %s", NAMES[c.Event_what(event)])
+
+    # Around a handler
+
+    def delivered(self, message: Message) -> None:
+        """A handler gets it now."""
+        message._began = time.perf_counter()
+        if self.wants(c.BH_EVENT_DELIVERED):
+            self._tell_of(c.BH_EVENT_DELIVERED, message, {})
+
+    def succeeded(self, message: Message) -> None:
+        """Its handler succeeded."""
+        if self.wants(c.BH_EVENT_SUCCEEDED):
+            self._tell_of(c.BH_EVENT_SUCCEEDED, message, _duration_of(message))
+
+    def failed(self, message: Message, result: Result, exception: BaseException) -> None:
+        """Its handler failed, or said that nobody needs it."""
+        kind = c.BH_EVENT_DROPPED if result.outcome == "dropped" else c.BH_EVENT_FAILED
+        if self.wants(kind):
+            fields = _duration_of(message)
+            if kind == c.BH_EVENT_FAILED:
+                fields |= {"error_class": class_of(exception), "error": result.error}
+            self._tell_of(kind, message, fields, exception)
+
+    def _tell_of(self, kind: int, message: Message, fields: Fields, exception: BaseException | None = None) -> None:
+        try:
+            event = self.make(kind, fields, message=message)
+        except Error as problem:  # of a message that cannot be read: its end tells that
+            LOGGER.debug("%s is not told: %s", NAMES[kind], problem)
+            return
+        self.tell(event, exception, message._traceparent)
+
+    def surrounded(self, handle: Callable[[Any], object]) -> Callable[[Any], object]:
+        """A handler in what bridges have around it."""
+        if not self._surrounding:
+            return handle
+
+        def run(message: Message) -> None:
+            with self.handling(message):
+                called(handle, message)
+
+        return run
+
+    def surrounded_async(self, handle: Callable[[Any], object]) -> Callable[[Any], object]:
+        """A handler whose result may have to be awaited, likewise."""
+        if not self._surrounding:
+            return handle
+
+        async def run(message: Message) -> None:
+            with self.handling(message):
+                await awaited(handle, message)
+
+        return run
+
+    def handling(self, message: Message) -> AbstractContextManager[object]:
+        """What a handler runs in."""
+        if not self._surrounding:
+            return nullcontext()
+        stack = ExitStack()
+        for each in self._surrounding:
+            stack.enter_context(each.handling(message))
+        return stack
+
+
+def _log(event: Event, level: int) -> None:
+    assert event._handle is not None
+    with _LOGGING:
+        line = c.Log_line(_LOG, event._handle, int(time.monotonic() * 1000))
+    if line:
+        is_traced = level >= logging.WARNING or LOGGER.isEnabledFor(logging.DEBUG)
+        LOGGER.log(level, "%s", _line(line, event), exc_info=event.exception if is_traced else None, extra=event.fields)
+
+
+def _duration_of(message: Message) -> dict[str, str | int]:
+    return {"duration_us": int((time.perf_counter() - message._began) * 1_000_000)} if message._began else {}
+
+
+def class_of(exception: BaseException) -> str:
+    """Of RetryAfter and Park that of what they were given, or raised from."""
+    if isinstance(exception, RetryAfter | Park):
+        given = exception.error if isinstance(exception, RetryAfter) else exception.reason
+        met = given if isinstance(given, BaseException) else exception.__cause__ or exception.__context__
+        exception = met or exception
+    return type(exception).__name__

@@ -100,6 +100,11 @@ class History:
         return None if ms < 0 else seconds(ms)
 
     @property
+    def traceparent(self) -> str:
+        """The span of the last attempt that failed, in W3C's form; "" where there is none."""
+        return c.History_traceparent(self._handle)
+
+    @property
     def last_error(self) -> str:
         """The last error's text; "" where there is none."""
         return c.History_last_error(self._handle)

@@ -14,10 +14,14 @@ class Message:
     """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
     past. What is not asked for is not read."""
 
-    __slots__ = ("_history", "_topology", "body", "redelivered")
+    __slots__ = ("_began", "_history", "_topology", "_traceparent", "body", "redelivered")
 
     _history: History | None
     _topology: Topology
+    _began: float
+    """When a handler got it, by time.perf_counter; 0 before."""
+    _traceparent: str
+    """Of the attempt's span, in W3C's form; "" for none."""
     _kept: Any
     """Has the properties and headers that it came with as attributes, which nobody else changes."""
 

@@ -73,6 +73,8 @@ class Message(_Message):
         self, decider: Decider, topology: Topology, original: PikaOriginal, method: Any, properties: Any, body: bytes
     ) -> None:
         self._history: History | None = None
+        self._began = 0.0
+        self._traceparent = ""
         self._topology = topology
         self._decider = decider
         self._original = original
@@ -129,8 +131,8 @@ class Retrier(BaseRetrier[Any]):
         broker confirms one
     :param back_off: how long to wait before a copy is published again; its limits are ignored; default: 100 ms, doubled
         up to 10 s, jitter equal
-    :param on_event: called with each Event, as the worker's: returned, nacked, unconfirmed, refused, retried, parked,
-        replayed, disconnected, stale; in the connection's thread, or its event loop
+    :param on_event: called with each Event, in the connection's thread, or its event loop; or a bridge, as
+        backhop.prometheus and backhop.opentelemetry have them; or a list of these
     :param clock: gives seconds since the epoch
     :param random: gives that many random bytes
     :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
@@ -254,7 +256,8 @@ class Retrier(BaseRetrier[Any]):
         :raises ArgumentTypeError: for what is not callable, and for a coroutine function
         """
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
-        flush = self._flush
+        flush, events = self._flush, self._events
+        run = events.surrounded(handle)
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             message = self._message(channel, method, properties, body)
@@ -268,13 +271,15 @@ class Retrier(BaseRetrier[Any]):
                 if poison:
                     self._carry_out(message, poison)
                     return
+            events.delivered(message)
             try:
-                called(handle, message)
+                called(run, message)
             except Exception as error:
                 self._failed(message, error)
             else:
                 message._original.settle("ack")
                 flush()
+                events.succeeded(message)
 
         return on_message
 
@@ -305,12 +310,14 @@ class Retrier(BaseRetrier[Any]):
         :raises ArgumentTypeError: there is no message, as basic_get found none
         :raises Error: a message that cannot be read
         """
-        message = self.read(method, properties, body, channel)
+        message = self._read(method, properties, body, channel)
         if poison := self._guard(message):
             self._carry_out(message, poison)
             raise PoisonError(f"{message!r} crashed its consumers, and is parked")
+        self._events.delivered(message)
         try:
-            yield message
+            with self._events.handling(message):
+                yield message
         except Exception as error:
             self.settle(message, error)
         else:
@@ -324,6 +331,11 @@ class Retrier(BaseRetrier[Any]):
         :param channel: where the message came by, if not on the retrier's channel
         :raises ArgumentTypeError: there is no message
         """
+        message = self._read(method, properties, body, channel)
+        self._events.delivered(message)
+        return message
+
+    def _read(self, method: Any, properties: Any, body: bytes | None, channel: Any) -> Message:
         if method is None or properties is None or body is None:
             raise ArgumentTypeError(
                 "method, properties or body is None: there is no message, as basic_get found none or consume waited "
@@ -343,6 +355,7 @@ class Retrier(BaseRetrier[Any]):
         if error is None:
             message._original.settle("ack")
             self._flush()
+            self._events.succeeded(message)
         else:
             self._failed(message, error)
 
@@ -524,7 +537,7 @@ class _Replay:
             self._is_counted = True
             self._left = replayed_messages(method.message_count + 1, self._is_shared)
         self._left -= 1
-        message = retrier.read(method, properties, body, channel)
+        message = retrier._read(method, properties, body, channel)
         if not self._is_shared or retrier._owns(message):  # else it is in its queue again when the channel is closed
             try:
                 plan = retrier._decider.replay(message.history)

@@ -67,6 +67,7 @@ class Plan:
     :param error: why it failed; at most 1 KiB is kept
     :param retry_after: the delay that the handler asks for at least
     :param policy: by which it is tried again: the topology's, which is the default, or one of its ``policies``
+    :param traceparent: the attempt's span in W3C's form, which the copy carries as backhop-traceparent; "" for none
     :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
     :param now: seconds since the epoch, or a datetime; default: the clock
     :param random: 32 random bytes; default: the system's
@@ -85,6 +86,7 @@ class Plan:
         error: Text = "",
         retry_after: Seconds = 0,
         policy: Policy | None = None,
+        traceparent: Text = "",
         frame_max: int = FRAME_MAX,
         now: float | datetime | None = None,
         random: bytes | None = None,
@@ -96,6 +98,8 @@ class Plan:
             raise ArgumentTypeError(f"error is {shortened(error)}: give a text")
         handle = self._handle = made(c.bh_plan_new())
         self._set_frame_max(frame_max)
+        if traceparent:
+            check(c.Plan_set_traceparent(handle, traceparent))
         check(
             c.Plan_make(
                 handle,

@@ -235,6 +235,8 @@ class _RehearsedMessage(Message):
         redelivered: bool,
     ) -> None:
         self._history: History | None = None
+        self._began = 0.0
+        self._traceparent = ""
         self._topology = decider.topology
         self._decider = decider
         self._arrived = (exchange, routing_key, properties, headers)

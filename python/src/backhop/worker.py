@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._amqp import Text
-from ._checks import HOUR_MS, function, instance, legacy_header, queues, shortened, span_ms, truth, whole
+from ._checks import HOUR_MS, instance, legacy_header, queues, shortened, span_ms, truth, whole
 from ._core import made, number
 from ._declaring import MODES, Mode
 from ._errors import (
@@ -29,11 +29,10 @@ from ._errors import (
     error,
     in_seconds,
 )
-from ._retrier import fields
 from ._time import Seconds, milliseconds
 from .decider import check_served
 from .delivery import Delivery
-from .event import Event, announce, event_of
+from .event import Event, Events, Listeners, class_of, event_of
 from .history import History
 from .message import Message
 from .outcomes import OK, Choice, Conditions, Policies, Result, awaited, called, check_handler, checked_policies
@@ -58,7 +57,7 @@ _NO_LIBRABBITMQ = (
     "pip install --force-reinstall --no-cache-dir --no-binary backhop backhop"
 )
 
-log = logging.getLogger("backhop")
+LOGGER = logging.getLogger("backhop")
 
 
 class Worker:
@@ -75,8 +74,9 @@ class Worker:
     ``drain`` seconds to finish. A message that they do not settle in time goes back to the queue. ``serve`` leaves
     signals to its host: call ``stop``.
 
-    Events are logged to the logger ``backhop``: connected, unavailable, disconnected, blocked, unblocked, cancelled,
-    returned, nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
+    Events are logged to the logger ``backhop``, and told to ``on_event``: delivered, succeeded, failed, dropped,
+    retried, parked, replayed, returned, nacked, unconfirmed, refused, stale, connected, unavailable, disconnected,
+    blocked, unblocked, cancelled, missed, drained.
 
     After os.fork() a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
 
@@ -110,7 +110,8 @@ class Worker:
         mend itself: a refused password, vhost or permission, a missing work queue, a clash, a strategy that the broker
         cannot serve, a certificate that does not match. A broker that is not up yet is waited for; once the worker was
         ready, everything is tried again without end
-    :param on_event: called with each Event, from whichever thread meets it; under ``serve`` in the event loop
+    :param on_event: called with each Event, from whichever thread meets it, under ``serve`` in the event loop; or a
+        bridge, as backhop.prometheus and backhop.opentelemetry have them; or a list of these
     :param retry_events: whether each retry is an event too
     :param legacy_counter: as History's
     :param wait_queues: as History's
@@ -145,7 +146,7 @@ class Worker:
         back_off: Policy | None = None,
         drain: Seconds = 20,
         fail_fast: bool = True,
-        on_event: Callable[[Event], object] | None = None,
+        on_event: Listeners = None,
         retry_events: bool = False,
         legacy_counter: Text | None = None,
         wait_queues: Iterable[Text] = (),
@@ -166,9 +167,7 @@ class Worker:
         self.threads = whole("threads", threads, 1, 10_000)
         self.drain = drain
         span_ms("drain", drain, 0, HOUR_MS)
-        if on_event is not None:
-            function("on_event", on_event)
-        self.on_event = on_event
+        self._stream = Events(self.topology.queue, on_event)
         self._choice = Choice(never, only, policies)
         check_served(self.topology, policies)
         self._drained = threading.Event()
@@ -180,8 +179,9 @@ class Worker:
         self._server = 0  # the thread of the event loop that serves
         self._asking = threading.Lock()
         self._replay: _Replay | None = None
-        self._failures: OrderedDict[str, BaseException] = OrderedDict()
+        self._failures: OrderedDict[str, tuple[BaseException, str, str]] = OrderedDict()
         self._wants_retries = truth("retry_events", retry_events)
+        self._stream.attach(self)
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
         handle = self._handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
         for one in _uris(uri):
@@ -229,7 +229,7 @@ class Worker:
             BrokerError or TLSError
         """
         check_handler(handle, instead="call serve")
-        run = _Run(handle, self._start())
+        run = _Run(self._stream.surrounded(handle), self._start())
         with self._running(), self._signals():
             for i in range(self.threads):
                 name = f"backhop-{self.topology.queue}-{i + 1}"
@@ -269,6 +269,7 @@ class Worker:
         import asyncio
 
         check_handler(handle)
+        handle = self._stream.surrounded_async(handle)
         loop = asyncio.get_running_loop()
         ended, drained = asyncio.Event(), asyncio.Event()
         is_leaving = False
@@ -372,8 +373,8 @@ class Worker:
     def _start(self) -> threading.Event:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
-        tells_retries = self._wants_retries or log.isEnabledFor(logging.INFO)
-        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(tells_retries)))
+        tells_retries = self._wants_retries or self._stream.observers or LOGGER.isEnabledFor(logging.INFO)
+        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(bool(tells_retries))))
         try:
             self._check(c.Worker_start(self._handle))
         except Error:
@@ -431,17 +432,24 @@ class Worker:
                     return
                 self._teller = threading.get_ident()
                 try:
-                    self._tell(event_of(taken, self.topology.queue, self._failure))
+                    self._tell(taken)
                 finally:
                     self._teller = 0
 
-    def _failure(self, message_id: str) -> BaseException | None:
-        return self._failures.pop(message_id, None)
-
-    def _tell(self, event: Event) -> None:
-        is_for_listener = event.name != "retried" or self._wants_retries
+    def _tell(self, taken: c.Event) -> None:
+        kind = c.Event_what(taken)
+        exception, traceparent = None, ""
+        if kind in (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED):
+            known = self._failures.pop(c.Event_string(taken, c.BH_FIELD_ID), None)
+            if known is not None:
+                exception, traceparent, text = known
+                for field, value in ((c.BH_FIELD_ERROR_CLASS, class_of(exception)), (c.BH_FIELD_ERROR, text)):
+                    if not c.Event_has(taken, field):
+                        c.Event_set_string(taken, field, value)
+        is_for_all = kind != c.BH_EVENT_RETRIED or self._wants_retries
+        event = event_of(taken)
         try:
-            announce(event, self.on_event if is_for_listener else None)
+            self._stream.tell(taken, exception, traceparent, is_for_all=is_for_all)
         finally:
             if event.name in ("replayed", "drained") and self._replay is not None:
                 replay, self._replay = self._replay, None
@@ -453,16 +461,20 @@ class Worker:
     # --- Handling ----------------------------------------------------------------------------------------------------
 
     def _handle_sync(self, handle: Handler, message: Message) -> None:
+        events = self._stream
+        events.delivered(message)
         try:
             called(handle, message)
         except Exception as exception:
             self._fail(message, exception)
         else:
             self._settle(message, OK)
+            events.succeeded(message)
 
     async def _handle_async(self, handle: Handler, message: Message, is_leaving: Callable[[], bool]) -> None:
         import asyncio
 
+        self._stream.delivered(message)
         try:
             await awaited(handle, message)
         except asyncio.CancelledError as exception:
@@ -473,28 +485,33 @@ class Worker:
             self._fail(message, exception)
         else:
             self._settle(message, OK)
+            self._stream.succeeded(message)
 
     def _fail(self, message: Message, exception: BaseException) -> None:
         result = self._choice.result(exception)
+        self._stream.failed(message, result, exception)
         if result.outcome != "dropped":
             self._keep_failure(message, exception, result)
+            if self._stream.wants(c.BH_EVENT_RETRIED):
+                assert isinstance(message, _TakenMessage)
+                c.Worker_set_error_class(self._handle, message.taken, class_of(exception))
+                if message._traceparent:
+                    c.Worker_set_traceparent(self._handle, message.taken, message._traceparent)
         self._settle(message, result)
 
     def _keep_failure(self, message: Message, exception: BaseException, result: Result) -> None:
-        """For the event that tells that it is parked; logs what no event will know."""
+        """For the event that tells that it is parked, or comes again; logs what no event will know."""
         try:
             most = (result.policy or self.policy).max_attempts
             ends = result.outcome == "permanent" or 0 < most <= message.attempt
-            if ends and message.id:
-                self._failures[message.id] = exception
+            if message.id and (ends or self._stream.wants(c.BH_EVENT_RETRIED)):
+                self._failures[message.id] = exception, message._traceparent, result.error
                 while len(self._failures) > _MOST_FAILURES:
                     self._failures.popitem(last=False)
-            elif ends or log.isEnabledFor(logging.INFO):
-                level = logging.WARNING if ends else logging.INFO
-                trace = exception if ends or log.isEnabledFor(logging.DEBUG) else None
-                log.log(level, "%r failed: %s", message, result.error, exc_info=trace, extra=fields(message))
+            elif ends:
+                LOGGER.warning("%r failed: %s", message, result.error, exc_info=exception)
         except Exception:  # a filter of the log's, or a message that cannot be read: it is settled all the same
-            log.exception("a failure could not be logged")
+            LOGGER.exception("a failure could not be logged")
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
@@ -508,13 +525,12 @@ class Worker:
             milliseconds(result.retry_after) if result.retry_after else 0,
         )
         if status == StateError.status:
-            log.warning(
+            LOGGER.warning(
                 "%r: its handler ended after the worker had stopped: the broker delivers it again",
                 message,
-                extra=fields(message),
             )
         elif status:
-            log.warning("%r comes again: %s", message, error(status), extra=fields(message))
+            LOGGER.warning("%r comes again: %s", message, error(status))
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -637,6 +653,8 @@ class _TakenMessage(Message):
 
     def __init__(self, worker: Worker, taken: c.Message) -> None:
         self._history: History | None = None
+        self._began = 0.0
+        self._traceparent = ""
         self._topology = worker.topology
         self._worker = worker
         self.taken = taken

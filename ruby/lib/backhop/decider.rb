@@ -53,12 +53,14 @@ module Backhop
     #
     # @param history [History]
     # @param exception [Exception, nil] what the handler raised; nil: it returned
+    # @param traceparent [String, nil] the attempt's span, as W3C's traceparent: the next attempt can link to it
     # @return [Plan]
-    def plan(history, exception = nil)
+    def plan(history, exception = nil, traceparent = nil)
       result = exception ? @choice.result_of(exception) : Outcomes::OK
       bytes = %i[ok dropped].include?(result.outcome) ? NO_COPY : random
       Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after, policy: result.policy,
-                                                  frame_max: frame_max, now: @clock.call, random: bytes)
+                                                  frame_max: frame_max, now: @clock.call, random: bytes,
+                                                  traceparent: traceparent)
     end
 
     # How to send a parked message back to its work queue.

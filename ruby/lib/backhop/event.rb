@@ -1,92 +1,234 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What a worker or a retrier met, and what it did about it; see {Worker} and {Bunny::Retrier} for the names.
-  #
-  # @!attribute [r] name
-  #   @return [Symbol] as :disconnected
-  # @!attribute [r] text
-  #   @return [String] in words, with what to do; it never holds a password
-  # @!attribute [r] error
-  #   @return [Error, nil] the reason, where there is one
-  # @!attribute [r] id
-  #   @return [String, nil] the message's id, the same for all its attempts
-  # @!attribute [r] connection
-  #   @return [String, nil] of an event about one of the worker's two connections: "consume" or "publish"
-  # @!attribute [r] host
-  #   @return [String, nil] its "host:port"
-  # @!attribute [r] attempts
-  #   @return [Integer] failed attempts of the message so far
-  # @!attribute [r] delay
-  #   @return [Float] seconds until the next attempt; of a retry, how long the message waits
-  # @!attribute [r] count
-  #   @return [Integer] how many messages it is about
-  # @!attribute [r] queue
-  #   @return [String] the work queue
-  Event = Struct.new(
-    :name, :text, :error, :id, :connection, :host, :attempts, :delay, :count, :queue, # rubocop:disable Lint/StructNewOverride
-    keyword_init: true
-  ) do
-    # The event that a worker gave.
+  # What happened to a message, or to a connection: the same over each client and in the worker. README has the names.
+  class Event
+    KINDS = (0...Native::BH_EVENT_LAST).to_h { |kind| [Native.bh_event_name(kind).to_sym, kind] }.freeze
+    NAMES = KINDS.keys.freeze
+    FIELDS = (0...Native::BH_FIELD_LAST).to_h { |field| [Native.bh_event_field(field).to_sym, field] }.freeze
+    LEVELS = { Native::BH_LEVEL_DEBUG => Logger::DEBUG, Native::BH_LEVEL_INFO => Logger::INFO,
+               Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
+    READERS = %i[name queue text error id attempt attempts delay lateness reason error_class duration recovery count connection
+                 host traceparent].freeze
+    private_constant :KINDS, :NAMES, :FIELDS, :LEVELS, :READERS
+
     # @api private
-    def self.of(native, queue)
-      status = int(native, :STATUS)
-      text = string(native, :TEXT) || string(native, :REASON) || ""
-      new(
-        name: Native.bh_event_name(native.what).to_sym,
-        text: text,
-        error: (Status.error(status, text) unless status.zero?),
-        id: string(native, :ID),
-        connection: string(native, :CONNECTION),
-        host: string(native, :HOST),
-        attempts: int(native, :ATTEMPTS),
-        delay: Times.seconds(int(native, :DELAY)),
-        count: int(native, :COUNT),
-        queue: queue
-      ).freeze
+    attr_reader :native
+
+    # @return [String, nil] the span of the attempt that failed, as W3C's traceparent, where a tracing made one
+    attr_reader :traceparent
+
+    # An event without any field but its queue.
+    # @api private
+    def self.made(name, queue)
+      native = Core.made(Native.bh_event_new(KINDS.fetch(name)))
+      set(native, :queue, queue)
+      native
     end
 
-    def self.string(native, field) = Core.text(native.string(Native.const_get("BH_FIELD_#{field}")))
+    # Sets a field of a core's event; nil: none.
+    # @api private
+    def self.set(native, field, value)
+      return if value.nil?
 
-    def self.int(native, field) = Native.bh_event_int(native, Native.const_get("BH_FIELD_#{field}"))
-    private_class_method :string, :int
+      number = FIELDS.fetch(field)
+      Status.check(value.is_a?(Integer) ? native.set_int(number, value) : native.set_string(number, value))
+    end
+
+    # How an event of a name is logged, where nothing is wrong with it.
+    # @api private
+    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name, "").level)
+    @levels = {}
+
+    # @param native [Native::Event] its fields
+    # @param error [Exception, nil] what the handler raised, or Backhop's own error
+    # @api private
+    def initialize(native, error = nil, traceparent = nil)
+      @native = native
+      @error = error
+      @traceparent = traceparent
+      freeze
+    end
+
+    # @return [Symbol] as :parked
+    def name = NAMES[@native.what]
+
+    # @return [String] the work queue
+    def queue = string(:queue) || ""
+
+    # @return [String] why, in words, with what to do: of a message that is parked the {#reason}, of a failure the handler's
+    #   error; it never holds a password
+    def text = string(:text) || string(:reason) || string(:error) || ""
+
+    # @return [Exception, nil] what the handler raised, where it is known; else the reason, as an {Error}, where there is one
+    def error
+      return @error if @error
+
+      status = int(:status)
+      Status.error(status, text) if status && !status.zero?
+    end
+
+    # @return [String, nil] the message's id, the same for all its attempts
+    def id = string(:id)
+
+    # @return [Integer, nil] which attempt it is about: 1 for the first
+    def attempt = int(:attempt)
+
+    # @return [Integer] failed attempts of the message so far
+    def attempts = int(:attempts) || 0
+
+    # @return [Float] seconds until the message comes, or something is tried, again; 0 where neither is
+    def delay = seconds(:delay_ms, 1e3) || 0.0
+
+    # @return [Float, nil] how many seconds later than due a retry came back
+    def lateness = seconds(:lateness_ms, 1e3)
+
+    # @return [String, nil] why it is parked: exhausted, permanent, too-old, oversized or poison
+    def reason = string(:reason)
+
+    # @return [String, nil] the class of the handler's error
+    def error_class = string(:error_class)
+
+    # @return [Float, nil] seconds that the handler took; of :retried and :parked from the copy's publish to its confirm
+    def duration = seconds(:duration_us, 1e6)
+
+    # @return [Float, nil] seconds from the message's first failure to its success
+    def recovery = seconds(:recovery_ms, 1e3)
+
+    # @return [Integer] how many messages it is about
+    def count = int(:count) || (int(:attempts) ? 1 : 0)
+
+    # @return [String, nil] of an event about one of the worker's two connections: "consume" or "publish"
+    def connection = string(:connection)
+
+    # @return [String, nil] its "host:port"
+    def host = string(:host)
 
     # @return [Integer] how it is logged: one of Logger's levels
-    def level
-      case name
-      when :retried then Logger::DEBUG
-      when :connected, :unblocked, :stale, :replayed then Logger::INFO
-      when :drained then error ? Logger::WARN : Logger::INFO
-      when :refused then Logger::ERROR
-      else Logger::WARN
+    def level = LEVELS.fetch(@native.level)
+
+    # @return [Hash{Symbol => Object}] what it has
+    def to_h = READERS.to_h { |reader| [reader, public_send(reader)] }.compact
+
+    # @return [String] a line for people
+    def to_s = @native.line
+
+    # @return [String]
+    def inspect = "#<#{self.class} #{self}>"
+
+    private
+
+    def string(field)
+      number = FIELDS.fetch(field)
+      @native.string(number) if @native.has(number) == 1
+    end
+
+    def int(field)
+      number = FIELDS.fetch(field)
+      Native.bh_event_int(@native, number) if @native.has(number) == 1
+    end
+
+    def seconds(field, unit) = int(field)&.then { |value| value / unit }
+  end
+
+  # Who is told of events: the log, and whom on_event names.
+  # @api private
+  class Listeners
+    # A line of the log, for a formatter that wants more than the text.
+    class Line < String
+      # @return [Event]
+      attr_reader :event
+
+      def initialize(text, event)
+        super(text)
+        @event = event
       end
     end
 
-    # Logs it, and hands it to a listener.
-    # @api private
-    def tell(listener, logger = Backhop.logger)
-      Backhop.log(level, logger) { to_s }
-      hand(listener, logger)
+    @lock = Mutex.new
+    @log = Core.made(Native.bh_log_new)
+
+    # The line to log for an event; "" where too many like it were logged.
+    def self.line(event)
+      now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+      Line.new(@lock.synchronize { @log.line(event.native, now_ms) }, event)
     end
 
-    # Hands it to a listener. What that raises is logged, and breaks nothing.
-    # @api private
-    def hand(listener, logger = Backhop.logger)
-      listener&.call(self)
-    rescue *Outcomes::FAILURES => e
-      Backhop.log(:error, logger) { "on_event failed at #{name}: #{Outcomes.text(e)}" }
+    # Microseconds, to measure with.
+    def self.now_us = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+
+    # @param on_event [#call, Array<#call>, nil]
+    # @param logger [Logger, nil] nil: {Backhop.logger}, as it is then
+    def initialize(queue, on_event, logger = nil)
+      @queue = queue
+      @listeners = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
+      @logger = logger
     end
 
-    # @return [String]
-    def to_s
-      [
-        name.to_s,
-        ("queue #{queue}" if queue),
-        ("message #{id}" if id),
-        text,
-        ("#{count} message#{"s" if count > 1}" if count.positive? && !id),
-        ("in #{format("%g", delay)} s" if delay.positive?)
-      ].compact.reject(&:empty?).join(": ")
+    # Whether anybody wants to know of such an event.
+    def want?(name) = !@listeners.empty? || logs?(Event.level(name))
+
+    # Whether one of them counts what it is told.
+    def metrics? = @listeners.any?(Metrics)
+
+    # Tells an event whose fields the block sets.
+    #
+    # @yieldparam native [Native::Event]
+    def tell(name, error = nil, traceparent = nil)
+      return unless want?(name)
+
+      native = Event.made(name, @queue)
+      yield native
+      give(Event.new(native, error, traceparent))
+    end
+
+    # Tells that a handler gets a message, or what it made of it.
+    #
+    # @param clock [#call] gives the moment, as a Time or seconds since the epoch
+    # @param text [String, nil] the error, in words
+    def tell_message(name, message, clock, error = nil, text = nil)
+      now_us = Listeners.now_us
+      message.began_us = now_us if name == :delivered
+      tell(name, error, message.traceparent) do |native|
+        set_history(native, message, clock)
+        { error_class: error && Outcomes.class_name(error), error: text,
+          duration_us: (now_us - message.began_us unless name == :delivered) }
+          .each { |field, value| Event.set(native, field, value) }
+      end
+    rescue Error # of a message that cannot be read: that is told where it is to be settled
+      nil
+    end
+
+    # Logs an event, and hands it to each listener. What one raises is logged, and breaks nothing.
+    def give(event)
+      log(event)
+      @listeners.each do |listener|
+        listener.call(event)
+      rescue *Outcomes::FAILURES => e
+        Backhop.log(:error, logger) { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
+      end
+    end
+
+    private
+
+    def set_history(native, message, clock)
+      now_ms = Times.since_epoch(clock.call)
+      Status.check(native.set_history(message.history.native, message.redelivered? ? 1 : 0, now_ms))
+    end
+
+    def logger = @logger || Backhop.logger
+
+    def log(event)
+      return unless logs?(event.level)
+
+      line = Listeners.line(event)
+      Backhop.log(event.level, logger) { line } unless line.empty?
+    end
+
+    def logs?(level)
+      least = logger.respond_to?(:level) ? logger.level : 0
+      !least.is_a?(Integer) || level >= least
     end
   end
+  private_constant :Listeners
 end

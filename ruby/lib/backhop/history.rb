@@ -84,6 +84,19 @@ module Backhop
       Times.seconds(delay) unless delay.negative?
     end
 
+    # @return [String, nil] the span of the last attempt that failed, as W3C's traceparent, where a tracing made one
+    def traceparent = Core.text(@native.traceparent)
+
+    # How many seconds later than due a retry is there; nil where it is unknown, as of a first attempt.
+    #
+    # @param redelivered [Boolean] whether the broker delivered it before: then it may have come in time
+    # @param now [Time, Numeric, nil] a moment, or seconds since the epoch; default: the clock
+    # @return [Float, nil]
+    def lateness(redelivered: false, now: nil)
+      late = @native.lateness_ms(redelivered ? 1 : 0, Times.since_epoch(now || Time.now))
+      Times.seconds(late) unless late.negative?
+    end
+
     # @return [String, nil] the last error's text
     def last_error = Core.text(@native.last_error)
 

@@ -9,6 +9,14 @@ module Backhop
     # @api private
     attr_reader :topology
 
+    # @return [String, nil] the span of this attempt, as W3C's traceparent, by who traces it: where the attempt fails, the next
+    #   one can link to it ({History#traceparent})
+    attr_accessor :traceparent
+
+    # @return [Integer, nil] when its handler got it, in us of a clock to measure with, where somebody listens
+    # @api private
+    attr_accessor :began_us
+
     # @param body [String]
     # @param topology [Topology] of its queue
     # @param redelivered [Boolean]

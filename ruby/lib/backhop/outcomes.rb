@@ -106,6 +106,16 @@ module Backhop
       UNPRINTABLE
     end
 
+    # The name of the exception's class; of RetryAfter and Park, of what they were raised for, where that is one.
+    def class_name(exception)
+      given = exception.error if exception.is_a?(RetryAfter)
+      given = exception.reason if exception.is_a?(Park)
+      given = exception.cause if [RetryAfter, Park].any? { |each| exception.is_a?(each) } && given.nil?
+      given.is_a?(Exception) && !given.equal?(exception) ? class_name(given) : writable(name(exception))
+    rescue *FAILURES
+      UNPRINTABLE
+    end
+
     def part
       yield
     rescue *FAILURES

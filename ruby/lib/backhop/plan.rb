@@ -76,16 +76,31 @@ module Backhop
     # @param frame_max [Integer] what the publishing connection negotiated, in bytes; 0: no limit
     # @param now [Time, Numeric, nil] a moment, or seconds since the epoch; default: the clock
     # @param random [String, nil] 32 random bytes; default: the system's
+    # @param traceparent [String, nil] the attempt's span, as W3C's traceparent: the copy carries it, for the next attempt to
+    #   link to
+    # @raise [InvalidArgumentError] for a traceparent of another form
     # @raise [FrameError] where not even the message's own headers fit frame_max
     # @raise [ForeignPolicyError] where the topology does not serve the policy
     def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, policy: nil, frame_max: FRAME_MAX,
-                   now: nil, random: nil)
+                   now: nil, random: nil, traceparent: nil)
+      @error = error || ""
+      @traceparent = traceparent
       decide(frame_max) do |native|
+        Status.check(native.set_traceparent(traceparent)) if traceparent
         native.make(history.delivery.native, history.native, (policy || topology.policy).native, topology.native,
                     self.class.outcome(outcome), error || "", Times.milliseconds(retry_after),
                     Times.since_epoch(now || Time.now), random || Random.urandom(RANDOM_BYTES))
       end
     end
+
+    # @return [String] why the attempt failed, in words; "" where it did not
+    # @api private
+    attr_reader :error
+    # @return [String, nil] the attempt's span, as it was given
+    # @api private
+    attr_reader :traceparent
+    # @api private
+    attr_reader :native
 
     # @return [Symbol] what to do
     def action = ACTIONS.fetch(@native.action)

@@ -23,7 +23,8 @@ module Backhop
       @decider = Decider.new(@topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                         wait_queues: wait_queues, clock: clock, random: random)
       @back_off = Values.object(back_off || Policy.back_off, "back_off", Policy)
-      @on_event = on_event && Values.callable(on_event, "on_event")
+      @listeners = Listeners.new(@topology.queue, on_event)
+      @clock = clock
       @restores = false # whether declare made the topology, and may make it again
     end
 
@@ -46,20 +47,23 @@ module Backhop
     # @api private
     def forgotten = @restores || mode != :create ? "" : "retrier.declare"
 
-    # Tells what happened: to the log, and to whom on_event is. Arguments as Event's.
+    # Tells what happened, by the fields of an event that it has.
     # @api private
-    def tell(name, **about)
-      Event.new(text: "", attempts: 0, delay: 0.0, count: 1, queue: topology.queue, **about, name: name).freeze.tell(@on_event)
+    def tell(name, error: nil, text: nil, delay: 0, **fields)
+      @listeners.tell(name, error) do |native|
+        fields = { text: text, status: (error.status if error.is_a?(Error)), delay_ms: Times.milliseconds(delay), **fields }
+        fields.each { |field, value| Event.set(native, field, value) unless [0, ""].include?(value) }
+      end
     end
 
-    # Tells that the broker took what became of a message. The log has it since it was decided.
+    # Tells that the broker took what became of a message by its plan: of a copy, how long that took.
     # @api private
-    def tell_plan(name, plan, id = plan.id)
-      return unless @on_event
-
-      parks = name == :parked
-      Event.new(name: name, text: (parks && plan.reason) || "", id: id, attempts: plan.attempts,
-                delay: parks ? 0.0 : plan.delay, count: 1, queue: topology.queue).freeze.hand(@on_event)
+    def tell_plan(name, plan, error = nil, took_us: nil)
+      @listeners.tell(name, error, plan.traceparent) do |native|
+        Status.check(native.set_plan(plan.native))
+        Event.set(native, :error_class, error && Outcomes.class_name(error))
+        Event.set(native, :duration_us, took_us)
+      end
     end
 
     # Tells that a message was settled which the broker delivers again.
@@ -70,7 +74,7 @@ module Backhop
 
     # Tells that no copy can be made, so that the original stays with the broker.
     # @api private
-    def tell_refused(id, error, attempts = 0)
+    def tell_refused(id, error, attempts = nil)
       text = "it can be neither read nor copied: it stays unacknowledged for a while, or until its channel is closed, and " \
              "then the broker delivers it again: #{Outcomes.text(error)}"
       tell(:refused, id: id, text: text, error: error.is_a?(Error) ? error : ContentError.new(text), attempts: attempts)
@@ -79,9 +83,18 @@ module Backhop
     private
 
     def plan(message, error)
-      plan = @decider.plan(message.history, error)
-      log_failure(plan, message, error)
+      plan = @decider.plan(message.history, error, message.traceparent)
+      tell_failed(message, error, plan)
       plan
+    end
+
+    def tell_message(name, message, error = nil, text = nil)
+      @listeners.tell_message(name, message, @clock, error, text)
+    end
+
+    def tell_failed(message, error, plan)
+      tell_message(plan.action == :drop ? :dropped : :failed, message, error, plan.error)
+      Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
     end
 
     def guard(message)
@@ -94,17 +107,6 @@ module Backhop
     def told(message, plan)
       becomes = plan.action == :retry ? "it waits #{Times.duration(plan.delay)}" : "it is parked"
       "#{message.inspect}: its consumer was lost #{message.history.crashes} times: #{becomes}"
-    end
-
-    # What becomes of a message that failed.
-    def log_failure(plan, message, error)
-      if plan.action == :park
-        Backhop.log(:warn) { "#{message.inspect} failed, and is parked (#{plan.reason}): #{Outcomes.text(error)}" }
-      else
-        after = plan.delay.positive? ? ", again in #{Times.duration(plan.delay)}" : ""
-        Backhop.log(:info) { "#{message.inspect} failed#{after}: #{Outcomes.text(error)}" }
-      end
-      Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
     end
   end
 end

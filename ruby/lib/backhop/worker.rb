@@ -16,8 +16,7 @@ module Backhop
   # one stops at once. Every worker that runs in the process is told, and then whoever had trapped the signal before. A
   # message that is not settled in time goes back to the queue.
   #
-  # Events are logged, and given to on_event: connected, unavailable, disconnected, blocked, unblocked, cancelled, returned,
-  # nacked, unconfirmed, refused, retried, parked, stale, replayed, missed, drained.
+  # Events are logged, and given to on_event.
   #
   # After a fork a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
   class Worker
@@ -26,6 +25,7 @@ module Backhop
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
+    CLOCK = Time.method(:now)
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
       this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
@@ -33,7 +33,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
     extend Values::Keywords
 
@@ -65,8 +65,8 @@ module Backhop
     # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits are ignored; default: 100 ms,
     #   doubled up to 10 s, of which the lower half is random
     # @param drain [Numeric] seconds that handlers may take to finish once the worker is told to stop; an hour at most
-    # @param on_event [#call, nil] called with each {Event}, from whichever thread meets it
-    # @param retry_events [Boolean] whether each retry is an event too
+    # @param on_event [#call, Array<#call>, nil] called with each {Event}, from whichever thread meets it
+    # @param retry_events [Boolean] whether each retry is an event too; it is where on_event has {Metrics}
     # @param fail_fast [Boolean] whether {#run} and {#serve} end with the error where the worker was never ready and that cannot
     #   mend itself: a refused password, vhost or permission, a work queue that is missing, a clash, a certificate that does
     #   not match. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end
@@ -88,8 +88,8 @@ module Backhop
       @threads = Values.integer(threads, "threads", (1..10_000))
       @choice = Choice.new(never, only, policies)
       @drain_ms = Values.time(drain, "drain", DRAIN)
-      @on_event = on_event && Values.callable(on_event, "on_event")
       @logger = logger || Backhop.logger
+      @listeners = Listeners.new(@topology.queue, on_event, @logger)
       Values.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
@@ -103,7 +103,8 @@ module Backhop
       set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      check(@native.set_event(Native::BH_EVENT_RETRIED, Values.truth(retry_events, "retry_events") ? 1 : 0))
+      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.metrics?
+      check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
       Values.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
@@ -386,13 +387,13 @@ module Backhop
           status, event = @native.take_event
           return unless status.zero?
 
-          tell(Event.of(event, topology.queue))
+          tell(Event.new(event))
         end
       end
     end
 
     def tell(event)
-      event.tell(@on_event, @logger)
+      @listeners.give(event)
     ensure # whatever on_event does, nobody takes this event again
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
@@ -408,13 +409,17 @@ module Backhop
     # --- Handling ------------------------------------------------------------------------------------------------------
 
     def handle(handler, message)
+      tell_message(:delivered, message)
       handler.call(message)
     rescue *Outcomes::FAILURES => e
       result = @choice.result_of(e)
-      Backhop.log(:info, @logger) { "#{message.inspect} #{result.outcome}: #{result.error}" }
+      tell_message(result.outcome == :dropped ? :dropped : :failed, message, e, result.error)
       Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
+      @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
+      @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
       settle(message, result)
     else
+      tell_message(:succeeded, message)
       settle(message, Outcomes::OK)
     end
 
@@ -424,6 +429,10 @@ module Backhop
       return if status.zero?
 
       Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }
+    end
+
+    def tell_message(name, message, error = nil, text = nil)
+      @listeners.tell_message(name, message, CLOCK, error, text)
     end
   end
 end

@@ -659,7 +659,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         until_true { log.string.include?("NOT_FOUND - no exchange") }
         until_true { consumer.retrier.pending.zero? }
       end
-      expect(log.string.force_encoding("UTF-8")).to include("message ä: ", "'#{own}.wait.100'")
+      expect(log.string.force_encoding("UTF-8")).to include("message \"ä\" of ", "'#{own}.wait.100'")
       expect(log.string).not_to include("ERROR")
       broker.delete(topology)
     end

@@ -28,7 +28,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
 
     def call(message)
       said = self.class::SAID.to_h { |name| [name, message.public_send(name)] }
-      said[:headers] = said[:headers].reject { |name, _| name.start_with?("x-") || name == "backhop-first-failure" }
+      said[:headers] = said[:headers].except("backhop-first-failure", "backhop-due").reject { |name, _| name.start_with?("x-") }
       @told << said.merge(failed: !message.first_failure.nil?, deaths: message.deaths.class, history: message.history.attempts)
       raise IOError, "507" if message.attempt == 1
     end
@@ -193,7 +193,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
       consuming(client, URL, queue, handler, **options, on_event: events.method(:push)) do |consumer|
         broker.publish("body", queue, message_id: id)
         retried, was_parked = told(events, :retried, :parked)
-        expect(retried).to have_attributes(id: id, attempts: 1, delay: 0.1, queue: queue, count: 1, error: nil)
+        expect(retried).to have_attributes(id: id, attempts: 1, delay: 0.1, queue: queue, count: 1, error: RuntimeError)
         expect(was_parked).to have_attributes(id: id, attempts: 2, delay: 0.0, queue: queue, text: "permanent")
         expect(consumer.retrier.replay).to eq(1)
         expect(told(events, :replayed).first).to have_attributes(count: 1, queue: queue, error: nil)

@@ -354,7 +354,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
         Process.kill(signal, io.pid)
         io.puts("go on")
       end
-      expect(output.lines(chomp: true) - ["connected"]).to eq(%w[ended drained returned])
+      expect(output.lines(chomp: true) - ["connected"]).to eq(%w[ended succeeded drained returned])
       expect(broker.count(name)).to eq(0)
     end
   end

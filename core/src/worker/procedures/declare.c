@@ -159,17 +159,20 @@ bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
     return declare(self, BH_MODE_CREATE, wait_ms);
 }
 
-static bh_status find_queue(bh__runner *self, bh_bytes queue)
+/* As bh__find_queue; `is_down`, which may be NULL: it is there, on a node that is not, or it has stopped. */
+static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
 {
     bh__answer got;
     session made = {.runner = self};
     bh_status status = declare_queue(&made, queue, 1, amqp_empty_table, "looking for the work queue", &got);
+    if (is_down)
+        *is_down = status == BH_ERR_MISSING && !bh__find(bh_str(got.text), "no queue");
     return close_declare_channel(&made, status);
 }
 
 bh_status bh__find_queue(bh__runner *self)
 {
-    return find_queue(self, bh_topology_queue(self->engine.context.settings->topology));
+    return find_queue(self, bh_topology_queue(self->engine.context.settings->topology), NULL);
 }
 
 /* -------------------------------------------------------------------------------------- the work queues of a relay */
@@ -196,9 +199,12 @@ static bh_status look_for(bh__runner *self, bh_bytes queue)
 {
     const bh__settings *settings = self->engine.context.settings;
     bh_topology *part = NULL;
+    int is_down = 0;
     if (settings->mode == BH_MODE_NONE)
         return BH_OK;
-    bh_status status = find_queue(self, queue);
+    bh_status status = find_queue(self, queue, &is_down);
+    if (is_down) /* what goes there waits until it is up */
+        return BH_OK;
     if (status == BH_ERR_MISSING)
         return bh__report_set(
             &self->problem, status,

@@ -17,15 +17,18 @@ module Backhop
       attr_reader :original
       # @return [Proc, nil] of a replay: called with nil, or with the error at its end; nothing is tried again
       attr_reader :replayed
+      # @return [Exception, nil] what the handler raised
+      attr_reader :error
       # @return [String] binary
       attr_reader :exchange
 
-      def initialize(plan, properties, body, original, replayed = nil)
+      def initialize(plan, properties, body, original, replayed = nil, error: nil)
         @plan = plan
         @properties = properties
         @body = body
         @original = original
         @replayed = replayed
+        @error = error
         @exchange = plan.exchange.b
       end
 
@@ -43,8 +46,12 @@ module Backhop
 
       # Publishes it on a Bunny::Channel.
       def publish(channel)
+        @sent_us = Listeners.now_us
         channel.basic_publish(@body, @exchange, @plan.routing_key.b, Exact[@properties].update(mandatory: @plan.mandatory?))
       end
+
+      # How long ago it was published last, in us.
+      def took_us = Listeners.now_us - @sent_us
 
       # The header by which a return names it.
       def id = @properties[:headers]["backhop-id"].to_s

@@ -280,7 +280,7 @@ module Backhop
         goes_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless goes_again && !copy.replayed
         case event
-        when :retried, :parked then @retrier.tell_plan(event, copy.plan)
+        when :retried, :parked then @retrier.tell_plan(event, copy.plan, copy.error, took_us: copy.took_us)
         when :replayed then @replayed << copy
         else not_taken(event, entry, copy)
         end

@@ -78,7 +78,7 @@ module Backhop
         return unless got
 
         info = ::Bunny::GetResponse.new(got, channel)
-        send_home(@retrier.read(info, ::Bunny::MessageProperties.new(properties), payload), &own)
+        send_home(@retrier.message_of(info, ::Bunny::MessageProperties.new(properties), payload), &own)
         got.message_count
       end
 

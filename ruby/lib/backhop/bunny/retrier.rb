@@ -31,9 +31,8 @@ module Backhop
       #   and the others when the broker confirms something
       # @param back_off [Policy, nil] delays before a copy is published again; its limits are ignored; default: 100 ms,
       #   doubled up to 10 s, of which the lower half is random
-      # @param on_event [#call, nil] called with each {Event}, from whichever thread meets it: retried, parked, replayed,
-      #   returned, nacked, unconfirmed, refused, stale, failed, disconnected, cancelled, blocked, unblocked. All but the first
-      #   two are logged too. Do not drain or replay in it
+      # @param on_event [#call, Array<#call>, nil] called with each {Event}, from whichever thread meets it. Do not drain or
+      #   replay in it
       # @param clock [#call] gives the moment, as a Time or seconds since the epoch
       # @param random [#call] gives that many random bytes
       # @raise [InvalidArgumentError] for what is no value of an option
@@ -153,11 +152,12 @@ module Backhop
         return false unless delivery_info
 
         Values.callable(block, "the handler")
-        message = read(delivery_info, properties, payload)
+        message = message_of(delivery_info, properties, payload)
         if (poison = message.past? && guard(message))
           settle_by(message, poison)
           raise PoisonError, told(message, poison)
         end
+        tell_message(:delivered, message)
         settle_after(message, &block)
         true
       end
@@ -170,6 +170,11 @@ module Backhop
       # @return [Message]
       # @raise [InvalidArgumentError] for a message of another queue
       def read(delivery_info, properties, payload)
+        message_of(delivery_info, properties, payload).tap { |message| tell_message(:delivered, message) }
+      end
+
+      # @api private
+      def message_of(delivery_info, properties, payload)
         consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
         see(consumer) unless consumer.equal?(@consumer)
         original = original(delivery_info, consumer ? consumer.no_ack : false)
@@ -179,9 +184,10 @@ module Backhop
       # Says what became of a message of {#read}: nil, or the exception with which it failed.
       # @return [void]
       def settle(message, error = nil)
-        return acknowledge(message) unless error
+        return settle_by(message, plan(message, error), error) if error
 
-        settle_by(message, plan(message, error))
+        acknowledge(message)
+        tell_message(:succeeded, message)
       rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
         refuse(message, e)
       end
@@ -250,12 +256,14 @@ module Backhop
       # A message that is to be handled; nil for one that is parked unseen, or cannot be read.
       # @api private
       def arrived(delivery_info, properties, payload)
-        message = read(delivery_info, properties, payload)
+        message = message_of(delivery_info, properties, payload)
         poison = message.past? && guard(message)
-        return message unless poison
-
-        settle_by(message, poison)
-        nil
+        if poison
+          settle_by(message, poison)
+          return
+        end
+        tell_message(:delivered, message)
+        message
       rescue *Outcomes::FAILURES => e
         message ? refuse(message, e) : tell_refused(nil, e)
         nil
@@ -324,13 +332,13 @@ module Backhop
         message.original.settle(:ack) || tell_stale(message.arrived_properties[:message_id])
       end
 
-      def settle_by(message, plan)
+      def settle_by(message, plan, error = nil)
         if plan.publishes?
-          @publisher.publish(copy(plan, message))
+          @publisher.publish(copy(plan, message, error: error))
         elsif !message.original.settle(plan.action)
           tell_stale(message.id)
         elsif plan.action != :drop
-          tell_plan(:retried, plan, message.id)
+          tell_plan(:retried, plan, error)
         end
       end
 
@@ -340,11 +348,11 @@ module Backhop
         @publisher.publish(message.original)
       end
 
-      def copy(plan, message, replayed = nil)
+      def copy(plan, message, replayed = nil, error: nil)
         original = message.arrived_properties
         headers = plan.copy_headers(original[:headers]).transform_values { |value| Copy.writable(value) }
         properties = plan.copy_properties(original).merge!(headers: headers)
-        Copy.new(plan, properties, message.arrived_body, message.original, replayed)
+        Copy.new(plan, properties, message.arrived_body, message.original, replayed, error: error)
       end
     end
   end

@@ -111,7 +111,7 @@ module Backhop
             failures += 1
             patience = @retrier.back_off(failures)
             @retrier.tell(:unavailable, text: "subscribing again failed: #{Outcomes.text(e)}", delay: patience, count: 0,
-                                   error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
+                                        error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
         end
       end

@@ -1,0 +1,182 @@
+"""Traces and metrics for OpenTelemetry, by its API.
+
+    retrier = backhop.pika.Retrier(channel, "cdn-purge", on_event=[backhop.opentelemetry.Tracing(),
+                                                                   backhop.opentelemetry.Metrics()])
+
+Each attempt is a span ``process {queue}``, a child of the publisher's, and linked to the attempt that failed before it;
+each copy is a span ``retry {queue}`` or ``park {queue}`` from its publish to its confirm, a child of its attempt. The
+copy's ``traceparent`` stays the publisher's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from opentelemetry import context, propagate, trace
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from . import _backhop as c
+from ._checks import short_text, truth
+from ._core import made
+from ._errors import check
+from .event import Observer
+
+if TYPE_CHECKING:
+    from .message import Message
+
+__all__ = ["Metrics", "Tracing"]
+
+_W3C = TraceContextTextMapPropagator()
+_COPIES = {c.BH_EVENT_RETRIED: "retry", c.BH_EVENT_PARKED: "park"}
+
+
+class Tracing(Observer):
+    """Spans of attempts and of copies: give it as ``on_event``, alone or in a list.
+
+    A handler that you call yourself, after ``read``, runs in it by ``with tracing.handling(message):``.
+
+    :param tracer_provider: default: the global one
+    :param failed_is_error: whether the span of an attempt that failed has the status error. The exception is on it in
+        any case
+    """
+
+    def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, failed_is_error: bool = True) -> None:
+        self._tracer = trace.get_tracer("backhop", c.bh_version(), tracer_provider)
+        self._failed_is_error = truth("failed_is_error", failed_is_error)
+
+    def handling(self, message: Message) -> AbstractContextManager[object]:
+        """The span of an attempt."""
+        return self._handling(message)
+
+    @contextmanager
+    def _handling(self, message: Message) -> Generator[None, None, None]:
+        outer = None
+        if not trace.get_current_span().get_span_context().is_valid:  # else the client's instrumentation was here
+            headers = {name: value for name, value in message.headers.items() if isinstance(value, str)}
+            outer = propagate.extract(headers)
+        failed = _span_context(message.history.traceparent)
+        attributes: dict[str, str | int] = {
+            "messaging.system": "rabbitmq",
+            "messaging.operation.type": "process",
+            "messaging.operation.name": "process",
+            "messaging.destination.name": message.queue,
+            "messaging.rabbitmq.destination.routing_key": message.routing_key,
+            "backhop.attempt": message.attempt,
+        }
+        if message.id:
+            attributes["messaging.message.id"] = message.id
+        with self._tracer.start_as_current_span(
+            f"process {message.queue}",
+            outer,
+            SpanKind.CONSUMER,
+            attributes,
+            [Link(failed)] if failed else None,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            message._traceparent = _traceparent(span)
+            try:
+                yield
+            except Exception as error:
+                span.record_exception(error)
+                span.set_attribute("error.type", type(error).__name__)
+                if self._failed_is_error:
+                    span.set_status(Status(StatusCode.ERROR, str(error)))
+                raise
+
+    def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
+        """The span of a copy that is safe."""
+        verb = _COPIES.get(c.Event_what(event))
+        if verb is None:
+            return
+        attempt = _span_context(traceparent)
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(attempt)) if attempt else context.Context()
+        queue, end = c.Event_string(event, c.BH_FIELD_QUEUE), time.time_ns()
+        attributes: dict[str, str | int | float] = {
+            "messaging.system": "rabbitmq",
+            "messaging.operation.type": "send",
+            "messaging.operation.name": verb,
+            "messaging.destination.name": queue,
+            "messaging.message.id": c.Event_string(event, c.BH_FIELD_ID),
+        }
+        if verb == "park":
+            attributes["backhop.reason"] = c.Event_string(event, c.BH_FIELD_REASON)
+        else:
+            attributes["backhop.delay"] = c.bh_event_int(event, c.BH_FIELD_DELAY) / 1000
+        start = end - 1000 * c.bh_event_int(event, c.BH_FIELD_DURATION)
+        self._tracer.start_span(f"{verb} {queue}", parent, SpanKind.PRODUCER, attributes, start_time=start).end(end)
+
+
+class Metrics(Observer):
+    """What events add up to: give it as ``on_event``, alone or in a list. Names and labels are the core's.
+
+    :param meter_provider: default: the global one
+    :param error_types: the classes of errors that are told apart, by their names, at most 32; default: the first 32
+        that are seen. Any other is ``_OTHER``
+    :raises ArgumentError: for more of these
+    """
+
+    def __init__(self, meter_provider: MeterProvider | None = None, *, error_types: Iterable[str] = ()) -> None:
+        meter = get_meter("backhop", c.bh_version(), meter_provider)
+        self._handle = made(c.bh_metrics_new())
+        self._lock = threading.Lock()
+        self._sources: WeakSet[Any] = WeakSet()
+        self._instruments: list[Any] = []
+        self._labels: list[list[str]] = []
+        for each in error_types:
+            check(c.Metrics_add_error_type(self._handle, short_text("error_types", each, "names of classes")))
+        for metric in range(c.BH_METRIC_LAST):
+            name, kind = c.bh_metric_otel_name(metric), c.bh_metric_instrument(metric)
+            about = {"unit": c.bh_metric_unit(metric), "description": c.bh_metric_help(metric)}
+            if kind == c.BH_INSTRUMENT_COUNTER:
+                self._instruments.append(meter.create_counter(name, **about).add)
+            elif kind == c.BH_INSTRUMENT_GAUGE:
+                self._instruments.append(meter.create_observable_gauge(name, [self._pending], **about))
+            else:
+                buckets = [c.bh_metric_bucket(metric, i) for i in range(c.bh_metric_bucket_count(metric))]
+                histogram = meter.create_histogram(name, **about, explicit_bucket_boundaries_advisory=buckets)
+                self._instruments.append(histogram.record)
+            self._labels.append([c.bh_metric_otel_label(metric, i) for i in range(c.bh_metric_label_count(metric))])
+
+    def attach(self, source: Any) -> None:
+        """A retrier or a worker tells it its events from now on."""
+        if hasattr(source, "pending"):
+            self._sources.add(source)
+
+    def _pending(self, _: CallbackOptions) -> Iterable[Observation]:
+        """The one gauge that there is: copies that are not confirmed."""
+        return [Observation(sum(source.pending for source in list(self._sources)))]
+
+    def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
+        """Counts it."""
+        handle = self._handle
+        with self._lock:
+            check(c.Metrics_observe(handle, event))
+            for i in range(c.Metrics_sample_count(handle)):
+                metric = c.Metrics_sample_metric(handle, i)
+                values = ((label, c.Metrics_sample_label(handle, i, j)) for j, label in enumerate(self._labels[metric]))
+                attributes = {label: value for label, value in values if value}
+                self._instruments[metric](c.Metrics_sample_value(handle, i), attributes)
+
+
+def _span_context(traceparent: str) -> trace.SpanContext | None:
+    """Of W3C's form; None for none."""
+    if not traceparent:
+        return None
+    outer = _W3C.extract({"traceparent": traceparent}, context.Context())
+    found = trace.get_current_span(outer).get_span_context()
+    return found if found.is_valid else None
+
+
+def _traceparent(span: trace.Span) -> str:
+    """A span in W3C's form; "" where it is none."""
+    carrier: dict[str, str] = {}
+    _W3C.inject(carrier, trace.set_span_in_context(span, context.Context()))
+    return carrier.get("traceparent", "")

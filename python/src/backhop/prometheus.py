@@ -1,0 +1,75 @@
+"""Metrics for Prometheus, by prometheus_client.
+
+    metrics = backhop.prometheus.Metrics()                    # in the default registry
+    retrier = backhop.pika.Retrier(channel, "cdn-purge", on_event=metrics)
+
+One object serves any number of retriers and workers. What it counts has the core's names and buckets, and its labels
+are bounded, whatever messages and handlers say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+
+from . import _backhop as c
+from ._checks import short_text
+from ._core import made
+from ._errors import check
+from .event import Observer
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+__all__ = ["Metrics"]
+
+
+class Metrics(Observer, Collector):
+    """What events add up to: give it as ``on_event``, alone or in a list.
+
+    :param registry: where it is collected; None: nowhere, until you register it
+    :param error_types: the classes of errors that are told apart, by their names, at most 32; default: the first 32
+        that are seen. Any other is ``_OTHER``
+    :raises ArgumentError: for more of these
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = REGISTRY, *, error_types: Iterable[str] = ()) -> None:
+        self._handle = made(c.bh_metrics_new())
+        self._lock = threading.Lock()
+        self._sources: WeakSet[Any] = WeakSet()
+        for each in error_types:
+            check(c.Metrics_add_error_type(self._handle, short_text("error_types", each, "names of classes")))
+        if registry is not None:
+            registry.register(self)
+
+    def attach(self, source: Any) -> None:
+        """A retrier or a worker tells it its events from now on."""
+        if hasattr(source, "pending"):
+            self._sources.add(source)
+
+    def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
+        """Counts it."""
+        with self._lock:
+            check(c.Metrics_observe(self._handle, event))
+
+    @property
+    def text(self) -> str:
+        """All of it in Prometheus' text format."""
+        with self._lock:
+            pending = sum(source.pending for source in list(self._sources))
+            check(c.Metrics_set(self._handle, c.BH_METRIC_COPIES_UNCONFIRMED, pending))
+            return c.Metrics_text(self._handle)
+
+    def collect(self) -> Iterable[Metric]:
+        """For prometheus_client."""
+        return text_string_to_metric_families(self.text)
+
+    def describe(self) -> Iterable[Metric]:
+        """For prometheus_client: so that registering it collects nothing."""
+        return []

@@ -1,0 +1,162 @@
+"""What is told of a message that fails, is late, and is parked: events, metrics and spans, over each client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from queue import Queue
+from typing import Any
+
+import pytest
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
+from test_adapters_live import QUICK, Handler, namespace, until  # noqa: F401  fixtures
+
+import backhop
+
+pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+prometheus_client = pytest.importorskip("prometheus_client")
+pytest.importorskip("opentelemetry.sdk")
+
+from clients import consuming  # noqa: E402
+from opentelemetry import trace  # noqa: E402
+from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
+from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+
+import backhop.opentelemetry  # noqa: E402
+import backhop.prometheus  # noqa: E402
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+PROVIDER = TracerProvider()
+SPANS = InMemorySpanExporter()
+PROVIDER.add_span_processor(SimpleSpanProcessor(SPANS))
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "instrumented"])
+def instrumented(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """With and without the clients' own instrumentation."""
+    SPANS.clear()
+    with ExitStack() as stack:
+        if request.param:
+            instrumentation = pytest.importorskip("opentelemetry.instrumentation.pika")
+            aio = pytest.importorskip("opentelemetry.instrumentation.aio_pika")
+            for each in (instrumentation.PikaInstrumentor(), aio.AioPikaInstrumentor()):
+                each.instrument(tracer_provider=PROVIDER)
+                stack.callback(each.uninstrument)
+        yield request.param
+
+
+class Seen:
+    """All who listen."""
+
+    def __init__(self) -> None:
+        self.events: Queue[backhop.Event] = Queue()
+        self.registry = prometheus_client.CollectorRegistry()
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader])
+
+    @property
+    def on_event(self) -> list[Any]:
+        return [
+            self.events.put,
+            backhop.prometheus.Metrics(self.registry),
+            backhop.opentelemetry.Metrics(self.meters),
+            backhop.opentelemetry.Tracing(PROVIDER),
+        ]
+
+    def until_parked(self) -> list[backhop.Event]:
+        told: list[backhop.Event] = []
+        while not told or told[-1].name != "parked":
+            told.append(self.events.get(timeout=PATIENCE))
+        return told
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        value: float | None = self.registry.get_sample_value(name, labels)
+        return value
+
+
+def check(seen: Seen, queue: str, told: list[backhop.Event]) -> None:
+    """Of a message that failed twice with a TimeoutError, and was parked."""
+    about = [event for event in told if event.id == "m1"]
+    assert [(event.name, event.attempt) for event in about] == [
+        ("delivered", 1),
+        ("failed", 1),
+        ("retried", 0),
+        ("delivered", 2),
+        ("failed", 2),
+        ("parked", 0),
+    ]
+    assert {event.queue for event in about} == {queue}
+    assert [event.error_class for event in about if event.name != "delivered"] == ["TimeoutError"] * 4
+    assert about[1].failure == "TimeoutError: late"
+    assert about[1].duration is not None
+    assert about[2].delay == 0.1
+    assert about[3].lateness is not None
+    assert 0 <= about[3].lateness < PATIENCE
+    assert (about[5].reason, about[5].attempts) == ("exhausted", 2)
+    assert isinstance(about[5].exception, TimeoutError)
+
+    assert seen.sample("backhop_retries_total", queue=queue, error_type="TimeoutError") == 1
+    assert seen.sample("backhop_parked_total", queue=queue, reason="exhausted") == 1
+    assert seen.sample("messaging_process_duration_seconds_count", queue=queue, error_type="TimeoutError") == 2
+    assert seen.sample("backhop_retry_lateness_seconds_count", queue=queue) == 1
+    data: Any = seen.reader.get_metrics_data()
+    names = {
+        metric.name
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert names >= {"messaging.process.duration", "backhop.retries", "backhop.parked", "backhop.retry.lateness"}
+
+    until(lambda: len(spans_of("park", queue)) == 1)
+    first, second = spans_of("process", queue)
+    assert f"{first.context.trace_id:032x}" == TRACEPARENT.split("-")[1]
+    assert [event.name for event in first.events] == ["exception"]
+    assert first.status.status_code is trace.StatusCode.ERROR
+    (retried,), (parked,) = spans_of("retry", queue), spans_of("park", queue)
+    assert (retried.parent.span_id, parked.parent.span_id) == (first.context.span_id, second.context.span_id)
+    assert [link.context.span_id for link in second.links] == [first.context.span_id]
+
+
+def spans_of(verb: str, queue: str) -> list[Any]:
+    return [span for span in SPANS.get_finished_spans() if span.name == f"{verb} {queue}"]
+
+
+POLICY = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_attempts=2, max_retry_after=0)
+
+
+@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+def test_a_message_that_fails_is_late_and_is_parked_is_seen(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    instrumented: bool,
+) -> None:
+    queue, seen = broker.queue(), Seen()
+    broker.publish(b"body", queue, message_id="m1", headers={"traceparent": TRACEPARENT})
+    handler = Handler(TimeoutError("late"), TimeoutError("late"))
+    with consuming(client, URL, queue, handler, policy=POLICY, namespace=namespace, on_event=seen.on_event):
+        told = seen.until_parked()
+    check(seen, queue, told)
+    _, properties = broker.get(f"{queue}.parked")
+    assert properties.headers["traceparent"] == TRACEPARENT
+    assert properties.headers["backhop-traceparent"] != TRACEPARENT
+
+
+@needs_worker
+def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  # noqa: F811
+    SPANS.clear()
+    queue, seen = broker.queue(), Seen()
+    broker.publish(b"body", queue, message_id="m1", headers={"traceparent": TRACEPARENT})
+    worker = backhop.Worker(
+        URL, queue, POLICY, namespace=namespace, on_event=seen.on_event, retry_events=True, threads=1
+    )
+    with running(worker, Handler(TimeoutError("late"), TimeoutError("late"))):
+        told = seen.until_parked()
+    check(seen, queue, told)

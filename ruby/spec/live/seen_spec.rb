@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require "running"
+require_relative "support"
+
+begin
+  require "opentelemetry/sdk"
+rescue LoadError
+  nil # spans are left out
+end
+
+# A handler that fails, is late, is parked: exactly the events, metrics and spans that there should be.
+RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
+  include Live
+
+  traceparent = "00-#{"ab" * 16}-#{"cd" * 8}-01"
+
+  before { OpenTelemetry.propagation = OpenTelemetry::Trace::Propagation::TraceContext.text_map_propagator if tracing }
+
+  let(:queue) { broker.queue }
+  let(:parked) { "#{queue}.parked" }
+  let(:metrics) { Backhop::Metrics.new }
+  let(:told) { Queue.new }
+  let(:spans) { [] }
+  let(:listeners) { [told.method(:push), metrics, *tracing] }
+  let(:tracing) do
+    next unless defined?(OpenTelemetry::SDK)
+
+    exporter = OpenTelemetry::SDK::Trace::Export::InMemorySpanExporter.new
+    provider = OpenTelemetry::SDK::Trace::TracerProvider.new
+    provider.add_span_processor(OpenTelemetry::SDK::Trace::Export::SimpleSpanProcessor.new(exporter))
+    spans << exporter
+    Backhop::OpenTelemetryTracing.new(tracer_provider: provider)
+  end
+
+  # Fails by the message's body, as often as it says.
+  def handle(message)
+    raise Backhop::Drop if message.body == "drop"
+    raise Backhop::Park, "no such order" if message.body == "park"
+    raise KeyError, "not yet" if message.body == "late" && message.attempt == 1
+  end
+
+  # The events of each message, by its id, when there are as many as that.
+  def events_of(count)
+    seen = Array.new(count) { Timeout.timeout(PATIENCE) { told.pop } }
+    seen.group_by(&:id)
+  end
+
+  def value(name, *labels)
+    line = metrics.text.lines.find { |each| each.start_with?(name) && labels.all? { |label| each.include?(%("#{label}")) } }
+    line && line.split.last.to_f
+  end
+
+  define_method(:expect_what_is_seen) do |in_worker: false|
+    %w[well late park drop].each do |body|
+      broker.publish(body, queue, message_id: body, headers: { "traceparent" => traceparent })
+    end
+    seen = events_of(12).transform_values { |events| events.map(&:name) }
+    expect(seen).to match("well" => %i[delivered succeeded], "drop" => %i[delivered dropped],
+                          "late" => contain_exactly(:delivered, :failed, :retried, :delivered, :succeeded),
+                          "park" => %i[delivered failed parked])
+    until_true { broker.count(queue).zero? && broker.count(parked) == 1 }
+    expect([value("messaging_process_duration_seconds_count", queue, "KeyError"),
+            value("backhop_retries_total", queue, "KeyError"), value("backhop_parked_total", queue, "permanent"),
+            value("backhop_attempts_sum", queue, "succeeded"), value("backhop_retry_lateness_seconds_count", queue),
+            value("backhop_recovery_time_seconds_count", queue)])
+      .to eq([1, 1, 1, 3, 1, 1])
+    expect(value("backhop_copy_duration_seconds_count")).to eq(2)
+    expect(told).to be_empty
+    expect_spans(in_worker ? {} : { "retry #{queue}" => 1, "park #{queue}" => 1 }) if tracing
+  end
+
+  define_method(:expect_spans) do |of_copies|
+    found = spans.first.finished_spans
+    expect(found.map(&:name).tally).to eq("process #{queue}" => 5, **of_copies)
+    expect(found.map(&:hex_trace_id).uniq).to eq(["ab" * 16])
+    again = found.find { |span| span.links&.any? }
+    failed = found.find { |span| span.hex_span_id == again.links.first.span_context.hex_span_id }
+    expect([failed.attributes["messaging.message.id"], failed.events.map(&:name)]).to eq(["late", ["exception"]])
+    expect(broker.get(parked)[1][:headers]["traceparent"]).to eq(traceparent)
+  end
+
+  def traced = tracing ? tracing.wrap { |message| handle(message) } : method(:handle)
+
+  { "Bunny" => BunnyClient, "Kicks" => KicksClient }.each do |name, client|
+    it "over #{name} is each event once, what it adds up to, and a span for each attempt" do
+      consuming(client, URL, queue, traced, policy: QUICK, namespace: namespace, on_event: listeners) { expect_what_is_seen }
+    end
+  end
+
+  it "in a worker is each event once, and what it adds up to", :worker do
+    topology = Backhop::Topology.new(queue, policy: QUICK, namespace: namespace)
+    worker = Backhop::Worker.new(URL, topology: topology, on_event: listeners)
+    running(worker, traced) do
+      until_true { told.size.positive? && told.pop.name == :connected }
+      expect_what_is_seen(in_worker: true)
+    end
+  end
+end
