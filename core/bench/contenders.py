@@ -61,6 +61,9 @@ def languages(programs: Path) -> dict[str, Language]:
                     "librabbitmq, a loop with batched acks and pipelined confirms", [str(programs / "bench-plain")]
                 ),
                 "backhop": Contender("worker", [str(programs / "bench-worker")], {"consume": 0.9, "retry": 0.9}),
+                "metrics": Contender(
+                    "worker that counts metrics", [str(programs / "bench-worker"), "metrics"], {"consume": 0.85, "retry": 0.85}
+                ),
             },
             {"consume": 100000, "retry": 100000},
         ),

@@ -1,7 +1,7 @@
 /*
  * bench-worker: the contender that is Backhop's worker, in a program that has nothing else.
  *
- *     bench-worker consume|retry|lateness MESSAGES
+ *     bench-worker [metrics] consume|retry|lateness MESSAGES      metrics: it counts them
  */
 #include "bench.h"
 
@@ -15,6 +15,7 @@ typedef struct bench_run {
     int done; /* handled for the last time */
     double start;
     bench_sample *samples;
+    bh_metrics *metrics; /* NULL: none are counted */
     bh_delivery *delivery;
     bh_history *history;
 } bench_run;
@@ -82,6 +83,7 @@ static void run(bench_run *self)
     bench_need(bh_worker_new(&worker, policy, topology));
     bench_need(bh_worker_add_uri(worker, bh_str(bench_url())));
     bench_need(bh_worker_set_prefetch(worker, BENCH_PREFETCH));
+    bench_need(bh_worker_set_metrics(worker, self->metrics));
     if (bh_worker_run(worker, handlers[self->task], hear, self) != BH_OK)
         bench_fail("%s", bh_worker_error(worker).data);
     bench_print(self->messages, bench_now_ms() - self->start, self->samples);
@@ -92,14 +94,19 @@ static void run(bench_run *self)
 
 int main(int count, char **words)
 {
-    if (count != 3)
-        bench_fail("usage: bench-worker consume|retry|lateness MESSAGES");
+    int counts_metrics = count == 4 && strcmp(words[1], "metrics") == 0;
+    if (count != 3 + counts_metrics)
+        bench_fail("usage: bench-worker [metrics] consume|retry|lateness MESSAGES");
+    words += counts_metrics;
     bench_run self = {.task = bench_task_of(words[1]), .messages = bench_count_of(words[2])};
+    if (counts_metrics)
+        bench_need(bh_metrics_new(&self.metrics));
     bench_need(bh_delivery_new(&self.delivery));
     bench_need(bh_history_new(&self.history));
     self.samples = self.task == BENCH_LATENESS ? bench_samples(self.messages) : NULL;
     run(&self);
     free(self.samples);
+    bh_metrics_free(self.metrics);
     bh_history_free(self.history);
     bh_delivery_free(self.delivery);
     return EXIT_SUCCESS;

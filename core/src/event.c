@@ -157,8 +157,36 @@ int bh_event_has(const bh_event *self, bh_field field)
     return self && is_field((int)field) && self->has >> field & 1;
 }
 
+/* What a kind means each time, where nobody says more. */
+static bh_bytes standard_text(const bh_event *self)
+{
+    switch (self->kind) {
+    case BH_EVENT_REFUSED:
+        return bh_str("it can be neither read nor copied: it stays unacknowledged for a while, and then comes again");
+    case BH_EVENT_STALE:
+        return bh_str("it was settled after its channel or connection was gone: the broker delivers it again");
+    case BH_EVENT_DISCONNECTED:
+        return bh_str("the connection was lost: the broker delivers again what was not acknowledged");
+    case BH_EVENT_UNAVAILABLE:
+        return bh_str(
+            bh__same(bh_event_string(self, BH_FIELD_CONNECTION), bh_str("publish"))
+                ? "no channel can be opened to publish on: copies wait, and their originals are unacknowledged"
+                : "");
+    case BH_EVENT_BLOCKED:
+        return bh_str("the broker takes no publishes: memory or disk run low");
+    case BH_EVENT_UNBLOCKED:
+        return bh_str("the broker takes publishes again");
+    case BH_EVENT_MISSED:
+        return bh_str("events were not taken in time, and are gone");
+    default:
+        return bh_str("");
+    }
+}
+
 bh_bytes bh_event_string(const bh_event *self, bh_field field)
 {
+    if (self && field == BH_FIELD_TEXT && !bh_event_has(self, field))
+        return standard_text(self);
     return bh_event_has(self, field) && fields[field].is_string
                ? bh__store_get(&self->store, self->fields[field].string)
                : bh_str("");

@@ -246,7 +246,21 @@ START_TEST(a_line_tells_of_a_connection_and_of_nothing_but_its_text)
                 "the socket was closed");
     bh_event_begin(event, BH_EVENT_MISSED);
     bh_event_set_int(event, BH_FIELD_COUNT, 1);
-    expect_line(event, "missed: 1 event");
+    expect_line(event, "missed: 1 event: events were not taken in time, and are gone");
+    bh_event_begin(event, BH_EVENT_REFUSED);
+    bh_event_set_string(event, BH_FIELD_ID, bh_str("o-17"));
+    bh_event_set_string(event, BH_FIELD_ERROR, bh_str("KeyError"));
+    expect_line(event,
+                "refused: message \"o-17\": KeyError: it can be neither read nor copied: it stays unacknowledged for "
+                "a while, and then comes again");
+    bh_event_begin(event, BH_EVENT_UNAVAILABLE);
+    bh_event_set_int(event, BH_FIELD_DELAY, 1000);
+    expect_line(event, "unavailable: again in 1 s");
+    bh_event_set_string(event, BH_FIELD_CONNECTION, bh_str("publish"));
+    ck_assert_ptr_nonnull(strstr(bh_event_line(event).data, "no channel can be opened to publish on"));
+    ck_assert_int_eq(bh_event_has(event, BH_FIELD_TEXT), 0);
+    bh_event_set_string(event, BH_FIELD_TEXT, bh_str("504"));
+    expect_line(event, "unavailable: publish connection, again in 1 s: 504");
     bh_event_begin(event, BH_EVENT_DELIVERED);
     bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders"));
     expect_line(event, "delivered: a message of \"orders\"");

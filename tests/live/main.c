@@ -18,8 +18,7 @@ int main(int count, char **arguments)
     Suite *(*const suites[])(void) = {
         suite_strategies, suite_copies,    suite_publishing, suite_strangers, suite_declaring, suite_connecting,
         suite_running,    suite_takeover,  suite_replay,     suite_recipes,   suite_holding,   suite_faults,
-        suite_stopping,   suite_operation, suite_crashes,    suite_relay,     suite_seeing,
-        suite_clusters,
+        suite_stopping,   suite_operation, suite_crashes,    suite_relay,     suite_seeing,    suite_clusters,
     };
     if (!broker_probe())
         return EXIT_FAILURE;

@@ -195,8 +195,8 @@ static void consumer_wait(const struct consumer *self, int timeout_ms)
 
 static int consumer_connect(struct consumer *self, const char *url)
 {
-    if (bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1) != BH_OK || bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK ||
-        bh_worker_start(self->worker) != BH_OK)
+    if (bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1) != BH_OK ||
+        bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK || bh_worker_start(self->worker) != BH_OK)
         return fail("the worker", bh_worker_error(self->worker).data);
     for (int64_t end_ms = monotonic_ms() + CONNECT_MS; !*self->broker && !interrupted && monotonic_ms() < end_ms;) {
         consumer_wait(self, 100);

@@ -176,11 +176,7 @@ static void try_again_later(bh__context *self, const bh_message *message, bh_sta
 
 static void tell_stale(bh__context *self, const bh_message *message)
 {
-    bh__tell(self, (bh__news){.kind = BH_EVENT_STALE,
-                              .text = bh_str("the message was settled after its connection or consumer was gone: the "
-                                             "broker delivers it again"),
-                              .id = bh__id_of(self, message),
-                              .count = 1});
+    bh__tell(self, (bh__news){.kind = BH_EVENT_STALE, .id = bh__id_of(self, message), .count = 1});
 }
 
 /* After a decision: where it was none, tries again or gives up. */

@@ -249,7 +249,7 @@ static void on_connection_method(bh__engine *self, bh__link *link, const amqp_me
         break;
     }
     case AMQP_CONNECTION_UNBLOCKED_METHOD:
-        on_blocked(self, link, 0, bh_str("the broker takes publishes again"));
+        on_blocked(self, link, 0, bh_str(""));
         break;
     default:
         break;
