@@ -284,6 +284,77 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     }
 }
 
+/* All that an event has, likewise: kind, level, and each field by its number, undefined where it has none. */
+%{
+struct described_event {
+    const bh_event *event;
+    function to;
+};
+%}
+%fragment("bh_described_event", "header", fragment="bh_out", fragment="bh_int64") %{
+static Napi::Value bh_described_event(Napi::Env env, described_event described)
+{
+    const bh_event *event = described.event;
+    std::vector<napi_value> all = {
+        Napi::Number::New(env, bh_event_what(event)),
+        Napi::Number::New(env, bh_event_level(event)),
+    };
+    for (int i = 0; i < BH_FIELD_LAST; i++) {
+        bh_field field = static_cast<bh_field>(i);
+        if (!bh_event_has(event, field))
+            all.push_back(env.Undefined());
+        else if (bh_event_field_is_string(i))
+            all.push_back(bh_out(env, bh_event_string(event, field)));
+        else
+            all.push_back(bh_int64_out(env, bh_event_int(event, field)));
+    }
+    return Napi::Function(env, described.to).Call(all);
+}
+%}
+%typemap(out, fragment="bh_described_event") described_event "$result = bh_described_event(env, $1);"
+%{
+struct bh_filling {
+    bh_event *event;
+    bh_status status;
+
+    void string(bh_field field, bh_bytes value)
+    {
+        if (status == BH_OK && value.size)
+            status = bh_event_set_string(event, field, value);
+    }
+    void number(bh_field field, int64_t value)
+    {
+        if (status == BH_OK && value)
+            status = bh_event_set_int(event, field, value);
+    }
+};
+%}
+%extend bh_event {
+    described_event described(function to) {
+        return {$self, to};
+    }
+    /* Makes it another event, in one call: what is empty or 0 is left out; so is a history of null. */
+    bh_status fill(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
+                   bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count, bh_bytes reason, bh_bytes error_class,
+                   bh_bytes error, bh_bytes text, int64_t duration_us, int64_t status) {
+        bh_filling filling = {$self, bh_event_begin($self, kind)};
+        filling.string(BH_FIELD_QUEUE, queue);
+        if (history && filling.status == BH_OK)
+            filling.status = bh_event_set_history($self, history, redelivered, now_ms);
+        filling.string(BH_FIELD_ID, id);
+        filling.number(BH_FIELD_ATTEMPTS, attempts);
+        filling.number(BH_FIELD_DELAY, delay_ms);
+        filling.number(BH_FIELD_COUNT, count);
+        filling.string(BH_FIELD_REASON, reason);
+        filling.string(BH_FIELD_ERROR_CLASS, error_class);
+        filling.string(BH_FIELD_ERROR, error);
+        filling.string(BH_FIELD_TEXT, text);
+        filling.number(BH_FIELD_DURATION, duration_us);
+        filling.number(BH_FIELD_STATUS, status);
+        return filling.status;
+    }
+}
+
 #endif
 
 %typemap(in, numinputs=0) int64_t no_wait "$1 = 0;"

@@ -381,8 +381,11 @@ static int check(bh_worker *worker)
     bh_worker_set_mode(worker, BH_MODE_VERIFY);
     bh_worker_set_prefetch(worker, 0); /* consumes nothing */
     bh_worker_run(worker, NULL, look_on, &found);
-    if (found.status != BH_OK)
-        return complain_status(found.status, bh_str(found.text));
+    if (found.status != BH_OK) {
+        int code = complain_status(found.status, bh_str(found.text));
+        free(found.text);
+        return code;
+    }
     printf("All is there that the relay needs. Whether the work queues have its policies, and what was bound, AMQP "
            "cannot tell:\n"
            "--print-policy has the policies, and 'rabbitmqctl list_queues name policy' tells which a queue has.\n");

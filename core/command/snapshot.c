@@ -217,30 +217,46 @@ static bh_status ask_behind_acks(const snapshot *self)
     return status;
 }
 
+/* Gives back what each consumer holds, one after the other, when the queue has what came before: a nack of all gives it back in another order. */
+static bh_status give_back_in_order(snapshot *self)
+{
+    int64_t back = 0;
+    bh_status status = snapshot_close(self);
+    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin += SNAPSHOT_PREFETCH) {
+        amqp_basic_nack_t nack = {.multiple = 1, .requeue = 1};
+        for (int64_t tag = begin; tag < begin + SNAPSHOT_PREFETCH && tag <= self->taken; tag++)
+            if (!self->is_acked[tag]) {
+                nack.delivery_tag = (uint64_t)tag;
+                back++;
+            }
+        if (!nack.delivery_tag)
+            continue;
+        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &nack);
+        status = await_return(self, back);
+    }
+    return status;
+}
+
 /*
- * Gives back what is held, or what has to be before the channel ends. From RabbitMQ 4.3 on a nack does not count as a delivery; but what
- * several consumers hold it gives back in an order of its own, as 3.10 does with what was delivered while its consumer was being cancelled: so
- * where not all has come, the end of the channel gives it back.
+ * Gives back what is held, or what has to be before the channel ends. From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 one of many
+ * messages gives them back in an order of its own, as is what was delivered while its consumer was being cancelled: there, and where not all has
+ * come, the end of the channel gives back.
  */
 static bh_status give_back(snapshot *self)
 {
-    amqp_basic_nack_t nack = {.delivery_tag = 0, .multiple = 1, .requeue = 1};
-    int is_all =
-        self->total <= SNAPSHOT_PREFETCH && self->taken >= self->total && connection_is_at_least(self->broker, 4, 3);
-    if (self->held == self->taken && !is_all)
+    amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
+    if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
+        return give_back_in_order(self);
+    if (self->held == self->taken)
         return BH_OK;
     if (self->held == 0)
         return ask_behind_acks(self);
-    if (!is_all) {
-        nack.multiple = 0;
-        for (nack.delivery_tag = 1; self->is_acked[nack.delivery_tag]; nack.delivery_tag++)
-            ;
-    }
+    while (self->is_acked[first.delivery_tag])
+        first.delivery_tag++;
     bh_status status = snapshot_close(self);
-    if (status != BH_OK)
-        return status;
-    bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &nack);
-    return await_return(self, is_all ? self->held : 1);
+    if (status == BH_OK)
+        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &first);
+    return status == BH_OK ? await_return(self, 1) : status;
 }
 
 int snapshot_end(snapshot *self)

@@ -68,11 +68,23 @@ class Decider {
     return this.choice.result(thrown)
   }
 
-  /** What to do with the message. */
-  plan (history, { outcome, error, retryAfter, policy }) {
+  /** What to do with the message. `traceparent`: of the span of the attempt that failed. */
+  plan (history, { outcome, error, retryAfter, policy }, traceparent = '') {
     return new Plan(history, this.topology, {
-      policy, outcome, error, retryAfter, frameMax: this.frameMax, now: this.clock(), random: this.random(RANDOM_BYTES)
+      policy,
+      outcome,
+      error,
+      retryAfter,
+      traceparent,
+      frameMax: this.frameMax,
+      now: this.clock(),
+      random: this.random(RANDOM_BYTES)
     }, this.#hold)
+  }
+
+  /** The core's history of it, which is another's once another message is read. */
+  held (history) {
+    return this.#hold(history)[1]
   }
 
   /** How to send a parked message back to its work queue. */

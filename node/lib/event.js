@@ -1,51 +1,88 @@
 'use strict'
-// Event: what a worker or a retrier met, and what it did about it.
+// Event: what happened to a message or a connection, the same over each client and of a worker; and who is told.
+//
+// The core has an event's kind, fields, level and line. One of its objects serves all events of a Teller: a listener is
+// given an Event of its own, a bridge (see bridge.js) reads the core's.
 
+const diagnostics = require('node:diagnostics_channel')
 const { inspect } = require('node:util')
 
 const c = require('./addon')
-const { errorOf } = require('./errors')
-const { warn } = require('./log')
+const { BRIDGE } = require('./bridge')
+const { BackhopError, check, errorOf, made } = require('./errors')
+const { debug, warn } = require('./log')
+const { namesOf, refuse } = require('./options')
 const { textOf } = require('./outcomes')
 
-const INFO = new Set(['connected', 'unblocked', 'retried', 'stale', 'replayed'])
+const CHANNEL = diagnostics.channel('backhop:event')
+const LOG = made(c.bh_log_new())
+const LINES = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
+
+const KINDS = new Map() // numbers by name
+for (let kind = 0, name; (name = c.bh_event_name(kind)); kind++) KINDS.set(name, kind)
+const EACH_MESSAGE = ['delivered', 'succeeded', 'failed', 'retried', 'dropped']
+
+const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
+const {
+  BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION, BH_FIELD_COUNT: COUNT,
+  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
+  BH_FIELD_HOST: HOST, BH_FIELD_ID: ID, BH_FIELD_LATENESS: LATENESS, BH_FIELD_QUEUE: QUEUE, BH_FIELD_REASON: REASON,
+  BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_FIELD_TEXT: TEXT, BH_LEVEL_WARNING: WARNING
+} = c
+const TEXTS = new Set(FIELDS.filter(number => c.bh_event_field_is_string(number)))
+const US = 1000 // in a millisecond
+const LEVELS = namesOf({
+  debug: c.BH_LEVEL_DEBUG, info: c.BH_LEVEL_INFO, warning: WARNING, error: c.BH_LEVEL_ERROR
+})
+
+const listed = (...values) => values
 
 class Event {
-  constructor (name, {
-    text = '', error, id = '', queue = '', connection = '', host = '', attempts = 0, delay = 0, count = 0
-  } = {}) {
-    Object.assign(this, { name, text, error, id, queue, connection, host, attempts, delay, count })
+  #values // as the core described it: kind, level, then each field by its number
+
+  constructor (values, error) {
+    const value = field => values[2 + field]
+    this.#values = values
+    this.name = c.bh_event_name(values[0])
+    this.text = value(TEXT) ?? value(REASON) ?? value(ERROR) ?? ''
+    this.error = error ?? (value(STATUS) ? errorOf(value(STATUS), this.text) : undefined)
+    this.id = value(ID) ?? ''
+    this.queue = value(QUEUE) ?? ''
+    this.connection = value(CONNECTION) ?? ''
+    this.host = value(HOST) ?? ''
+    this.attempt = value(ATTEMPT) ?? 0
+    this.attempts = value(ATTEMPTS) ?? 0
+    this.delay = value(DELAY) ?? 0
+    this.count = value(COUNT) ?? 0
+    this.reason = value(REASON) ?? ''
+    this.errorClass = value(ERROR_CLASS) ?? ''
+    this.lateness = value(LATENESS)
+    this.duration = value(DURATION) === undefined ? undefined : value(DURATION) / US
+    this.recovery = value(RECOVERY)
   }
 
-  /** The event that a worker gave. */
-  static of (native, queue) {
-    const string = field => native.string(field)
-    const int = field => c.bh_event_int(native, field)
-    const status = int(c.BH_FIELD_STATUS)
-    const text = string(c.BH_FIELD_TEXT) || string(c.BH_FIELD_REASON)
-    return new Event(c.bh_event_name(native.what()), {
-      text,
-      error: status ? errorOf(status, text) : undefined,
-      id: string(c.BH_FIELD_ID),
-      queue,
-      connection: string(c.BH_FIELD_CONNECTION),
-      host: string(c.BH_FIELD_HOST),
-      attempts: int(c.BH_FIELD_ATTEMPTS),
-      delay: int(c.BH_FIELD_DELAY),
-      count: int(c.BH_FIELD_COUNT)
-    })
+  /** The event that the core's object is now. */
+  static of (native, error) {
+    return new Event(native.described(listed), error)
   }
 
-  /** Whether it is worth a warning. */
+  get level () {
+    return LEVELS.get(this.#values[1])
+  }
+
   get isWarning () {
-    return this.name === 'drained' ? Boolean(this.error) : !INFO.has(this.name)
+    return this.#values[1] >= WARNING
   }
 
+  /** One line, for people. */
   toString () {
-    const parts = [this.name, this.id.length && `message ${this.id}`, this.text]
-    if (this.count) parts.push(`${this.count} messages`)
-    if (this.delay) parts.push(`in ${this.delay / 1000} s`)
-    return parts.filter(Boolean).join(': ')
+    const [kind, , ...fields] = this.#values
+    check(LINES.begin(kind))
+    fields.forEach((value, field) => {
+      if (value === undefined) return
+      check(TEXTS.has(field) ? LINES.set_string(field, value) : LINES.set_int(field, value))
+    })
+    return String(LINES.line())
   }
 
   [inspect.custom] () {
@@ -53,26 +90,86 @@ class Event {
   }
 }
 
-/** Tells what a retrier meets: as a warning of the process, and to who listens. */
+/** Tells what a retrier or a worker meets: to the log, to who listens, and to node:diagnostics_channel. */
 class Teller {
   #queue
-  #listener
+  #listeners = []
+  #bridges = []
+  #tracing // of the bridges the one that runs handlers
+  #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
-  constructor (queue, listener) {
+  /** `onEvent`: a function, a bridge, or an array of such; `copies` tells how many copies are not confirmed. */
+  constructor (queue, onEvent, copies) {
     this.#queue = queue
-    this.#listener = listener
+    this.copies = copies // which bridges hold weakly
+    for (const each of Array.isArray(onEvent) ? onEvent : onEvent === undefined ? [] : [onEvent]) {
+      if (each?.[BRIDGE]) this.#bridges.push(each[BRIDGE](copies))
+      else if (typeof each === 'function') this.#listeners.push(each)
+      else refuse('onEvent', each, 'a function that is given each Event, a bridge, or an array of these')
+    }
+    this.#tracing = this.#bridges.find(({ around }) => around)
   }
 
-  /** As an event alone: where nobody listens, nothing is made. */
-  note (name, fieldsOf) {
-    if (this.#listener) this.#hand(new Event(name, { ...fieldsOf(), queue: this.#queue }))
+  /** Whether somebody listens to what becomes of each message. */
+  get isHeard () {
+    return this.#listeners.length > 0 || this.#bridges.length > 0 || CHANNEL.hasSubscribers || debug.enabled
   }
 
-  /** As a warning, too. */
-  tell (name, fieldsOf) {
-    const event = new Event(name, { ...fieldsOf(), queue: this.#queue })
-    warn(`${this.#queue}: ${event}`, `BACKHOP_${name.toUpperCase()}`)
-    if (this.#listener) this.#hand(event)
+  /** Calls the handler of a message, within the span of its attempt where it is traced. */
+  handle (message, handler) {
+    return this.#tracing ? this.#tracing.around(message, this.#queue, handler) : handler(message)
+  }
+
+  /**
+   * `fieldsOf` gives the fields; besides `history`, the core's, with `redelivered` and `now`; `error`, the exception
+   * itself, and `trace`, that of the attempt. It is not called where nobody wants to know. `to` as of hand.
+   */
+  tell (name, fieldsOf, to = {}) {
+    if (!this.isHeard && !to.isWanted && EACH_MESSAGE.includes(name)) return undefined
+    const native = this.#native
+    const {
+      history = null, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '',
+      errorClass = '', errorText = '', text = '', duration = 0, error, trace
+    } = fieldsOf()
+    const status = !errorClass && error instanceof BackhopError ? error.status : 0
+    check(native.fill(
+      KINDS.get(name), this.#queue, history, Number(redelivered), now, id, attempts, delay, count, reason, errorClass,
+      errorText, text, Math.round(duration * US), status
+    ))
+    const { isLogged, isWanted } = to
+    return this.hand(native, { error, trace, isLogged, isWanted })
+  }
+
+  /**
+   * Hands on what the core's object tells. `isLogged`: it may become a warning of the process; `isWanted`: the Event is
+   * made, and returned.
+   */
+  hand (native, { error, trace, isLogged = true, isWanted = false } = {}) {
+    if (debug.enabled || (isLogged && native.level() >= WARNING)) this.#log(native, error, isLogged)
+    for (const bridge of this.#bridges) {
+      this.#give(native, () => bridge.observe(native, { queue: this.#queue, error, trace }))
+    }
+    if (!isWanted && !this.#listeners.length && !CHANNEL.hasSubscribers) return undefined
+    const event = Event.of(native, error)
+    for (const listener of this.#listeners) this.#give(native, () => listener(event))
+    if (CHANNEL.hasSubscribers) CHANNEL.publish(event)
+    return event
+  }
+
+  #log (native, error, isWarned) {
+    const line = LOG.line(native, Math.floor(performance.now()))
+    if (!line) return
+    const name = c.bh_event_name(native.what())
+    if (!isWarned || native.level() < WARNING) debug('%s', line)
+    else warn(String(line), `BACKHOP_${name.toUpperCase()}`, Event.of(native, error))
+  }
+
+  #give (native, listen) {
+    try {
+      listen()
+    } catch (error) {
+      warn(`${this.#queue}: onEvent threw at ${c.bh_event_name(native.what())}: ${textOf(error)}`, 'BACKHOP_LISTENER')
+    }
   }
 
   /** No copy can be made, so that the original stays with the broker. */
@@ -81,14 +178,6 @@ class Teller {
       text: `it can be neither read nor copied, so that it stays unacknowledged: ${textOf(error)}`, id, error
     }))
   }
-
-  #hand (event) {
-    try {
-      this.#listener(event)
-    } catch (error) {
-      warn(`${this.#queue}: onEvent threw at ${event.name}: ${textOf(error)}`, 'BACKHOP_LISTENER')
-    }
-  }
 }
 
-module.exports = { Event, Teller }
+module.exports = { EACH_MESSAGE, Event, Teller }

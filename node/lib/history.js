@@ -65,6 +65,10 @@ class History {
     return this[NATIVE].id()
   }
 
+  get traceparent () {
+    return this[NATIVE].traceparent()
+  }
+
   get hasId () {
     return Boolean(this[NATIVE].has_id())
   }

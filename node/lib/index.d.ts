@@ -609,13 +609,20 @@ export class Drop extends Error {
 
 // --- Worker ----------------------------------------------------------------------------------------------------------
 
-/** What a worker or a retrier met, and what it did about it. */
+/** What happened to a message, or to a connection: the same over each client, and of a worker. */
 export interface Event {
   readonly name: EventName
+  /** How loudly it is logged: warnings and errors are warnings of the process. */
+  readonly level: 'debug' | 'info' | 'warning' | 'error'
   /** In words, with what to do. It never holds a password. */
   readonly text: string
-  /** The reason, where there is one. */
-  readonly error: BackhopError | undefined
+  /**
+   * The reason, where there is one. Of a failed attempt, and over a client of what became of it, what the handler threw:
+   * whatever that is.
+   */
+  readonly error: any
+  /** The class of what the handler threw; "" for none. */
+  readonly errorClass: string
   /** The message's id, the same for all its attempts; "" for none. */
   readonly id: Text
   /** The work queue. */
@@ -624,38 +631,65 @@ export interface Event {
   readonly connection: string
   /** Its "host:port"; else "". */
   readonly host: string
+  /** Which attempt it is about, 1 for the first; else 0. */
+  readonly attempt: number
   /** Failed attempts of the message so far. */
   readonly attempts: number
   /** Milliseconds until the next attempt; of a retry, how long the message waits. */
   readonly delay: number
+  /** Milliseconds that a retry came later than due; undefined where that is unknown. */
+  readonly lateness: number | undefined
+  /** Milliseconds that the handler took; of a copy, from its publish to its confirm. */
+  readonly duration: number | undefined
+  /** Milliseconds from the first failure to the success. */
+  readonly recovery: number | undefined
+  /** Why it is parked: exhausted, permanent, too-old, oversized or poison; else "". */
+  readonly reason: string
   /** How many messages it is about. */
   readonly count: number
   /** Whether it is worth a warning: of a worker, it becomes one of the process's where it has no listener. */
   readonly isWarning: boolean
+  /** One line, for people. */
   toString (): string
 }
 
 /**
- *     connected      both connections are open, the topology is there
+ *     delivered      a handler gets a message
+ *     succeeded      its handler succeeded
+ *     failed         an attempt failed
+ *     retried        a message waits for its next attempt: its copy is confirmed
+ *     parked         a message went to the parked queue
+ *     dropped        its handler says that nobody needs it
+ *     replayed       a replay ended; `count` messages went
+ *     returned       no queue took the copy; it is published again
+ *     nacked         a queue was full or gone; the copy is published again
+ *     unconfirmed    no confirm came in time; one copy is published again, and the others when the broker confirms one
+ *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
+ *     stale          a message was settled that the broker delivers again
+ *     connected      both connections of a worker are open, the topology is there
  *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`
  *     disconnected   a connection was lost; `count` messages come again
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
  *     cancelled      the broker ended the consumer; it consumes again
- *     returned       no queue took the copy; it is published again
- *     nacked         a queue was full or gone; the copy is published again
- *     unconfirmed    no confirm came in time; one copy is published again, and the others when the broker confirms one
- *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
- *     retried        a message waits for its next attempt; of a worker, with the option retryEvents
- *     parked         a message went to the parked queue
- *     stale          a message was settled that the broker delivers again
- *     replayed       a replay ended; `count` messages went
  *     missed         `count` events were not taken in time, and are gone
  *     drained        the worker has stopped; the last event
+ *
+ * delivered, succeeded, failed, retried and dropped are told where somebody listens as a worker's run begins, or to them.
  */
 export type EventName =
-  | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked' | 'cancelled' | 'returned' | 'nacked' | 'unconfirmed'
-  | 'refused' | 'retried' | 'parked' | 'stale' | 'replayed' | 'missed' | 'drained'
+  | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'parked' | 'dropped' | 'replayed' | 'returned' | 'nacked'
+  | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked'
+  | 'cancelled' | 'missed' | 'drained'
+
+/** What listens to events: of `backhop/prom-client` or `backhop/opentelemetry`. */
+export interface Bridge {
+  /** @internal */
+  readonly bridges: true
+}
+
+/** A function that is called with each event, a bridge, or an array of these. */
+export type Listener = ((event: Event) => void) | Bridge | ReadonlyArray<((event: Event) => void) | Bridge>
 
 /** What a retrier and a worker are told alike. */
 export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'> {
@@ -691,6 +725,8 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
    * doubled up to 10 s, half of it by chance.
    */
   backOff?: Policy | undefined
+  /** Is told each event. What it throws becomes a warning of the process. */
+  onEvent?: Listener | undefined
 }
 
 export interface WorkerOptions extends CommonOptions {
@@ -731,7 +767,7 @@ export interface WorkerOptions extends CommonOptions {
  * or Drop. What it throws is written to the message, and with NODE_DEBUG=backhop to stderr.
  *
  * Every event has a name, see {@link EventName}. One that is worth a warning and has no listener becomes a warning of the
- * process (type BackhopWarning, code: its name).
+ * process (type BackhopWarning, code: as BACKHOP_PARKED).
  *
  * A worker belongs to its thread. When the thread ends, the worker stops at once, and what was not settled comes again.
  */

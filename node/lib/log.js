@@ -3,11 +3,19 @@
 
 const { debuglog } = require('node:util')
 
+class BackhopWarning extends Error {
+  get name () {
+    return 'BackhopWarning'
+  }
+}
+
 module.exports = {
   debug: debuglog('backhop'),
 
-  /** A warning of type BackhopWarning; `code` says what it is about. */
-  warn (text, code) {
-    process.emitWarning(text, 'BackhopWarning', code)
+  /** A warning of type BackhopWarning; `code` says what it is about, and `event` is the Event that it tells. */
+  warn (text, code, event) {
+    const warning = Object.assign(new BackhopWarning(text), { code })
+    if (event) Object.defineProperty(warning, 'event', { value: event })
+    process.emitWarning(warning)
   }
 }

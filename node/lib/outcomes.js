@@ -223,6 +223,27 @@ function saidBy (thrown, depth) {
   return hasCause ? `${said}; caused by ${saidBy(cause, depth - 1)}` : said
 }
 
+/** The class of what was thrown: of an outcome, that of the error that it was made of. */
+function classOf (thrown) {
+  try {
+    const { cause } = Object(thrown)
+    if (thrown?.[MEANS] && isError(cause)) return classOf(cause)
+    if (!isError(thrown)) return typeof thrown
+    return String(thrown.name === 'Error' ? thrown.constructor?.name ?? 'Error' : thrown.name)
+  } catch {
+    return 'unknown'
+  }
+}
+
+/** Whether it is no success by another name, as Drop is. */
+function isFailure (thrown) {
+  try {
+    return thrown?.[MEANS] !== 'dropped'
+  } catch {
+    return true
+  }
+}
+
 /** Its class, its message and its code. */
 function headOf (error) {
   const name = String(error.name === 'Error' ? error.constructor?.name ?? 'Error' : error.name)
@@ -246,4 +267,4 @@ function membersOf ({ errors }, depth) {
   return ` (${told.join(' | ')}${more})`
 }
 
-module.exports = { Choice, Drop, OK, Park, RetryAfter, policiesOf, textOf }
+module.exports = { Choice, Drop, OK, Park, RetryAfter, classOf, isFailure, policiesOf, textOf }

@@ -44,6 +44,7 @@ const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
 // again, which gives the same.
 const shared = made(c.bh_plan_new())
 let holder
+let traced = '' // what the next plan is told of its attempt's span
 
 const listed = (...values) => values
 
@@ -202,7 +203,11 @@ function isPoison (natives, topology, frameMax, now) {
 }
 
 function make (native, [delivery, history], topology, options) {
-  const { policy = topology.policy, outcome = 'failed', error = '', retryAfter = 0, now, random } = options
+  const {
+    policy = topology.policy, outcome = 'failed', error = '', retryAfter = 0, traceparent = '', now, random
+  } = options
+  if (traceparent !== traced) check(native.set_traceparent(traceparent))
+  traced = traceparent
   return native.make(
     delivery, history, instance(policy, Policy, 'policy')[NATIVE], topology[NATIVE],
     numberOf(OUTCOMES, outcome, 'outcome'), error, milliseconds(retryAfter, 'retryAfter', { least: -Infinity }),

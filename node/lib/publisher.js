@@ -16,7 +16,6 @@ const c = require('./addon')
 const {
   ChannelClosedError, ConnectionFailedError, ContentError, PublishError, check, counted, errorOf, made
 } = require('./errors')
-const { warn } = require('./log')
 const NATIVE = require('./native')
 const { ACTION_NUMBERS } = require('./plan')
 const { Policy } = require('./policy')
@@ -30,9 +29,6 @@ const {
   BH_STEP_REST: REST, BH_STEP_TELL: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
   BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
 } = c
-const NAMES = []
-for (let event = 0, name; (name = c.bh_event_name(event)); event++) NAMES.push(name)
-const UNCONFIRMED = NAMES.indexOf('unconfirmed')
 const SAFE = new Set(['retried', 'parked', 'replayed'])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
@@ -42,11 +38,11 @@ const now = () => Math.floor(performance.now())
 /**
  * What becomes of a message that failed: its copy, where one is published, before the original is settled.
  *
- * `original` has channel, tag, isHere and settle(action). `log` is a warning { text, code } for when it is done.
+ * `original` has channel, tag, isHere and settle(action). `failure` is why: { error, errorClass, errorText, trace }.
  * `replayed` is of a replay: called with its end, and nothing is tried again.
  */
 class Copy {
-  constructor ({ plan, id = '', properties, content, original, log, replayed }) {
+  constructor ({ plan, id = '', properties, content, original, failure, replayed }) {
     this.action = plan.action
     this.attempts = plan.attempts
     this.delay = plan.delay
@@ -59,7 +55,8 @@ class Copy {
     this.properties = properties
     this.content = content
     this.original = original
-    this.log = log
+    this.failure = failure
+    this.sent = 0 // when it was, where somebody listens
     this.replayed = replayed
   }
 }
@@ -149,7 +146,7 @@ class Publisher {
 
   blocked (isBlocked) {
     this.#ledger.block(Number(isBlocked), now())
-    this.#teller.note(isBlocked ? 'blocked' : 'unblocked', () => ({ count: this.#ledger.copies() }))
+    this.#teller.tell(isBlocked ? 'blocked' : 'unblocked', () => ({ count: this.#ledger.copies() }))
     this.#pump()
   }
 
@@ -269,6 +266,7 @@ class Publisher {
       this.#giveBack(entry)
       return
     }
+    if (this.#teller.isHeard) copy.sent = performance.now()
     try {
       if (this.#channel.publish(copy)) return
     } catch (error) { // what cannot be encoded; nothing was written then
@@ -320,13 +318,13 @@ class Publisher {
     const ledger = this.#ledger
     const entry = ledger.step_entry()
     const event = ledger.step_event()
-    if (event === UNCONFIRMED) {
+    if (event === c.BH_EVENT_UNCONFIRMED) {
       this.#tellUnconfirmed(ledger.step_count())
       return
     }
     const copy = this.#copies.get(entry)
     if (!copy) return // of a replay that ended
-    const name = NAMES[event]
+    const name = c.bh_event_name(event)
     if (SAFE.has(name)) {
       this.#copies.delete(entry)
       this.#tellSafe(name, copy)
@@ -341,9 +339,12 @@ class Publisher {
       copy.replayed()
       return
     }
-    if (copy.log) warn(copy.log.text, copy.log.code)
-    const { id, attempts, delay, reason: text } = copy
-    this.#teller.note(name, () => ({ id, attempts, delay, text }))
+    this.#teller.tell(name, () => {
+      const { id, attempts, delay, reason, sent, failure } = copy
+      const { error, errorClass, errorText, trace } = failure ?? {}
+      const duration = sent ? performance.now() - sent : undefined
+      return { id, attempts, delay, reason, duration, error, errorClass, errorText, trace }
+    })
   }
 
   #tellFailed (name, entry, copy, status, delay) {

@@ -1,4 +1,4 @@
-import type { BackhopError, CommonOptions, Duration, Event, Policy, Topology } from './index.js'
+import type { BackhopError, CommonOptions, Duration, Policy, Topology } from './index.js'
 
 /** What a retrier needs to know. */
 export interface RetrierOptions extends CommonOptions {
@@ -6,11 +6,6 @@ export interface RetrierOptions extends CommonOptions {
   clock?: (() => number) | undefined
   /** Gives that many random bytes; default: the system's. */
   random?: ((count: number) => Uint8Array) | undefined
-  /**
-   * Called with each event: retried, parked, returned, nacked, unconfirmed, refused, replayed, stale, and of what the retrier
-   * publishes and consumes by, failed, disconnected, blocked, unblocked, cancelled. What it throws becomes a warning.
-   */
-  onEvent?: ((event: Event) => void) | undefined
 }
 
 /** What `consume` began. */

@@ -1,6 +1,7 @@
 'use strict'
 // What the retriers over each client share: what they decide, what they tell, how they wait.
 
+const { TRACE } = require('./bridge')
 const { Decider } = require('./decider')
 const { Declaring, MODES } = require('./declaring')
 const {
@@ -10,11 +11,11 @@ const {
 const { Teller } = require('./event')
 const { debug } = require('./log')
 const NATIVE = require('./native')
-const { callable, handler, instance, numberOf, only, refuse, whole } = require('./options')
-const { policiesOf, textOf } = require('./outcomes')
+const { handler, instance, numberOf, only, refuse, whole } = require('./options')
+const { classOf, policiesOf, textOf } = require('./outcomes')
 const { Policy } = require('./policy')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
-const { duration, milliseconds } = require('./time')
+const { milliseconds } = require('./time')
 const { Topology } = require('./topology')
 const { Slices } = require('./turns')
 
@@ -24,6 +25,8 @@ const TOPOLOGY = [
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
 const ORIGINAL = Symbol('original') // of a message: how its client settles it, and makes its copy
+const BEGAN = Symbol('began') // of a message: when its handler did, where somebody listens
+const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const PREFETCH = 100
 const MOST_PREFETCH = 65535
@@ -58,8 +61,7 @@ class BaseRetrier {
     this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
-    if (onEvent !== undefined) callable(onEvent, 'onEvent', ' that is given each Event')
-    this.#teller = new Teller(this.#topology.queue, onEvent)
+    this.#teller = new Teller(this.#topology.queue, onEvent, () => this.pending)
   }
 
   static async declare (channel, options) {
@@ -139,10 +141,11 @@ class BaseRetrier {
       message = read()
       const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
       if (poison) {
-        this.#carryOut(message, poison, crashLog(message, poison))
+        this.#carryOut(message, poison, { errorText: errorIn(poison) })
         over()
         return
       }
+      this.#begins(message)
     } catch (error) {
       this._refused(error, message)
       over()
@@ -151,7 +154,7 @@ class BaseRetrier {
     let result
     let isLater
     try {
-      result = handle(message)
+      result = this.#teller.handle(message, handle)
       isLater = typeof result?.then === 'function'
     } catch (thrown) {
       this._fail(message, thrown)
@@ -178,6 +181,28 @@ class BaseRetrier {
     settle()
   }
 
+  #begins (message) {
+    if (!this.#teller.isHeard) return
+    this.#teller.tell('delivered', () => this.#pastOf(message))
+    message[BEGAN] = performance.now()
+  }
+
+  /** Of a message that its handler had. */
+  #ends (name, message, failure) {
+    const began = message[BEGAN]
+    this.#teller.tell(name, () => {
+      const past = this.#pastOf(message, failure)
+      if (began !== undefined) past.duration = performance.now() - began
+      return past
+    })
+  }
+
+  #pastOf ({ history, redelivered }, { error, errorClass, errorText } = NO_FAILURE) {
+    const { clock } = this.#decider
+    const past = this.#decider.held(history)
+    return { history: past, redelivered, now: clock(), error, errorClass, errorText, duration: undefined }
+  }
+
   settle (message, error) {
     if (!message?.[ORIGINAL]) refuse('what settle is given', message, 'a message that read gave')
     if (error !== undefined && error !== null) this._fail(message, error)
@@ -187,6 +212,7 @@ class BaseRetrier {
   /** What went well is acknowledged, whatever its history. */
   #succeed (message) {
     if (!this.#isOpen(message)) return
+    if (this.#teller.isHeard) this.#ends('succeeded', message)
     const original = message[ORIGINAL]
     original.settle('ack')
     original.incoming[SETTLED] = true
@@ -197,15 +223,21 @@ class BaseRetrier {
     if (!this.#isOpen(message)) return
     const decider = this.#decider
     try {
+      const result = decider.result(thrown)
+      const failure = this.#failureOf(message, thrown, result)
+      if (failure && this.#teller.isHeard) this.#ends('failed', message, failure)
       decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
-      const plan = decider.plan(message.history, decider.result(thrown))
-      if (debug.enabled) {
-        debug('%s failed%s: %s', message, plan.delay ? `, again in ${duration(plan.delay)}` : '', textOf(thrown))
-      }
-      this.#carryOut(message, plan, plan.action === 'park' ? parkLog(message, plan, thrown) : undefined)
+      const plan = decider.plan(message.history, result, failure?.trace?.traceparent)
+      if (plan.action === 'drop') this.#ends('dropped', message)
+      this.#carryOut(message, plan, failure)
     } catch (error) {
       this._refused(error, message)
     }
+  }
+
+  /** What is told of a failure; undefined of what is dropped. */
+  #failureOf (message, error, { outcome, error: errorText }) {
+    return outcome === 'dropped' ? undefined : { error, errorClass: classOf(error), errorText, trace: message[TRACE] }
   }
 
   /** It can be neither read nor copied; what can be named is left for a while, and then given back. */
@@ -223,26 +255,26 @@ class BaseRetrier {
       debug('a message is settled already, and stays as it is')
     } else if (!isHere) {
       debug('a message is not settled: its channel is closed, and the broker delivers it again')
-      this.#teller.note('stale', () => ({
+      this.#teller.tell('stale', () => ({
         text: 'the message was settled after its channel was closed: the broker delivers it again', id: idOf(message)
       }))
     }
     return isHere && !incoming[SETTLED]
   }
 
-  #carryOut (message, plan, log) {
+  #carryOut (message, plan, failure) {
     const original = message[ORIGINAL]
     if (plan.action === 'drop') original.settle('ack')
-    else this.#publisher(original.line).publish(this.#copy(message, plan, log))
+    else this.#publisher(original.line).publish(this.#copy(message, plan, failure))
     original.incoming[SETTLED] = true
   }
 
-  #copy (message, plan, log, replayed) {
+  #copy (message, plan, failure, replayed) {
     const original = message[ORIGINAL]
     const { history, body: content } = message
-    if (!plan.publishes) return new Copy({ plan, id: history.id, original, log, replayed })
+    if (!plan.publishes) return new Copy({ plan, id: history.id, original, failure, replayed })
     const properties = original.properties(plan, history)
-    return new Copy({ plan, id: plan.id, properties, content, original, log, replayed })
+    return new Copy({ plan, id: plan.id, properties, content, original, failure, replayed })
   }
 
   #publisher (line) {
@@ -321,7 +353,7 @@ class BaseRetrier {
       done.error = error
     }
     const { count, error } = done
-    this.#teller.note('replayed', () => ({ count, error, text: error?.message }))
+    this.#teller.tell('replayed', () => ({ count, error, text: error?.message }))
     if (error) throw error
     return count
   }
@@ -510,16 +542,9 @@ function topologyOf (options, what, policies) {
   return instance(options.topology, Topology, 'topology')
 }
 
-/** What is told of a message once it is parked. */
-function parkLog (message, { reason }, thrown) {
-  return { code: 'BACKHOP_PARKED', text: `${message} failed, and is parked (${reason}): ${textOf(thrown)}` }
-}
-
-/** What is told of one whose consumers were lost, once its copy is safe. */
-function crashLog (message, { action, delay }) {
-  const then = action === 'retry' ? `it waits ${duration(delay)}` : 'it is parked'
-  const text = `${message}: its consumer was lost ${message.history.crashes} times: ${then}`
-  return { code: action === 'retry' ? 'BACKHOP_CRASHED' : 'BACKHOP_PARKED', text }
+/** What a copy tells of the failure. */
+function errorIn ({ headers }) {
+  return headers.find(([name]) => name === 'backhop-error')?.[1].value
 }
 
 /** A message's id, for people; empty where it cannot be read. */

@@ -7,19 +7,19 @@ const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
 const c = require('./addon')
+const { TRACE } = require('./bridge')
 const { MODES } = require('./declaring')
 const { Delivery } = require('./delivery')
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
 } = require('./errors')
-const { Event } = require('./event')
+const { EACH_MESSAGE, Teller } = require('./event')
 const { History } = require('./history')
-const log = require('./log')
 const { Message } = require('./message')
 const NATIVE = require('./native')
 const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./options')
 const { checkServed } = require('./decider')
-const { Choice, OK, policiesOf } = require('./outcomes')
+const { Choice, OK, classOf, policiesOf } = require('./outcomes')
 const { OUTCOMES } = require('./plan')
 const { Policy } = require('./policy')
 const { TOPOLOGY, topologyOf } = require('./retrier')
@@ -37,10 +37,12 @@ const NO_LIBRABBITMQ =
   'npm rebuild backhop'
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'confirmTimeout',
-  'backOff', 'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast'
+  'backOff', 'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast',
+  'onEvent'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
+const OWN = ['replayed', 'drained'] // events that the worker itself has to know of
 
 class Worker extends EventEmitter {
   #native
@@ -57,13 +59,16 @@ class Worker extends EventEmitter {
   #end
   #stopping // tells the handlers of a run that it stops
   #replaying // the promise of the replay that is under way
+  #retryEvents
+  #teller
+  #isHeard // whether somebody listens to what becomes of each message
 
   constructor (uris, options = {}) {
     super()
     const {
       never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [], confirmTimeout,
       backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile,
-      connectTimeout, drain = 20_000, retryEvents = false, failFast = true
+      connectTimeout, drain = 20_000, retryEvents = false, failFast = true, onEvent
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -92,7 +97,10 @@ class Worker extends EventEmitter {
       this.#check(native.set_legacy_counter(text(legacyCounter, 'legacyCounter', 'the name of a header')))
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
-    this.#check(native.set_event(c.BH_EVENT_RETRIED, Number(flag(retryEvents, 'retryEvents'))))
+    this.#retryEvents = flag(retryEvents, 'retryEvents')
+    this.#teller = new Teller(this.#topology.queue, onEvent)
+    this.#isHeard = this.#teller.isHeard
+    this.on('newListener', name => { this.#isHeard ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 
@@ -121,9 +129,10 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#retryEvents || this.#isHeard)))
     this.#check(this.#native.start())
     this.#stopping = new AbortController()
-    this.#handle = AsyncResource.bind(handle, 'BackhopWorker')
+    this.#handle = AsyncResource.bind(message => this.#teller.handle(message, handle), 'BackhopWorker')
     this.#ended = new Promise(resolve => { this.#end = resolve })
     this.#watch = new c.Watch(this.#native.fd(), () => this.#look())
     const abort = () => { this.stop() }
@@ -203,20 +212,23 @@ class Worker extends EventEmitter {
     for (;;) {
       const [status, native] = this.#native.take_event()
       if (status) return
-      this.#tell(Event.of(native, this.#topology.queue))
+      const name = c.bh_event_name(native.what())
+      this.#told(name, to => this.#teller.hand(native, to), OWN.includes(name))
     }
   }
 
-  #tell (event) {
-    log.debug('%s', event)
-    if (event.isWarning && !this.listenerCount(event.name)) log.warn(`${this.#topology.queue}: ${event}`, event.name)
+  /** Has an event told, to its listeners too. `isOwn`: the worker itself has to know of it. */
+  #told (name, tell, isOwn = false) {
+    const isListened = this.listenerCount(name) > 0
+    const event = tell({ isLogged: !isListened, isWanted: isListened || isOwn })
+    if (!event) return
     try {
-      this.emit(event.name, event)
+      this.emit(name, event)
     } catch (error) {
       process.nextTick(() => { throw error }) // as any listener's; the worker goes on
     }
-    if (event.name === 'replayed') this.#replayed(event)
-    if (event.name === 'drained') this.#close(event.error)
+    if (name === 'replayed') this.#replayed(event)
+    if (name === 'drained') this.#close(event.error)
   }
 
   /** `error`: why it gave up, or that messages were not settled in time, which is no failure. */
@@ -234,6 +246,7 @@ class Worker extends EventEmitter {
     this.#running++
     let result
     let isAsync
+    if (this.#isHeard) this.#begins(message)
     try {
       result = this.#handle(message)
       isAsync = typeof result?.then === 'function' // which may throw
@@ -245,17 +258,50 @@ class Worker extends EventEmitter {
     else Promise.resolve(result).then(() => this.#settle(message, OK), thrown => this.#fail(message, thrown))
   }
 
+  #begins (message) {
+    this.#tell('delivered', message)
+    message.began = performance.now()
+  }
+
+  /** What became of a message, as far as the handler says. One that cannot be read is told without its past. */
+  #tell (name, message, failure) {
+    const { began, redelivered } = message
+    const duration = began === undefined ? undefined : performance.now() - began
+    this.#told(name, to => this.#teller.tell(name, () => {
+      return { history: message.past, redelivered, now: Date.now(), duration, ...failure }
+    }, to))
+  }
+
   #fail (message, thrown) {
     const result = this.#choice.result(thrown)
-    if (log.debug.enabled) log.debug('%s %s: %O', message, result.outcome, thrown)
+    if (this.#isHeard) {
+      if (result.outcome === 'dropped') this.#tell('dropped', message)
+      else this.#failed(message, thrown, result.error)
+    }
     this.#settle(message, result)
   }
 
-  #settle (message, { outcome, error, retryAfter, policy = this.#topology.policy }) {
+  /** The worker tells what becomes of it with the class of its error; where it is settled already, with nothing. */
+  #failed (message, error, errorText) {
+    const errorClass = classOf(error)
+    this.#tell('failed', message, { error, errorClass, errorText })
+    this.#native.set_error_class(message.taken, errorClass)
+    const { traceparent } = message[TRACE] ?? {}
+    if (traceparent) this.#native.set_traceparent(message.taken, traceparent)
+  }
+
+  #settle (message, result) {
+    const { outcome, error, retryAfter, policy = this.#topology.policy } = result
     this.#running--
+    if (this.#isHeard && result === OK) this.#tell('succeeded', message)
     const status = this.#native.settle_by(message.taken, policy[NATIVE], OUTCOMES[outcome], error, retryAfter)
-    if (status) log.warn(`${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`, 'stale')
+    if (status) this.#stale(message, status)
     if (this.#isResting) this.#goOn()
+  }
+
+  #stale (message, status) {
+    const text = `${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`
+    this.#told('stale', to => this.#teller.tell('stale', () => ({ id: String(message.id), text }), to))
   }
 }
 
@@ -281,6 +327,15 @@ class TakenMessage extends Message {
 
   get history () {
     return (this.#history ??= this.#read())
+  }
+
+  /** The core's; undefined where it cannot be read. */
+  get past () {
+    try {
+      return this.history[NATIVE]
+    } catch {
+      return undefined
+    }
   }
 
   #read () {

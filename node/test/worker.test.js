@@ -99,7 +99,7 @@ test('an event without a listener that is worth it becomes a warning', { ...NEED
   const running = worker.run(() => {})
   while (!warnings.some(({ message }) => message.includes('not-listened-to'))) await once(process, 'warning')
   const warning = warnings.find(({ message }) => message.includes('not-listened-to'))
-  assert.deepEqual([warning.name, warning.code], ['BackhopWarning', 'unavailable'])
+  assert.deepEqual([warning.name, warning.code], ['BackhopWarning', 'BACKHOP_UNAVAILABLE'])
   await worker.stop()
   await running
 })

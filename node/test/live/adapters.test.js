@@ -196,7 +196,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
       assert.deepEqual([content.toString(), handler.messages.length], ['body', 3])
       assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 3])
-      await until(() => warned('is parked (exhausted): Error: no') === 1, 'it is told')
+      await until(() => warned('exhausted: Error: no') === 1, 'it is told')
       await isAcknowledged(queue)
     })
 
@@ -289,7 +289,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
       assert.equal(headers['backhop-parked'], 'poison')
       assert.equal(handler.messages.length, 0)
-      await until(() => warned('its consumer was lost 21 times: it is parked') === 1, 'it is told')
+      await until(() => warned('poison: its consumer was lost') === 1, 'it is told')
     })
 
     it('a stranger\'s header chooses no destination', async () => {

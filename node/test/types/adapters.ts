@@ -5,6 +5,9 @@ import * as callbacks from 'amqplib/callback_api'
 import { Park, Policy, RetryAfter, type Message as AnyMessage } from 'backhop'
 import { Retrier as NodeAmqpRetrier, type Handler } from 'backhop/amqp'
 import { Message, Retrier, type RetrierOptions } from 'backhop/amqplib'
+import { metrics, tracing } from 'backhop/opentelemetry'
+import { prometheus } from 'backhop/prom-client'
+import { Registry } from 'prom-client'
 
 const policy = new Policy({ initial: '10s' })
 const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error, policies: [[RangeError, policy], [error => error.status === 429, policy]], mode: 'verify', confirmTimeout: '30s', onEvent: ({ name, queue, id, error }) => console.log(name === 'parked', queue, id, error?.code) }
@@ -48,6 +51,13 @@ async function promises (): Promise<void> {
   await retrier.drain({ timeout: '20s' })
   const count: number = await retrier.replay(10) + retrier.pending + retrier.topology.rungs.length
   console.log(count, retrier.policy.max)
+  new Retrier(channel, {
+    ...options,
+    onEvent: [prometheus({ register: new Registry(), errorTypes: ['TypeError'] }), metrics(), tracing({ failureIsError: false }),
+      event => console.log(event.lateness ?? 0, event.error)]
+  })
+  // @ts-expect-error -- no Registry
+  prometheus({ register: {} })
   // @ts-expect-error -- milliseconds or a string
   await retrier.drain({ timeout: new Date() })
   // @ts-expect-error -- an option that there is not

@@ -53,8 +53,7 @@ module Backhop
     def call(event)
       @lock.synchronize do
         Status.check(@native.observe(event.native))
-        @native.sample_count.times { |index| sampled(index) }
-        count_unconfirmed
+        hand_on unless instance_of?(Metrics) # whose text has it all
       end
     end
 
@@ -83,6 +82,11 @@ module Backhop
       count = @watched.sum(&:pending)
       Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, count))
       record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], count, [])
+    end
+
+    def hand_on
+      @native.sample_count.times { |index| sampled(index) }
+      count_unconfirmed
     end
 
     def sampled(index)

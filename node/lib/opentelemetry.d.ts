@@ -1,0 +1,27 @@
+import type { MeterProvider, TracerProvider } from '@opentelemetry/api'
+
+import type { Bridge } from './index.js'
+
+/**
+ * Traces attempts: a span `process {queue}` around each handler, which links to that of the attempt before and belongs to
+ * the publisher's trace (or to the span that is active, as of the client's own instrumentation); over a client `retry {queue}` and
+ * `park {queue}` for the copies. A copy's traceparent stays the publisher's.
+ *
+ *     new Retrier(channel, { queue, policy, onEvent: [tracing(), metrics()] })
+ *
+ * @param options `provider`: of the tracer; default: the API's global one. `failureIsError`: whether the span of a failed
+ * attempt has the status error; default true
+ */
+export function tracing (options?: {
+  provider?: Pick<TracerProvider, 'getTracer'> | undefined, failureIsError?: boolean | undefined
+}): Bridge
+
+/**
+ * Metrics of retriers and workers.
+ *
+ * @param options `provider`: of the meter; default: the API's global one. `errorTypes`: the classes of errors to tell
+ * apart, at most 32; any other is "_OTHER"; default: the first 32 that are met
+ */
+export function metrics (options?: {
+  provider?: Pick<MeterProvider, 'getMeter'> | undefined, errorTypes?: Iterable<string> | undefined
+}): Bridge

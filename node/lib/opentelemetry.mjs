@@ -1,0 +1,3 @@
+import bridge from './opentelemetry.js'
+
+export const { metrics, tracing } = bridge

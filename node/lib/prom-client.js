@@ -1,0 +1,87 @@
+'use strict'
+// Metrics for prom-client. The core counts, so that an event costs one call; a scrape reads what it counted.
+
+const { register: common } = require('prom-client')
+
+const c = require('./addon')
+const { BRIDGE } = require('./bridge')
+const { check } = require('./errors')
+const { Copies, METRICS, counting } = require('./metrics')
+const { only, refuse } = require('./options')
+
+const SAMPLE = /^(\w+?)(?:\{(.*)\})? (\S+)$/
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)",?/g
+const ESCAPES = { n: '\n' }
+
+function prometheus (options = {}) {
+  const { register = common, errorTypes } = only(options, ['register', 'errorTypes'], 'prometheus')
+  if (typeof register?.registerMetric !== 'function') refuse('register', register, 'a Registry of prom-client\'s')
+  return new Prometheus(register, counting(errorTypes))
+}
+
+class Prometheus {
+  #metrics
+  #copies = new Copies()
+  #samples // of one scrape
+
+  constructor (register, metrics) {
+    this.#metrics = metrics
+    for (const metric of METRICS) register.registerMetric(new Metric(metric, () => this.#samplesOf(metric)))
+  }
+
+  [BRIDGE] (copies) {
+    this.#copies.add(copies)
+    return { observe: native => check(this.#metrics.observe(native)) }
+  }
+
+  #samplesOf ({ name, type }) {
+    if (!this.#samples) {
+      check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#copies.count))
+      this.#samples = samplesOf(String(this.#metrics.text()))
+      setImmediate(() => { this.#samples = undefined })
+    }
+    const names = type === 'histogram' ? ['bucket', 'sum', 'count'].map(part => `${name}_${part}`) : [name]
+    return names.flatMap(each => {
+      const samples = this.#samples.get(each) ?? []
+      return type === 'histogram' ? samples.map(sample => ({ ...sample, metricName: each })) : samples
+    })
+  }
+}
+
+/** As prom-client's registries know one. */
+class Metric {
+  aggregator = 'sum'
+  #valuesOf
+
+  constructor ({ name, help, type }, valuesOf) {
+    Object.assign(this, { name, help, type })
+    this.#valuesOf = valuesOf
+  }
+
+  async get () {
+    const { name, help, type, aggregator } = this
+    return { name, help, type, aggregator, values: this.#valuesOf() }
+  }
+
+  reset () {} // what was counted since the start is no test's to forget
+}
+
+/** Prometheus' text format, as { labels, value } by names. */
+function samplesOf (text) {
+  const samples = new Map()
+  for (const line of text.split('\n')) {
+    const [, name, labels = '', value] = SAMPLE.exec(line) ?? []
+    if (!name || line.startsWith('#')) continue
+    if (!samples.has(name)) samples.set(name, [])
+    samples.get(name).push({ labels: labelsOf(labels), value: Number(value) })
+  }
+  return samples
+}
+
+function labelsOf (text) {
+  return Object.fromEntries(Array.from(text.matchAll(LABEL), ([, name, value]) => [
+    name, value.replace(/\\(.)/g, (_, letter) => ESCAPES[letter] ?? letter)
+  ]))
+}
+
+module.exports = { prometheus }

@@ -1,0 +1,3 @@
+import bridge from './prom-client.js'
+
+export const { prometheus } = bridge
