@@ -119,7 +119,10 @@ static void print_once(const top *self)
                   each->wait_ms ? show_duration(wait, each->wait_ms) : "");
         table_add(&out, "%s", each->name);
         table_add(&out, each->ready < 0 ? "missing" : "%lld", (long long)each->ready);
-        table_add(&out, each->kind == DEPTH_WORK && each->consumers >= 0 ? "%lld" : "", (long long)each->consumers);
+        if (each->kind == DEPTH_WORK && each->consumers >= 0)
+            table_add(&out, "%lld", (long long)each->consumers);
+        else
+            table_add(&out, "%s", "");
     }
     table_print(&out, "llrr");
 }
