@@ -43,10 +43,10 @@ static const struct {
     const char *labels[MOST_LABELS];
 } table[] = {
 #define METRIC(id, prometheus, opentelemetry, unit_, instrument_, buckets_, label, second, help_)                      \
-    [id] = {.name = prometheus,                                                                                        \
-            .otel_name = opentelemetry,                                                                                \
-            .unit = unit_,                                                                                             \
-            .help = help_,                                                                                             \
+    [id] = {.name = (prometheus),                                                                                      \
+            .otel_name = (opentelemetry),                                                                              \
+            .unit = (unit_),                                                                                           \
+            .help = (help_),                                                                                           \
             .instrument = BH_INSTRUMENT_##instrument_,                                                                 \
             .buckets = buckets_##_BUCKETS,                                                                             \
             .bucket_count = buckets_##_COUNT,                                                                          \
@@ -428,7 +428,7 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
         if (!find_series(self, from->metric, values, &at))
             return BH_ERR_NO_MEMORY;
         series *to = &self->series[at];
-        to->count += from->count;
+        to->count += from->count; /* NOLINT(clang-analyzer-core.NullDereference): find_series has made it */
         to->sum += from->sum;
         for (size_t bucket = 0; bucket <= MOST_BUCKETS; bucket++)
             to->buckets[bucket] += from->buckets[bucket];
@@ -503,7 +503,9 @@ static void add_escaped(bh__report *out, bh_bytes text)
 {
     size_t begin = 0;
     for (size_t i = 0; i <= text.size; i++) {
-        char each = i < text.size ? text.data[i] : '\0';
+        char each = '\0';
+        if (i < text.size)
+            each = text.data[i];
         if (i < text.size && each != '\\' && each != '"' && each != '\n' && each != '\0')
             continue;
         bh__report_add(out, "%.*s", (int)(i - begin), text.data + begin);
