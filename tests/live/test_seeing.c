@@ -1,5 +1,6 @@
 /* Seeing: events, metrics and traces of a worker. */
 #include "rig.h"
+#include "setups.h"
 #include "suites.h"
 
 #include <backhop.h>
@@ -11,7 +12,7 @@
 static rig *rig_that_sees(bh_strategy strategy)
 {
     static const bh_event_kind kinds[] = {BH_EVENT_DELIVERED, BH_EVENT_SUCCEEDED, BH_EVENT_FAILED, BH_EVENT_DROPPED};
-    rig *r = rig_new(strategy, BH_QUEUE_QUORUM);
+    rig *r = rig_new(strategy, setups[setup_first()].type);
     bh_metrics *metrics;
     ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
     rig_prepare(r);
@@ -139,7 +140,7 @@ END_TEST
 
 START_TEST(nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks)
 {
-    rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);
+    rig *r = rig_new(BH_STRATEGY_LADDER, setups[setup_first()].type);
     bh_metrics *metrics;
     ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
     rig_prepare(r);
