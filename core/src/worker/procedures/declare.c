@@ -1,9 +1,7 @@
 #include "procedures/runner.h"
 
 #include "relay_internal.h"
-
-#include <stdio.h>
-#include <stdlib.h>
+#include "wire/declaration.h"
 
 /* What is declared on: a channel for this alone. */
 typedef struct session {
@@ -41,80 +39,14 @@ static bh_status close_declare_channel(session *self, bh_status status)
     return status;
 }
 
-/* The arguments of the step; the entries must be freed. NULL: no memory. */
-static amqp_table_entry_t *arguments_of(const bh_declaring *step, amqp_table_t *out)
-{
-    size_t count = bh_declaring_argument_count(step);
-    amqp_table_entry_t *entries = calloc(count + 1, sizeof *entries);
-    *out = (amqp_table_t){entries ? (int)count : 0, entries};
-    for (size_t i = 0; entries && i < count; i++) {
-        entries[i].key = bh__to_amqp(bh_declaring_argument_name(step, i));
-        if (bh_declaring_argument_type(step, i) == BH_TYPE_INT64) {
-            entries[i].value.kind = AMQP_FIELD_KIND_I64;
-            entries[i].value.value.i64 = bh_declaring_argument_int(step, i);
-        } else {
-            entries[i].value.kind = AMQP_FIELD_KIND_UTF8;
-            entries[i].value.value.bytes = bh__to_amqp(bh_declaring_argument_string(step, i));
-        }
-    }
-    return entries;
-}
-
-static bh_status declare_queue(session *self, bh_bytes name, int passive, amqp_table_t arguments, const char *what,
-                               bh__answer *out)
-{
-    amqp_queue_declare_t queue = {.queue = bh__to_amqp(name), .passive = passive, .durable = 1, .arguments = arguments};
-    return call_to_declare(self, AMQP_QUEUE_DECLARE_METHOD, &queue, AMQP_QUEUE_DECLARE_OK_METHOD, what, out);
-}
-
-static bh_status declare_exchange(session *self, const bh_declaring *step, amqp_table_t arguments, const char *what,
-                                  bh__answer *out)
-{
-    amqp_exchange_declare_t exchange = {.exchange = bh__to_amqp(bh_declaring_name(step)),
-                                        .type = bh__to_amqp(bh_declaring_type(step)),
-                                        .passive = bh_declaring_passive(step),
-                                        .durable = 1,
-                                        .arguments = arguments};
-    return call_to_declare(self, AMQP_EXCHANGE_DECLARE_METHOD, &exchange, AMQP_EXCHANGE_DECLARE_OK_METHOD, what, out);
-}
-
-static bh_status declare_binding(session *self, const bh_declaring *step, amqp_table_t arguments, const char *what,
-                                 bh__answer *out)
-{
-    amqp_bytes_t name = bh__to_amqp(bh_declaring_name(step));
-    amqp_bytes_t source = bh__to_amqp(bh_declaring_source(step));
-    amqp_bytes_t routing_key = bh__to_amqp(bh_declaring_routing_key(step));
-    amqp_exchange_bind_t to_exchange = {
-        .destination = name, .source = source, .routing_key = routing_key, .arguments = arguments};
-    amqp_queue_bind_t to_queue = {
-        .queue = name, .exchange = source, .routing_key = routing_key, .arguments = arguments};
-    return bh__same(bh_declaring_type(step), bh_str("exchange"))
-               ? call_to_declare(self, AMQP_EXCHANGE_BIND_METHOD, &to_exchange, AMQP_EXCHANGE_BIND_OK_METHOD, what, out)
-               : call_to_declare(self, AMQP_QUEUE_BIND_METHOD, &to_queue, AMQP_QUEUE_BIND_OK_METHOD, what, out);
-}
-
 static bh_status take_step(session *self, const bh_declaring *step, bh__answer *out)
 {
-    amqp_table_t arguments;
-    amqp_table_entry_t *entries = arguments_of(step, &arguments);
-    bh_bytes name = bh_declaring_name(step);
-    bh_status status = BH_ERR_NO_MEMORY;
-    char what[600];
-    if (!entries)
-        return bh__report_set(&self->runner->problem, status, "no memory for a declaration");
-    snprintf(what, sizeof what, "declaring \"%.*s\"", (int)name.size, name.data);
-    switch (bh_declaring_what(step)) {
-    case BH_DECLARE_EXCHANGE:
-        status = declare_exchange(self, step, arguments, what, out);
-        break;
-    case BH_DECLARE_QUEUE:
-        status = declare_queue(self, name, bh_declaring_passive(step), arguments, what, out);
-        break;
-    case BH_DECLARE_BINDING:
-        status = declare_binding(self, step, arguments, what, out);
-        break;
-    }
-    free(entries);
+    bh__declaration declaration;
+    if (!bh__declaration_init(&declaration, step))
+        return bh__report_set(&self->runner->problem, BH_ERR_NO_MEMORY, "no memory for a declaration");
+    bh_status status =
+        call_to_declare(self, declaration.method, &declaration.arguments, declaration.reply, declaration.what, out);
+    bh__declaration_free(&declaration);
     return status;
 }
 
@@ -164,7 +96,9 @@ static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
 {
     bh__answer got;
     session made = {.runner = self};
-    bh_status status = declare_queue(&made, queue, 1, amqp_empty_table, "looking for the work queue", &got);
+    amqp_queue_declare_t look = {.queue = bh__to_amqp(queue), .passive = 1};
+    bh_status status = call_to_declare(&made, AMQP_QUEUE_DECLARE_METHOD, &look, AMQP_QUEUE_DECLARE_OK_METHOD,
+                                       "looking for the work queue", &got);
     if (is_down)
         *is_down = status == BH_ERR_MISSING && !bh__find(bh_str(got.text), "no queue");
     return close_declare_channel(&made, status);
