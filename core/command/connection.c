@@ -161,22 +161,28 @@ bh_status connection_close_channel(connection *self, int channel)
                            "closing a channel");
 }
 
-bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers)
+bh_status connection_ask(connection *self, int channel, const char *queue, int64_t *ready, int64_t *consumers)
 {
     amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(queue), .passive = 1};
     char what[320];
     snprintf(what, sizeof what, "looking at queue \"%s\"", queue);
-    bh_status status = connection_open_channel(self, CHANNEL_CALL);
-    if (status == BH_OK)
-        status = connection_call(self, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD,
-                                 0, what);
+    bh_status status =
+        connection_call(self, channel, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD, 0, what);
     if (status != BH_OK)
         return status;
     const amqp_queue_declare_ok_t *ok = self->link.reply.decoded;
     *ready = ok->message_count;
     if (consumers)
         *consumers = ok->consumer_count;
-    return connection_close_channel(self, CHANNEL_CALL);
+    return BH_OK;
+}
+
+bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers)
+{
+    bh_status status = connection_open_channel(self, CHANNEL_CALL);
+    if (status == BH_OK)
+        status = connection_ask(self, CHANNEL_CALL, queue, ready, consumers);
+    return status == BH_OK ? connection_close_channel(self, CHANNEL_CALL) : status;
 }
 
 int connection_complain(const connection *self)

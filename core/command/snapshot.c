@@ -209,11 +209,10 @@ static bh_status await_return(const snapshot *self, int64_t count)
 static bh_status ask_behind_acks(const snapshot *self)
 {
     enum { QUESTIONS = 200 };
-    amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(self->queue), .passive = 1};
+    int64_t ready;
     bh_status status = BH_OK;
     for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
-        status = connection_call(self->broker, CHANNEL_CONSUME, AMQP_QUEUE_DECLARE_METHOD, &look,
-                                 AMQP_QUEUE_DECLARE_OK_METHOD, 0, "looking at a queue");
+        status = connection_ask(self->broker, CHANNEL_CONSUME, self->queue, &ready, NULL);
     return status;
 }
 
