@@ -99,7 +99,9 @@ static bh_status await_reply(connection *self, int64_t deadline_ms)
 {
     bh__link *link = &self->link;
     while (link->reply.id == 0 && !bh__link_is_broken(link)) {
-        if (bh__monotonic_ms() >= deadline_ms)
+        if (is_interrupted() && !link->is_open) /* nothing is held that would have to be given back */
+            bh__link_fail(link, BH_ERR_CONNECTION, "interrupted");
+        else if (bh__monotonic_ms() >= deadline_ms)
             bh__link_fail(link, BH_ERR_CONNECTION,
                           "the broker did not answer in time; this node may have lost its cluster");
         else
