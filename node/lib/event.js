@@ -158,8 +158,8 @@ class Teller {
   }
 
   /**
-   * Hands on an event that the core has made. `isLogged`: it may become a warning of the process; `isWanted`: the Event is
-   * made, and returned.
+   * Hands on an event that the core has made. `isLogged`: it may become a warning of the process; `isWanted`: the
+   * Event is made, and returned.
    */
   hand (native, about, to) {
     return this.#hand(native, native.level(), about, to)
