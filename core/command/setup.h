@@ -50,6 +50,7 @@ typedef struct topology_options {
         {"strategy", 0, OPTION_TEXT, "NAME", "ladder, message-ttl, delayed-exchange [ladder]", &(t)->strategy},        \
         {"queue-type", 0, OPTION_TEXT, "TYPE", "of the wait queues: quorum or classic [quorum]", &(t)->queue_type},    \
         {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(t)->ns},                         \
+        {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(t)->series},                \
     {                                                                                                                  \
         "stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(t)->stripes                                    \
     }

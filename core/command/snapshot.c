@@ -244,6 +244,8 @@ static bh_status give_back_in_order(snapshot *self)
 static bh_status give_back(snapshot *self)
 {
     amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
+    if (self->expires)
+        return self->held < self->taken ? ask_behind_acks(self) : BH_OK;
     if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
         return give_back_in_order(self);
     if (self->held == self->taken)
@@ -267,7 +269,7 @@ int snapshot_end(snapshot *self)
     if (status == BH_OK)
         status = connection_close_channel(broker, CHANNEL_CONSUME);
     broker->on_frame = NULL;
-    if (status == BH_OK)
+    if (status == BH_OK && !self->expires)
         status = await_return(self, self->held);
     free(self->is_acked);
     self->is_acked = NULL;
