@@ -310,6 +310,16 @@ def Plan_guard(
 def Plan_replay(
     self: Plan, delivery: Delivery, history: History, topology: Topology, random: str | bytes, /
 ) -> int: ...
+def Plan_adopt(
+    self: Plan,
+    delivery: Delivery,
+    history: History,
+    policy: Policy,
+    topology: Topology,
+    now_ms: int,
+    random: str | bytes,
+    /,
+) -> int: ...
 def Plan_action(self: Plan, /) -> int: ...
 def Plan_publishes(self: Plan, /) -> int: ...
 def Plan_attempts(self: Plan, /) -> int: ...
