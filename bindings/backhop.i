@@ -334,6 +334,8 @@ bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: e
 
 typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
 
+int bh_mode_makes_rungs(bh_mode mode);
+
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
 %object(Declared, bh_declared)

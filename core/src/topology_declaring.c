@@ -86,6 +86,11 @@ void bh_declaring_free(bh_declaring *self)
     free(self);
 }
 
+int bh_mode_makes_rungs(bh_mode mode)
+{
+    return mode == BH_MODE_CREATE;
+}
+
 bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on)
 {
     if (!self || (on != 0 && on != 1))

@@ -39,11 +39,7 @@ class Declaring {
   constructor (topology, mode) {
     this.#topology = topology
     this.#mode = mode
-  }
-
-  /** Whether it makes rungs that are made on demand. */
-  get makesRungs () {
-    return this.#mode === 'create'
+    this.makesRungs = Boolean(c.bh_mode_makes_rungs(MODES[mode])) // those on demand, where a message needs one
   }
 
   /** What may have been forgotten, where it turns out not to be there. */

@@ -68,6 +68,7 @@ describe('declaring over a client', () => {
   it('is done again after a doubt, by who declared it', async () => {
     for (const [mode, isOwn] of [['create', true], ['verify', false], ['none', false]]) {
       const declaring = new Declaring(topology, mode)
+      assert.equal(declaring.makesRungs, isOwn)
       await declaring.begin(lineThat(() => undefined))
       declaring.doubt(lineThat(() => undefined))
       assert.equal(declaring.isThere, !isOwn)

@@ -144,6 +144,9 @@ START_TEST(what_cannot_be_is_refused)
     ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)3, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, -1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_set_makes_rungs(declaring, 2), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_mode_makes_rungs(BH_MODE_CREATE), 1);
+    ck_assert_int_eq(bh_mode_makes_rungs(BH_MODE_VERIFY), 0);
+    ck_assert_int_eq(bh_mode_makes_rungs(BH_MODE_NONE), 0);
     ck_assert_int_eq(bh_declaring_status(declaring), BH_OK);
 
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 0), BH_OK);

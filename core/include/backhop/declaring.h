@@ -25,6 +25,10 @@ typedef enum bh_mode {
     BH_MODE_NONE    /* ask nothing: it is all there */
 } bh_mode;
 
+/* 1 where whoever declares by this mode makes a rung on demand as a message needs it: in BH_MODE_CREATE alone. For
+ * bh_declaring_set_makes_rungs, and for the rung of bh_ledger_settle, which is 0 otherwise. */
+BH_API int bh_mode_makes_rungs(bh_mode mode);
+
 /* The language in which errors name what a user can do: mode="create", mode: :create, ... */
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 

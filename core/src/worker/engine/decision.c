@@ -95,7 +95,7 @@ static bh_status carry_out(bh__context *self, bh_message *message)
         return BH_ERR_NO_MEMORY;
     free(message->copy);
     message->copy = copy;
-    int64_t rung_ms = self->settings->mode == BH_MODE_CREATE ? bh_plan_rung_ms(self->plan) : 0;
+    int64_t rung_ms = bh_mode_makes_rungs((bh_mode)self->settings->mode) ? bh_plan_rung_ms(self->plan) : 0;
     return bh_ledger_settle(self->ledger, message->entry, copy->action, rung_ms, copy->id, copy->exchange,
                             copy->routing_key);
 }
