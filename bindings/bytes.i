@@ -347,6 +347,34 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     }
 }
 
+/* A Float64Array, to write numbers to: a step of a ledger and all that it tells, in one call. Behind the last step: when to ask
+ * again. */
+%{
+struct numbers {
+    double *data;
+    size_t count;
+};
+%}
+%typemap(in) numbers {
+    napi_typedarray_type type;
+    void *data = nullptr;
+    if (napi_get_typedarray_info(env, $input, &type, &$1.count, &data, nullptr, nullptr) != napi_ok || type != napi_float64_array)
+        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no Float64Array");
+    $1.data = static_cast<double *>(data);
+}
+%extend bh_ledger {
+    bh_step advance(int64_t now_ms, int may_publish, numbers told) {
+        bh_step step = bh_ledger_next($self, now_ms, may_publish);
+        const int64_t all[] = {
+            bh_ledger_step_entry($self),     bh_ledger_step_channel($self), bh_ledger_step_tag($self), bh_ledger_step_event($self),
+            bh_ledger_step_status($self), bh_ledger_step_delay_ms($self), bh_ledger_step_count($self), bh_ledger_due_ms($self),
+        };
+        for (size_t i = 0; i < sizeof all / sizeof all[0] && i < told.count; i++)
+            told.data[i] = static_cast<double>(all[i]);
+        return step;
+    }
+}
+
 /* All that an event has, likewise: kind, level, and each field by its number, undefined where it has none. */
 %{
 struct described_event {

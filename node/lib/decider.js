@@ -4,7 +4,7 @@
 const c = require('./addon')
 const { Delivery, fillDelivery, propertiesOf } = require('./delivery')
 const { check, made } = require('./errors')
-const { History, readerOf, setHistory } = require('./history')
+const { History, setHistory } = require('./history')
 const NATIVE = require('./native')
 const { callable, text, texts } = require('./options')
 const { Choice } = require('./outcomes')
@@ -119,10 +119,13 @@ class GivenHistory extends History {
   given
 
   constructor ({ exchange, routingKey, properties = {}, headers = copyOf(properties.headers) }, settings) {
-    const given = { exchange, routingKey, properties: propertiesOf(properties, headers) }
-    const delivery = new Delivery({}, native => fillDelivery(native, given))
-    super(delivery, {}, readerOf(delivery, settings))
-    this.given = given
+    super(undefined, settings)
+    this.given = { exchange, routingKey, properties: propertiesOf(properties, headers) }
+  }
+
+  _delivered () {
+    const { given } = this
+    return new Delivery({}, native => fillDelivery(native, given))
   }
 }
 

@@ -19,14 +19,19 @@ const SOURCES = namesOf({
 const OPTIONS = ['topology', 'legacyCounter', 'waitQueues']
 
 class History {
+  #delivery
+  #settings
   #native
-  #read
 
-  /** With `read`, the core's object is made and read once it is asked. */
-  constructor (delivery, options = {}, read) {
-    this.delivery = delivery
-    this.#read = read ?? readerOf(delivery, only(options, OPTIONS, 'a History'))
-    if (!read) this.#make()
+  /** Without a delivery it is read once it is asked: _delivered() and _read(native) are those of its class. */
+  constructor (delivery, options = {}) {
+    this.#delivery = delivery
+    this.#settings = delivery ? only(options, OPTIONS, 'a History') : options
+    if (delivery) this.#make()
+  }
+
+  get delivery () {
+    return (this.#delivery ??= this._delivered())
   }
 
   get [NATIVE] () {
@@ -35,9 +40,14 @@ class History {
 
   #make () {
     const native = made(c.bh_history_new())
-    this.#read(native)
-    this.#read = undefined
+    this._read(native)
     return (this.#native = native)
+  }
+
+  _read (native) {
+    const { topology, ...settings } = this.#settings
+    setHistory(native, settings)
+    check(native.read(this.delivery[NATIVE], topology ? topology[NATIVE] : null))
   }
 
   get attempts () {
@@ -143,13 +153,6 @@ class History {
   }
 }
 
-function readerOf (delivery, { topology, ...settings }) {
-  return native => {
-    setHistory(native, settings)
-    check(native.read(delivery[NATIVE], topology ? topology[NATIVE] : null))
-  }
-}
-
 /** What a history of the core is to count besides. */
 function setHistory (native, { legacyCounter, waitQueues = [] }) {
   if (legacyCounter) check(native.set_legacy_counter(legacyCounter))
@@ -160,4 +163,4 @@ function range (count) {
   return Array.from({ length: count }, (_, i) => i)
 }
 
-module.exports = { History, range, readerOf, setHistory }
+module.exports = { History, range, setHistory }

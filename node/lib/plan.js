@@ -50,14 +50,19 @@ const listed = (...values) => values
 
 class Plan {
   #decide
-  #frameMax
+  #nativesOf
+  #history
+  #topology
+  #options
   #all
 
   /** `nativesOf` gives the core's delivery and history, `decide` asks the core; the Decider's options are settled. */
   constructor (history, topology, options = {}, nativesOf = ownNatives, decide = make, known = OPTIONS) {
-    const settled = nativesOf === ownNatives ? settle(only(options, known, 'a Plan')) : options
-    this.#frameMax = options.frameMax ?? FRAME_MAX
-    this.#decide = () => decide(shared, nativesOf(history), topology, settled)
+    this.#decide = decide
+    this.#nativesOf = nativesOf
+    this.#history = history
+    this.#topology = topology
+    this.#options = nativesOf === ownNatives ? settle(only(options, known, 'a Plan')) : options
     this.#all = this.#native().described(listed)
   }
 
@@ -72,8 +77,8 @@ class Plan {
   #native () {
     if (holder !== this) {
       holder = undefined
-      check(shared.set_frame_max(this.#frameMax))
-      check(this.#decide())
+      check(shared.set_frame_max(this.#options.frameMax ?? FRAME_MAX))
+      check(this.#decide.call(undefined, shared, this.#nativesOf(this.#history), this.#topology, this.#options))
       holder = this
     }
     return shared
@@ -168,10 +173,12 @@ class Plan {
     const all = this.#all
     const native = this.#native()
     const copy = {}
-    for (const [given, value] of entriesOf(headers)) {
+    const keep = (given, value) => {
       const name = shortText(given)
       if (native.keeps_header(name)) set(copy, name, wireValue(value))
     }
+    if (isPairs(headers)) for (const [name, value] of headers) keep(name, value)
+    else if (headers) for (const name of Object.keys(headers)) keep(name, headers[name])
     for (let i = KEPT + 1; i < all.length; i += 3) {
       const type = all[i + 1]
       const value = all[i + 2]
@@ -229,7 +236,11 @@ function ownNatives (history) {
 
 /** Headers as pairs of name and value. */
 function entriesOf (headers) {
-  return headers instanceof Map || Array.isArray(headers) ? headers : Object.entries(headers ?? {})
+  return isPairs(headers) ? headers : Object.entries(headers ?? {})
+}
+
+function isPairs (headers) {
+  return headers instanceof Map || Array.isArray(headers)
 }
 
 function valueOf (headers, name) {

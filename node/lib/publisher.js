@@ -29,6 +29,8 @@ const {
   BH_STEP_REST: REST, BH_STEP_TELL: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
   BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
 } = c
+const [ENTRY, CHANNEL, TAG, EVENT, STATUS, DELAY, COUNT, DUE] = [0, 1, 2, 3, 4, 5, 6, 7] // of what a step tells
+const NAMES = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))
 const SAFE = new Set(['retried', 'parked', 'replayed'])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
@@ -67,6 +69,7 @@ class Publisher {
   #backOff
   #teller
   #ledger
+  #told = new Float64Array(DUE + 1) // by the ledger, of the last step
   #copies = new Map() // by entry
   #channels = new Map() // by what the client has for the channel of a delivery: { number, original, originals }
   #numbers = new Map() // the same by their numbers
@@ -122,7 +125,7 @@ class Publisher {
   leave (original) {
     if (!this.#line.isOpen || !original.isHere) return
     this.#ledger.leave(this.#enter(original), now())
-    this.#watch()
+    this.#watch(this.#ledger.due_ms())
   }
 
   /** The connection is gone, and the deliveries with it: the broker gives them again. */
@@ -181,8 +184,9 @@ class Publisher {
 
   /** What came by a channel that is closed is the broker's again. */
   #forgetClosed () {
-    for (const [key, { number, original }] of this.#channels) {
+    for (const { number, original } of this.#numbers.values()) {
       if (original.isHere) continue
+      const key = original.channel
       this.#channels.delete(key)
       this.#numbers.delete(number)
       this.#ledger.close_channel(number)
@@ -201,13 +205,17 @@ class Publisher {
     this.#isPumping = true
     this.#forgetClosed()
     try {
-      for (let step; (step = this.#ledger.next(now(), Number(this.#mayPublish()))) !== REST;) this.#carryOut(step)
+      for (let step; (step = this.#next()) !== REST;) this.#carryOut(step)
     } finally {
       this.#isPumping = false
     }
     if (!this.#isReady) this.#setUp()
-    this.#watch()
+    this.#watch(this.#told[DUE])
     this.#settled()
+  }
+
+  #next () {
+    return this.#ledger.advance(now(), Number(this.#mayPublish()), this.#told)
   }
 
   #mayPublish () {
@@ -233,8 +241,7 @@ class Publisher {
     return !this.#isLate
   }
 
-  #watch () {
-    const due = this.#ledger.due_ms()
+  #watch (due) {
     if (due < 0 || due >= this.#at) return
     clearTimeout(this.#timer)
     this.#at = due
@@ -245,12 +252,12 @@ class Publisher {
   }
 
   #carryOut (step) {
-    const ledger = this.#ledger
+    const told = this.#told
     switch (step) {
-      case TELL: this.#tell(); break
-      case PUBLISH: this.#send(ledger.step_entry()); break
-      case DECLARE: this.#declareRung(ledger.step_delay_ms()); break
-      default: this.#settleOriginal(SETTLES.get(step), this.#numbers.get(ledger.step_channel()), ledger.step_tag())
+      case TELL: this.#tell(told[ENTRY], told[EVENT]); break
+      case PUBLISH: this.#send(told[ENTRY]); break
+      case DECLARE: this.#declareRung(told[DELAY]); break
+      default: this.#settleOriginal(SETTLES.get(step), this.#numbers.get(told[CHANNEL]), told[TAG])
     }
   }
 
@@ -314,23 +321,20 @@ class Publisher {
 
   // What is told
 
-  #tell () {
-    const ledger = this.#ledger
-    const entry = ledger.step_entry()
-    const event = ledger.step_event()
+  #tell (entry, event) {
     if (event === c.BH_EVENT_UNCONFIRMED) {
-      this.#tellUnconfirmed(ledger.step_count())
+      this.#tellUnconfirmed(this.#told[COUNT])
       return
     }
     const copy = this.#copies.get(entry)
     if (!copy) return // of a replay that ended
-    const name = c.bh_event_name(event)
+    const name = NAMES[event]
     if (SAFE.has(name)) {
       this.#copies.delete(entry)
       this.#tellSafe(name, copy)
     } else {
       if (name === 'refused') this.#copies.delete(entry)
-      this.#tellFailed(name, entry, copy, ledger.step_status(), ledger.step_delay_ms())
+      this.#tellFailed(name, entry, copy, this.#told[STATUS], this.#told[DELAY])
     }
   }
 

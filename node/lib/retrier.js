@@ -227,9 +227,10 @@ class BaseRetrier {
       const failure = this.#failureOf(message, thrown, result)
       if (failure && this.#teller.isHeard) this.#ends('failed', message, failure)
       decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
-      const plan = decider.plan(message.history, result, failure?.trace?.traceparent)
+      const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)
       if (plan.action === 'drop') this.#ends('dropped', message)
-      this.#carryOut(message, plan, failure)
+      // An error is large to keep, with its stack, where nobody hears of it.
+      this.#carryOut(message, plan, this.#teller.isHeard || plan.action === 'park' ? failure : undefined)
     } catch (error) {
       this._refused(error, message)
     }

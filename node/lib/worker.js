@@ -351,7 +351,7 @@ class TakenMessage extends Message {
   }
 
   get history () {
-    return (this.#history ??= this.#read())
+    return (this.#history ??= new TakenHistory(this.#worker, this.taken))
   }
 
   /** The core's; undefined where it cannot be read. */
@@ -362,10 +362,25 @@ class TakenMessage extends Message {
       return undefined
     }
   }
+}
 
-  #read () {
-    const delivery = new Delivery({}, native => check(this.#worker.read(this.taken, native, null)))
-    return new History(delivery, {}, native => check(this.#worker.read(this.taken, delivery[NATIVE], native)))
+/** As its worker counts. */
+class TakenHistory extends History {
+  #worker
+  #taken
+
+  constructor (worker, taken) {
+    super(undefined)
+    this.#worker = worker
+    this.#taken = taken
+  }
+
+  _delivered () {
+    return new Delivery({}, native => check(this.#worker.read(this.#taken, native, null)))
+  }
+
+  _read (native) {
+    check(this.#worker.read(this.#taken, this.delivery[NATIVE], native))
   }
 }
 
