@@ -543,7 +543,11 @@ class Node:
             *settings,
         ]
         if wants_management():
-            lines += [f"management.tcp.ip = {self.address}", f"management.tcp.port = {self.management_port}"]
+            lines += [
+                f"management.tcp.ip = {self.address}",
+                f"management.tcp.port = {self.management_port}",
+                "collect_statistics_interval = 500",
+            ]
         (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
         for path in (self.home, *self.home.rglob("*")):
