@@ -144,7 +144,7 @@ static void on_told(mover *self)
     stop(self, event == BH_EVENT_NACKED ? "a queue takes no more" : "a message was not taken by the broker");
 }
 
-static void publish(mover *self, int64_t now_ms)
+static void publish(mover *self)
 {
     const moving *copy = find_copy(self, bh_ledger_step_entry(self->ledger));
     if (!copy)
@@ -153,24 +153,20 @@ static void publish(mover *self, int64_t now_ms)
                                    .routing_key = bh__to_amqp(copy->routing_key),
                                    .mandatory = copy->mandatory};
     bh__link_publish(&self->broker->link, CHANNEL_PUBLISH, &method, copy->properties, copy->message->body);
-    if (self->went)
-        self->went(self->data, now_ms);
 }
 
 /* Does what the ledger says. */
 static void advance(mover *self)
 {
     for (;;) {
-        int64_t now_ms = bh__monotonic_ms();
         const bh__link *link = &self->broker->link;
         int may_publish = !self->end && !self->is_held_back && !is_interrupted() && !link->is_blocked &&
-                          bh__buffer_size(&link->out) < MOST_UNSENT_BYTES &&
-                          (!self->may_go || self->may_go(self->data, now_ms));
-        switch (bh_ledger_next(self->ledger, now_ms, may_publish)) {
+                          bh__buffer_size(&link->out) < MOST_UNSENT_BYTES;
+        switch (bh_ledger_next(self->ledger, bh__monotonic_ms(), may_publish)) {
         case BH_STEP_REST:
             return;
         case BH_STEP_PUBLISH:
-            publish(self, now_ms);
+            publish(self);
             break;
         case BH_STEP_ACK:
             snapshot_ack(self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));

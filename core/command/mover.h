@@ -40,13 +40,8 @@ typedef struct mover {
     bh__assembler returned;
     char return_text[300];
     bh__buffer scratch;
-    int64_t done; /* originals whose copies were confirmed, of all rounds */
-    int (*may_go)(
-        void *data,
-        int64_t now_ms); /* whether one more copy may go now; NULL: it may. Set by whoever uses it, as what follows */
-    void (*went)(void *data, int64_t now_ms); /* a copy went; NULL: nobody wants to know */
-    void *data;
-    int is_held_back; /* no more copies go; those on their way are waited for */
+    int64_t done;     /* originals whose copies were confirmed, of all rounds */
+    int is_held_back; /* set by whoever uses it: no more copies go; those on their way are waited for */
     const char *end;  /* why no more copies go, for people; NULL: they do */
 } mover;
 
