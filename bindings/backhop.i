@@ -232,6 +232,8 @@ typedef enum bh_action {
                     const bh_topology *topology, int64_t now_ms, bh_bytes random);
     bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
                      bh_bytes random);
+    bh_status adopt(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
 
     bh_action action();
     int publishes();
@@ -658,3 +660,7 @@ bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);
+
+#ifdef SWIGPYTHON
+%include "python.i"
+#endif
