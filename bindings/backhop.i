@@ -552,6 +552,7 @@ typedef enum bh_field {
     bh_status set_plan(const bh_plan *plan);
 
     bh_event_kind what();
+    int64_t message();
     int has(bh_field field);
     bh_bytes string(bh_field field);
     bh_level level();
@@ -618,6 +619,7 @@ bh_status bh_metrics_new(bh_metrics **out);
 %extend bh_message {
     binary body();
     int redelivered();
+    int64_t number();
 }
 
 %object(Worker, bh_worker)

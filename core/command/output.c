@@ -179,7 +179,7 @@ json_t *json_text(bh_bytes text)
 
 void print_json(json_t *object)
 {
-    if (json_dumpf(object, stdout, JSON_COMPACT) != 0)
+    if (json_dumpf(object, stdout, JSON_COMPACT) != 0 && errno != EPIPE)
         complain("standard output could not be written");
     putchar('\n');
     json_decref(object);
@@ -236,6 +236,27 @@ void terminal_size(int *columns, int *lines)
         *columns = size.ws_col;
         *lines = size.ws_row;
     }
+}
+
+void print_wrapped(const char *text, int at, int indent)
+{
+    int columns, lines;
+    terminal_size(&columns, &lines);
+    columns = columns > 100 ? 100 : columns;
+    while (*(text += strspn(text, " \n"))) {
+        int size = (int)strcspn(text, " \n"), is_first = at <= indent;
+        if (!is_first && at + 1 + size > columns) {
+            printf("\n%*s", indent, "");
+            at = indent;
+            is_first = 1;
+        }
+        at += printf("%s%.*s", is_first ? "" : " ", size, text);
+        text += size;
+        if (strncmp(text, "\n\n", 2) == 0)
+            at = printf("\n\n%*s", indent, "") - 2;
+    }
+    if (at > 0)
+        putchar('\n');
 }
 
 void table_add(text_table *self, const char *format, ...)
