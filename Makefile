@@ -23,7 +23,7 @@ alone = $(MAKE) --no-print-directory test
 # Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names:
 # side by side. A language alone: make test-ruby.
 test:
-	@tools/install-packages build broker go python ruby node
+	@tools/install-packages build broker command go python ruby node
 	+@tools/side-by-side build/test core $(alone)-core -- Python $(alone)-python -- Ruby $(alone)-ruby -- Node $(alone)-node
 
 test-core: packages configured
@@ -62,6 +62,7 @@ live/%/core-slow:
 	$(call on,core: slow suites) $(test-live) $(slow)
 live/%/core-rest:
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
+live/%/command: export BACKHOP_MANAGEMENT = 1
 live/%/command:
 	$(call on,core: the command) tests/command/run $(out) live
 live/%/python-adapters:

@@ -85,10 +85,11 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
         ),
-        "python-metrics": Language(
-            "Python, SelectConnection, what metrics cost",
+        "python-seen": Language(
+            "Python, SelectConnection, what being seen costs",
             {
-                "off": Contender("backhop.pika", [*python, "select"]),
+                "silent": Contender("backhop.pika, without its events", [*python, "select-silent"]),
+                "off": Contender("backhop.pika, with nobody who listens", [*python, "select"], {"retry": 0.99}),
                 "on": Contender(
                     "backhop.pika, with backhop.prometheus.Metrics", [*python, "select-metrics"], {"retry": 0.95}
                 ),
@@ -123,5 +124,13 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
             decides="adapter",
+        ),
+        "node-metrics": Language(
+            "Node, what metrics cost",
+            {
+                "off": Contender("backhop/amqplib", [*node, "adapter"]),
+                "on": Contender("backhop/amqplib, with backhop/prom-client", [*node, "adapter-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
         ),
     }
