@@ -26,7 +26,6 @@ test:
 	@tools/install-packages build broker command go python ruby node
 	+@tools/side-by-side build/test core $(alone)-core -- Python $(alone)-python -- Ruby $(alone)-ruby -- Node $(alone)-node
 
-test-core: export BACKHOP_MANAGEMENT = 1
 test-core: packages configured
 	$(call build,all)
 	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
