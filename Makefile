@@ -29,6 +29,7 @@ test:
 	@tools/install-packages build broker command go python ruby node
 	+@tools/side-by-side build/test core $(part)-core -- Python $(part)-python -- Ruby $(part)-ruby -- Node $(part)-node
 
+test-core: export BACKHOP_MANAGEMENT = 1
 test-core: packages configured
 	$(call build,all)
 	@tools/quietly "testing the core" ctest --test-dir $(out) --output-on-failure

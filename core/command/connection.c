@@ -297,13 +297,21 @@ static void destroy(connection *self)
     free(self);
 }
 
-int connection_open(connection **out, const broker_options *options, const char *purpose)
+const char *broker_uri(const broker_options *options)
 {
     const char *uri = options->uri ? options->uri : getenv("AMQP_URL");
-    const char *ca_file = options->ca_file ? options->ca_file : getenv("BACKHOP_CA_FILE");
+    return uri && *uri ? uri : "amqp://guest:guest@localhost/";
+}
+
+const char *broker_ca_file(const broker_options *options)
+{
+    return options->ca_file ? options->ca_file : getenv("BACKHOP_CA_FILE");
+}
+
+int connection_open(connection **out, const broker_options *options, const char *purpose)
+{
+    const char *uri = broker_uri(options), *ca_file = broker_ca_file(options);
     *out = NULL;
-    if (!uri || !*uri)
-        uri = "amqp://guest:guest@localhost/";
     connection *self = must(calloc(1, sizeof *self));
     bh__link_init(&self->link);
     int64_t deadline_ms = bh__monotonic_ms() + CONNECT_MS;

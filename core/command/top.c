@@ -1,6 +1,7 @@
 /* backhop top: what is ready, waits and is parked, live. */
 #include "command.h"
 #include "depths.h"
+#include "management.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -156,29 +157,34 @@ static int watch(top *self, connection *broker)
 int top_main(int count, char **arguments)
 {
     top self = {.interval_ms = 1000};
+    const char *api = NULL;
+    queue_names queues;
     const option_rule rules[] = {
         {"once", '1', OPTION_FLAG, NULL, "one look, and no screen", &self.once},
         {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [1s]", &self.interval_ms},
         WAIT_OPTIONS(&self.policy, &self.topology),
+        MANAGEMENT_OPTION(&api),
         BROKER_OPTIONS(&self.broker),
         JSON_OPTION(&self.json),
     };
-    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE...",
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
                           "Shows what is ready in work queues, on their wait queues, parked and unroutable, until "
                           "Ctrl-C. What consumers have\n"
                           "in hand cannot be seen by AMQP.\n");
-    if (at >= count)
-        options_refuse("which work queue?");
     if (self.interval_ms < LEAST_INTERVAL_MS)
         options_refuse("--interval: at least 100ms");
     connection *broker;
     catch_interrupts();
-    depths_plan(&self.seen, &self.topology, &self.policy, arguments + at, count - at);
+    int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
+    if (code != EX_OK)
+        return code;
+    depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
+    queue_names_free(&queues);
     self.past = must(malloc(self.seen.count * sizeof *self.past));
     for (size_t i = 0; i < self.seen.count; i++)
         for (int j = 0; j < HISTORY; j++)
             self.past[i][j] = -1;
-    int code = connection_open(&broker, &self.broker, "top");
+    code = connection_open(&broker, &self.broker, "top");
     if (code == EX_OK)
         code = watch(&self, broker);
     connection_close(broker);

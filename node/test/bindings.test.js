@@ -11,7 +11,7 @@ const { c } = require('./internals')
 const HEADERS = process.env.BACKHOP_HEADERS
 const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'relay', 'ledger', 'message', 'worker',
   'event', 'log', 'metrics']
-const LEFT_OUT = ['bh_worker_run', 'bh_plan_adopt'] // it blocks, and calls back; it is for the command migrate alone
+const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
 
 function * matches (pattern) {
   for (const name of readdirSync(HEADERS)) {

@@ -28,7 +28,7 @@ NOUNS = (
     "log",
     "metrics",
 )
-LEFT_OUT = {"bh_worker_run", "bh_plan_adopt"}  # it blocks, and calls back; it is for the command migrate alone
+LEFT_OUT = {"bh_worker_run"}  # it blocks, and calls back
 
 
 def _functions() -> set[str]:

@@ -119,6 +119,9 @@ BH_API bh_status bh_event_set_cause(bh_event *self, bh_bytes cause);
 
 /* What happened; BH_EVENT_LAST for NULL. */
 BH_API bh_event_kind bh_event_what(const bh_event *self);
+/* Of a worker's event about a message that was taken: its number, as bh_message_number tells it; 0: there is none, or it is
+ * not known any more. So a program finds what it knows of the message, as its error. */
+BH_API int64_t bh_event_message(const bh_event *self);
 /* 1 where a field was set; its value, "" and 0 where it was not. */
 BH_API int bh_event_has(const bh_event *self, bh_field field);
 BH_API bh_bytes bh_event_string(const bh_event *self, bh_field field);
