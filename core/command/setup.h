@@ -35,9 +35,8 @@ typedef struct topology_options {
 #define TOPOLOGY_OPTIONS(o)                                                                                            \
     {"strategy",    0, OPTION_TEXT, "NAME", "ladder, message-ttl, reject, delayed-exchange, native [ladder]",          \
      &(o)->strategy},                                                                                                  \
-        {"queue-type",    0, OPTION_TEXT, "TYPE", "wait and parked: quorum or classic [quorum]",             \
-         &(o)->queue_type},                                                                                            \
-        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop]", &(o)->ns},      \
+        {"queue-type", 0, OPTION_TEXT, "TYPE", "wait and parked: quorum or classic [quorum]", &(o)->queue_type},       \
+        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop]", &(o)->ns},                       \
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(o)->series},                \
         {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(o)->stripes},                                 \
     {                                                                                                                  \

@@ -26,7 +26,7 @@ const EACH_MESSAGE = [...KINDS.keys()].filter(name => c.bh_event_is_of_each(KIND
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
 const {
   BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION, BH_FIELD_COUNT: COUNT,
-  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
+  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
   BH_FIELD_HOST: HOST, BH_FIELD_ID: ID, BH_FIELD_LATENESS: LATENESS, BH_FIELD_QUEUE: QUEUE, BH_FIELD_REASON: REASON,
   BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_LEVEL_WARNING: WARNING
 } = c
@@ -154,7 +154,8 @@ class Teller {
       return counted(native.handled(kind, queue, history, isAgain, now, errorClass, errorText, us, counts))
     }
     return counted(native.fill(
-      kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection, counts
+      kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection,
+      counts
     ))
   }
 
@@ -208,8 +209,8 @@ function replayError (status, cause = '') {
   return errorOf(status, String(native.text()))
 }
 
+const ENDS = new Map(Object.entries(OUTCOMES).map(([name, number]) => [name, c.bh_event_name(c.bh_event_of(number))]))
 /** What is told of a message once its handler has ended so. */
-const ENDS = new Map(Object.entries(OUTCOMES).map(([outcome, number]) => [outcome, c.bh_event_name(c.bh_event_of(number))]))
 const endOf = outcome => ENDS.get(outcome)
 
 module.exports = { EACH_MESSAGE, Event, Teller, endOf, replayError }
