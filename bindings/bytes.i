@@ -338,7 +338,7 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     }
 }
 
-/* All that an event has, likewise: kind, level, and each field by its number, undefined where it has none. */
+/* All that an event has, likewise: kind, level, why in words, and each field by its number, undefined where it has none. */
 %{
 struct described_event {
     const bh_event *event;
@@ -352,6 +352,7 @@ static Napi::Value bh_described_event(Napi::Env env, described_event described)
     std::vector<napi_value> all = {
         Napi::Number::New(env, bh_event_what(event)),
         Napi::Number::New(env, bh_event_level(event)),
+        bh_out(env, bh_event_text(event)),
     };
     for (int i = 0; i < BH_FIELD_LAST; i++) {
         bh_field field = static_cast<bh_field>(i);
@@ -408,8 +409,8 @@ struct bh_filling {
         return filling.end(metrics);
     }
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
-                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, int64_t duration_us, int64_t status,
-                 bh_metrics *metrics) {
+                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
+                 int64_t status, bh_bytes connection, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_event_begin($self, kind)};
         filling.string(BH_FIELD_QUEUE, queue);
         filling.string(BH_FIELD_ID, id);
@@ -422,6 +423,9 @@ struct bh_filling {
         filling.string(BH_FIELD_TEXT, text);
         filling.number(BH_FIELD_DURATION, duration_us);
         filling.number(BH_FIELD_STATUS, status);
+        filling.string(BH_FIELD_CONNECTION, connection);
+        if (filling.status == BH_OK)
+            filling.status = bh_event_set_cause($self, cause);
         return filling.end(metrics);
     }
 }
