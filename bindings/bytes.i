@@ -116,6 +116,51 @@ static PyObject *bh_described(const bh_plan *plan)
 %typemap(out) bh_bytes "$result = rb_utf8_str_new($1.data, (long)$1.size);"
 %typemap(out) binary "$result = rb_str_new($1.data, (long)$1.size);"
 
+/*
+ * An event of a message, in one call, and what it adds up to: made of what its handler got, or of what became of it by a
+ * plan. "", and a duration below 0, are left out.
+ */
+%{
+static bh_status bh_made_event(bh_event **out, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
+                               int64_t duration_us)
+{
+    bh_status status = bh_event_new(out, kind);
+    if (status == BH_OK)
+        status = bh_event_set_string(*out, BH_FIELD_QUEUE, queue);
+    if (status == BH_OK && error_class.size)
+        status = bh_event_set_string(*out, BH_FIELD_ERROR_CLASS, error_class);
+    if (status == BH_OK && error.size)
+        status = bh_event_set_string(*out, BH_FIELD_ERROR, error);
+    if (status == BH_OK && duration_us >= 0)
+        status = bh_event_set_int(*out, BH_FIELD_DURATION, duration_us);
+    return status;
+}
+
+static bh_status bh_event_of_message(bh_event **out, bh_event_kind kind, bh_bytes queue, const bh_history *history,
+                                     int redelivered, int64_t now_ms, bh_bytes error_class, bh_bytes error,
+                                     int64_t duration_us)
+{
+    bh_status status = bh_made_event(out, kind, queue, error_class, error, duration_us);
+    return status == BH_OK ? bh_event_set_history(*out, history, redelivered, now_ms) : status;
+}
+
+static bh_status bh_event_of_plan(bh_event **out, bh_event_kind kind, bh_bytes queue, const bh_plan *plan,
+                                  bh_bytes error_class, int64_t duration_us)
+{
+    bh_status status = bh_made_event(out, kind, queue, error_class, bh_str(""), duration_us);
+    return status == BH_OK ? bh_event_set_plan(*out, plan) : status;
+}
+
+/* Counts an event that could be made, and frees it. */
+static bh_status bh_counted(bh_metrics *metrics, bh_event *event, bh_status status)
+{
+    if (status == BH_OK)
+        status = bh_metrics_observe(metrics, event);
+    bh_event_free(event);
+    return status;
+}
+%}
+
 #elif defined(SWIGJAVASCRIPT)
 
 %{

@@ -114,6 +114,24 @@ def languages(programs: Path) -> dict[str, Language]:
             {"GEM_HOME": str(build / "ruby/default")},
             decides="adapter",
         ),
+        "ruby-metrics": Language(
+            "Ruby, Bunny, what metrics cost",
+            {
+                "off": Contender("Backhop::Bunny", [*ruby, "adapter"]),
+                "on": Contender("Backhop::Bunny, with Backhop::Metrics", [*ruby, "adapter-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+        ),
+        "ruby-worker-metrics": Language(
+            "Ruby, worker, what metrics cost",
+            {
+                "off": Contender("Backhop::Worker", [*ruby, "worker"]),
+                "on": Contender("Backhop::Worker, with Backhop::Metrics", [*ruby, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+        ),
         "node": Language(
             "Node",
             {

@@ -18,13 +18,9 @@ module Backhop
     # @return [String, nil] the span of the attempt that failed, as W3C's traceparent, where a tracing made one
     attr_reader :traceparent
 
-    # An event without any field but its queue.
+    # The core's number for a name.
     # @api private
-    def self.made(name, queue)
-      native = Core.made(Native.bh_event_new(KINDS.fetch(name)))
-      set(native, :queue, queue)
-      native
-    end
+    def self.number(name) = KINDS.fetch(name)
 
     # Sets a field of a core's event; nil: none.
     # @api private
@@ -37,7 +33,7 @@ module Backhop
 
     # How an event of a name is logged, where nothing is wrong with it.
     # @api private
-    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name, "").level)
+    def self.level(name) = @levels[name] ||= LEVELS.fetch(Core.made(Native.bh_event_new(number(name))).level)
     @levels = {}
 
     # @param native [Native::Event] its fields
@@ -161,25 +157,37 @@ module Backhop
     # @param logger [Logger, nil] nil: {Backhop.logger}, as it is then
     def initialize(queue, on_event, logger = nil)
       @queue = queue
-      @listeners = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
+      given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
+      @metrics, @listeners = given.partition { |each| each.is_a?(Metrics) }
       @logger = logger
     end
 
-    # Whether anybody wants to know of such an event.
-    def want?(name) = !@listeners.empty? || logs?(Event.level(name))
+    # @return [Array<Metrics>] those that count what is told
+    attr_reader :metrics
 
-    # Whether one of them counts what it is told.
-    def metrics? = @listeners.any?(Metrics)
+    # Leaves to the core of a worker what it can count: for the first metrics that hand nothing on.
+    #
+    # @return [Metrics, nil] these
+    def leave_to_core
+      counted = @metrics.find { |each| !each.hands_on? }
+      @metrics -= [counted]
+      counted
+    end
 
     # Tells an event whose fields the block sets.
     #
     # @yieldparam native [Native::Event]
-    def tell(name, error = nil, traceparent = nil)
-      return unless want?(name)
-
-      native = Event.made(name, @queue)
+    def tell(name, error = nil)
+      native = Core.made(Native.bh_event_new(Event.number(name)))
+      Event.set(native, :queue, @queue)
       yield native
-      give(Event.new(native, error, traceparent))
+      pass(Event.new(native, error))
+    end
+
+    # Tells an event that the core made.
+    def pass(event)
+      count(event.name) { |metrics| metrics.observe(event.native) }
+      give(event)
     end
 
     # Tells that a handler gets a message, or what it made of it.
@@ -187,34 +195,60 @@ module Backhop
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param text [String, nil] the error, in words
     def tell_message(name, message, clock, error = nil, text = nil)
+      is_heard = heard?(name)
+      return if !is_heard && @metrics.empty?
+
       now_us = Listeners.now_us
+      began_us = message.began_us || now_us
       message.began_us = now_us if name == :delivered
-      tell(name, error, message.traceparent) do |native|
-        set_history(native, message, clock)
-        { error_class: error && Outcomes.class_name(error), error: text,
-          duration_us: (now_us - message.began_us unless name == :delivered) }
-          .each { |field, value| Event.set(native, field, value) }
-      end
+      about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
+               Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : "", text || "",
+               name == :delivered ? -1 : now_us - began_us]
+      count(name) { |metrics| metrics.observe_message(*about) }
+      give(Event.new(Core.made(Native.bh_event_of_message(*about)), error, message.traceparent)) if is_heard
     rescue Error # of a message that cannot be read: that is told where it is to be settled
       nil
     end
 
-    # Logs an event, and hands it to each listener. What one raises is logged, and breaks nothing.
+    # Tells that the broker took what became of a message by its plan.
+    #
+    # @param took_us [Integer, nil] of a copy, from its publish to its confirm
+    def tell_plan(name, plan, error, took_us)
+      is_heard = heard?(name)
+      return if !is_heard && @metrics.empty?
+
+      about = [Event.number(name), @queue, plan.native, error ? Outcomes.class_name(error) : "", took_us || -1]
+      count(name) { |metrics| metrics.observe_plan(*about) }
+      give(Event.new(Core.made(Native.bh_event_of_plan(*about)), error, plan.traceparent)) if is_heard
+    end
+
+    private
+
+    # Has the metrics count an event. What one raises is logged, and breaks nothing.
+    def count(name, &block)
+      @metrics.each do |each|
+        each.count(&block)
+      rescue *Outcomes::FAILURES => e
+        failed(name, e)
+      end
+    end
+
+    # Logs an event, and hands it to each listener, likewise.
     def give(event)
       log(event)
       @listeners.each do |listener|
         listener.call(event)
       rescue *Outcomes::FAILURES => e
-        Backhop.log(:error, logger) { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
+        failed(event.name, e)
       end
     end
 
-    private
-
-    def set_history(native, message, clock)
-      now_ms = Times.since_epoch(clock.call)
-      Status.check(native.set_history(message.history.native, message.redelivered? ? 1 : 0, now_ms))
+    def failed(name, error)
+      Backhop.log(:error, logger) { "on_event failed at #{name}: #{Outcomes.text(error)}" }
     end
+
+    # Whether a listener, or the log, wants such an event.
+    def heard?(name) = !@listeners.empty? || logs?(Event.level(name))
 
     def logger = @logger || Backhop.logger
 
