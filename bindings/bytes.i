@@ -116,6 +116,91 @@ static PyObject *bh_described(const bh_plan *plan)
 %typemap(out) bh_bytes "$result = rb_utf8_str_new($1.data, (long)$1.size);"
 %typemap(out) binary "$result = rb_str_new($1.data, (long)$1.size);"
 
+%fragment("bh_object", "header") %{
+/* The core's object that an object has. SWIG asks each object by an instance variable what it is: its class tells it too. */
+static int bh_object_in(VALUE value, void **object, swig_type_info *type)
+{
+    if (!NIL_P(value) && !rb_obj_is_kind_of(value, ((swig_class *)type->clientdata)->klass))
+        return SWIG_TypeError;
+    return SWIG_ConvertPtr(value, object, NULL, 0);
+}
+%}
+%typemap(in, fragment="bh_object") SWIGTYPE * (void *object = NULL) {
+    int found = bh_object_in($input, &object, $1_descriptor);
+    if (!SWIG_IsOK(found))
+        SWIG_exception_fail(SWIG_ArgError(found), Ruby_Format_TypeError("", "$1_type", "$symname", $argnum, $input));
+    $1 = ($1_ltype)object;
+}
+
+/* The headers of a copy, in one call: those that it keeps of a Hash, as they are, and those that the plan sets. */
+%{
+static VALUE bh_text_out(bh_bytes text)
+{
+    return rb_utf8_str_new(text.data, (long)text.size);
+}
+
+struct bh_copying {
+    const bh_plan *plan;
+    VALUE copy;
+};
+
+static int bh_copy_header(VALUE name, VALUE value, VALUE argument)
+{
+    struct bh_copying *copying = (struct bh_copying *)argument;
+    VALUE text = rb_obj_as_string(name);
+    bh_bytes bytes = {RSTRING_PTR(text), (size_t)RSTRING_LEN(text)};
+    if (bh_plan_keeps_header(copying->plan, bytes))
+        rb_hash_aset(copying->copy, text, value);
+    RB_GC_GUARD(text);
+    return ST_CONTINUE;
+}
+
+/* The original's value of a header, whose name may be a Symbol. */
+static VALUE bh_original_header(VALUE headers, VALUE name)
+{
+    VALUE value = NIL_P(headers) ? Qnil : rb_hash_lookup2(headers, name, Qundef);
+    return value == Qundef ? rb_hash_lookup(headers, rb_to_symbol(name)) : value;
+}
+
+static VALUE bh_set_header(const bh_plan *plan, size_t index, VALUE headers)
+{
+    switch (bh_plan_header_type(plan, index)) {
+    case BH_TYPE_INT64:
+        return LL2NUM(bh_plan_header_int(plan, index));
+    case BH_TYPE_ARRAY:
+        return rb_ary_new_from_args(1, bh_text_out(bh_plan_header_string(plan, index)));
+    case BH_TYPE_VOID:
+        return bh_original_header(headers, bh_text_out(bh_plan_header_source(plan, index)));
+    default:
+        return bh_text_out(bh_plan_header_string(plan, index));
+    }
+}
+%}
+%extend bh_plan {
+    VALUE copy_headers(VALUE headers) {
+        VALUE copy = rb_hash_new();
+        struct bh_copying copying = {$self, copy};
+        if (!NIL_P(headers))
+            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header, (VALUE)&copying);
+        for (size_t i = 0; i < bh_plan_header_count($self); i++) {
+            bh_bytes name = bh_plan_header_name($self, i);
+            rb_hash_aset(copy, rb_enc_interned_str(name.data, (long)name.size, rb_utf8_encoding()),
+                         bh_set_header($self, i, headers));
+        }
+        return copy;
+    }
+    /* The properties that the copy keeps: bits by their numbers. */
+    int kept_properties() {
+        int kept = 0;
+        for (int i = 0; i < BH_PROPERTY_LAST; i++)
+            kept |= bh_plan_keeps_property($self, (bh_property)i) << i;
+        return kept;
+    }
+}
+%{
+#include <ruby/encoding.h>
+%}
+
 /*
  * An event of a message, in one call, and what it adds up to: made of what its handler got, or of what became of it by a
  * plan. "", and a duration below 0, are left out.

@@ -351,7 +351,7 @@ module Backhop
 
       def copy(plan, message, replayed = nil, error: nil)
         original = message.arrived_properties
-        headers = plan.copy_headers(original[:headers]).transform_values { |value| Copy.writable(value) }
+        headers = plan.copy_headers(original[:headers]).transform_values! { |value| Copy.writable(value) }
         properties = plan.copy_properties(original).merge!(headers: headers)
         Copy.new(plan, properties, message.arrived_body, message.original, replayed, error: error)
       end
