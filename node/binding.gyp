@@ -41,5 +41,23 @@
       "conditions": [["OS == 'linux'", { "ldflags": ["-pthread", "-Wl,-z,nodelete"] }]],
       "libraries": ["<!@(node librabbitmq.js libs)"]
     }
+  ],
+  "conditions": [
+    ["'<!(node librabbitmq.js has-command)' == 'yes'", {
+      "targets": [
+        {
+          "target_name": "command",
+          "product_name": "backhop",
+          "type": "executable",
+          "dependencies": ["pure", "worker"],
+          "include_dirs!": ["<(node_root_dir)/include/node"],
+          "include_dirs": ["core/include", "core/src", "core/src/worker", "core/command"],
+          "cflags_c": ["<@(c)", "-Wno-cast-qual", "<!@(node librabbitmq.js command-cflags)"],
+          "defines": ["BH_API=", "_GNU_SOURCE"],
+          "sources": ["<!@(node librabbitmq.js command)"],
+          "libraries": ["<!@(node librabbitmq.js command-libs)"]
+        }
+      ]
+    }]
   ]
 }

@@ -1,9 +1,11 @@
 'use strict'
-// What binding.gyp asks: which of the core's sources to compile, and how librabbitmq is found, which the worker needs.
+// What binding.gyp asks: which of the core's sources to compile, and how librabbitmq is found, which the worker needs,
+// and what the program `backhop` needs besides.
 //
-//   node librabbitmq.js pure | worker | cflags | libs
+//   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs
 //
-// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker.
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker, and
+// there is no program; nor is there without Jansson and libyaml.
 //
 // Node exports its own OpenSSL, whose functions come before those of a shared one that an addon names: where both are
 // OpenSSL 3 they may, and an older one is not used. A binary to hand on has its own inside, and shows it to nobody:
@@ -16,14 +18,16 @@ const path = require('node:path')
 const LAYERS = ['interface', 'procedures', 'engine', 'wire'] // of the worker
 const NEEDED = ['librabbitmq >= 0.11', 'openssl >= 3']
 
-function pkgConfig (...options) {
-  return execFileSync('pkg-config', [...options, ...NEEDED], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+const NEEDED_BY_COMMAND = [...NEEDED, 'jansson >= 2.13', 'yaml-0.1']
+
+function pkgConfig (option, modules = NEEDED) {
+  return execFileSync('pkg-config', [option, ...modules], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
 }
 
-function isThere () {
+function isThere (modules = NEEDED) {
   if (process.env.BACKHOP_WITHOUT_LIBRABBITMQ) return false
   try {
-    pkgConfig('--exists')
+    pkgConfig('--exists', modules)
     return true
   } catch {
     return false
@@ -34,7 +38,11 @@ const ANSWERS = {
   pure: () => sources('.'),
   worker: () => (isThere() ? LAYERS.map(layer => sources(`worker/${layer}`)).join('\n') : 'core/src/worker/none.c'),
   cflags: () => (isThere() ? pkgConfig('--cflags') : ''),
-  libs
+  libs,
+  'has-command': () => (isThere(NEEDED_BY_COMMAND) ? 'yes' : 'no'),
+  command: () => sources('../command'),
+  'command-cflags': () => pkgConfig('--cflags', NEEDED_BY_COMMAND),
+  'command-libs': commandLibs
 }
 
 function sources (directory) {
@@ -47,6 +55,12 @@ function libs () {
   const directory = process.env.BACKHOP_STATIC
   if (!directory) return pkgConfig('--libs')
   return `${directory}/librabbitmq.a -l:libssl.a -l:libcrypto.a -ldl -Wl,--exclude-libs,ALL -Wl,--gc-sections`
+}
+
+function commandLibs () {
+  const directory = process.env.BACKHOP_STATIC
+  if (!directory) return `${pkgConfig('--libs', NEEDED_BY_COMMAND)} -lm`
+  return `${directory}/librabbitmq.a -l:libssl.a -l:libcrypto.a -l:libjansson.a -l:libyaml.a -lm -ldl -Wl,--gc-sections`
 }
 
 process.stdout.write(ANSWERS[process.argv[2]]().trim())

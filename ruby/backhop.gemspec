@@ -19,8 +19,10 @@ Gem::Specification.new do |spec|
   spec.license = "MIT"
   spec.required_ruby_version = ">= 3.1"
   spec.extensions = ["ext/backhop/extconf.rb"]
+  spec.bindir = "exe"
+  spec.executables = ["backhop"]
   spec.files = Dir[
-    "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "lib/**/*.rb", "sig/**/*.rbs",
+    "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "exe/*", "lib/**/*.rb", "sig/**/*.rbs",
     "ext/backhop/*.{rb,c}", "ext/backhop/core/VERSION", "ext/backhop/core/**/*.{c,h}", base: __dir__
   ]
   spec.add_dependency "bigdecimal", ">= 3.1", "< 5" # of Ruby itself up to 3.3
@@ -28,5 +30,6 @@ Gem::Specification.new do |spec|
   spec.add_development_dependency "bunny", ">= 2.19", "< 4" # as Backhop::Bunny::VERSIONS, for who has it
   spec.requirements << "bunny >= 2.19, < 4, for Backhop::Bunny and Backhop::Kicks"
   spec.requirements << "librabbitmq >= 0.11 and OpenSSL, for Backhop::Worker"
+  spec.requirements << "these, Jansson >= 2.13 and libyaml, for the program `backhop`"
   spec.metadata["rubygems_mfa_required"] = "true"
 end

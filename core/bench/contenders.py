@@ -85,10 +85,11 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
         ),
-        "python-metrics": Language(
-            "Python, SelectConnection, what metrics cost",
+        "python-seen": Language(
+            "Python, SelectConnection, what being seen costs",
             {
-                "off": Contender("backhop.pika", [*python, "select"]),
+                "silent": Contender("backhop.pika, without its events", [*python, "select-silent"]),
+                "off": Contender("backhop.pika, with nobody who listens", [*python, "select"], {"retry": 0.99}),
                 "on": Contender(
                     "backhop.pika, with backhop.prometheus.Metrics", [*python, "select-metrics"], {"retry": 0.95}
                 ),

@@ -99,7 +99,9 @@ static bh_status await_reply(connection *self, int64_t deadline_ms)
 {
     bh__link *link = &self->link;
     while (link->reply.id == 0 && !bh__link_is_broken(link)) {
-        if (bh__monotonic_ms() >= deadline_ms)
+        if (is_interrupted() && !link->is_open) /* nothing is held that would have to be given back */
+            bh__link_fail(link, BH_ERR_CONNECTION, "interrupted");
+        else if (bh__monotonic_ms() >= deadline_ms)
             bh__link_fail(link, BH_ERR_CONNECTION,
                           "the broker did not answer in time; this node may have lost its cluster");
         else
@@ -159,22 +161,28 @@ bh_status connection_close_channel(connection *self, int channel)
                            "closing a channel");
 }
 
-bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers)
+bh_status connection_ask(connection *self, int channel, const char *queue, int64_t *ready, int64_t *consumers)
 {
     amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(queue), .passive = 1};
     char what[320];
     snprintf(what, sizeof what, "looking at queue \"%s\"", queue);
-    bh_status status = connection_open_channel(self, CHANNEL_CALL);
-    if (status == BH_OK)
-        status = connection_call(self, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD,
-                                 0, what);
+    bh_status status =
+        connection_call(self, channel, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD, 0, what);
     if (status != BH_OK)
         return status;
     const amqp_queue_declare_ok_t *ok = self->link.reply.decoded;
     *ready = ok->message_count;
     if (consumers)
         *consumers = ok->consumer_count;
-    return connection_close_channel(self, CHANNEL_CALL);
+    return BH_OK;
+}
+
+bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers)
+{
+    bh_status status = connection_open_channel(self, CHANNEL_CALL);
+    if (status == BH_OK)
+        status = connection_ask(self, CHANNEL_CALL, queue, ready, consumers);
+    return status == BH_OK ? connection_close_channel(self, CHANNEL_CALL) : status;
 }
 
 int connection_complain(const connection *self)

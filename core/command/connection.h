@@ -51,7 +51,10 @@ bh_status connection_open_channel(connection *self, int channel);
 bh_status connection_close_channel(connection *self, int channel);
 /* Sends what was written, waits for something to come, until then at most (monotonic), and dispatches it. BH_ERR_CONNECTION. */
 bh_status connection_pump(connection *self, int64_t until_ms);
-/* Messages that are ready in a queue, and its consumers; on a channel of its own. BH_ERR_MISSING, BH_ERR_ACCESS... */
+/* Messages that are ready in a queue, and its consumers (NULL: not wanted), asked on a channel that is open. BH_ERR_MISSING, BH_ERR_ACCESS,
+ * ..., after which the channel is closed. */
+bh_status connection_ask(connection *self, int channel, const char *queue, int64_t *ready, int64_t *consumers);
+/* The same, on a channel of its own. */
 bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers);
 /* Complains with what the last failure said, and returns its exit code. */
 int connection_complain(const connection *self);

@@ -4,6 +4,8 @@
 
 #include "wire/declaration.h"
 
+#include <string.h>
+
 static bh_status take_step(connection *broker, const bh_declaring *step)
 {
     bh__declaration declaration;
@@ -47,4 +49,24 @@ bh_status declare_topology(connection *broker, bh_topology *topology, bh_mode mo
         bh__report_set(report, status, "%s", bh__report_text(&broker->problem).data);
     bh_declaring_free(steps);
     return status;
+}
+
+bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue)
+{
+    bh_declaring *steps = NULL;
+    if (bh_declaring_new(&steps, topology, BH_DIALECT_C) != BH_OK ||
+        bh_declaring_begin(steps, BH_MODE_CREATE, 0) != BH_OK)
+        must(NULL);
+    bh_status status = connection_open_channel(broker, CHANNEL_CALL);
+    while (status == BH_OK && bh_declaring_next(steps))
+        if (bh_declaring_what(steps) == BH_DECLARE_QUEUE && strcmp(bh_declaring_name(steps).data, queue) == 0)
+            status = take_step(broker, steps);
+    bh_declaring_free(steps);
+    return status == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : status;
+}
+
+int declare_found_limit(const connection *broker, bh_status status)
+{
+    return status == BH_ERR_CLASH && strstr(broker->text, "x-delivery-limit") &&
+           (connection_is_at_least(broker, 4, 0) || !strstr(broker->text, "current is none"));
 }

@@ -14,6 +14,11 @@ const char *depth_word(depth_kind kind)
     return words[kind];
 }
 
+int depth_is_not_made(const depth *self)
+{
+    return self->kind == DEPTH_WAITING && self->ready < 0;
+}
+
 static void add(depths *self, depth_kind kind, const char *name, int64_t wait_ms)
 {
     for (size_t i = 0; i < self->count; i++)
@@ -75,18 +80,11 @@ bh_status depths_read(depths *self, connection *broker)
         int64_t now_ms = bh__monotonic_ms();
         if (each->ready < 0 && each->looked_ms != INT64_MIN && now_ms - each->looked_ms < MISSING_MS)
             continue;
-        amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(each->name), .passive = 1};
         each->looked_ms = now_ms;
         each->ready = each->consumers = -1;
-        status = connection_call(broker, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &look, AMQP_QUEUE_DECLARE_OK_METHOD,
-                                 0, "looking at a queue");
-        if (status == BH_OK) {
-            const amqp_queue_declare_ok_t *ok = broker->link.reply.decoded;
-            each->ready = ok->message_count;
-            each->consumers = ok->consumer_count;
-        } else if (!bh__link_is_broken(&broker->link)) {
+        status = connection_ask(broker, CHANNEL_CALL, each->name, &each->ready, &each->consumers);
+        if (status != BH_OK && !bh__link_is_broken(&broker->link))
             status = connection_open_channel(broker, CHANNEL_CALL);
-        }
     }
     return status == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : status;
 }

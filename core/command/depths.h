@@ -27,6 +27,8 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
 void depths_free(depths *self);
 /* Looks at all; at those that are not there once a minute. BH_ERR_CONNECTION and its kin: broker->problem. */
 bh_status depths_read(depths *self, connection *broker);
+/* Whether it is a wait queue that is not there: those are made on demand, and nobody misses it. */
+int depth_is_not_made(const depth *self);
 const char *depth_word(depth_kind kind);
 
 #endif

@@ -89,32 +89,22 @@ static void examine_topology(doctor *self, bh_topology *topology)
     bh__report_free(&report);
 }
 
-/* Whether the work queue drops what is given back too often: declares it, which is there, with the limit that it should have. */
+/* Whether the work queue drops what is given back too often. */
 static void examine_limit(doctor *self, const char *queue)
 {
-    amqp_table_entry_t entries[2] = {
-        {.key = amqp_cstring_bytes("x-queue-type"),
-         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("quorum")}},
-        {.key = amqp_cstring_bytes("x-delivery-limit"),
-         .value = {.kind = AMQP_FIELD_KIND_I64, .value.i64 = 1000000000}}};
-    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(queue), .durable = 1, .arguments = {2, entries}};
+    static const topology_options quorum = {.work_queue_type = "quorum"};
+    static const policy_options usual = {.file = NULL};
     char what[400];
-    if (connection_open_channel(self->connection, CHANNEL_CALL) != BH_OK)
-        return;
-    bh_status status = connection_call(self->connection, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &declare,
-                                       AMQP_QUEUE_DECLARE_OK_METHOD, 0, "comparing the work queue");
-    if (status == BH_OK) {
-        connection_close_channel(self->connection, CHANNEL_CALL);
-        return;
-    }
-    if (status != BH_ERR_CLASH || !strstr(self->connection->text, "x-delivery-limit"))
-        return;
+    bh_policy *policy = setup_policy(&usual);
+    bh_topology *topology = setup_topology(&quorum, queue, policy);
     snprintf(what, sizeof what, "Work queue \"%s\" has a delivery limit of its own or RabbitMQ's.", queue);
-    if (connection_is_at_least(self->connection, 4, 0) || !strstr(self->connection->text, "current is none"))
+    if (declare_found_limit(self->connection, declare_compare(self->connection, topology, queue)))
         find(self, 1, what,
              "RabbitMQ 4 drops a message, or dead-letters it, that was given back more than 20 times, as by consumers "
              "that crash or restart.",
              "declare it with x-delivery-limit 1000000000, or set delivery-limit by a policy");
+    bh_topology_free(topology);
+    bh_policy_free(policy);
 }
 
 static void examine_depths(doctor *self, const depths *seen)

@@ -201,12 +201,7 @@ int exporter_main(int count, char **arguments)
     exporter self = {.listen = "127.0.0.1:9419", .retry_ms = INT64_MIN};
     const option_rule rules[] = {
         {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &self.listen},
-        {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy whose wait queues are meant", &self.policy.file},
-        {"strategy", 0, OPTION_TEXT, "NAME", "ladder, message-ttl, delayed-exchange [ladder]", &self.topology.strategy},
-        {"queue-type", 0, OPTION_TEXT, "TYPE", "of the wait queues: quorum or classic [quorum]",
-         &self.topology.queue_type},
-        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &self.topology.ns},
-        {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &self.topology.stripes},
+        WAIT_OPTIONS(&self.policy, &self.topology),
         BROKER_OPTIONS(&self.broker),
     };
     int at = options_read(

@@ -16,6 +16,7 @@ static const command commands[] = {
     {"top", "what is ready, waits and is parked, live", top_main},
     {"exporter", "the same for Prometheus, over HTTP", exporter_main},
     {"topology", "what retries need on the broker: show, declare, verify, export, dot", topology_main},
+    {"migrate", "takes over what waits in hand-made wait queues", migrate_main},
     {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
     {"simulate", "what it does to a downstream that fails", simulate_main},

@@ -2,6 +2,7 @@
 #include "parked.h"
 
 #include "command.h"
+#include "declare.h"
 #include "wire/content.h"
 
 #include <stdlib.h>
@@ -70,50 +71,14 @@ static bh_policy *policy_for(const topology_options *options)
     return setup_policy(is_plain ? &fixed : &none);
 }
 
-/* The declaration of the parked queue. */
-static size_t find_declaration(const bh_topology *topology)
-{
-    size_t i = 0;
-    while (i < bh_topology_count(topology) &&
-           (bh_topology_declaration(topology, i) != BH_DECLARE_QUEUE ||
-            strcmp(bh_topology_name(topology, i).data, bh_topology_parked_queue(topology).data) != 0))
-        i++;
-    return i;
-}
-
-/* Declares the queue, which exists, as Backhop does: the broker compares the arguments. */
-static bh_status compare(const parked *self)
-{
-    size_t at = find_declaration(self->topology), count = bh_topology_argument_count(self->topology, at);
-    amqp_table_entry_t entries[8] = {{.key = amqp_empty_bytes}};
-    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(self->queue), .durable = 1};
-    for (size_t i = 0; i < count && i < 8; i++) {
-        entries[i].key = bh__to_amqp(bh_topology_argument_name(self->topology, at, i));
-        entries[i].value.kind = AMQP_FIELD_KIND_I64;
-        entries[i].value.value.i64 = bh_topology_argument_int(self->topology, at, i);
-        if (bh_topology_argument_type(self->topology, at, i) == BH_TYPE_STRING) {
-            entries[i].value.kind = AMQP_FIELD_KIND_UTF8;
-            entries[i].value.value.bytes = bh__to_amqp(bh_topology_argument_string(self->topology, at, i));
-        }
-    }
-    declare.arguments = (amqp_table_t){(int)count, entries};
-    bh_status status = connection_open_channel(self->broker, CHANNEL_CALL);
-    if (status == BH_OK)
-        status = connection_call(self->broker, CHANNEL_CALL, AMQP_QUEUE_DECLARE_METHOD, &declare,
-                                 AMQP_QUEUE_DECLARE_OK_METHOD, 0, "comparing the parked queue");
-    return status == BH_OK ? connection_close_channel(self->broker, CHANNEL_CALL) : status;
-}
-
 /* RabbitMQ 4 drops, or dead-letters, what was given back to a quorum queue more than 20 times, unless the queue says otherwise. Before 4.0
  * only a queue's own limit does. */
 static int see_that_looks_are_safe(const parked *self)
 {
-    bh_status status = compare(self);
+    bh_status status = declare_compare(self->broker, self->topology, self->queue);
     if (status == BH_OK || self->options->any_queue)
         return EX_OK;
-    const char *text = self->broker->text;
-    if (status == BH_ERR_CLASH && strstr(text, "x-delivery-limit") &&
-        (connection_is_at_least(self->broker, 4, 0) || !strstr(text, "current is none"))) {
+    if (declare_found_limit(self->broker, status)) {
         complain("queue \"%s\" was not declared by Backhop: it counts how often a message is given back, and drops it "
                  "in the end "
                  "(20 times, where nothing else is set), so that looking would lose messages. Move them to a queue "

@@ -45,6 +45,17 @@ typedef struct topology_options {
         "work-queue", 0, OPTION_TEXT, "TYPE", "declare the work queue too: quorum or classic", &(o)->work_queue_type   \
     }
 
+/* The same for who only looks: of a policy and a topology, what tells the names of the wait queues. */
+#define WAIT_OPTIONS(p, t)                                                                                             \
+    {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy whose wait queues are meant", &(p)->file},                \
+        {"strategy", 0, OPTION_TEXT, "NAME", "ladder, message-ttl, delayed-exchange [ladder]", &(t)->strategy},        \
+        {"queue-type", 0, OPTION_TEXT, "TYPE", "of the wait queues: quorum or classic [quorum]", &(t)->queue_type},    \
+        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(t)->ns},                         \
+        {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(t)->series},                \
+    {                                                                                                                  \
+        "stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(t)->stripes                                    \
+    }
+
 /* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one that is no JSON with 65. */
 bh_policy *setup_policy(const policy_options *options);
 /* The same; what a JSON object says, of which "where" is told, holds where an option does not. */

@@ -209,11 +209,10 @@ static bh_status await_return(const snapshot *self, int64_t count)
 static bh_status ask_behind_acks(const snapshot *self)
 {
     enum { QUESTIONS = 200 };
-    amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(self->queue), .passive = 1};
+    int64_t ready;
     bh_status status = BH_OK;
     for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
-        status = connection_call(self->broker, CHANNEL_CONSUME, AMQP_QUEUE_DECLARE_METHOD, &look,
-                                 AMQP_QUEUE_DECLARE_OK_METHOD, 0, "looking at a queue");
+        status = connection_ask(self->broker, CHANNEL_CONSUME, self->queue, &ready, NULL);
     return status;
 }
 
@@ -245,6 +244,8 @@ static bh_status give_back_in_order(snapshot *self)
 static bh_status give_back(snapshot *self)
 {
     amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
+    if (self->expires)
+        return self->held < self->taken ? ask_behind_acks(self) : BH_OK;
     if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
         return give_back_in_order(self);
     if (self->held == self->taken)
@@ -268,7 +269,7 @@ int snapshot_end(snapshot *self)
     if (status == BH_OK)
         status = connection_close_channel(broker, CHANNEL_CONSUME);
     broker->on_frame = NULL;
-    if (status == BH_OK)
+    if (status == BH_OK && !self->expires)
         status = await_return(self, self->held);
     free(self->is_acked);
     self->is_acked = NULL;

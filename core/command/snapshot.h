@@ -41,6 +41,7 @@ typedef struct snapshot {
     size_t consumers;
     bh__assembler assembler;
     bh__queue arrived;
+    int expires; /* set after snapshot_begin: what is given back may leave the queue at once, and is not waited for */
     bh_status status; /* why it ended early */
 } snapshot;
 

@@ -25,8 +25,8 @@ static void print_depths_json(const top *self, int64_t now_ms)
 {
     for (size_t i = 0; i < self->seen.count; i++) {
         const depth *each = &self->seen.items[i];
-        if (each->ready < 0 && each->kind == DEPTH_WAITING)
-            continue; /* made on demand */
+        if (depth_is_not_made(each))
+            continue;
         json_t *object =
             must(json_pack("{s:I, s:s, s:s, s:o, s:o}", "time_ms", (json_int_t)now_ms, "kind", depth_word(each->kind),
                            "queue", each->name, "ready", each->ready < 0 ? json_null() : json_integer(each->ready),
@@ -76,7 +76,7 @@ static void draw(const top *self, const char *host, int64_t now_ms)
                              "consumers", paint(PLAIN));
     for (size_t i = 0; i < self->seen.count && used + 1024 < SCREEN_BYTES; i++) {
         const depth *each = &self->seen.items[i];
-        if (each->ready < 0 && each->kind == DEPTH_WAITING)
+        if (depth_is_not_made(each))
             continue;
         if (line + 2 >= lines) {
             hidden++;
@@ -113,7 +113,7 @@ static void print_once(const top *self)
         table_add(&out, "%s", titles[i]);
     for (size_t i = 0; i < self->seen.count; i++) {
         const depth *each = &self->seen.items[i];
-        if (each->ready < 0 && each->kind == DEPTH_WAITING)
+        if (depth_is_not_made(each))
             continue;
         table_add(&out, "%s%s%s", depth_word(each->kind), each->wait_ms ? " " : "",
                   each->wait_ms ? show_duration(wait, each->wait_ms) : "");
@@ -159,12 +159,7 @@ int top_main(int count, char **arguments)
     const option_rule rules[] = {
         {"once", '1', OPTION_FLAG, NULL, "one look, and no screen", &self.once},
         {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [1s]", &self.interval_ms},
-        {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy whose wait queues are meant", &self.policy.file},
-        {"strategy", 0, OPTION_TEXT, "NAME", "ladder, message-ttl, delayed-exchange [ladder]", &self.topology.strategy},
-        {"queue-type", 0, OPTION_TEXT, "TYPE", "of the wait queues: quorum or classic [quorum]",
-         &self.topology.queue_type},
-        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &self.topology.ns},
-        {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &self.topology.stripes},
+        WAIT_OPTIONS(&self.policy, &self.topology),
         BROKER_OPTIONS(&self.broker),
         JSON_OPTION(&self.json),
     };

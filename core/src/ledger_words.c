@@ -36,7 +36,7 @@ static void add_next(const bh_ledger *self, bh__report *out)
 {
     uint32_t slot = bh__ledger_find_entry(self, self->step.entry);
     if (slot != BH__NO_SLOT && self->entries[slot].action == BH_ACTION_REPLAY) {
-        bh__report_add(out, "; the message stays parked");
+        bh__report_add(out, "; the message stays where it was");
     } else if (self->step.event == BH_EVENT_REFUSED) {
         bh__report_add(out, "; its original stays unacknowledged for ");
         bh__report_add_duration(out, self->left_ms);

@@ -10,8 +10,14 @@
 enum {
     MOST_HEADERS = 18,
     CONTENT_HEADER_START = 12, /* class, weight and body size, before the property flags */
-    FRAME_OVERHEAD = 8         /* a frame's own header and end */
+    FRAME_OVERHEAD = 8,        /* a frame's own header and end */
+    LONGEST_SHORT_STRING = 255
 };
+
+/* Where a message was first published. */
+typedef struct origin {
+    bh_bytes exchange, routing_key;
+} origin;
 
 /* What a plan is made from. */
 typedef struct input {
@@ -24,6 +30,7 @@ typedef struct input {
     bh_bytes random;
     bh__shelf shelf;      /* where to park */
     bh_bytes traceparent; /* "": none */
+    const origin *origin; /* NULL: as the history tells; the copy's routing key is the delivery's then */
 } input;
 
 /* A header that the copy gets. */
@@ -213,8 +220,10 @@ static void set_id(bh_plan *self, const input *in)
 
 static void set_origin(bh_plan *self, const input *in)
 {
-    set_string(self, "backhop-exchange", bh_history_exchange(in->history));
-    set_string(self, "backhop-routing-key", bh_history_routing_key(in->history));
+    const origin as_read = {bh_history_exchange(in->history), bh_history_routing_key(in->history)};
+    const origin *first = in->origin ? in->origin : &as_read;
+    set_string(self, "backhop-exchange", first->exchange);
+    set_string(self, "backhop-routing-key", first->routing_key);
 }
 
 /* What is counted beside attempts, where there is any. */
@@ -467,7 +476,7 @@ static bh_status publish_retry(bh_plan *self, const input *in, const char *no_ro
     bh_bytes wait = bh__topology_wait_exchange(in->topology);
     bh_strategy strategy = bh_topology_strategy(in->topology);
     self->action = BH_ACTION_RETRY;
-    to(self, wait, harmless(bh_delivery_routing_key(in->delivery)));
+    to(self, wait, harmless(in->origin ? in->origin->routing_key : bh_delivery_routing_key(in->delivery)));
     if (strategy == BH_STRATEGY_LADDER) {
         char stripe[16] = "";
         int chosen = bh__random_choice(in->random.data, bh__topology_stripes(in->topology));
@@ -558,7 +567,8 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
     char traceparent[BH__TRACEPARENT_BYTES + 1] = "";
     if (self)
         memcpy(traceparent, self->traceparent, sizeof traceparent); /* as a decision empties the plan */
-    input in = {delivery, history, policy, topology, error, now_ms, random, BH__SHELF_PARKED, bh_str(traceparent)};
+    input in = {delivery, history, policy, topology, error, now_ms, random, BH__SHELF_PARKED, bh_str(traceparent),
+                NULL};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
@@ -584,7 +594,7 @@ bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_h
                           const bh_topology *topology, bh__shelf shelf, const char *reason, bh_bytes error,
                           int64_t now_ms, bh_bytes random)
 {
-    input in = {delivery, history, NULL, topology, error, now_ms, random, shelf, bh_str("")};
+    input in = {delivery, history, NULL, topology, error, now_ms, random, shelf, bh_str(""), NULL};
     bh_status status = begin_now(self, &in);
     if (status != BH_OK)
         return status;
@@ -661,7 +671,8 @@ bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const bh_his
     tell_crashes(error, sizeof error, bh_history_crashes(history));
     input in = {delivery, history,          policy,
                 topology, bh_str(error),    now_ms,
-                random,   BH__SHELF_PARKED, bh_history_traceparent(history)};
+                random,   BH__SHELF_PARKED, bh_history_traceparent(history),
+                NULL};
     bh_status status = begin_decision(self, &in);
     if (status != BH_OK)
         return status;
@@ -674,7 +685,8 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
                          const bh_topology *topology, bh_bytes random)
 {
     input in = {
-        delivery, history, NULL, topology, bh_str(""), 0, random, BH__SHELF_PARKED, bh_history_traceparent(history)};
+        delivery, history, NULL, topology, bh_str(""), 0, random, BH__SHELF_PARKED, bh_history_traceparent(history),
+        NULL};
     bh_status status = begin(self, &in);
     if (status != BH_OK)
         return status;
@@ -694,6 +706,51 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
             set_return_key(self, &in);
     }
     return end(self, make_fit(self, &in) ? BH_OK : BH_ERR_FRAME);
+}
+
+/* Where a message was first published that is in a hand-made wait queue: as the broker recorded when it left the work queue; else as it
+ * came, unless it came by the wait queue's own name, which tells nothing, and then to the work queue by its name. */
+static origin find_origin(const input *in)
+{
+    const bh_history *history = in->history;
+    bh_bytes queue = bh_topology_queue(in->topology);
+    if (bh__delivery_header(in->delivery, bh_str("backhop-routing-key")))
+        return (origin){bh_history_exchange(history), bh_history_routing_key(history)};
+    for (size_t i = 0; i < bh_history_death_count(history); i++) {
+        origin found = {bh_history_death_exchange(history, i), bh_history_death_routing_key(history, i, 0)};
+        if (bh__same(bh_history_death_queue(history, i), queue) && bh_history_death_routing_key_count(history, i) > 0 &&
+            found.exchange.size <= LONGEST_SHORT_STRING && found.routing_key.size <= LONGEST_SHORT_STRING)
+            return found;
+    }
+    bh_bytes exchange = bh_delivery_exchange(in->delivery);
+    return (origin){exchange, exchange.size > 0 ? bh_delivery_routing_key(in->delivery) : queue};
+}
+
+bh_status bh_plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                        const bh_topology *topology, int64_t now_ms, bh_bytes random)
+{
+    bh_bytes error = bh_history_last_error(history);
+    input in = {.delivery = delivery,
+                .history = history,
+                .policy = policy,
+                .topology = topology,
+                .error = error.size > 0 ? error : bh_str("not known: it failed before Backhop took it over"),
+                .now_ms = now_ms,
+                .random = random,
+                .shelf = BH__SHELF_PARKED,
+                .traceparent = bh_history_traceparent(history)};
+    bh_status status = begin_decision(self, &in);
+    if (status != BH_OK)
+        return status;
+    if (!bh__topology_copies(topology))
+        return end(self, BH_ERR_STRATEGY);
+    bh_source source = bh_history_attempts_source(history);
+    int is_counted = (source == BH_SOURCE_BACKHOP || source == BH_SOURCE_LEGACY) && self->attempts > 0;
+    if (!is_counted)
+        self->attempts = failed_once_more(self);
+    origin first = find_origin(&in);
+    in.origin = &first;
+    return end(self, decide_failure(self, &in, 0));
 }
 
 /* ------------------------------------------------------------------------------------------------------ getters */

@@ -4,8 +4,8 @@
 
 Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
 confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
-a task a message); and blocking and select (backhop.pika; select-metrics with backhop.prometheus.Metrics), aio-pika
-(backhop.aio_pika), worker (backhop.Worker).
+a task a message); and blocking and select (backhop.pika; select-silent as if it had no events, select-metrics with
+backhop.prometheus.Metrics), aio-pika (backhop.aio_pika), worker (backhop.Worker).
 Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
 decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 
@@ -37,6 +37,7 @@ import backhop
 import backhop.aio_pika
 import backhop.pika
 from backhop.decider import Decider
+from backhop.event import Events
 from backhop.outcomes import Result
 
 QUEUE, NAMESPACE = "backhop.bench.work", "backhop.bench"  # as core/bench/bench.h has them
@@ -214,6 +215,15 @@ def run_select_metrics(task: Task) -> None:
     run_select(task, Metrics())
 
 
+def run_select_silent(task: Task) -> None:
+    """As if there were no events at all."""
+    for each in ("delivered", "succeeded", "failed"):
+        setattr(Events, each, lambda *_: None)
+    for each in ("wants", "tells"):
+        setattr(Events, each, lambda *_: False)
+    run_select(task)
+
+
 def run_select(task: Task, on_event: Any = None) -> None:
     def on_open(connection: Any) -> None:
         connection.channel(on_open_callback=on_channel)
@@ -322,6 +332,7 @@ CONTENDERS: dict[str, Callable[[Task], None]] = {
     "plain-aio-pika": run_plain_aio_pika,
     "blocking": run_blocking,
     "select": run_select,
+    "select-silent": run_select_silent,
     "select-metrics": run_select_metrics,
     "aio-pika": run_aio_pika,
     "worker": run_worker,

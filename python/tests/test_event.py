@@ -9,12 +9,17 @@ import pytest
 
 import backhop
 from backhop import _backhop as c
-from backhop.event import Events, Fields
+from backhop.delivery import Delivery
+from backhop.event import Events, Fields, Observer, class_of
+from backhop.history import History
+from backhop.message import Message
+from backhop.outcomes import Result
+from backhop.topology import Topology
 
 
 def parked(events: Events, **more: str | int) -> c.Event:
-    fields: Fields = {"id": "m1", "attempts": 3, "reason": "exhausted", **more}
-    return events.make(c.BH_EVENT_PARKED, fields, exception=TimeoutError("late"))
+    fields: Fields = {"id": "m1", "attempts": 3, "reason": "exhausted", "error_class": "TimeoutError", **more}
+    return events.make(c.BH_EVENT_PARKED, fields)
 
 
 def test_an_event_has_what_the_core_has_of_it_in_seconds_and_the_exception(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,13 +46,21 @@ def test_three_hundred_parked_messages_are_not_three_hundred_lines(caplog: pytes
     assert 10 <= len(caplog.records) <= 50
 
 
-def test_one_listener_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_fails_is_logged_and_the_next_ones_hear(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[str] = []
+
     def fail(event: backhop.Event) -> None:
         raise LookupError(event.name)
 
-    events = Events("orders", [fail])
-    events.tell(events.make(c.BH_EVENT_RETRIED, {}))
-    assert "on_event failed at retried" in caplog.text
+    class Failing(Observer):
+        def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
+            raise LookupError
+
+    events = Events("orders", [Failing(), fail, lambda event: heard.append(event.name)])
+    events.tell(events.make(c.BH_EVENT_PARKED, {}))
+    assert caplog.text.count("on_event failed at parked") == 2
+    assert heard == ["parked"]
+    assert [each.levelname for each in caplog.records].count("WARNING") == 1
 
 
 @pytest.mark.parametrize(("error", "name"), [
@@ -57,8 +70,36 @@ def test_one_listener_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> 
     (backhop.RetryAfter(3, KeyError("k")), "KeyError"),
 ])  # fmt: skip
 def test_the_class_of_an_error_is_that_of_what_was_met(error: Exception, name: str) -> None:
-    event = Events("orders", None).make(c.BH_EVENT_FAILED, {}, exception=error)
-    assert c.Event_string(event, c.BH_FIELD_ERROR_CLASS) == name
+    assert class_of(error) == name
+
+
+class Kept(Message):
+    """A message that a client has read."""
+
+    def __init__(self, headers: dict[str, Any]) -> None:
+        self._began, self._traceparent, self.redelivered = 0.0, "", False
+        self._history = History(Delivery("events", "order.created", headers=headers), Topology("orders"))
+
+
+@pytest.mark.parametrize("others", [[], [lambda event: None]], ids=["alone", "beside a listener"])
+def test_an_attempt_is_counted_once_with_how_late_it_came(others: list[Any]) -> None:
+    pytest.importorskip("prometheus_client")
+    from backhop.prometheus import Metrics
+
+    metrics = Metrics(None)
+    events = Events("orders", [metrics, *others], clock=lambda: 1_000.0)
+    past = {"backhop-attempts": 1, "backhop-first-failure": 990_000, "backhop-due": 999_000}
+    for result, error in ((Result("failed", "late"), TimeoutError()), (None, None)):
+        message = Kept(past)
+        events.delivered(message)
+        if result and error:
+            events.failed(message, result, error)
+        else:
+            events.succeeded(message)
+    assert 'backhop_retry_lateness_seconds_count{queue="orders"} 2' in metrics.text
+    assert 'messaging_process_duration_seconds_count{queue="orders",error_type="TimeoutError"} 1' in metrics.text
+    assert 'messaging_process_duration_seconds_count{queue="orders",error_type=""} 1' in metrics.text
+    assert 'backhop_recovery_time_seconds_sum{queue="orders"} 10' in metrics.text
 
 
 def test_labels_are_bounded_whatever_ids_and_errors_there_are() -> None:
@@ -69,7 +110,7 @@ def test_labels_are_bounded_whatever_ids_and_errors_there_are() -> None:
     events = Events("orders", Metrics(registry))
     for i in range(10_000):
         error: Any = type(f"Error{i}", (Exception,), {})(f"text {i}")
-        events.tell(events.make(c.BH_EVENT_RETRIED, {"id": f"m{i}", "error": str(error)}, exception=error))
+        events.tell(events.make(c.BH_EVENT_RETRIED, {"id": f"m{i}", "error_class": class_of(error)}))
     (retries,) = [each for each in registry.collect() if each.name == "backhop_retries"]
     counts = {sample.labels["error_type"]: sample.value for sample in retries.samples if sample.value}
     assert len(counts) == 33
@@ -83,7 +124,7 @@ def test_the_classes_to_tell_apart_are_named() -> None:
     metrics = Metrics(prometheus_client.CollectorRegistry(), error_types=["TimeoutError"])
     events = Events("orders", metrics)
     for error in (TimeoutError(), ValueError()):
-        events.tell(events.make(c.BH_EVENT_RETRIED, {}, exception=error))
+        events.tell(events.make(c.BH_EVENT_RETRIED, {"error_class": class_of(error)}))
     assert 'backhop_retries_total{queue="orders",error_type="TimeoutError"} 1' in metrics.text
     assert 'error_type="_OTHER"} 1' in metrics.text
     with pytest.raises(backhop.ArgumentError):

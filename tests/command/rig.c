@@ -7,8 +7,11 @@
  *   handle QUEUE COUNT ok|fail       a worker handles COUNT messages; "fail" parks them again as permanent
  *   fill QUEUE COUNT                 publishes COUNT messages, ids and bodies as above, and nothing else
  *   drain QUEUE [COUNT]              waits for COUNT messages to be ready, then takes and prints all, a line each: id, error,
- *                                    replays, routing key, body
- *   declare QUEUE quorum|classic     a queue without any argument but its type
+ *                                    replays, routing key, body, attempts
+ *   reject QUEUE COUNT               waits for COUNT messages to be ready, then rejects as many, as a consumer of a hand-made set-up
+ *   declare QUEUE quorum|classic [NAME=VALUE...]   a queue with these arguments
+ *   exchange NAME                    a fanout exchange
+ *   bind|unbind QUEUE EXCHANGE
  *   delete QUEUE
  *   depth QUEUE                      prints how many messages are ready
  */
@@ -21,7 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CHANNEL = 1, FRAME_MAX = 131072, MANY = 1000 };
+enum { CHANNEL = 1, FRAME_MAX = 131072, MANY = 1000, MOST_ARGUMENTS = 8 };
 
 static _Noreturn void fail(const char *what, const char *why)
 {
@@ -59,12 +62,27 @@ static amqp_connection_state_t connect_to_broker(void)
     return state;
 }
 
-static void declare(const char *queue, const char *type)
+static void declare(const char *queue, const char *type, char **more, int count)
 {
     amqp_connection_state_t state = connect_to_broker();
-    amqp_table_entry_t argument = {.key = amqp_cstring_bytes("x-queue-type"),
-                                   .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(type)}};
-    amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 0, 1, 0, 0, (amqp_table_t){1, &argument});
+    amqp_table_entry_t arguments[MOST_ARGUMENTS] = {
+        {.key = amqp_cstring_bytes("x-queue-type"),
+         .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(type)}}};
+    for (int i = 0; i < count && i + 1 < MOST_ARGUMENTS; i++) {
+        char *value = strchr(more[i], '='), *end;
+        if (!value)
+            fail(more[i], "no NAME=VALUE");
+        *value++ = '\0';
+        amqp_table_entry_t *entry = &arguments[i + 1];
+        entry->key = amqp_cstring_bytes(more[i]);
+        entry->value.kind = AMQP_FIELD_KIND_I64;
+        entry->value.value.i64 = strtoll(value, &end, 10);
+        if (!*value || *end) {
+            entry->value.kind = AMQP_FIELD_KIND_UTF8;
+            entry->value.value.bytes = amqp_cstring_bytes(value);
+        }
+    }
+    amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 0, 1, 0, 0, (amqp_table_t){1 + count, arguments});
     expect(state, "declare");
     amqp_destroy_connection(state);
 }
@@ -88,6 +106,28 @@ static void delete_queue(const char *queue)
     amqp_connection_state_t state = connect_to_broker();
     amqp_queue_delete(state, CHANNEL, amqp_cstring_bytes(queue), 0, 0);
     expect(state, "delete");
+    amqp_destroy_connection(state);
+}
+
+static void declare_exchange(const char *name)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_exchange_declare(state, CHANNEL, amqp_cstring_bytes(name), amqp_cstring_bytes("fanout"), 0, 1, 0, 0,
+                          amqp_empty_table);
+    expect(state, "exchange");
+    amqp_destroy_connection(state);
+}
+
+static void bind_queue(const char *queue, const char *exchange, int is_bound)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    if (is_bound)
+        amqp_queue_bind(state, CHANNEL, amqp_cstring_bytes(queue), amqp_cstring_bytes(exchange), amqp_empty_bytes,
+                        amqp_empty_table);
+    else
+        amqp_queue_unbind(state, CHANNEL, amqp_cstring_bytes(queue), amqp_cstring_bytes(exchange), amqp_empty_bytes,
+                          amqp_empty_table);
+    expect(state, "bind");
     amqp_destroy_connection(state);
 }
 
@@ -126,7 +166,7 @@ static void print_depth(const char *queue)
 }
 
 /* Until a quarter of a second brings nothing more, and the queue has none that is ready. */
-static void drain(const char *queue, int expected)
+static void drain(const char *queue, int expected, int is_rejecting)
 {
     static const struct timespec pause = {0, 10000000};
     amqp_connection_state_t state = connect_to_broker();
@@ -143,7 +183,7 @@ static void drain(const char *queue, int expected)
     expect(state, "qos");
     amqp_basic_consume(state, CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
     expect(state, "consume");
-    for (;;) {
+    for (int taken = 0; !is_rejecting || taken < expected; taken++) {
         amqp_envelope_t envelope;
         struct timeval limit = {0, 250000};
         amqp_maybe_release_buffers(state);
@@ -153,11 +193,17 @@ static void drain(const char *queue, int expected)
         if (reply.reply_type != AMQP_RESPONSE_NORMAL)
             fail("drain", "the connection was lost");
         const amqp_basic_properties_t *properties = &envelope.message.properties;
+        if (is_rejecting) {
+            amqp_basic_nack(state, CHANNEL, envelope.delivery_tag, 0, 0);
+            amqp_destroy_envelope(&envelope);
+            continue;
+        }
         print_text(properties->_flags & AMQP_BASIC_MESSAGE_ID_FLAG ? properties->message_id : amqp_empty_bytes);
         print_header(properties, "backhop-error");
         print_header(properties, "backhop-replays");
         print_text(envelope.routing_key);
         print_text(envelope.message.body);
+        print_header(properties, "backhop-attempts");
         putchar('\n');
         amqp_basic_ack(state, CHANNEL, envelope.delivery_tag, 0);
         amqp_destroy_envelope(&envelope);
@@ -271,9 +317,15 @@ int main(int count, char **arguments)
     } else if (strcmp(what, "fill") == 0) {
         publish(arguments[2], number);
     } else if (strcmp(what, "drain") == 0) {
-        drain(arguments[2], number);
+        drain(arguments[2], number, 0);
     } else if (strcmp(what, "declare") == 0 && count > 3) {
-        declare(arguments[2], arguments[3]);
+        declare(arguments[2], arguments[3], arguments + 4, count - 4);
+    } else if (strcmp(what, "exchange") == 0) {
+        declare_exchange(arguments[2]);
+    } else if ((strcmp(what, "bind") == 0 || strcmp(what, "unbind") == 0) && count > 3) {
+        bind_queue(arguments[2], arguments[3], *what == 'b');
+    } else if (strcmp(what, "reject") == 0) {
+        drain(arguments[2], number, 1);
     } else if (strcmp(what, "depth") == 0) {
         print_depth(arguments[2]);
     } else if (strcmp(what, "delete") == 0) {

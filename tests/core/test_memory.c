@@ -194,6 +194,10 @@ static void decide(decision *self, bh_strategy strategy, long failing)
     TRY(self, BH_OK,
         bh_plan_guard(self->plan, self->delivery, self->history, self->policy, self->topology, INT64_C(1700000100000),
                       random_argument()));
+    if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE)
+        TRY(self, BH_OK,
+            bh_plan_adopt(self->plan, self->delivery, self->history, self->policy, self->topology,
+                          INT64_C(1700000100000), random_argument()));
     make_plan(self, BH_OUTCOME_FAILED, "507 queue is full");
 }
 

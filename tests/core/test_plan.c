@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static vectors all;
+static vectors all, adopted; /* of bh_plan_adopt */
 
 static const vector_name outcomes[] = {
     {"ok", BH_OUTCOME_OK},
@@ -244,6 +244,8 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
     const json_t *retry_after = vector_get(v, "retry_after_ms");
     const json_t *now = vector_get(v, "now_ms");
     int64_t now_ms = now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS;
+    if (v >= adopted.cases && v < adopted.cases + adopted.count)
+        return bh_plan_adopt(plan, d, h, p, t, now_ms, random_bytes);
     if (json_is_true(vector_get(v, "guard")))
         return bh_plan_guard(plan, d, h, p, t, now_ms, random_bytes);
     return bh_plan_make(plan, d, h, p, t,
@@ -252,9 +254,8 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
                         retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0, now_ms, random_bytes);
 }
 
-START_TEST(a_vector)
+static void run(vector *v)
 {
-    vector *v = &all.cases[_i];
     vector_begin(v,
                  "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
                  "frame_max guard replay",
@@ -290,6 +291,17 @@ START_TEST(a_vector)
     bh_policy_free(p);
     bh_delivery_free(d);
     vector_end(v);
+}
+
+START_TEST(a_vector)
+{
+    run(&all.cases[_i]);
+}
+END_TEST
+
+START_TEST(a_vector_of_a_message_that_is_adopted)
+{
+    run(&adopted.cases[_i]);
 }
 END_TEST
 
@@ -477,6 +489,11 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_plan_guard(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_adopt(NULL, d, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_adopt(plan, NULL, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_adopt(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_adopt(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_plan_adopt(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(NULL, d, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, NULL, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, d, NULL, t, random), BH_ERR_ARGUMENT);
@@ -665,8 +682,10 @@ END_TEST
 Suite *suite_plan(void)
 {
     all = vectors_load("plan");
+    adopted = vectors_load("adopt");
     Suite *suite = suite_create("plan");
     vectors_add(suite, &all, a_vector);
+    vectors_add(suite, &adopted, a_vector_of_a_message_that_is_adopted);
     TCase *calls = tcase_create("calls");
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, missing_arguments_are_refused);

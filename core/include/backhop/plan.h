@@ -103,6 +103,18 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
 
+/*
+ * Decides on a message that was found in a wait queue of an earlier, hand-made set-up: it waits on in the topology, as long as
+ * the policy has it after as many failures, anew, and goes to the work queue then; where no attempt is left it is parked as
+ * exhausted. Its failures are those that its header has counted (backhop-attempts, the legacy counter), at least one. Where
+ * x-death counts, or nothing, it is one more: the failure that it waits for, as its wait is not over. What tells its
+ * exchange and routing key is the broker's record of the work queue in x-death; else how it came, but not where it came by
+ * the wait queue's name (the default exchange): then it is the work queue's name, which such set-ups send it back by. Arguments
+ * and errors as bh_plan_make; BH_ERR_STRATEGY: reject and native keep no message in a queue of its own.
+ */
+BH_API bh_status bh_plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                               const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);
+
 BH_API bh_action bh_plan_action(const bh_plan *self);
 /* 1 where a copy is published: retry, park, replay. */
 BH_API int bh_plan_publishes(const bh_plan *self);

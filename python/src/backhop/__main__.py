@@ -15,12 +15,13 @@ _UNAVAILABLE = 69  # of sysexits
 def main() -> None:
     """Becomes the program, with this process's arguments; does not return.
 
-    Ends with 69 where the package was built without the program, for want of librabbitmq or Jansson.
+    Ends with 69 where the package was built without the program, for want of librabbitmq, Jansson or libyaml.
     """
     program = Path(__file__).parent / "bin" / "backhop"
     if not program.exists():
         print(
-            "backhop: this package was built without the command: install librabbitmq-dev and libjansson-dev, and "
+            "backhop: this package was built without the command: install librabbitmq-dev, libjansson-dev and "
+            "libyaml-dev, and "
             "pip install --no-binary backhop --force-reinstall backhop",
             file=sys.stderr,
         )

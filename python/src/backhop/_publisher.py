@@ -24,7 +24,7 @@ from ._errors import error as error_of
 from ._frames import How, content_frames, content_header, publish_frame
 from ._retrier import LOGGER, BaseRetrier, unreadable
 from ._time import milliseconds
-from .event import Fields
+from .event import Fields, class_of
 from .history import History
 from .message import Message
 from .plan import Plan
@@ -79,13 +79,16 @@ class Copy:
         "action",
         "attempts",
         "body",
+        "delay_ms",
         "error",
+        "error_class",
         "event",
         "exchange",
         "header",
         "id",
         "is_mandatory",
         "number",
+        "reason",
         "replayed",
         "routing_key",
         "rung_ms",
@@ -104,9 +107,9 @@ class Copy:
         (
             self.action,
             self.attempts,
-            _,
+            self.delay_ms,
             self.rung_ms,
-            _,
+            self.reason,
             self.id,
             self.exchange,
             self.routing_key,
@@ -119,6 +122,8 @@ class Copy:
         """What the handler raised, which holds much."""
         self.event: c.Event | None = None
         """What tells that the copy is safe; None where nobody wants to know."""
+        self.error_class = ""
+        """Of what the handler raised, where that is counted."""
         self.traceparent = message._traceparent
         self.written = 0.0
         """When it was, by time.monotonic."""
@@ -203,8 +208,11 @@ class Publisher(ABC):
             return
         copy.replayed = replayed
         kind = c.BH_EVENT_PARKED if copy.action == c.BH_ACTION_PARK else c.BH_EVENT_RETRIED
-        if not replayed and self._events.wants(kind):
-            copy.event = self._events.make(kind, {"id": copy.id}, plan=plan, exception=error)
+        events = self._events
+        if not replayed and events.tells(kind):
+            copy.event = events.copied(kind, plan, copy.id, error)
+        if events.counters and error is not None:
+            copy.error_class = class_of(error)
         if not original.is_here:
             text = "the channel that it came by is closed: the broker delivers it again"
             self._say(c.BH_EVENT_STALE, copy, {"text": text})
@@ -418,7 +426,7 @@ class Publisher(ABC):
 
     def _publish(self, entry: int) -> None:
         copy = self._copies[entry]
-        if copy.event is not None:
+        if copy.event is not None or self._events.counters:
             copy.written = time.monotonic()
         try:
             self._write(copy)
@@ -511,11 +519,8 @@ class Publisher(ABC):
             del self._copies[entry]
             if copy.replayed:
                 self._end(copy)
-            elif copy.event is not None:
-                if copy.written:
-                    duration = int((time.monotonic() - copy.written) * 1_000_000)
-                    c.Event_set_int(copy.event, c.BH_FIELD_DURATION, duration)
-                self._announce(copy.event, copy.error, copy.traceparent)
+            elif copy.event is not None or self._events.counters:
+                self._tell_safe(kind, copy)
             return
         status, delay_ms = c.Ledger_step_status(ledger), c.Ledger_step_delay_ms(ledger)
         text = self._words(copy.exchange, copy.routing_key)
@@ -527,6 +532,14 @@ class Publisher(ABC):
             self._end(copy, error_of(status, text))
         else:
             self._stop_replay(entry, text, now)
+
+    def _tell_safe(self, kind: int, copy: Copy) -> None:
+        duration_us = int((time.monotonic() - copy.written) * 1_000_000) if copy.written else -1
+        self._events.count_copy(kind, copy.attempts, copy.delay_ms, copy.reason, copy.error_class, duration_us)
+        if copy.event is not None:
+            if duration_us >= 0:
+                c.Event_set_int(copy.event, c.BH_FIELD_DURATION, duration_us)
+            self._ends.append(partial(self._events.hand, copy.event, copy.error, copy.traceparent))
 
     def _tell_unconfirmed(self) -> None:
         status, count, text = c.Ledger_step_status(self._ledger), c.Ledger_step_count(self._ledger), self._words("", "")
@@ -543,8 +556,8 @@ class Publisher(ABC):
         about: Fields = {"id": copy.id, "attempts": copy.attempts, "count": 1}
         self._announce(self._events.make(kind, {**about, **fields}), copy.error)
 
-    def _announce(self, event: c.Event, exception: BaseException | None = None, traceparent: str = "") -> None:
-        self._ends.append(partial(self._events.tell, event, exception, traceparent))
+    def _announce(self, event: c.Event, exception: BaseException | None = None) -> None:
+        self._ends.append(partial(self._events.tell, event, exception))
 
     def _stop_replay(self, entry: int, why: str, now: int) -> None:
         """Nothing is tried again: the message stays parked."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from . import _backhop as c
 from ._checks import function
 from ._core import made
-from ._errors import Error, error, in_seconds
+from ._errors import Error, check, error, in_seconds
 from ._time import seconds
 from .outcomes import Park, Result, RetryAfter, awaited, called
 from .plan import Plan
@@ -152,12 +152,16 @@ def _line(line: str, event: Event) -> str:
 class Observer:
     """What a bridge is, as backhop.prometheus and backhop.opentelemetry have them: give it as ``on_event``."""
 
+    counts: c.Metrics | None = None
+    """What only counts: in the core, so that it hears nothing by ``observe``."""
+
     def attach(self, source: Any) -> None:
         """A retrier or a worker tells it its events from now on."""
 
     def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
         """Something happened.
 
+        :param event: its fields, during the call alone
         :param traceparent: of the attempt's span, as ``handling`` told it; "" for none
         """
 
@@ -178,51 +182,53 @@ class Events:
     :raises ArgumentTypeError: for a listener that cannot be called
     """
 
-    __slots__ = ("_clock", "_queue", "_surrounding", "is_heard", "listeners", "observers")
+    __slots__ = (
+        "_clock",
+        "_counted",
+        "_queue",
+        "_surrounding",
+        "bridges",
+        "counters",
+        "is_heard",
+        "listeners",
+        "observers",
+    )
 
     def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
         many = isinstance(on_event, list | tuple) and on_event
         given: Any = on_event if many else () if on_event is None else (on_event,)
-        self.observers = [each for each in given if isinstance(each, Observer)]
+        self.bridges = [each for each in given if isinstance(each, Observer)]
+        self.counters = [each.counts for each in self.bridges if each.counts is not None]
+        self.observers = [each for each in self.bridges if each.counts is None]
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:
             function("on_event", each)
-        self._surrounding = [each for each in self.observers if type(each).handling is not Observer.handling]
-        self.is_heard = bool(given)
+        self._surrounding = [each for each in self.bridges if type(each).handling is not Observer.handling]
+        self.is_heard = bool(self.observers or self.listeners)
         self._queue = queue
         self._clock = clock
+        self._counted = made(c.bh_event_new(c.BH_EVENT_DELIVERED))  # what is counted: of one call alone
 
     def attach(self, source: Any) -> None:
         """The bridges hear of who tells these events."""
-        for each in self.observers:
+        for each in self.bridges:
             each.attach(source)
 
     def wants(self, kind: int) -> bool:
-        """Whether anybody wants to hear of it."""
+        """Whether anybody wants to know of it."""
+        return bool(self.counters) or self.tells(kind)
+
+    def tells(self, kind: int) -> bool:
+        """Whether anybody wants to hear of it, as an event."""
         return self.is_heard or LOGGER.isEnabledFor(_LEVELS_OF[kind])
 
-    def make(
-        self,
-        kind: int,
-        fields: Fields,
-        *,
-        message: Message | None = None,
-        plan: Plan | None = None,
-        exception: BaseException | None = None,
-    ) -> c.Event:
+    def make(self, kind: int, fields: Fields) -> c.Event:
         """An event.
 
         :param fields: by the core's names
-        :param exception: what the handler raised
         """
         event = made(c.bh_event_new(kind))
         c.Event_set_string(event, c.BH_FIELD_QUEUE, self._queue)
-        if message is not None:
-            c.Event_set_history(event, message.history._handle, message.redelivered, int(self._clock() * 1000))
-        if plan is not None:
-            c.Event_set_plan(event, plan._handle)
-        if exception is not None:
-            c.Event_set_string(event, c.BH_FIELD_ERROR_CLASS, class_of(exception))
         for name, value in fields.items():
             if isinstance(value, str):
                 c.Event_set_string(event, _FIELDS[name], value)
@@ -230,57 +236,101 @@ class Events:
                 c.Event_set_int(event, _FIELDS[name], value)
         return event
 
+    def copied(self, kind: int, plan: Plan, id_: str, exception: BaseException | None) -> c.Event:
+        """An event that tells, once the copy is safe, that a message comes again, or is parked.
+
+        :param id_: the message's
+        :param exception: what the handler raised
+        """
+        event = made(c.bh_event_new(kind))
+        error_class = "" if exception is None else class_of(exception)
+        check(c.Event_fill_plan(event, kind, self._queue, plan._handle, error_class, -1))
+        c.Event_set_string(event, c.BH_FIELD_ID, id_)
+        return event
+
     def tell(
         self, event: c.Event, exception: BaseException | None = None, traceparent: str = "", *, is_for_all: bool = True
     ) -> None:
-        """Logs an event, and tells it to who listens; where one of these fails that is logged, and breaks nothing.
+        """Counts an event, logs it, and tells it to who listens; where one of these fails that is logged, and breaks
+        nothing.
 
         :param is_for_all: whether functions hear of it too, and not bridges alone
         """
-        try:
-            for observer in self.observers:
+        for counter in self.counters:
+            c.Metrics_observe(counter, event)
+        self.hand(event, exception, traceparent, is_for_all=is_for_all)
+
+    def hand(
+        self, event: c.Event, exception: BaseException | None = None, traceparent: str = "", *, is_for_all: bool = True
+    ) -> None:
+        """Does the same with an event that is counted already."""
+        for observer in self.observers:
+            try:
                 observer.observe(event, exception, traceparent)
-            level = _LEVELS[c.Event_level(event)]
-            is_logged = LOGGER.isEnabledFor(level)
-            if not is_logged and not self.listeners:
-                return
-            told = event_of(event, exception)
-            if is_logged:
+            except Exception:
+                _complain(event)
+        level = _LEVELS[c.Event_level(event)]
+        is_logged = LOGGER.isEnabledFor(level)
+        if not is_logged and not self.listeners:
+            return
+        told = event_of(event, exception)
+        if is_logged:
+            try:
                 _log(told, level)
-            for listener in self.listeners if is_for_all else ():
+            except Exception:  # of a filter's
+                _complain(event)
+        for listener in self.listeners if is_for_all else ():
+            try:
                 listener(told)
-        except Exception:
-            LOGGER.exception("on_event failed at %s", NAMES[c.Event_what(event)])
+            except Exception:
+                _complain(event)
+
+    def count_copy(
+        self, kind: int, attempts: int, delay_ms: int, reason: str, error_class: str, duration_us: int
+    ) -> None:
+        """Counts a copy that is safe."""
+        for counter in self.counters:
+            c.Metrics_count_copy(
+                counter, self._counted, kind, self._queue, attempts, delay_ms, reason, error_class, duration_us
+            )
 
     # Around a handler
 
     def delivered(self, message: Message) -> None:
         """A handler gets it now."""
-        message._began = time.perf_counter()
-        if self.wants(c.BH_EVENT_DELIVERED):
-            self._tell_of(c.BH_EVENT_DELIVERED, message, {})
+        if self.is_heard or self.counters or LOGGER.isEnabledFor(logging.DEBUG):
+            message._began = time.perf_counter()
+            self._tell_of(c.BH_EVENT_DELIVERED, message)
 
     def succeeded(self, message: Message) -> None:
         """Its handler succeeded."""
-        if self.wants(c.BH_EVENT_SUCCEEDED):
-            self._tell_of(c.BH_EVENT_SUCCEEDED, message, _duration_of(message))
+        if self.is_heard or self.counters or LOGGER.isEnabledFor(logging.DEBUG):
+            self._tell_of(c.BH_EVENT_SUCCEEDED, message)
 
     def failed(self, message: Message, result: Result, exception: BaseException) -> None:
         """Its handler failed, or said that nobody needs it."""
         kind = c.BH_EVENT_DROPPED if result.outcome == "dropped" else c.BH_EVENT_FAILED
-        if self.wants(kind):
-            fields = _duration_of(message)
-            if kind == c.BH_EVENT_FAILED:
-                fields |= {"error_class": class_of(exception), "error": result.error}
-            self._tell_of(kind, message, fields, exception)
+        if self.is_heard or self.counters or LOGGER.isEnabledFor(_LEVELS_OF[kind]):
+            self._tell_of(kind, message, exception, result.error)
 
-    def _tell_of(self, kind: int, message: Message, fields: Fields, exception: BaseException | None = None) -> None:
+    def _tell_of(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
+        is_end, is_told = kind != c.BH_EVENT_DELIVERED, self.tells(kind)
+        if not is_end and not is_told:
+            return
+        now, began, queue = self._clock(), message._began, self._queue
+        duration_us = int((time.perf_counter() - began) * 1_000_000) if began and is_end else -1
+        error_class = class_of(exception) if exception is not None and kind == c.BH_EVENT_FAILED else ""
         try:
-            event = self.make(kind, fields, message=message)
+            about = message.history._handle, message.redelivered, int(now * 1000), error_class
+            for counter in self.counters if is_end else ():
+                c.Metrics_count_message(counter, self._counted, kind, queue, *about, duration_us)
+            if is_told:
+                event = made(c.bh_event_new(kind))
+                error = error if error_class else ""
+                check(c.Event_fill_message(event, kind, queue, *about, error, duration_us))
+                self.hand(event, exception, message._traceparent)
         except Error as problem:  # of a message that cannot be read: its end tells that
             LOGGER.debug("%s is not told: %s", NAMES[kind], problem)
-            return
-        self.tell(event, exception, message._traceparent)
 
     def surrounded(self, handle: Callable[[Any], object]) -> Callable[[Any], object]:
         """A handler in what bridges have around it."""
@@ -323,13 +373,13 @@ def _log(event: Event, level: int) -> None:
         LOGGER.log(level, "%s", _line(line, event), exc_info=event.exception if is_traced else None, extra=event.fields)
 
 
-def _duration_of(message: Message) -> dict[str, str | int]:
-    return {"duration_us": int((time.perf_counter() - message._began) * 1_000_000)} if message._began else {}
+def _complain(event: c.Event) -> None:
+    LOGGER.exception("on_event failed at %s", NAMES[c.Event_what(event)])
 
 
 def class_of(exception: BaseException) -> str:
     """Of RetryAfter and Park that of what they were given, or raised from."""
-    if isinstance(exception, RetryAfter | Park):
+    if isinstance(exception, (RetryAfter, Park)):
         given = exception.error if isinstance(exception, RetryAfter) else exception.reason
         met = given if isinstance(given, BaseException) else exception.__cause__ or exception.__context__
         exception = met or exception

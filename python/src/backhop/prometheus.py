@@ -9,7 +9,6 @@ are bounded, whatever messages and handlers say.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -40,11 +39,10 @@ class Metrics(Observer, Collector):
     """
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY, *, error_types: Iterable[str] = ()) -> None:
-        self._handle = made(c.bh_metrics_new())
-        self._lock = threading.Lock()
+        self.counts: c.Metrics = made(c.bh_metrics_new())  # needs no lock: a call into the core keeps the GIL
         self._sources: WeakSet[Any] = WeakSet()
         for each in error_types:
-            check(c.Metrics_add_error_type(self._handle, short_text("error_types", each, "names of classes")))
+            check(c.Metrics_add_error_type(self.counts, short_text("error_types", each, "names of classes")))
         if registry is not None:
             registry.register(self)
 
@@ -53,18 +51,12 @@ class Metrics(Observer, Collector):
         if hasattr(source, "pending"):
             self._sources.add(source)
 
-    def observe(self, event: c.Event, exception: BaseException | None, traceparent: str) -> None:
-        """Counts it."""
-        with self._lock:
-            check(c.Metrics_observe(self._handle, event))
-
     @property
     def text(self) -> str:
         """All of it in Prometheus' text format."""
-        with self._lock:
-            pending = sum(source.pending for source in list(self._sources))
-            check(c.Metrics_set(self._handle, c.BH_METRIC_COPIES_UNCONFIRMED, pending))
-            return c.Metrics_text(self._handle)
+        pending = sum(source.pending for source in list(self._sources))
+        check(c.Metrics_set(self.counts, c.BH_METRIC_COPIES_UNCONFIRMED, pending))
+        return c.Metrics_text(self.counts)
 
     def collect(self) -> Iterable[Metric]:
         """For prometheus_client."""

@@ -373,7 +373,7 @@ class Worker:
     def _start(self) -> threading.Event:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
-        tells_retries = self._wants_retries or self._stream.observers or LOGGER.isEnabledFor(logging.INFO)
+        tells_retries = self._wants_retries or self._stream.bridges or LOGGER.isEnabledFor(logging.INFO)
         self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(bool(tells_retries))))
         try:
             self._check(c.Worker_start(self._handle))

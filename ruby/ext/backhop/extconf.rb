@@ -12,6 +12,7 @@ HELP = <<~TEXT
     --with-librabbitmq            fail where librabbitmq 0.11 or newer, or OpenSSL, is not found
     --without-librabbitmq         build without the worker, Backhop::Worker
     (neither)                     build the worker where both are found, and say so where they are not
+    --without-command             build without the program `backhop`, which is built where the worker, Jansson and libyaml are
     --enable-werror               make the compiler's warnings errors
     --with-pkg-config=COMMAND     which pkg-config finds them
 TEXT
@@ -24,6 +25,11 @@ ADVICE = <<~TEXT
 TEXT
 
 OLDEST_LIBRABBITMQ = Gem::Version.new("0.11")
+
+# Of the program `backhop`: modules of pkg-config, and the oldest version of each.
+COMMAND_NEEDS = { "jansson" => "2.13", "yaml-0.1" => "0.2" }.freeze
+COMMAND_ADVICE = "install Jansson 2.13 or newer and libyaml (Debian and Ubuntu: libjansson-dev libyaml-dev, Fedora: " \
+                 "jansson-devel libyaml-devel, Homebrew: jansson libyaml)\n"
 
 if arg_config("--help")
   $stdout.write(HELP)
@@ -38,6 +44,31 @@ def librabbitmq?
   version = pkg_config("librabbitmq", "modversion")
   version && Gem::Version.new(version) >= OLDEST_LIBRABBITMQ && pkg_config("librabbitmq") && pkg_config("openssl") &&
     (have_header("rabbitmq-c/amqp.h") || have_header("amqp.h")) && have_header("openssl/ssl.h")
+end
+
+def command_libraries?
+  COMMAND_NEEDS.all? do |name, oldest|
+    version = pkg_config(name, "modversion")
+    version && Gem::Version.new(version) >= Gem::Version.new(oldest)
+  end
+end
+
+# Rules for the program, which is compiled in one go beside the extension and of its objects, and installed into bin/ beside it.
+def program_rules(sources)
+  asked = ->(what) { COMMAND_NEEDS.keys.map { |name| pkg_config(name, what) }.join(" ") }
+  objects = sources.map { |path| "#{File.basename(path, ".c")}.o" }.join(" ")
+  <<~MAKE
+
+    PROGRAM_OBJS = #{objects}
+    backhop: $(PROGRAM_OBJS)
+    \t$(Q) $(CC) $(INCFLAGS) $(CPPFLAGS) #{asked["cflags"]} -I$(srcdir)/core/command $(CFLAGS) -o $@ \\
+    \t  $(srcdir)/core/command/*.c $(PROGRAM_OBJS) $(LDFLAGS) #{asked["libs"]} #{$libs}
+    install-program: backhop
+    \t$(MAKEDIRS) $(RUBYARCHDIR)/bin
+    \t$(INSTALL_PROG) backhop $(RUBYARCHDIR)/bin
+    all: backhop
+    install: install-program
+  MAKE
 end
 
 version = File.read(File.join($srcdir, "core/VERSION")).strip
@@ -64,4 +95,13 @@ sources = [wrapper, *core["*.c"], *core[with_worker ? "worker/*/*.c" : "worker/n
 $srcs = sources.map { |path| File.basename(path) }.sort # no two have the same name
 $VPATH.concat(sources.map { |path| File.dirname(path).sub($srcdir, "$(srcdir)") }.uniq)
 
+with_command = with_worker && with_config("command", true) && command_libraries?
+if with_command
+  message "backhop: building the program `backhop`\n"
+elsif with_worker
+  message "backhop: building without the program `backhop`. To have it, #{COMMAND_ADVICE}"
+end
+
+$cleanfiles << "backhop"
 create_makefile "backhop/native"
+File.write("Makefile", program_rules(sources - [wrapper]), mode: "a") if with_command

@@ -1,0 +1,268 @@
+#include "mover.h"
+
+#include "output.h"
+#include "setup.h"
+
+#include "memory.h"
+#include "wire/content.h"
+
+#include <stdlib.h>
+#include <sysexits.h>
+
+enum { MOST_UNSENT_BYTES = 1048576 };
+
+/* A copy on its way. */
+struct moving {
+    int64_t entry;
+    bh_message *message;                            /* NULL: done */
+    bh_bytes exchange, routing_key, properties, id; /* in `data` */
+    int mandatory;
+    char *data;
+};
+
+static void stop(mover *self, const char *why)
+{
+    if (!self->end)
+        self->end = why;
+}
+
+/* ------------------------------------------------------------------------------------------------------- open and close */
+
+int mover_open(mover *self, connection *broker)
+{
+    static const char random[BH_LEDGER_RANDOM_BYTES];
+    amqp_confirm_select_t select = {.nowait = 0};
+    bh_policy *back_off = setup_policy(&(policy_options){.initial = "100ms", .max = "10s", .jitter = "none"});
+    *self = (mover){.broker = broker};
+    bh_status status = bh_ledger_new(&self->ledger, back_off, (bh_bytes){random, sizeof random});
+    bh_policy_free(back_off);
+    if (status == BH_OK)
+        status = bh_ledger_open_publisher(self->ledger, &self->publisher);
+    if (status != BH_OK)
+        must(NULL);
+    bh_ledger_set_most_sent(self->ledger, MOVER_MOST_SENT);
+    status = connection_open_channel(broker, CHANNEL_PUBLISH);
+    if (status == BH_OK)
+        status = connection_call(broker, CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &select,
+                                 AMQP_CONFIRM_SELECT_OK_METHOD, 0, "asking for confirms");
+    return status == BH_OK ? EX_OK : connection_complain(broker);
+}
+
+void mover_close(mover *self)
+{
+    mover_end(self);
+    bh_ledger_free(self->ledger);
+    bh__buffer_free(&self->scratch);
+    bh__assembler_clear(&self->returned);
+    free(self->copies);
+    *self = (mover){.broker = NULL};
+}
+
+/* -------------------------------------------------------------------------------------------------------------- copies */
+
+int mover_has_room(const mover *self)
+{
+    return self->kept_bytes < MOVER_MOST_KEPT_BYTES;
+}
+
+bh_status mover_try(mover *self, const bh_message *message, const bh_plan *plan)
+{
+    bh__buffer_clear(&self->scratch);
+    bh_status status = bh__content_copy(&self->scratch, plan, message->properties);
+    if (status == BH_OK && bh__buffer_size(&self->scratch) > bh__link_header_room(&self->broker->link))
+        status = BH_ERR_FRAME;
+    if (status == BH_ERR_NO_MEMORY)
+        must(NULL);
+    return status;
+}
+
+bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan)
+{
+    bh_status status = mover_try(self, message, plan);
+    if (status != BH_OK)
+        return status;
+    bh_bytes properties = {self->scratch.data, bh__buffer_size(&self->scratch)};
+    bh_bytes exchange = bh_plan_exchange(plan), key = bh_plan_routing_key(plan);
+    bh_bytes id = bh__content_string(properties, "backhop-id");
+    size_t size = properties.size + exchange.size + key.size + id.size + 4;
+    char *at = must(malloc(size));
+    void *copies = self->copies;
+    if (!bh__reserve(&copies, &self->capacity, sizeof *self->copies, self->count + 1))
+        must(NULL);
+    self->copies = copies;
+    moving *copy = &self->copies[self->count++];
+    *copy = (moving){.message = message, .mandatory = bh_plan_mandatory(plan), .data = at};
+    copy->properties = bh__keep(&at, properties);
+    copy->exchange = bh__keep(&at, exchange);
+    copy->routing_key = bh__keep(&at, key);
+    copy->id = bh__keep(&at, id);
+    self->kept_bytes += sizeof *copy + sizeof *message + size + message->properties.size + message->body.size;
+    self->left++;
+    /* For the ledger it is a replay, whatever the plan: a person asked for it, and it is not tried again by itself. */
+    if (bh_ledger_arrive(self->ledger, self->channel, (int64_t)message->delivery_tag, &copy->entry) != BH_OK ||
+        bh_ledger_settle(self->ledger, copy->entry, BH_ACTION_REPLAY, 0, copy->id, copy->exchange, copy->routing_key) !=
+            BH_OK)
+        must(NULL);
+    return BH_OK;
+}
+
+/* The copy of an entry; not far behind the oldest one that is not done, as they go in order. */
+static moving *find_copy(mover *self, int64_t entry)
+{
+    for (size_t i = self->oldest; i < self->count; i++)
+        if (self->copies[i].entry == entry && self->copies[i].message)
+            return &self->copies[i];
+    return NULL;
+}
+
+static void forget_copy(mover *self, moving *copy)
+{
+    bh_message_free(copy->message);
+    free(copy->data);
+    *copy = (moving){.message = NULL};
+    self->left--;
+    while (self->oldest < self->count && !self->copies[self->oldest].message)
+        self->oldest++;
+}
+
+/* --------------------------------------------------------------------------------------------------------------- books */
+
+static void on_told(mover *self)
+{
+    moving *copy = find_copy(self, bh_ledger_step_entry(self->ledger));
+    bh_event_kind event = bh_ledger_step_event(self->ledger);
+    if (event == BH_EVENT_REPLAYED) {
+        self->done++;
+        if (copy)
+            forget_copy(self, copy);
+        return;
+    }
+    bh_bytes none = bh_str(""),
+             words = bh_ledger_words(self->ledger, copy ? copy->exchange : none, copy ? copy->routing_key : none,
+                                     bh_str(self->return_text), none);
+    complain("%s", words.data);
+    stop(self, event == BH_EVENT_NACKED ? "a queue takes no more" : "a message was not taken by the broker");
+}
+
+static void publish(mover *self)
+{
+    const moving *copy = find_copy(self, bh_ledger_step_entry(self->ledger));
+    if (!copy)
+        return;
+    amqp_basic_publish_t method = {.exchange = bh__to_amqp(copy->exchange),
+                                   .routing_key = bh__to_amqp(copy->routing_key),
+                                   .mandatory = copy->mandatory};
+    bh__link_publish(&self->broker->link, CHANNEL_PUBLISH, &method, copy->properties, copy->message->body);
+}
+
+/* Does what the ledger says. */
+static void advance(mover *self)
+{
+    for (;;) {
+        const bh__link *link = &self->broker->link;
+        int may_publish = !self->end && !self->is_held_back && !is_interrupted() && !link->is_blocked &&
+                          bh__buffer_size(&link->out) < MOST_UNSENT_BYTES;
+        switch (bh_ledger_next(self->ledger, bh__monotonic_ms(), may_publish)) {
+        case BH_STEP_REST:
+            return;
+        case BH_STEP_PUBLISH:
+            publish(self);
+            break;
+        case BH_STEP_ACK:
+            snapshot_ack(self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));
+            break;
+        case BH_STEP_TELL:
+            on_told(self);
+            break;
+        default:
+            break; /* nothing else is asked for: what is held is given back with the channel */
+        }
+    }
+}
+
+static void on_publisher_method(mover *self, const amqp_method_t *method)
+{
+    int64_t now_ms = bh__monotonic_ms();
+    switch (method->id) {
+    case AMQP_BASIC_ACK_METHOD: {
+        const amqp_basic_ack_t *ack = method->decoded;
+        bh_ledger_confirm(self->ledger, self->publisher, (int64_t)ack->delivery_tag, ack->multiple, 1, now_ms);
+        break;
+    }
+    case AMQP_BASIC_NACK_METHOD: {
+        const amqp_basic_nack_t *nack = method->decoded;
+        bh_ledger_confirm(self->ledger, self->publisher, (int64_t)nack->delivery_tag, nack->multiple, 0, now_ms);
+        break;
+    }
+    case AMQP_BASIC_RETURN_METHOD: {
+        const amqp_basic_return_t *got = method->decoded;
+        bh_bytes text = bh__from_amqp(got->reply_text);
+        snprintf(self->return_text, sizeof self->return_text, "%d %.*s", got->reply_code, (int)text.size, text.data);
+        bh__assembler_begin(&self->returned, 0, 0, got->exchange, got->routing_key);
+        break;
+    }
+    case AMQP_CHANNEL_CLOSE_METHOD:
+        bh__link_answer_channel_close(&self->broker->link, CHANNEL_PUBLISH, method->decoded, "publishing",
+                                      &self->broker->problem);
+        bh_ledger_close_publisher(self->ledger, self->publisher, BH_ENDING_COMPLAINT, now_ms);
+        complain("%s", bh__report_text(&self->broker->problem).data);
+        stop(self, "the broker took a message amiss");
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
+{
+    mover *self = data;
+    bh_message *copy = NULL;
+    if (frame->channel != CHANNEL_PUBLISH) {
+        snapshot_on_frame(self->shot, frame, method);
+    } else if (method) {
+        on_publisher_method(self, method);
+    } else if (bh__assembler_add(&self->returned, frame, &copy) == BH_OK && copy) {
+        bh_ledger_return(self->ledger, self->publisher, bh__content_string(copy->properties, "backhop-id"),
+                         copy->exchange, copy->routing_key);
+        bh_message_free(copy);
+    }
+}
+
+/* -------------------------------------------------------------------------------------------------------------- rounds */
+
+void mover_begin(mover *self, snapshot *shot)
+{
+    self->shot = shot;
+    self->broker->on_frame = on_frame;
+    self->broker->data = self;
+    if (bh_ledger_open_channel(self->ledger, &self->channel) != BH_OK)
+        must(NULL);
+}
+
+bh_status mover_work(mover *self, int64_t until_ms)
+{
+    advance(self);
+    int64_t due_ms = bh_ledger_due_ms(self->ledger);
+    if (self->left == 0)
+        return BH_OK;
+    bh_status status =
+        connection_pump(self->broker, due_ms != BH_LEDGER_NEVER && due_ms < until_ms ? due_ms : until_ms);
+    advance(self);
+    return status;
+}
+
+int mover_is_quiet(const mover *self)
+{
+    return bh_ledger_count(self->ledger, BH_STATE_SENT) == 0;
+}
+
+void mover_end(mover *self)
+{
+    if (self->shot)
+        bh_ledger_close_channel(self->ledger, self->channel);
+    for (size_t i = self->oldest; i < self->count; i++)
+        if (self->copies[i].message)
+            forget_copy(self, &self->copies[i]);
+    self->count = self->oldest = self->kept_bytes = 0;
+    self->shot = NULL;
+}
