@@ -610,28 +610,6 @@ double bh_metric_bucket(int metric, size_t index);
 }
 bh_status bh_metrics_new(bh_metrics **out);
 
-#ifdef SWIGRUBY /* as bytes.i has them */
-bh_status bh_event_of_message(bh_event **out, bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
-                              int64_t now_ms, bh_bytes error_class, bh_bytes error, int64_t duration_us);
-bh_status bh_event_of_plan(bh_event **out, bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class,
-                           int64_t duration_us);
-%extend bh_metrics {
-    bh_status observe_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                              bh_bytes error_class, bh_bytes error, int64_t duration_us) {
-        bh_event *event = NULL;
-        bh_status status =
-            bh_event_of_message(&event, kind, queue, history, redelivered, now_ms, error_class, error, duration_us);
-        return bh_counted($self, event, status);
-    }
-    bh_status observe_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class,
-                           int64_t duration_us) {
-        bh_event *event = NULL;
-        bh_status status = bh_event_of_plan(&event, kind, queue, plan, error_class, duration_us);
-        return bh_counted($self, event, status);
-    }
-}
-#endif
-
 /* --- worker ------------------------------------------------------------------------------------------------------ */
 
 %object(Message, bh_message)

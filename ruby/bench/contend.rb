@@ -5,9 +5,9 @@
 #     ruby contend.rb CONTENDER TASK MESSAGES
 #
 # Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
-# (Backhop::Worker); adapter-metrics and worker-metrics, with Backhop::Metrics. Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is
-# acknowledged), decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five
-# records).
+# (Backhop::Worker); adapter-silent, as if it had no events; adapter-metrics and worker-metrics, with Backhop::Metrics.
+# Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
+# decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak memory; for
@@ -136,14 +136,15 @@ end
 CONTENDERS = { "bunny" => :run_bunny, "adapter" => :run_adapter, "worker" => :run_worker }.freeze
 
 contender, name, messages = ARGV
-contender, metrics = contender.split("-")
+contender, seen = contender.split("-")
 messages = Integer(messages)
 Backhop.logger.level = Logger::ERROR
 if name == "decision"
   puts JSON.generate(messages: messages, microseconds: decide(messages))
 else
+  %i[tell_message tell_plan].each { |name| Backhop::Retrier.define_method(name) { |*, **| nil } } if seen == "silent"
   task = Task.new(name, messages)
-  send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if metrics))
+  send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
   seconds = task.now - task.start
   peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i
   puts JSON.generate(messages: messages, seconds: seconds, peak_kib: peak_kib)

@@ -22,6 +22,10 @@ module Backhop
     # @api private
     def self.number(name) = KINDS.fetch(name)
 
+    # An event of the core, without any field.
+    # @api private
+    def self.made(name) = Core.made(Native.bh_event_new(number(name)))
+
     # Sets a field of a core's event; nil: none.
     # @api private
     def self.set(native, field, value)
@@ -33,7 +37,7 @@ module Backhop
 
     # How an event of a name is logged, where nothing is wrong with it.
     # @api private
-    def self.level(name) = @levels[name] ||= LEVELS.fetch(Core.made(Native.bh_event_new(number(name))).level)
+    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name).level)
     @levels = {}
 
     # @param native [Native::Event] its fields
@@ -158,27 +162,28 @@ module Backhop
     def initialize(queue, on_event, logger = nil)
       @queue = queue
       given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
-      @metrics, @listeners = given.partition { |each| each.is_a?(Metrics) }
+      @metrics, @listeners = given.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
       @logger = logger
     end
 
-    # @return [Array<Metrics>] those that count what is told
-    attr_reader :metrics
+    # Those that count are told of whom it is that tells.
+    def attach(retrier)
+      [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(retrier) }
+    end
 
-    # Leaves to the core of a worker what it can count: for the first metrics that hand nothing on.
+    # Leaves to the core of a worker what it can count itself: for the first metrics.
     #
     # @return [Metrics, nil] these
-    def leave_to_core
-      counted = @metrics.find { |each| !each.hands_on? }
-      @metrics -= [counted]
-      counted
-    end
+    def leave_to_core = @metrics.shift
+
+    # Whether somebody has to be told that a copy is safe.
+    def copies? = !@metrics.empty? || @listeners.any?(Metrics)
 
     # Tells an event whose fields the block sets.
     #
     # @yieldparam native [Native::Event]
     def tell(name, error = nil)
-      native = Core.made(Native.bh_event_new(Event.number(name)))
+      native = Event.made(name)
       Event.set(native, :queue, @queue)
       yield native
       pass(Event.new(native, error))
@@ -190,7 +195,7 @@ module Backhop
       give(event)
     end
 
-    # Tells that a handler gets a message, or what it made of it.
+    # Tells that a handler gets a message, or what it made of it. Metrics count an attempt at its end.
     #
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param text [String, nil] the error, in words
@@ -198,14 +203,20 @@ module Backhop
       is_heard = heard?(name)
       return if !is_heard && @metrics.empty?
 
+      is_end = name != :delivered
       now_us = Listeners.now_us
-      began_us = message.began_us || now_us
-      message.began_us = now_us if name == :delivered
+      message.began_us = now_us unless is_end
+      return unless is_heard || is_end
+
+      took_us = is_end ? now_us - (message.began_us || now_us) : -1
       about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
-               Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : "", text || "",
-               name == :delivered ? -1 : now_us - began_us]
-      count(name) { |metrics| metrics.observe_message(*about) }
-      give(Event.new(Core.made(Native.bh_event_of_message(*about)), error, message.traceparent)) if is_heard
+               Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : ""]
+      count(name) { |metrics, event| metrics.count_message(event, *about, took_us) } if is_end
+      return unless is_heard
+
+      native = Event.made(name)
+      Status.check(native.fill_message(*about, text || "", took_us))
+      give(Event.new(native, error, message.traceparent))
     rescue Error # of a message that cannot be read: that is told where it is to be settled
       nil
     end
@@ -217,9 +228,17 @@ module Backhop
       is_heard = heard?(name)
       return if !is_heard && @metrics.empty?
 
-      about = [Event.number(name), @queue, plan.native, error ? Outcomes.class_name(error) : "", took_us || -1]
-      count(name) { |metrics| metrics.observe_plan(*about) }
-      give(Event.new(Core.made(Native.bh_event_of_plan(*about)), error, plan.traceparent)) if is_heard
+      number = Event.number(name)
+      error_class = error ? Outcomes.class_name(error) : ""
+      made = plan.native
+      count(name) do |metrics, event|
+        metrics.count_copy(event, number, @queue, made.attempts, made.delay_ms, made.reason, error_class, took_us || -1)
+      end
+      return unless is_heard
+
+      native = Event.made(name)
+      Status.check(native.fill_plan(number, @queue, made, error_class, took_us || -1))
+      give(Event.new(native, error, plan.traceparent))
     end
 
     private

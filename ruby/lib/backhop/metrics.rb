@@ -39,6 +39,7 @@ module Backhop
         raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
       end
       @native = blank
+      @counted = Event.made(:delivered)
       @lock = Mutex.new
       @retriers = ObjectSpace::WeakMap.new
       @workers = []
@@ -49,7 +50,10 @@ module Backhop
     # @param event [Event]
     # @return [void]
     def call(event)
-      count { |native| native.observe(event.native) }
+      @lock.synchronize do
+        Status.check(@native.observe(event.native))
+        hand_on if hands_on?
+      end
     end
 
     # @return [String] everything, in Prometheus' text format
@@ -63,25 +67,17 @@ module Backhop
       end
     end
 
-    # Yields the core's metrics, which count an event: no other thread runs meanwhile.
+    # Yields the core's metrics, and an event to fill: to count with one call, while no other thread runs.
     #
     # @yieldreturn [Integer] the core's status
     # @api private
-    def count
-      return Status.check(yield(@native)) unless hands_on?
-
-      @lock.synchronize do
-        Status.check(yield(@native))
-        @native.sample_count.times { |index| sampled(index) }
-        record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], unconfirmed, [])
-      end
-    end
+    def count = Status.check(yield(@native, @counted))
 
     # Whether each sample is handed on to a library; else all of it is read when it is asked for.
     # @api private
     def hands_on? = false
 
-    # The copies of a retrier that are not confirmed are counted, as long as it is there.
+    # A retrier's copies that are not confirmed are counted, as long as it is there.
     # @api private
     def attach(retrier) = @lock.synchronize { @retriers[retrier] = true }
 
@@ -111,6 +107,11 @@ module Backhop
     def read(worker, all)
       status = worker.read_metrics(all)
       Status.check(status) unless status == ForkedError.status
+    end
+
+    def hand_on
+      @native.sample_count.times { |index| sampled(index) }
+      record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], unconfirmed, [])
     end
 
     def sampled(index)

@@ -164,7 +164,8 @@ module Backhop
       if properties
         kept = @native.kept_properties
         Delivery::PROPERTIES.each do |name, number|
-          copy[name] = value if kept[number] == 1 && !(value = properties[name]).nil?
+          value = kept[number] == 1 ? properties[name] : nil
+          copy[name] = value unless value.nil?
         end
       end
       copy[:timestamp] = copy[:timestamp].to_i if copy[:timestamp]

@@ -105,7 +105,7 @@ module Backhop
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
       @counted = @listeners.leave_to_core
-      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.metrics.any?
+      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.copies?
       check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter

@@ -62,7 +62,7 @@ module Backhop
         @declared = Declared.of(@connection)
         @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was seen
-        @listeners.metrics.each { |each| each.attach(self) }
+        @listeners.attach(self)
       end
 
       # By the mode: declares exchanges, queues and bindings, on a channel of its own; or verifies them, as {#verify}; or
