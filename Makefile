@@ -26,7 +26,7 @@ part = $(MAKE) --no-print-directory test
 # Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names:
 # side by side, as they wait more than they compute. A part alone: make test-ruby.
 test:
-	@tools/install-packages build broker go python ruby node
+	@tools/install-packages build broker command go python ruby node
 	+@tools/side-by-side build/test core $(part)-core -- Python $(part)-python -- Ruby $(part)-ruby -- Node $(part)-node
 
 test-core: packages configured

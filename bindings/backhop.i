@@ -232,6 +232,8 @@ typedef enum bh_action {
                     const bh_topology *topology, int64_t now_ms, bh_bytes random);
     bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
                      bh_bytes random);
+    bh_status adopt(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
 
     bh_action action();
     int publishes();
@@ -550,6 +552,7 @@ typedef enum bh_field {
     bh_status set_plan(const bh_plan *plan);
 
     bh_event_kind what();
+    int64_t message();
     int has(bh_field field);
     bh_bytes string(bh_field field);
     bh_level level();
@@ -616,6 +619,7 @@ bh_status bh_metrics_new(bh_metrics **out);
 %extend bh_message {
     binary body();
     int redelivered();
+    int64_t number();
 }
 
 %object(Worker, bh_worker)

@@ -412,20 +412,37 @@ struct bh_filling {
         if (status == BH_OK && value)
             status = bh_event_set_int(event, field, value);
     }
+    /* Counts it, where there are metrics: its level, or the status of a failure, which is below 0. */
+    int64_t end(bh_metrics *metrics)
+    {
+        if (status == BH_OK && metrics)
+            status = bh_metrics_observe(metrics, event);
+        return status == BH_OK ? static_cast<int64_t>(bh_event_level(event)) : static_cast<int64_t>(status);
+    }
 };
 %}
 %extend bh_event {
     described_event described(function to) {
         return {$self, to};
     }
-    /* Makes it another event, in one call: what is empty or 0 is left out; so is a history of null. */
-    bh_status fill(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                   bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count, bh_bytes reason, bh_bytes error_class,
-                   bh_bytes error, bh_bytes text, int64_t duration_us, int64_t status) {
+    /* Makes it another event, in one call, and counts it, where there are metrics: its level, or the status of a failure, which is
+     * below 0. What is empty or 0 is left out. First what becomes of a message in its handler, then any. */
+    int64_t handled(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
+                    bh_bytes error_class, bh_bytes error, int64_t duration_us, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_event_begin($self, kind)};
         filling.string(BH_FIELD_QUEUE, queue);
-        if (history && filling.status == BH_OK)
+        if (filling.status == BH_OK)
             filling.status = bh_event_set_history($self, history, redelivered, now_ms);
+        filling.string(BH_FIELD_ERROR_CLASS, error_class);
+        filling.string(BH_FIELD_ERROR, error);
+        filling.number(BH_FIELD_DURATION, duration_us);
+        return filling.end(metrics);
+    }
+    int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
+                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, int64_t duration_us, int64_t status,
+                 bh_metrics *metrics) {
+        bh_filling filling = {$self, bh_event_begin($self, kind)};
+        filling.string(BH_FIELD_QUEUE, queue);
         filling.string(BH_FIELD_ID, id);
         filling.number(BH_FIELD_ATTEMPTS, attempts);
         filling.number(BH_FIELD_DELAY, delay_ms);
@@ -436,7 +453,7 @@ struct bh_filling {
         filling.string(BH_FIELD_TEXT, text);
         filling.number(BH_FIELD_DURATION, duration_us);
         filling.number(BH_FIELD_STATUS, status);
-        return filling.status;
+        return filling.end(metrics);
     }
 }
 

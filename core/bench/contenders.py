@@ -144,4 +144,12 @@ def languages(programs: Path) -> dict[str, Language]:
             {"consume": 50000, "retry": 40000},
             decides="adapter",
         ),
+        "node-metrics": Language(
+            "Node, what metrics cost",
+            {
+                "off": Contender("backhop/amqplib", [*node, "adapter"]),
+                "on": Contender("backhop/amqplib, with backhop/prom-client", [*node, "adapter-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
     }

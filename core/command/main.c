@@ -24,21 +24,24 @@ static const command commands[] = {
 
 static const char *const intro = "Retries for RabbitMQ: what an operator needs. All of it by AMQP.\n";
 static const char *const end =
-    "The broker is the one that AMQP_URL names, or --uri. Results go to standard output, or with --json one\n"
-    "object a line; messages go to standard error. NO_COLOR is honoured. Exit codes are those of sysexits:\n"
+    "The broker is the one that AMQP_URL names, or --uri. Results go to standard output, or with --json one "
+    "object a line; messages go to standard error. NO_COLOR is honoured. Exit codes are those of sysexits: "
     "64 wrong usage, 69 the broker refuses or something is missing, 75 try again, 130 interrupted.\n";
 
 static void print_table(const command *table, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        printf("  %-10s %s\n", table[i].name, table[i].summary);
+        print_wrapped(table[i].summary, printf("  %-9s ", table[i].name), 12);
 }
 
 static int help(const char *whole, const char *first, const command *table, size_t size, const char *last)
 {
-    printf("Usage: %s COMMAND [OPTION...]\n%s\n", whole, first);
+    printf("Usage: %s COMMAND [OPTION...]\n", whole);
+    print_wrapped(first, 0, 0);
+    putchar('\n');
     print_table(table, size);
-    printf("\n'%s COMMAND --help' tells more of each.\n%s", whole, last);
+    printf("\n'%s COMMAND --help' tells more of each.\n", whole);
+    print_wrapped(last, 0, 0);
     return output_end(EX_OK);
 }
 

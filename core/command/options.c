@@ -100,17 +100,32 @@ static void set_value(const option_rule *rule, const char *text)
 
 /* ----------------------------------------------------------------------------------------------------------- reading */
 
+enum { LEFT_TEXT = 64 };
+
+/* "-j, --json" */
+static int write_left(char out[LEFT_TEXT], const option_rule *rule)
+{
+    char letter[8] = "    ";
+    if (rule->letter)
+        snprintf(letter, sizeof letter, "-%c, ", rule->letter);
+    return snprintf(out, LEFT_TEXT, "  %s--%s%s%s", letter, rule->name, rule->argument ? " " : "",
+                    rule->argument ? rule->argument : "");
+}
+
 static void help(const option_rule *rules, size_t size, const char *operands, const char *intro)
 {
-    printf("Usage: %s [OPTION...]%s%s\n%s\n", name, *operands ? " " : "", operands, intro);
+    char left[LEFT_TEXT];
+    int widest = 0;
+    printf("Usage: %s [OPTION...]%s%s\n", name, *operands ? " " : "", operands);
+    print_wrapped(intro, 0, 0);
+    putchar('\n');
     for (size_t i = 0; i < size; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", rules[i].name, rules[i].argument ? " " : "",
-                 rules[i].argument ? rules[i].argument : "");
-        char letter[8] = "    ";
-        if (rules[i].letter)
-            snprintf(letter, sizeof letter, "-%c, ", rules[i].letter);
-        printf("  %s%-24s %s\n", letter, left, rules[i].help);
+        int width = write_left(left, &rules[i]);
+        widest = width > widest ? width : widest;
+    }
+    for (size_t i = 0; i < size; i++) {
+        write_left(left, &rules[i]);
+        print_wrapped(rules[i].help, printf("%-*s", widest + 2, left), widest + 2);
     }
     exit(output_end(EX_OK));
 }

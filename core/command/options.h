@@ -37,7 +37,8 @@ void texts_free(texts *self);
 void options_name(const char *whole);
 /*
  * Reads the options of a sub-command and returns the index of its first operand; operands may stand between options. --help
- * prints `operands`, `intro` and the options, and ends the program, as does wrong usage (64), before anything was done.
+ * prints `operands`, `intro` (wrapped; an empty line begins a paragraph) and the options, and ends the program, as does wrong usage (64), before
+ * anything was done.
  */
 int options_read(int count, char **arguments, const option_rule *rules, size_t size, const char *operands,
                  const char *intro);
@@ -53,11 +54,9 @@ typedef struct broker_options {
 } broker_options;
 
 #define BROKER_OPTIONS(broker)                                                                                         \
+    {"uri", 'u', OPTION_TEXT, "URI", "amqp[s]://user:password@host:port/vhost [AMQP_URL]", &(broker)->uri},            \
     {                                                                                                                  \
-        "uri",         'u', OPTION_TEXT, "URI", "the broker, amqp[s]://user:password@host:port/vhost [AMQP_URL]",      \
-        &(broker)->uri},                                                                                               \
-    {                                                                                                                  \
-        "ca-file", 0, OPTION_TEXT, "FILE", "PEM file of the CAs to trust instead of the system's", &(broker)->ca_file  \
+        "ca-file", 0, OPTION_TEXT, "FILE", "PEM file of the CAs to trust [the system's]", &(broker)->ca_file           \
     }
 #define JSON_OPTION(value)                                                                                             \
     {                                                                                                                  \

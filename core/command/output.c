@@ -238,6 +238,27 @@ void terminal_size(int *columns, int *lines)
     }
 }
 
+void print_wrapped(const char *text, int at, int indent)
+{
+    int columns, lines;
+    terminal_size(&columns, &lines);
+    columns = columns > 100 ? 100 : columns;
+    while (*(text += strspn(text, " \n"))) {
+        int size = (int)strcspn(text, " \n"), is_first = at <= indent;
+        if (!is_first && at + 1 + size > columns) {
+            printf("\n%*s", indent, "");
+            at = indent;
+            is_first = 1;
+        }
+        at += printf("%s%.*s", is_first ? "" : " ", size, text);
+        text += size;
+        if (strncmp(text, "\n\n", 2) == 0)
+            at = printf("\n\n%*s", indent, "") - 2;
+    }
+    if (at > 0)
+        putchar('\n');
+}
+
 void table_add(text_table *self, const char *format, ...)
 {
     va_list arguments;

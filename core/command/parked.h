@@ -18,22 +18,21 @@ typedef struct parked_options {
     int any_queue;
 } parked_options;
 
-#define PARKED_OPTIONS(o)                                                                                                \
-    BROKER_OPTIONS(&(o)->broker),                                                                                        \
-        {"strategy", 0, OPTION_TEXT, "NAME", "the work queue's strategy [ladder]", &(o)->topology.strategy},             \
-        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(o)->topology.ns},                  \
-        {"queue-type",                                                                                                   \
-         0,                                                                                                              \
-         OPTION_TEXT,                                                                                                    \
-         "TYPE",                                                                                                         \
-         "of the parked queue: quorum or classic [quorum]",                                                              \
-         &(o)->topology.queue_type},                                                                                     \
-        {"any-queue", 0, OPTION_FLAG, NULL, "look also where RabbitMQ 4 counts looks and drops at 20", &(o)->any_queue}, \
+#define PARKED_OPTIONS(o)                                                                                              \
+    BROKER_OPTIONS(&(o)->broker),                                                                                      \
+        {"strategy", 0, OPTION_TEXT, "NAME", "the work queue's strategy [ladder]", &(o)->topology.strategy},           \
+        {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(o)->topology.ns},                \
+        {"queue-type",                                                                                                 \
+         0,                                                                                                            \
+         OPTION_TEXT,                                                                                                  \
+         "TYPE",                                                                                                       \
+         "of the parked queue: quorum or classic [quorum]",                                                            \
+         &(o)->topology.queue_type},                                                                                   \
+        {"any-queue", 0, OPTION_FLAG, NULL, "look also where RabbitMQ drops at 20 looks", &(o)->any_queue},            \
         JSON_OPTION(&(o)->json)
 #define WHERE_OPTION(o)                                                                                                \
     {                                                                                                                  \
-        "where", 'w', OPTION_TEXTS, "CONDITION",                                                                       \
-            "those that fit: error~timeout, reason=poison, age>2h, header.NAME=...", &(o)->where                       \
+        "where", 'w', OPTION_TEXTS, "CONDITION", "as error~timeout, reason=poison, age>2h; see list", &(o)->where      \
     }
 
 /* What a parked queue is looked at with, on one connection. */

@@ -18,16 +18,15 @@ typedef struct topology_options {
 } topology_options;
 
 #define POLICY_OPTIONS(o)                                                                                              \
-    {"policy", 'p', OPTION_TEXT, "FILE", "JSON object with the following, as {\"initial\": \"10s\"}", &(o)->file},     \
+    {"policy", 'p', OPTION_TEXT, "FILE", "JSON, as {\"initial\": \"10s\"}", &(o)->file},                               \
         {"kind", 0, OPTION_TEXT, "KIND", "exponential, linear, fixed or steps [exponential]", &(o)->kind},             \
         {"initial", 0, OPTION_TEXT, "TIME", "delay after the first failure [1s]", &(o)->initial},                      \
         {"factor", 0, OPTION_TEXT, "NUMBER", "exponential: what each delay is multiplied by [2]", &(o)->factor},       \
         {"max", 0, OPTION_TEXT, "TIME", "no delay is above it, jitter included [5m]", &(o)->max},                      \
         {"steps", 0, OPTION_TEXT, "TIME,...", "the delays of kind steps, as 10s,1m,1h", &(o)->steps},                  \
-        {"jitter",    0, OPTION_TEXT, "JITTER", "none, spread:RATIO, equal, full, decorrelated [spread:0.2]",          \
-         &(o)->jitter},                                                                                                \
+        {"jitter", 0, OPTION_TEXT, "JITTER", "none, spread:0.2, equal, full, decorrelated", &(o)->jitter},             \
         {"max-attempts", 0, OPTION_TEXT, "COUNT", "handler's attempts in all; 0: no limit [10]", &(o)->max_attempts},  \
-        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later after its first failure", &(o)->max_age},    \
+        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later than this", &(o)->max_age},                  \
         {"max-retry-after", 0, OPTION_TEXT, "TIME", "cap on what a handler asks for [24h]", &(o)->max_retry_after},    \
     {                                                                                                                  \
         "max-crashes", 0, OPTION_TEXT, "COUNT", "lost consumers before a message waits [5]", &(o)->max_crashes         \
@@ -36,9 +35,9 @@ typedef struct topology_options {
 #define TOPOLOGY_OPTIONS(o)                                                                                            \
     {"strategy",    0, OPTION_TEXT, "NAME", "ladder, message-ttl, reject, delayed-exchange, native [ladder]",          \
      &(o)->strategy},                                                                                                  \
-        {"queue-type",    0, OPTION_TEXT, "TYPE", "of wait and parked queues: quorum or classic [quorum]",             \
+        {"queue-type",    0, OPTION_TEXT, "TYPE", "wait and parked: quorum or classic [quorum]",             \
          &(o)->queue_type},                                                                                            \
-        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop, backhop.classic]", &(o)->ns},      \
+        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop]", &(o)->ns},      \
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(o)->series},                \
         {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(o)->stripes},                                 \
     {                                                                                                                  \

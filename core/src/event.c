@@ -85,6 +85,7 @@ bh_status bh_event_begin(bh_event *self, bh_event_kind kind)
     if (!self || !is_kind((int)kind))
         return BH_ERR_ARGUMENT;
     self->kind = kind;
+    self->message = 0;
     self->has = 0;
     self->store.size = 0;
     return BH_OK;
@@ -150,6 +151,11 @@ bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan)
 bh_event_kind bh_event_what(const bh_event *self)
 {
     return self ? self->kind : BH_EVENT_LAST;
+}
+
+int64_t bh_event_message(const bh_event *self)
+{
+    return self ? self->message : 0;
 }
 
 int bh_event_has(const bh_event *self, bh_field field)

@@ -4,9 +4,9 @@
 //     node contend.js CONTENDER TASK MESSAGES
 //
 // Contenders: amqplib (a loop of one's own on a confirm channel, which acknowledges in the callbacks of the confirms),
-// adapter (backhop/amqplib), worker (Worker). Tasks: consume (acknowledge each), retry (each fails: a copy waits,
-// confirmed, then the original is acknowledged), decision (no broker: what the adapter decides for a message with ten
-// headers, one of them an x-death of five records).
+// adapter (backhop/amqplib), adapter-metrics (the same with backhop/prom-client), worker (Worker). Tasks: consume
+// (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged), decision (no
+// broker: what the adapter decides for a message with ten headers, one of them an x-death of five records).
 //
 // AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has
 // them. The object has "messages", "seconds" from the first message to the end of the connections, "peak_kib", the peak
@@ -123,11 +123,17 @@ async function runAmqplib (task) {
   await connection.close()
 }
 
-async function runAdapter (task) {
+async function runAdapterMetrics (task) {
+  const { Registry } = require('prom-client')
+  const { prometheus } = require('backhop/prom-client')
+  await runAdapter(task, prometheus({ register: new Registry() }))
+}
+
+async function runAdapter (task, onEvent) {
   const connection = await amqplib.connect(URL)
   const channel = await connection.createChannel()
   await channel.prefetch(PREFETCH)
-  const retrier = new Retrier(channel, { queue: QUEUE, policy: policy(), namespace: NAMESPACE })
+  const retrier = new Retrier(channel, { queue: QUEUE, policy: policy(), namespace: NAMESPACE, onEvent })
   await channel.consume(QUEUE, retrier.wrap(message => task.handle(message)))
   await task.isDone
   await retrier.drain()
@@ -167,7 +173,9 @@ function decide (count) {
   return times.sort((a, b) => a - b)[count >> 1] / 1000
 }
 
-const CONTENDERS = { amqplib: runAmqplib, adapter: runAdapter, worker: runWorker }
+const CONTENDERS = {
+  amqplib: runAmqplib, adapter: runAdapter, 'adapter-metrics': runAdapterMetrics, worker: runWorker
+}
 
 async function main () {
   const [contender, name, digits] = process.argv.slice(2)

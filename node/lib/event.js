@@ -9,7 +9,7 @@ const { inspect } = require('node:util')
 
 const c = require('./addon')
 const { BRIDGE } = require('./bridge')
-const { BackhopError, check, errorOf, made } = require('./errors')
+const { BackhopError, check, counted, errorOf, made } = require('./errors')
 const { debug, warn } = require('./log')
 const { namesOf, refuse } = require('./options')
 const { textOf } = require('./outcomes')
@@ -34,6 +34,8 @@ const US = 1000 // in a millisecond
 const LEVELS = namesOf({
   debug: c.BH_LEVEL_DEBUG, info: c.BH_LEVEL_INFO, warning: WARNING, error: c.BH_LEVEL_ERROR
 })
+
+const NOBODY = {} // wants more of an event than whoever listens
 
 const listed = (...values) => values
 
@@ -94,60 +96,79 @@ class Event {
 class Teller {
   #queue
   #listeners = []
-  #bridges = []
-  #tracing // of the bridges the one that runs handlers
+  #observers = [] // bridges that are told each event
+  #counts = null // the core's metrics that count each
+  #tracing // the bridge that runs handlers
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
-  /** `onEvent`: a function, a bridge, or an array of such; `copies` tells how many copies are not confirmed. */
-  constructor (queue, onEvent, copies) {
+  /** `onEvent`: a function, a bridge, or an array of such; `source`: where events come from, as bridge.js has it. */
+  constructor (queue, onEvent, source = {}) {
     this.#queue = queue
-    this.copies = copies // which bridges hold weakly
+    this.source = source // which bridges hold weakly
     for (const each of Array.isArray(onEvent) ? onEvent : onEvent === undefined ? [] : [onEvent]) {
-      if (each?.[BRIDGE]) this.#bridges.push(each[BRIDGE](copies))
+      if (each?.[BRIDGE]) this.#bridge(each[BRIDGE](source))
       else if (typeof each === 'function') this.#listeners.push(each)
       else refuse('onEvent', each, 'a function that is given each Event, a bridge, or an array of these')
     }
-    this.#tracing = this.#bridges.find(({ around }) => around)
+  }
+
+  #bridge ({ counts, observe, around }) {
+    if (counts && !this.#counts) this.#counts = counts
+    else if (counts) this.#observers.push(native => check(counts.observe(native)))
+    if (observe) this.#observers.push(observe)
+    if (around) this.#tracing = around
   }
 
   /** Whether somebody listens to what becomes of each message. */
   get isHeard () {
-    return this.#listeners.length > 0 || this.#bridges.length > 0 || CHANNEL.hasSubscribers || debug.enabled
+    return this.#counts !== null || this.#listeners.length > 0 || this.#observers.length > 0 ||
+      CHANNEL.hasSubscribers || debug.enabled
   }
 
   /** Calls the handler of a message, within the span of its attempt where it is traced. */
   handle (message, handler) {
-    return this.#tracing ? this.#tracing.around(message, this.#queue, handler) : handler(message)
+    return this.#tracing ? this.#tracing(message, this.#queue, handler) : handler(message)
   }
 
   /**
    * `fieldsOf` gives the fields; besides `history`, the core's, with `redelivered` and `now`; `error`, the exception
    * itself, and `trace`, that of the attempt. It is not called where nobody wants to know. `to` as of hand.
    */
-  tell (name, fieldsOf, to = {}) {
+  tell (name, fieldsOf, to = NOBODY) {
     if (!this.isHeard && !to.isWanted && EACH_MESSAGE.includes(name)) return undefined
+    const fields = fieldsOf()
+    return this.#hand(this.#native, this.#fill(KINDS.get(name), fields), fields, to)
+  }
+
+  /** Makes the core's object such an event, and has it counted; gives its level. */
+  #fill (kind, {
+    history, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '', errorClass = '',
+    errorText = '', text = '', duration = 0, error
+  }) {
     const native = this.#native
-    const {
-      history = null, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '',
-      errorClass = '', errorText = '', text = '', duration = 0, error, trace
-    } = fieldsOf()
+    const [queue, counts, us] = [this.#queue, this.#counts, Math.round(duration * US)]
+    if (history) {
+      const isAgain = Number(redelivered)
+      return counted(native.handled(kind, queue, history, isAgain, now, errorClass, errorText, us, counts))
+    }
     const status = !errorClass && error instanceof BackhopError ? error.status : 0
-    check(native.fill(
-      KINDS.get(name), this.#queue, history, Number(redelivered), now, id, attempts, delay, count, reason, errorClass,
-      errorText, text, Math.round(duration * US), status
+    return counted(native.fill(
+      kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, us, status, counts
     ))
-    const { isLogged, isWanted } = to
-    return this.hand(native, { error, trace, isLogged, isWanted })
   }
 
   /**
-   * Hands on what the core's object tells. `isLogged`: it may become a warning of the process; `isWanted`: the Event is
-   * made, and returned.
+   * Hands on an event that the core has made. `isLogged`: it may become a warning of the process; `isWanted`: the
+   * Event is made, and returned.
    */
-  hand (native, { error, trace, isLogged = true, isWanted = false } = {}) {
-    if (debug.enabled || (isLogged && native.level() >= WARNING)) this.#log(native, error, isLogged)
-    for (const bridge of this.#bridges) {
-      this.#give(native, () => bridge.observe(native, { queue: this.#queue, error, trace }))
+  hand (native, about, to) {
+    return this.#hand(native, native.level(), about, to)
+  }
+
+  #hand (native, level, { error, trace }, { isLogged = true, isWanted = false }) {
+    if (debug.enabled || (isLogged && level >= WARNING)) this.#log(native, error, isLogged)
+    for (const observe of this.#observers) {
+      this.#give(native, () => observe(native, { queue: this.#queue, error, trace }))
     }
     if (!isWanted && !this.#listeners.length && !CHANNEL.hasSubscribers) return undefined
     const event = Event.of(native, error)

@@ -617,8 +617,8 @@ export interface Event {
   /** In words, with what to do. It never holds a password. */
   readonly text: string
   /**
-   * The reason, where there is one. Of a failed attempt, and over a client of what became of it, what the handler threw:
-   * whatever that is.
+   * The reason, where there is one. Of a failed attempt, and of its message that comes again or is parked, what the handler
+   * threw: whatever that is.
    */
   readonly error: any
   /** The class of what the handler threw; "" for none. */

@@ -4,7 +4,7 @@ import type { Bridge } from './index.js'
 
 /**
  * Traces attempts: a span `process {queue}` around each handler, which links to that of the attempt before and belongs to
- * the publisher's trace (or to the span that is active, as of the client's own instrumentation); over a client `retry {queue}` and
+ * the publisher's trace (or to the span that is active, as of the client's own instrumentation), and `retry {queue}` and
  * `park {queue}` for the copies. A copy's traceparent stays the publisher's.
  *
  *     new Retrier(channel, { queue, policy, onEvent: [tracing(), metrics()] })

@@ -167,7 +167,7 @@ class Metrics {
     return (value, attributes) => histogram.record(value, attributes)
   }
 
-  [BRIDGE] (copies) {
+  [BRIDGE] ({ copies }) {
     this.#copies.add(copies)
     return { observe: native => this.#observe(native) }
   }

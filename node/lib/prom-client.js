@@ -1,5 +1,5 @@
 'use strict'
-// Metrics for prom-client. The core counts, so that an event costs one call; a scrape reads what it counted.
+// Metrics for prom-client. The core counts, a worker's thread itself; a scrape reads what it counted.
 
 const { register: common } = require('prom-client')
 
@@ -16,28 +16,43 @@ const ESCAPES = { n: '\n' }
 function prometheus (options = {}) {
   const { register = common, errorTypes } = only(options, ['register', 'errorTypes'], 'prometheus')
   if (typeof register?.registerMetric !== 'function') refuse('register', register, 'a Registry of prom-client\'s')
-  return new Prometheus(register, counting(errorTypes))
+  return new Prometheus(register, () => counting(errorTypes))
 }
 
 class Prometheus {
+  #made // gives metrics of nothing
   #metrics
   #copies = new Copies()
+  #workers = [] // which add to metrics what they counted: theirs is told even when they are gone
   #samples // of one scrape
 
-  constructor (register, metrics) {
-    this.#metrics = metrics
+  constructor (register, made) {
+    this.#made = made
+    this.#metrics = made()
     for (const metric of METRICS) register.registerMetric(new Metric(metric, () => this.#samplesOf(metric)))
   }
 
-  [BRIDGE] (copies) {
-    this.#copies.add(copies)
-    return { observe: native => check(this.#metrics.observe(native)) }
+  [BRIDGE] ({ copies, counting }) {
+    if (!counting) {
+      this.#copies.add(copies)
+      return { counts: this.#metrics }
+    }
+    this.#workers.push(counting(this.#made()))
+    return {}
+  }
+
+  /** All that was counted, in Prometheus' text format. */
+  #text () {
+    const all = this.#made()
+    check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#copies.count))
+    check(all.add(this.#metrics))
+    for (const addTo of this.#workers) addTo(all)
+    return String(all.text())
   }
 
   #samplesOf ({ name, type }) {
     if (!this.#samples) {
-      check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#copies.count))
-      this.#samples = samplesOf(String(this.#metrics.text()))
+      this.#samples = samplesOf(this.#text())
       setImmediate(() => { this.#samples = undefined })
     }
     const names = type === 'histogram' ? ['bucket', 'sum', 'count'].map(part => `${name}_${part}`) : [name]

@@ -61,7 +61,7 @@ class BaseRetrier {
     this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
-    this.#teller = new Teller(this.#topology.queue, onEvent, () => this.pending)
+    this.#teller = new Teller(this.#topology.queue, onEvent, { copies: () => this.pending })
   }
 
   static async declare (channel, options) {

@@ -43,6 +43,9 @@ const OPTIONS = [
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
 const OWN = ['replayed', 'drained'] // events that the worker itself has to know of
+const COPIED = ['retried', 'parked'] // a message whose copy is safe
+const PUBLISHED_AGAIN = ['returned', 'nacked'] // one whose copy is not
+const NO_FAILURE = {}
 
 class Worker extends EventEmitter {
   #native
@@ -62,6 +65,8 @@ class Worker extends EventEmitter {
   #retryEvents
   #teller
   #isHeard // whether somebody listens to what becomes of each message
+  #tellsRetries
+  #failures = new Map() // { error, trace } of messages that failed, by number, until it is told what became of them
 
   constructor (uris, options = {}) {
     super()
@@ -98,7 +103,7 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
-    this.#teller = new Teller(this.#topology.queue, onEvent)
+    this.#teller = new Teller(this.#topology.queue, onEvent, { counting: metrics => this.#counting(metrics) })
     this.#isHeard = this.#teller.isHeard
     this.on('newListener', name => { this.#isHeard ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
@@ -115,6 +120,13 @@ class Worker extends EventEmitter {
     if (status) throw errorOf(status, this.#native.error())
   }
 
+  /** Has the background thread count metrics; gives what adds them to others. */
+  #counting (metrics) {
+    const native = this.#native
+    this.#check(native.set_metrics(metrics))
+    return others => check(native.read_metrics(others))
+  }
+
   get topology () {
     return this.#topology
   }
@@ -129,7 +141,9 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#retryEvents || this.#isHeard)))
+    this.#tellsRetries = this.#retryEvents || this.#isHeard
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries)))
+    this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = new AbortController()
     this.#handle = AsyncResource.bind(message => this.#teller.handle(message, handle), 'BackhopWorker')
@@ -213,8 +227,19 @@ class Worker extends EventEmitter {
       const [status, native] = this.#native.take_event()
       if (status) return
       const name = c.bh_event_name(native.what())
-      this.#told(name, to => this.#teller.hand(native, to), OWN.includes(name))
+      const failure = this.#failureOf(name, native)
+      this.#told(name, to => this.#teller.hand(native, failure, to), OWN.includes(name))
     }
+  }
+
+  /** What a message failed with that comes again or is parked now. */
+  #failureOf (name, native) {
+    if (name === 'disconnected' && native.string(c.BH_FIELD_CONNECTION) === 'consume') this.#failures.clear()
+    const number = native.message()
+    const failure = this.#failures.get(number)
+    if (!failure || PUBLISHED_AGAIN.includes(name)) return NO_FAILURE
+    this.#failures.delete(number)
+    return COPIED.includes(name) ? failure : NO_FAILURE
   }
 
   /** Has an event told, to its listeners too. `isOwn`: the worker itself has to know of it. */
@@ -274,20 +299,20 @@ class Worker extends EventEmitter {
 
   #fail (message, thrown) {
     const result = this.#choice.result(thrown)
-    if (this.#isHeard) {
-      if (result.outcome === 'dropped') this.#tell('dropped', message)
-      else this.#failed(message, thrown, result.error)
-    }
+    if (result.outcome !== 'dropped') this.#failed(message, thrown, result.error)
+    else if (this.#isHeard) this.#tell('dropped', message)
     this.#settle(message, result)
   }
 
-  /** The worker tells what becomes of it with the class of its error; where it is settled already, with nothing. */
+  /** What becomes of it is told with its error; where it is settled already, nothing is. */
   #failed (message, error, errorText) {
     const errorClass = classOf(error)
-    this.#tell('failed', message, { error, errorClass, errorText })
     this.#native.set_error_class(message.taken, errorClass)
-    const { traceparent } = message[TRACE] ?? {}
-    if (traceparent) this.#native.set_traceparent(message.taken, traceparent)
+    if (!this.#isHeard) return
+    const trace = message[TRACE]
+    this.#tell('failed', message, { error, errorClass, errorText })
+    if (trace?.traceparent) this.#native.set_traceparent(message.taken, trace.traceparent)
+    if (this.#tellsRetries) this.#failures.set(message.taken.number(), { error, trace })
   }
 
   #settle (message, result) {

@@ -92,7 +92,7 @@ test('labels are bounded, whatever 10,000 messages and errors are called', async
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
   const provider = new MeterProvider({ readers: [reader] })
-  const teller = new Teller('orders', [prometheus({ register }), metrics({ provider })], () => 3)
+  const teller = new Teller('orders', [prometheus({ register }), metrics({ provider })], { copies: () => 3 })
   for (let i = 0; i < 10_000; i++) {
     const error = Object.assign(new Error(`error ${i}`), { name: `Error${i}` })
     teller.tell('retried', () => ({ ...failure(error, `id ${i}`)(), errorClass: `Error${i}` }))

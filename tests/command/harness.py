@@ -134,8 +134,10 @@ class LiveCase(Case):
 class Terminal:
     """The program in a terminal of its own."""
 
-    def __init__(self, *arguments: object, columns: int = 100, lines: int = 30, **environment: str) -> None:
-        self.arguments = [str(BUILD / "backhop"), *map(str, arguments)]
+    def __init__(
+        self, *arguments: object, program: str = str(BUILD / "backhop"), columns: int = 100, lines: int = 30, **environment: str
+    ) -> None:
+        self.arguments = [program, *map(str, arguments)]
         self.size = (lines, columns)
         self.environment = {**os.environ, "TERM": "xterm", **environment}
         self.seen = ""

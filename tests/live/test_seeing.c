@@ -64,7 +64,10 @@ START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
     rig *r = rig_that_sees(BH_STRATEGY_LADDER);
     rig_publish(r, "work.a", "first");
     rig_take(r, "first");
+    int64_t number = bh_message_number(r->message);
+    ck_assert_int_gt(number, 0);
     expect_told_of(r, BH_EVENT_DELIVERED, 1, "");
+    ck_assert_int_eq(bh_event_message(r->event), number);
     ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 0);
     ck_assert_int_eq(bh_worker_set_traceparent(r->worker, r->message, bh_str("no span")), BH_ERR_ARGUMENT);
     expect_ok(r->worker, bh_worker_set_traceparent(r->worker, r->message, bh_str(SPAN)));
@@ -72,14 +75,17 @@ START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
     rig_settle(r, BH_OUTCOME_FAILED, "no answer", 0);
     ck_assert_int_eq(bh_worker_set_error_class(r->worker, r->message, bh_str("late")), BH_ERR_STATE);
     expect_told_of(r, BH_EVENT_FAILED, 1, "TimeoutError");
+    ck_assert_int_eq(bh_event_message(r->event), number);
     expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "no answer");
     ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DURATION), 0);
     expect_told_of(r, BH_EVENT_RETRIED, 1, "TimeoutError");
+    ck_assert_int_eq(bh_event_message(r->event), number);
     expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "no answer");
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DELAY), RIG_DELAY_MS);
     ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DURATION), 0);
 
     rig_take(r, "first");
+    ck_assert_int_ne(bh_message_number(r->message), number);
     expect_bytes(bh_history_traceparent(r->history), SPAN);
     expect_told_of(r, BH_EVENT_DELIVERED, 2, "");
     ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 1);

@@ -111,6 +111,9 @@ BH_API bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan);
 
 /* What happened; BH_EVENT_LAST for NULL. */
 BH_API bh_event_kind bh_event_what(const bh_event *self);
+/* Of a worker's event about a message that was taken: its number, as bh_message_number tells it; 0: there is none, or it is
+ * not known any more. So a program finds what it knows of the message, as its error. */
+BH_API int64_t bh_event_message(const bh_event *self);
 /* 1 where a field was set; its value, "" and 0 where it was not. Of a text that was not set it is the sentence that the
  * kind means each time, where it has one: refused (it can be neither read nor copied), stale, disconnected, blocked,
  * unblocked, missed; and unavailable of the connection "publish" (no channel to publish on). */

@@ -177,6 +177,9 @@ BH_API bh_status bh_worker_fail_by(bh_worker *self, bh_message *message, const b
 BH_API void bh_message_free(bh_message *self);
 BH_API bh_bytes bh_message_body(const bh_message *self);
 BH_API int bh_message_redelivered(const bh_message *self);
+/* By which events tell which message they are about (bh_event_message): above 0, and of one message alone from one start of
+ * the worker to the next. */
+BH_API int64_t bh_message_number(const bh_message *self);
 /* Which attempt this is: 1 for the first. 0 where reading it failed. */
 BH_API int64_t bh_worker_attempt(bh_worker *self, const bh_message *message);
 /* Reads the message into the caller's own objects; the history as this worker counts. `history` may be NULL.

@@ -124,6 +124,8 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       assert.ok(failed.every(({ error, errorClass, duration }) => {
         return error instanceof TypeError && errorClass === 'TypeError' && duration > 0
       }))
+      const copied = events.filter(({ name }) => name === 'retried' || name === 'parked')
+      assert.deepEqual(copied.map(({ error }) => error.message), ['no 1', 'no 2', 'no 3'])
       const text = await register.metrics()
       const valueOf = (name, labels) => {
         const line = text.split('\n').find(each => each.startsWith(`${name}{queue="${queue}"${labels}} `))
@@ -146,7 +148,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       assert.equal(valueOf('backhop_retries_total', ',error_type="TypeError"'), 2)
       const linked = attempts.map(({ links }) => links.map(link => link.context.spanId))
       assert.deepEqual(linked, [[], [active[0]], [active[1]]])
-      if (client === 'Worker') return // whose copies JavaScript does not see
+      await until(() => named('park').length === 1, 'its spans end')
       assert.deepEqual(named('retry').map(span => span.parentSpanContext.spanId), active.slice(0, 2))
       assert.deepEqual(named('park').map(span => span.parentSpanContext.spanId), active.slice(2))
     })

@@ -1,31 +1,35 @@
 import json
+import os
+import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from xml.dom import minidom
 
-from harness import BUILD, CANNOT_CREATE, NO_INPUT, TRY_AGAIN, USAGE, Case
+from harness import BUILD, CANNOT_CREATE, NO_INPUT, TRY_AGAIN, USAGE, Case, Terminal, run
+
+SHARE = Path(__file__).parents[3] / "core/command/share"
+
+
+def each_help(*command):
+    """The help of `backhop COMMAND` and of all commands below it, by the words of the command."""
+    text = run(*command, "--help").stdout
+    yield command, text
+    if "COMMAND [OPTION" in text:
+        for name in re.findall(r"^  (\w+) ", text, re.MULTILINE):
+            yield from each_help(*command, name)
 
 
 class Options(Case):
-    def test_help_fits_a_screen_and_lists_each_command(self):
-        lines = self.ok("--help").stdout.splitlines()
-        self.assertLessEqual(len(lines), 24)
-        self.assertLessEqual(max(map(len, lines)), 104)
-        commands = [line.split()[0] for line in lines if line.startswith("  ")]
-        self.assertIn("schedule", commands)
-        for command in commands:
-            self.help_fits(command)
-        for command in ("list", "show", "replay", "save", "load", "drop"):
-            self.help_fits("parked", command)
-        for command in ("show", "declare", "verify", "export", "dot"):
-            self.help_fits("topology", command)
-
-    def help_fits(self, *command):
-        lines = self.ok(*command, "--help").stdout.splitlines()
-        self.assertTrue(lines[0].startswith("Usage: backhop " + " ".join(command)))
-        self.assertLessEqual(len(lines), 30, lines)
-        self.assertLessEqual(max(map(len, lines)), 120, lines)
+    def test_every_help_fits_a_screen(self):
+        commands = dict(each_help())
+        self.assertGreater(len(commands), 16)
+        for command, text in commands.items():
+            with self.subTest(command):
+                self.assertTrue(text.startswith(" ".join(("Usage: backhop", *command)) + " "))
+                self.assertLessEqual(max(map(len, text.splitlines())), 80)
+                self.assertLessEqual(len(text.splitlines()), 40 if "--initial" in text else 24)  # a policy has many options
 
     def test_the_version_is_that_of_the_library(self):
         version = (Path(__file__).parents[3] / "VERSION").read_text().strip()
@@ -112,21 +116,72 @@ class Topology(Case):
         self.assertIn("orders.parked", self.ok("topology", "show", *options).stdout)
 
 
-class Completion(Case):
-    def test_bash_completes_commands_and_options(self):
-        share = Path(__file__).parents[3] / "core/command/share"
-        for typed, expected in (
-            (["backhop", "pa"], ["parked"]),
-            (["backhop", "parked", "re"], ["replay"]),
-            (["backhop", "parked", "replay", "--dr"], ["--dry-run"]),
-            (["backhop", "schedule", "--max-a"], ["--max-attempts", "--max-age"]),
-        ):
-            program = f"PATH={BUILD}:$PATH; . {share}/backhop.bash; COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}; _backhop; echo ${{COMPREPLY[*]}}"
-            got = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
-            self.assertEqual(got, expected)
+class Manual(Case):
+    def setUp(self):
+        self.pages = [BUILD / "backhop.1", SHARE / "backhop-relay.1"]
 
-    def test_the_manual_names_each_command(self):
-        manual = (Path(__file__).parents[3] / "core/command/share/backhop.1.in").read_text()
-        for line in self.ok("--help").stdout.splitlines():
-            if line.startswith("  "):
-                self.assertIn(f".B {line.split()[0]}", manual)
+    def test_it_has_every_command_and_option(self):
+        manual, relay = (page.read_text().replace("\\fR|\\fB", "|") for page in self.pages)
+        for command, text in each_help():
+            if command:
+                place = rf"^\.B {command[0]}\b" if len(command) == 1 else rf"^\.B {command[0]} [\w|]*\b{command[1]}\b"
+                self.assertRegex(manual, re.compile(place, re.MULTILINE))
+            for option in re.findall(r"^  (?:-., |    )--([a-z-]+)", text, re.MULTILINE):
+                with self.subTest(command=command, option=option):
+                    self.assertIn("\\-\\-" + option.replace("-", "\\-"), manual + (relay if command == ("relay",) else ""))
+
+    def test_it_is_clean(self):
+        for page in self.pages:
+            for checker in (["man", "--warnings", "--local-file"], ["mandoc", "-T", "lint", "-W", "warning"]):
+                with self.subTest(page=page.name, checker=checker[0]):
+                    needs(self, checker[0])
+                    ran = subprocess.run([*checker, page], capture_output=True, text=True, check=True, env={**os.environ, "LC_ALL": "C"})
+                    self.assertEqual(ran.stderr + (ran.stdout if checker[0] == "mandoc" else ""), "")
+
+
+def needs(case, program):
+    if not shutil.which(program):
+        case.skipTest(f"{program} is missing: tools/install-packages command")
+
+
+class Completion(Case):
+    """Types into a real shell, and sees what it would run."""
+
+    bash = ["--norc", "--noprofile", "-i"], ". /usr/share/bash-completion/bash_completion; trap 'echo \"<$BASH_COMMAND>\"' DEBUG\r"
+    zsh = ["-f", "-i"], "fpath=(%s $fpath); autoload -U compinit; compinit -D -u; preexec() { print \"<$1>\" }\r" % SHARE
+
+    def test_bash_completes_commands_and_options(self):
+        self.completes("bash", *self.bash)
+
+    def test_zsh_completes_commands_and_options(self):
+        self.completes("zsh", *self.zsh)
+
+    def completes(self, shell, options, setup):
+        needs(self, shell)
+        with tempfile.TemporaryDirectory() as home:
+            directory = Path(home) / "bash-completion" / "completions"
+            directory.mkdir(parents=True)
+            (directory / "backhop").symlink_to(SHARE / "backhop.bash")
+            path = f"{BUILD}:{os.environ['PATH']}"
+            with Terminal(*options, program=shutil.which(shell), HOME=home, PATH=path, XDG_DATA_HOME=home, HISTFILE="") as terminal:
+                terminal.type(setup)
+                for typed, expected in (
+                    ("backhop pa\tli\t--whe\terror~x --he\t", "backhop parked list --where error~x --help"),
+                    ("backhop parked re\torders --dr\t--max-r\t3 --he\t", "backhop parked replay orders --dry-run --max-replays 3 --help"),
+                    ("backhop sche\t--max-at\t7 --he\t", "backhop schedule --max-attempts 7 --help"),
+                    ("backhop topology ver\tord --work\tquorum --he\t", "backhop topology verify ord --work-queue quorum --help"),
+                    ("backhop --vers\t", "backhop --version"),
+                ):
+                    with self.subTest(typed):
+                        terminal.type(typed + "\r")
+                        terminal.expect(f"<{expected}")
+
+    def test_every_option_of_every_command_is_completed(self):
+        program = '. %s/backhop.bash; while read -ra COMP_WORDS; do COMP_WORDS+=(--); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _backhop; echo ${COMPREPLY[*]}; done'
+        helps = dict(each_help())
+        typed = "".join(" ".join(("backhop", *command)) + "\n" for command in helps)
+        ran = subprocess.run(["bash", "-c", program % SHARE], input=typed, capture_output=True, text=True, check=True,
+                             env={**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"})
+        for (command, text), completed in zip(helps.items(), ran.stdout.splitlines(), strict=True):
+            options = set(re.findall(r"^  (?:-., |    )(--[a-z-]+)", text, re.MULTILINE)) | {"--help"}
+            self.assertEqual(options | ({"--version"} if not command else set()), set(completed.split()), command)

@@ -106,13 +106,18 @@ static void set_int(bh_event *event, bh_field field, int64_t value)
         bh_event_set_int(event, field, value);
 }
 
+static int tells_error(bh_event_kind kind)
+{
+    return kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED || kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+}
+
 /* What is known of a message: its history, where it was just read; its handler's error. */
 static void set_message(bh_event *event, const bh__news *news)
 {
     const bh_message *message = news->message;
     if (news->history)
         bh_event_set_history(event, news->history, message && message->redelivered, bh__epoch_ms());
-    if (!message || news->kind == BH_EVENT_DELIVERED || news->kind == BH_EVENT_SUCCEEDED)
+    if (!message || !tells_error(news->kind))
         return;
     set_string(event, BH_FIELD_ERROR_CLASS, bh_str(message->error_class ? message->error_class : ""));
     set_string(event, BH_FIELD_ERROR, (bh_bytes){message->error, message->error ? message->error_size : 0});
@@ -128,6 +133,7 @@ static bh_event *make_event(const bh__context *self, const bh__news *news)
         return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
+    event->message = news->message ? news->message->entry : 0;
     set_string(event, BH_FIELD_QUEUE, news->queue.size ? news->queue : bh_topology_queue(self->settings->topology));
     set_string(event, BH_FIELD_TEXT, news->text);
     set_string(event, BH_FIELD_ID, news->id);

@@ -83,7 +83,7 @@ typedef struct bh__news {
     int64_t count;
     int64_t duration_us;
     const bh__connection *connection;
-    const bh_message *message; /* that it is about, for its error; NULL: none */
+    const bh_message *message; /* that it is about, for its number and its error; NULL: none */
     const bh_history *history; /* of that, just read; NULL: it was not */
 } bh__news;
 

@@ -110,6 +110,7 @@ void bh__refuse(bh__context *self, bh_message *message, bh_status status, bh_byt
                                   .status = status,
                                   .text = text,
                                   .id = message->copy ? message->copy->id : bh__id_of(self, message),
+                                  .message = message,
                                   .attempts = message->copy ? message->copy->attempts : 0,
                                   .count = 1});
     }
@@ -176,7 +177,7 @@ static void try_again_later(bh__context *self, const bh_message *message, bh_sta
 
 static void tell_stale(bh__context *self, const bh_message *message)
 {
-    bh__tell(self, (bh__news){.kind = BH_EVENT_STALE, .id = bh__id_of(self, message), .count = 1});
+    bh__tell(self, (bh__news){.kind = BH_EVENT_STALE, .id = bh__id_of(self, message), .message = message, .count = 1});
 }
 
 /* After a decision: where it was none, tries again or gives up. */

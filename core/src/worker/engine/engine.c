@@ -132,7 +132,6 @@ static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_me
         news.duration_us = copy->sent_us ? bh__monotonic_us() - copy->sent_us : 0;
     } else {
         news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
-        news.message = NULL;
     }
     bh__tell(context, news);
 }

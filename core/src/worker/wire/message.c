@@ -28,6 +28,11 @@ int bh_message_redelivered(const bh_message *self)
     return self && self->redelivered;
 }
 
+int64_t bh_message_number(const bh_message *self)
+{
+    return self ? self->entry : 0;
+}
+
 bh_status bh__message_set_error(bh_message *self, bh_bytes error)
 {
     /* A little more than the plan keeps, so that it is the plan that cuts. */
