@@ -44,8 +44,9 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
       verb = function.delete_prefix("bh_").split("_", 2).last
       verb == "free" || text.match?(/\b(#{function}|native\.#{verb}|taken\.#{verb})\b/)
     end
-    expect(unused).to contain_exactly("bh_delivery_clear", "bh_worker_settle", "bh_worker_fail", "bh_worker_fail_by",
-                                      "bh_worker_attempt", "bh_event_field_is_string", "bh_metrics_add",
+    expect(unused).to contain_exactly("bh_delivery_clear", "bh_plan_adopt", "bh_worker_settle", "bh_worker_fail",
+                                      "bh_worker_fail_by", "bh_worker_attempt", "bh_event_field_is_string",
+                                      "bh_event_is_of_each", "bh_event_message", "bh_metrics_add",
                                       "bh_worker_set_metrics", "bh_worker_read_metrics")
   end
 end
