@@ -550,11 +550,13 @@ typedef enum bh_field {
     bh_status set_int(bh_field field, int64_t value);
     bh_status set_history(const bh_history *history, int redelivered, int64_t now_ms);
     bh_status set_plan(const bh_plan *plan);
+    bh_status set_cause(bh_bytes cause);
 
     bh_event_kind what();
     int64_t message();
     int has(bh_field field);
     bh_bytes string(bh_field field);
+    bh_bytes text();
     bh_level level();
     bh_bytes line();
 }
@@ -563,6 +565,8 @@ int64_t bh_event_int(const bh_event *self, bh_field field); /* no method: int is
 bh_bytes bh_event_name(int kind);
 bh_bytes bh_event_field(int field);
 int bh_event_field_is_string(int field);
+bh_event_kind bh_event_of(bh_outcome outcome);
+int bh_event_is_of_each(int kind);
 
 %object(Log, bh_log)
 %extend bh_log {
@@ -662,3 +666,7 @@ bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);
+
+#ifdef SWIGPYTHON
+%include "python.i"
+#endif

@@ -49,9 +49,8 @@ static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 %typemap(out) binary "$result = PyBytes_FromStringAndSize($1.data, (Py_ssize_t)$1.size);"
 
 /*
- * All that a plan decided, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange, routing_key,
- * mandatory, expiration, kept properties (bits by their numbers); then of each header name, type and value: an int64, or a
- * string (of an array its only one, of a void the source).
+ * What a plan decided but for the headers, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange,
+ * routing_key, mandatory, expiration, kept properties (bits by their numbers).
  */
 %{
 typedef const bh_plan *described_plan;
@@ -65,8 +64,7 @@ static PyObject *bh_text_out(bh_bytes text)
 static PyObject *bh_described(const bh_plan *plan)
 {
     Py_ssize_t at = 0;
-    size_t count = bh_plan_header_count(plan);
-    PyObject *all = PyTuple_New(11 + 3 * (Py_ssize_t)count);
+    PyObject *all = PyTuple_New(11);
     if (!all)
         return NULL;
     long kept = 0;
@@ -83,13 +81,6 @@ static PyObject *bh_described(const bh_plan *plan)
     PyTuple_SetItem(all, at++, PyBool_FromLong(bh_plan_mandatory(plan)));
     PyTuple_SetItem(all, at++, bh_text_out(bh_plan_expiration(plan)));
     PyTuple_SetItem(all, at++, PyLong_FromLong(kept));
-    for (size_t i = 0; i < count; i++) {
-        bh_type type = bh_plan_header_type(plan, i);
-        bh_bytes text = type == BH_TYPE_VOID ? bh_plan_header_source(plan, i) : bh_plan_header_string(plan, i);
-        PyTuple_SetItem(all, at++, bh_text_out(bh_plan_header_name(plan, i)));
-        PyTuple_SetItem(all, at++, PyLong_FromLong(type));
-        PyTuple_SetItem(all, at++, type == BH_TYPE_INT64 ? PyLong_FromLongLong(bh_plan_header_int(plan, i)) : bh_text_out(text));
-    }
     if (PyErr_Occurred()) { /* an item could not be made */
         Py_DECREF(all);
         return NULL;
@@ -369,7 +360,7 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     }
 }
 
-/* All that an event has, likewise: kind, level, and each field by its number, undefined where it has none. */
+/* All that an event has, likewise: kind, level, why in words, and each field by its number, undefined where it has none. */
 %{
 struct described_event {
     const bh_event *event;
@@ -383,6 +374,7 @@ static Napi::Value bh_described_event(Napi::Env env, described_event described)
     std::vector<napi_value> all = {
         Napi::Number::New(env, bh_event_what(event)),
         Napi::Number::New(env, bh_event_level(event)),
+        bh_out(env, bh_event_text(event)),
     };
     for (int i = 0; i < BH_FIELD_LAST; i++) {
         bh_field field = static_cast<bh_field>(i);
@@ -439,8 +431,8 @@ struct bh_filling {
         return filling.end(metrics);
     }
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
-                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, int64_t duration_us, int64_t status,
-                 bh_metrics *metrics) {
+                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
+                 int64_t status, bh_bytes connection, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_event_begin($self, kind)};
         filling.string(BH_FIELD_QUEUE, queue);
         filling.string(BH_FIELD_ID, id);
@@ -453,6 +445,9 @@ struct bh_filling {
         filling.string(BH_FIELD_TEXT, text);
         filling.number(BH_FIELD_DURATION, duration_us);
         filling.number(BH_FIELD_STATUS, status);
+        filling.string(BH_FIELD_CONNECTION, connection);
+        if (filling.status == BH_OK)
+            filling.status = bh_event_set_cause($self, cause);
         return filling.end(metrics);
     }
 }

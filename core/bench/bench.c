@@ -130,6 +130,17 @@ amqp_connection_state_t bench_connect(void)
     return connection;
 }
 
+amqp_connection_state_t bench_consuming(void)
+{
+    amqp_connection_state_t connection = bench_connect();
+    amqp_basic_qos(connection, BENCH_CHANNEL, 0, BENCH_PREFETCH, 0);
+    bench_need_reply(amqp_get_rpc_reply(connection), "setting the prefetch");
+    amqp_basic_consume(connection, BENCH_CHANNEL, amqp_cstring_bytes(BENCH_QUEUE), amqp_empty_bytes, 0, 0, 0,
+                       amqp_empty_table);
+    bench_need_reply(amqp_get_rpc_reply(connection), "consuming");
+    return connection;
+}
+
 void bench_disconnect(amqp_connection_state_t connection)
 {
     bench_need_reply(amqp_connection_close(connection, AMQP_REPLY_SUCCESS), "closing the connection");

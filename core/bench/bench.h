@@ -42,6 +42,8 @@ void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology);
 const char *bench_url(void);
 /* Connected, with BENCH_CHANNEL open. */
 amqp_connection_state_t bench_connect(void);
+/* The same, and consuming BENCH_QUEUE. */
+amqp_connection_state_t bench_consuming(void);
 void bench_disconnect(amqp_connection_state_t connection);
 void bench_need_reply(amqp_rpc_reply_t reply, const char *what);
 void bench_need_sent(int status, const char *what);

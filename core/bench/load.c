@@ -148,12 +148,7 @@ typedef struct load_return {
 static void *take_back(void *data)
 {
     load_return *self = data;
-    amqp_connection_state_t connection = bench_connect();
-    amqp_basic_qos(connection, BENCH_CHANNEL, 0, BENCH_PREFETCH, 0);
-    bench_need_reply(amqp_get_rpc_reply(connection), "setting the prefetch");
-    amqp_basic_consume(connection, BENCH_CHANNEL, amqp_cstring_bytes(BENCH_QUEUE), amqp_empty_bytes, 0, 0, 0,
-                       amqp_empty_table);
-    bench_need_reply(amqp_get_rpc_reply(connection), "consuming");
+    amqp_connection_state_t connection = bench_consuming();
     for (int taken = 1; taken <= self->messages; taken++) {
         amqp_envelope_t envelope;
         amqp_maybe_release_buffers(connection);

@@ -93,12 +93,7 @@ static double delay_of(const amqp_envelope_t *envelope)
 /* Rejects what comes for the first time, and acknowledges what came back. */
 static void consume_all(traffic *self)
 {
-    amqp_connection_state_t connection = bench_connect();
-    amqp_basic_qos(connection, BENCH_CHANNEL, 0, BENCH_PREFETCH, 0);
-    bench_need_reply(amqp_get_rpc_reply(connection), "setting the prefetch");
-    amqp_basic_consume(connection, BENCH_CHANNEL, amqp_cstring_bytes(BENCH_QUEUE), amqp_empty_bytes, 0, 0, 0,
-                       amqp_empty_table);
-    bench_need_reply(amqp_get_rpc_reply(connection), "consuming");
+    amqp_connection_state_t connection = bench_consuming();
     for (int back = 0; back < self->messages;) {
         amqp_envelope_t envelope;
         amqp_maybe_release_buffers(connection);

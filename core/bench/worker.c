@@ -69,7 +69,7 @@ static void hear(bh_worker *worker, const bh_event *event, void *data)
     (void)data;
     bh_event_kind kind = bh_event_what(event);
     if (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_DRAINED)
-        bench_fail("%s: %s", bh_event_name((int)kind).data, bh_event_string(event, BH_FIELD_TEXT).data);
+        bench_fail("%s: %s", bh_event_name((int)kind).data, bh_event_text(event).data);
     bench_need((bh_status)bh_event_int(event, BH_FIELD_STATUS));
 }
 

@@ -36,6 +36,9 @@ struct connection {
 void catch_interrupts(void);
 int is_interrupted(void);
 
+/* The broker's URI: of the options, else AMQP_URL, else the one on this machine; and the CAs to trust: NULL for the system's. */
+const char *broker_uri(const broker_options *options);
+const char *broker_ca_file(const broker_options *options);
 /* Opens a connection, in *out, and returns EX_OK; or complains and returns the exit code. */
 int connection_open(connection **out, const broker_options *options, const char *purpose);
 /* Says goodbye; NULL is allowed. */

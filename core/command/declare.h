@@ -10,6 +10,8 @@
 /* Makes or verifies a topology; how it went, in words, is in the report. A connection that the broker closed over it is of no more use. */
 bh_status declare_topology(connection *broker, bh_topology *topology, bh_mode mode, bh__report *report);
 
+/* Says what is missing or different, but for rungs on demand, which whoever needs them makes. */
+bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *report);
 /* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
  * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */
 bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue);

@@ -10,7 +10,7 @@ enum { MISSING_MS = 60000 };
 
 const char *depth_word(depth_kind kind)
 {
-    static const char *const words[] = {"work", "waiting", "parked", "unroutable"};
+    static const char *const words[] = {"work", "parked", "unroutable", "waiting"};
     return words[kind];
 }
 

@@ -5,7 +5,8 @@
 #include "connection.h"
 #include "setup.h"
 
-typedef enum depth_kind { DEPTH_WORK, DEPTH_WAITING, DEPTH_PARKED, DEPTH_UNROUTABLE } depth_kind;
+/* In the order in which they are shown. */
+typedef enum depth_kind { DEPTH_WORK, DEPTH_PARKED, DEPTH_UNROUTABLE, DEPTH_WAITING } depth_kind;
 
 typedef struct depth {
     depth_kind kind;

@@ -6,6 +6,7 @@
  */
 #include "command.h"
 #include "depths.h"
+#include "management.h"
 #include "output.h"
 
 #include <errno.h>
@@ -199,20 +200,25 @@ static void run(exporter *self)
 int exporter_main(int count, char **arguments)
 {
     exporter self = {.listen = "127.0.0.1:9419", .retry_ms = INT64_MIN};
+    const char *api = NULL;
+    queue_names queues;
     const option_rule rules[] = {
         {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &self.listen},
         WAIT_OPTIONS(&self.policy, &self.topology),
+        MANAGEMENT_OPTION(&api),
         BROKER_OPTIONS(&self.broker),
     };
     int at = options_read(
-        count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE...",
+        count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
         "Serves Prometheus, at /metrics: backhop_waiting_messages{delay,queue}, backhop_parked_messages{queue},\n"
         "backhop_unroutable_messages, backhop_ready_messages and backhop_up. Looks when it is asked.\n");
-    if (at >= count)
-        options_refuse("which work queue?");
     catch_interrupts();
-    depths_plan(&self.seen, &self.topology, &self.policy, arguments + at, count - at);
-    int code = open_listener(&self) ? EX_OK : EX_UNAVAILABLE;
+    int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
+    if (code != EX_OK)
+        return code;
+    depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
+    queue_names_free(&queues);
+    code = open_listener(&self) ? EX_OK : EX_UNAVAILABLE;
     if (code == EX_OK) {
         tell_address(&self);
         run(&self);

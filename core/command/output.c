@@ -179,7 +179,7 @@ json_t *json_text(bh_bytes text)
 
 void print_json(json_t *object)
 {
-    if (json_dumpf(object, stdout, JSON_COMPACT) != 0)
+    if (json_dumpf(object, stdout, JSON_COMPACT) != 0 && errno != EPIPE)
         complain("standard output could not be written");
     putchar('\n');
     json_decref(object);

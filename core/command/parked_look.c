@@ -2,6 +2,7 @@
 #include "archive.h"
 #include "command.h"
 #include "groups.h"
+#include "management.h"
 #include "parked.h"
 
 #include <stdlib.h>
@@ -102,22 +103,26 @@ static void print_listing(const parked *on, const listing *counts, int json)
 int parked_list(int count, char **arguments)
 {
     parked_options options = {.json = 0};
-    const option_rule rules[] = {WHERE_OPTION(&options), PARKED_OPTIONS(&options)};
+    const char *api = NULL;
+    const option_rule rules[] = {WHERE_OPTION(&options), MANAGEMENT_OPTION(&api), PARKED_OPTIONS(&options)};
     int at = options_read(
-        count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE...",
+        count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
         "Groups the parked messages of work queues by error, numbers folded, and reason. They stay where they are.\n"
         "Conditions: id, error, class, reason, exchange, routing-key, header.NAME by = != ~ !~; attempts,\n"
         "replays, age and numbers by = != < <= > >=. A message fits where all of them hold.\n");
-    if (at >= count)
-        options_refuse("which work queue?");
     parked on;
+    queue_names queues;
     listing counts = {.total = 0};
-    int code = parked_open(&on, &options, "parked list");
-    for (; code == EX_OK && at < count; at++) {
-        code = parked_go_to(&on, arguments[at]);
+    int code = management_name_queues(&queues, api, &options.broker, count - at, arguments + at);
+    if (code != EX_OK)
+        return code;
+    code = parked_open(&on, &options, "parked list");
+    for (int i = 0; code == EX_OK && i < queues.count; i++) {
+        code = parked_go_to(&on, queues.items[i]);
         if (code == EX_OK)
             code = count_queue(&on, &counts);
     }
+    queue_names_free(&queues);
     groups_sort(&counts.found);
     if (code == EX_OK)
         print_listing(&on, &counts, options.json);

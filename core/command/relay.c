@@ -103,16 +103,6 @@ static void read_file(relay_options *o)
 
 /* ------------------------------------------------------------------------------------------------------------- the relay */
 
-static int64_t number_of(const char *name, const char *text, int64_t lowest, int64_t highest)
-{
-    char *end;
-    long long number = strtoll(text, &end, 10);
-    if (end == text || *end || number < lowest || number > highest)
-        options_refuse("%s: '%s' is not a whole number from %lld to %lld", name, text, (long long)lowest,
-                       (long long)highest);
-    return number;
-}
-
 static void expect(bh_relay *relay, bh_status status)
 {
     if (status != BH_OK)
@@ -124,27 +114,22 @@ static void set_outcomes(bh_relay *relay, const relay_options *o)
     static const char *const words[] = {"retry", "park", "drop"};
     static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED};
     for (int death = 0; death < BH_DEATH_OTHER; death++) {
-        int i = 0;
-        while (o->outcomes[death] && i < 3 && strcmp(words[i], o->outcomes[death]) != 0)
-            i++;
-        if (i == 3)
-            options_refuse("%s: '%s' is none of retry, park, drop", outcome_names[death], o->outcomes[death]);
-        if (o->outcomes[death])
-            expect(relay, bh_relay_set_outcome(relay, (bh_death)death, outcomes[i]));
+        if (o->outcomes[death]) {
+            int word = setup_word(outcome_names[death], o->outcomes[death], words, 3);
+            expect(relay, bh_relay_set_outcome(relay, (bh_death)death, outcomes[word]));
+        }
     }
 }
 
 static void set_waits(bh_relay *relay, const relay_options *o)
 {
-    if (o->queue_type && strcmp(o->queue_type, "quorum") != 0 && strcmp(o->queue_type, "classic") != 0)
-        options_refuse("queue-type: '%s' is none of quorum, classic", o->queue_type);
     if (o->queue_type)
-        expect(relay, bh_relay_set_queue_type(relay, strcmp(o->queue_type, "classic") == 0 ? BH_QUEUE_CLASSIC
-                                                                                           : BH_QUEUE_QUORUM));
+        expect(relay, bh_relay_set_queue_type(relay, setup_queue_type("queue-type", o->queue_type)));
     if (o->ns)
         expect(relay, bh_relay_set_namespace(relay, bh_str(o->ns)));
     if (o->stripes)
-        expect(relay, bh_relay_set_stripes(relay, (int)number_of("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
+        expect(relay,
+               bh_relay_set_stripes(relay, (int)setup_number("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
 }
 
 /* The policy of a queue: the options' go before the queue's own in the file, and these before the file's for all. */
@@ -337,7 +322,7 @@ static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
     if (status == BH_OK && o->ca_file)
         status = bh_worker_set_ca_file(worker, bh_str(o->ca_file));
     if (status == BH_OK && o->prefetch)
-        status = bh_worker_set_prefetch(worker, (int)number_of("prefetch", o->prefetch, 1, 65535));
+        status = bh_worker_set_prefetch(worker, (int)setup_number("prefetch", o->prefetch, 1, 65535));
     if (status == BH_OK && o->verbose)
         status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
     if (status != BH_OK)
@@ -371,7 +356,7 @@ static void look_on(bh_worker *worker, const bh_event *event, void *data)
     if (found->status != BH_ERR_STATE || (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_UNAVAILABLE))
         return;
     found->status = kind == BH_EVENT_CONNECTED ? BH_OK : (bh_status)bh_event_int(event, BH_FIELD_STATUS);
-    found->text = copy_text(bh_event_string(event, BH_FIELD_TEXT));
+    found->text = copy_text(bh_event_text(event));
     bh_worker_stop(worker, 0);
 }
 

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-/* A word of a set, by its place; ends the program where it is none. */
-static int word_of(const char *name, const char *text, const char *const *words, size_t count)
+int setup_word(const char *name, const char *text, const char *const *words, size_t count)
 {
     char list[256] = "";
     for (size_t i = 0; i < count; i++) {
@@ -28,13 +27,17 @@ static int64_t duration_of(const char *name, const char *text)
     return ms;
 }
 
-static int64_t number_of(const char *name, const char *text)
+int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t highest)
 {
     char *end;
     errno = 0;
     long long number = strtoll(text, &end, 10);
-    if (end == text || *end || number < 0 || errno)
-        options_refuse("%s: '%s' is no whole number from 0 on", name, text);
+    if (end == text || *end || errno || number < lowest || number > highest) {
+        if (highest == INT64_MAX)
+            options_refuse("%s: '%s' is no whole number from %lld on", name, text, (long long)lowest);
+        options_refuse("%s: '%s' is no whole number from %lld to %lld", name, text, (long long)lowest,
+                       (long long)highest);
+    }
     return number;
 }
 
@@ -60,7 +63,7 @@ static bh_status set_jitter(bh_policy *policy, const char *text)
         *colon = '\0';
         ratio = real_of("jitter", colon + 1);
     }
-    return bh_policy_set_jitter(policy, (bh_jitter)word_of("jitter", word, words, 5), ratio);
+    return bh_policy_set_jitter(policy, (bh_jitter)setup_word("jitter", word, words, 5), ratio);
 }
 
 static bh_status set_steps(bh_policy *policy, const char *text)
@@ -78,7 +81,7 @@ static int set_policy(bh_policy *policy, const char *name, const char *text, bh_
 {
     static const char *const kinds[] = {"exponential", "linear", "fixed", "steps"};
     if (strcmp(name, "kind") == 0)
-        *status = bh_policy_set_kind(policy, (bh_kind)word_of(name, text, kinds, 4));
+        *status = bh_policy_set_kind(policy, (bh_kind)setup_word(name, text, kinds, 4));
     else if (strcmp(name, "initial") == 0)
         *status = bh_policy_set_initial_ms(policy, duration_of(name, text));
     else if (strcmp(name, "factor") == 0)
@@ -90,13 +93,13 @@ static int set_policy(bh_policy *policy, const char *name, const char *text, bh_
     else if (strcmp(name, "jitter") == 0)
         *status = set_jitter(policy, text);
     else if (strcmp(name, "max-attempts") == 0)
-        *status = bh_policy_set_max_attempts(policy, number_of(name, text));
+        *status = bh_policy_set_max_attempts(policy, setup_number(name, text, 0, INT64_MAX));
     else if (strcmp(name, "max-age") == 0)
         *status = bh_policy_set_max_age_ms(policy, duration_of(name, text));
     else if (strcmp(name, "max-retry-after") == 0)
         *status = bh_policy_set_max_retry_after_ms(policy, duration_of(name, text));
     else if (strcmp(name, "max-crashes") == 0)
-        *status = bh_policy_set_max_crashes(policy, number_of(name, text));
+        *status = bh_policy_set_max_crashes(policy, setup_number(name, text, 0, INT64_MAX));
     else
         return 0;
     return 1;
@@ -173,10 +176,10 @@ bh_policy *setup_policy_over(const policy_options *o, json_t *object, const char
 
 /* ---------------------------------------------------------------------------------------------------------- topology */
 
-static bh_queue_type queue_type_of(const char *name, const char *text)
+bh_queue_type setup_queue_type(const char *name, const char *text)
 {
     static const char *const words[] = {"quorum", "classic"};
-    return word_of(name, text, words, 2) ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
+    return setup_word(name, text, words, 2) ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
 }
 
 static void set_topology(bh_topology *topology, const topology_options *o)
@@ -186,21 +189,18 @@ static void set_topology(bh_topology *topology, const topology_options *o)
     static const bh_series numbers[] = {BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40};
     bh_status status = BH_OK;
     if (o->strategy)
-        status = bh_topology_set_strategy(topology, (bh_strategy)word_of("strategy", o->strategy, strategies, 5));
+        status = bh_topology_set_strategy(topology, (bh_strategy)setup_word("strategy", o->strategy, strategies, 5));
     if (status == BH_OK && o->queue_type)
-        status = bh_topology_set_queue_type(topology, queue_type_of("queue-type", o->queue_type));
+        status = bh_topology_set_queue_type(topology, setup_queue_type("queue-type", o->queue_type));
     if (status == BH_OK && o->ns)
         status = bh_topology_set_namespace(topology, bh_str(o->ns));
     if (status == BH_OK && o->series)
-        status = bh_topology_set_series(topology, numbers[word_of("series", o->series, series, 4)]);
-    if (status == BH_OK && o->stripes) {
-        int64_t stripes = number_of("stripes", o->stripes);
-        status = bh_topology_set_stripes(topology, stripes > BH_TOPOLOGY_MOST_STRIPES ? -1 : (int)stripes);
-        if (status != BH_OK)
-            options_refuse("stripes: %s is not 1 to %d", o->stripes, BH_TOPOLOGY_MOST_STRIPES);
-    }
+        status = bh_topology_set_series(topology, numbers[setup_word("series", o->series, series, 4)]);
+    if (status == BH_OK && o->stripes)
+        status =
+            bh_topology_set_stripes(topology, (int)setup_number("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES));
     if (status == BH_OK && o->work_queue_type)
-        status = bh_topology_set_work_queue_type(topology, queue_type_of("work-queue", o->work_queue_type));
+        status = bh_topology_set_work_queue_type(topology, setup_queue_type("work-queue", o->work_queue_type));
     if (status == BH_ERR_NAME)
         options_refuse("namespace: '%s' is empty, too long, no UTF-8 or begins with amq.", o->ns);
     if (status != BH_OK)

@@ -35,9 +35,8 @@ typedef struct topology_options {
 #define TOPOLOGY_OPTIONS(o)                                                                                            \
     {"strategy",    0, OPTION_TEXT, "NAME", "ladder, message-ttl, reject, delayed-exchange, native [ladder]",          \
      &(o)->strategy},                                                                                                  \
-        {"queue-type",    0, OPTION_TEXT, "TYPE", "wait and parked: quorum or classic [quorum]",             \
-         &(o)->queue_type},                                                                                            \
-        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop]", &(o)->ns},      \
+        {"queue-type", 0, OPTION_TEXT, "TYPE", "wait and parked: quorum or classic [quorum]", &(o)->queue_type},       \
+        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop]", &(o)->ns},                       \
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade: R5, R10, R20, R40 [R10]", &(o)->series},                \
         {"stripes", 0, OPTION_TEXT, "COUNT", "wait queues a rung [1]", &(o)->stripes},                                 \
     {                                                                                                                  \
@@ -61,6 +60,10 @@ bh_policy *setup_policy(const policy_options *options);
 bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
 /* Sets what a JSON object of the file's form says ("where" names it in messages). Ends the program as above. */
 void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
+/* A word of a set, by its place; and a whole number. What is none ends the program with 64; `name` is the option's. */
+int setup_word(const char *name, const char *text, const char *const *words, size_t count);
+int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t highest);
+bh_queue_type setup_queue_type(const char *name, const char *text);
 /* Makes and builds the topology of a work queue for the policy. Ends the program as above. */
 bh_topology *setup_topology(const topology_options *options, const char *queue, bh_policy *policy);
 

@@ -1,6 +1,7 @@
 /* backhop top: what is ready, waits and is parked, live. */
 #include "command.h"
 #include "depths.h"
+#include "management.h"
 #include "output.h"
 
 #include <stdlib.h>
@@ -62,42 +63,82 @@ static void sparkline(char *out, size_t size, const int64_t past[HISTORY], int c
     }
 }
 
-/* One screen's lines, each of them cut at its edge. */
+/* A wait queue that has had nothing for as long as the screen shows. */
+static int is_quiet(const top *self, size_t index)
+{
+    const depth *each = &self->seen.items[index];
+    for (int i = 0; i < HISTORY; i++)
+        if (self->past[index][i] > 0)
+            return 0;
+    return each->kind == DEPTH_WAITING && each->ready >= 0;
+}
+
+static const char *title(const depth *self, char out[TIME_TEXT])
+{
+    return self->wait_ms ? show_duration(out, self->wait_ms) : self->name;
+}
+
+/* How many columns the names and the bars have. */
+static void share_columns(const top *self, int columns, int *name, int *bars)
+{
+    enum { OTHERS = 33, LEAST = 8 };
+    char wait[TIME_TEXT];
+    int longest = LEAST, room = columns - OTHERS > LEAST ? columns - OTHERS : LEAST;
+    for (size_t i = 0; i < self->seen.count; i++) {
+        int length = (int)strlen(title(&self->seen.items[i], wait));
+        longest = length > longest ? length : longest;
+    }
+    *name = longest < room ? longest : room;
+    *bars = room - *name < HISTORY ? room - *name : HISTORY;
+}
+
+static size_t draw_line(const top *self, size_t index, int width, int spark, char *out, size_t size)
+{
+    const depth *each = &self->seen.items[index];
+    char wait[TIME_TEXT], bars[HISTORY * 4], ready[24] = "missing", consumers[24] = "";
+    const char *tint =
+        each->ready > 0 && (each->kind == DEPTH_PARKED || each->kind == DEPTH_UNROUTABLE) ? paint(RED) : "";
+    bh_bytes text = bh_str(title(each, wait));
+    char *name = shown(text, text.size <= (size_t)width ? text.size : (size_t)width - 3); /* which ends in "..." then */
+    if (each->ready >= 0)
+        snprintf(ready, sizeof ready, "%lld", (long long)each->ready);
+    if (each->kind == DEPTH_WORK && each->consumers >= 0)
+        snprintf(consumers, sizeof consumers, "%lld", (long long)each->consumers);
+    sparkline(bars, sizeof bars, self->past[index], spark);
+    size_t used = (size_t)snprintf(out, size, "%-10s %-*.*s %s%9s%s %9s  %s\033[K\r\n", depth_word(each->kind), width,
+                                   width, name, tint, ready, *tint ? paint(PLAIN) : "", consumers, bars);
+    free(name);
+    return used;
+}
+
+/* One screen's lines, each of them cut at its edge: what needs somebody first, then the wait queues that are in use. */
 static void draw(const top *self, const char *host, int64_t now_ms)
 {
-    int columns, lines, line = 2, hidden = 0;
-    char time[TIME_TEXT], wait[TIME_TEXT], bars[HISTORY * 4], *screen = must(malloc(SCREEN_BYTES));
+    int columns, lines, line = 2, hidden = 0, quiet = 0, width, spark;
+    char time[TIME_TEXT], *screen = must(malloc(SCREEN_BYTES));
     size_t used = 0;
     terminal_size(&columns, &lines);
-    int spark = columns - 62 > HISTORY ? HISTORY : columns > 62 ? columns - 62 : 0;
+    share_columns(self, columns, &width, &spark);
     used += (size_t)snprintf(screen, SCREEN_BYTES,
                              "\033[H%sbackhop%s  %.40s  %s\033[K\r\n%s%-10s %-*.*s %9s %9s%s\033[K\r\n", paint(BOLD),
-                             paint(PLAIN), host, show_time(time, now_ms), paint(DIM), "", 28, 28, "queue", "ready",
-                             "consumers", paint(PLAIN));
-    for (size_t i = 0; i < self->seen.count && used + 1024 < SCREEN_BYTES; i++) {
-        const depth *each = &self->seen.items[i];
-        if (depth_is_not_made(each))
+                             paint(PLAIN), host, show_time(time, now_ms), paint(DIM), "", width, width, "queue",
+                             "ready", "consumers", paint(PLAIN));
+    for (size_t i = 0; i < self->seen.count && used + 2048 < SCREEN_BYTES; i++) {
+        if (depth_is_not_made(&self->seen.items[i]))
             continue;
-        if (line + 2 >= lines) {
+        if (is_quiet(self, i))
+            quiet++;
+        else if (line + 3 >= lines)
             hidden++;
-            continue;
-        }
-        line++;
-        const char *tint = each->ready > 0 && each->kind >= DEPTH_PARKED ? paint(RED) : "";
-        char *name = shown(bh_str(each->wait_ms ? show_duration(wait, each->wait_ms) : each->name), 255);
-        char ready[24] = "missing", consumers[24] = "";
-        if (each->ready >= 0)
-            snprintf(ready, sizeof ready, "%lld", (long long)each->ready);
-        if (each->kind == DEPTH_WORK && each->consumers >= 0)
-            snprintf(consumers, sizeof consumers, "%lld", (long long)each->consumers);
-        sparkline(bars, sizeof bars, self->past[i], spark);
-        used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%-10s %-28.28s %s%9s%s %9s  %s\033[K\r\n",
-                                 depth_word(each->kind), name, tint, ready, *tint ? paint(PLAIN) : "", consumers, bars);
-        free(name);
+        else if (++line)
+            used += draw_line(self, i, width, spark, screen + used, SCREEN_BYTES - used);
     }
     if (hidden)
         used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%d more; a larger window shows them\033[K\r\n",
                                  hidden);
+    else if (quiet)
+        used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%s%d wait queues are empty%s\033[K\r\n",
+                                 paint(DIM), quiet, paint(PLAIN));
     snprintf(screen + used, SCREEN_BYTES - used, "\033[J%sCtrl-C ends it%s", paint(DIM), paint(PLAIN));
     fputs(screen, stdout);
     fflush(stdout);
@@ -156,29 +197,34 @@ static int watch(top *self, connection *broker)
 int top_main(int count, char **arguments)
 {
     top self = {.interval_ms = 1000};
+    const char *api = NULL;
+    queue_names queues;
     const option_rule rules[] = {
         {"once", '1', OPTION_FLAG, NULL, "one look, and no screen", &self.once},
         {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [1s]", &self.interval_ms},
         WAIT_OPTIONS(&self.policy, &self.topology),
+        MANAGEMENT_OPTION(&api),
         BROKER_OPTIONS(&self.broker),
         JSON_OPTION(&self.json),
     };
-    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE...",
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
                           "Shows what is ready in work queues, on their wait queues, parked and unroutable, until "
                           "Ctrl-C. What consumers have\n"
                           "in hand cannot be seen by AMQP.\n");
-    if (at >= count)
-        options_refuse("which work queue?");
     if (self.interval_ms < LEAST_INTERVAL_MS)
         options_refuse("--interval: at least 100ms");
     connection *broker;
     catch_interrupts();
-    depths_plan(&self.seen, &self.topology, &self.policy, arguments + at, count - at);
+    int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
+    if (code != EX_OK)
+        return code;
+    depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
+    queue_names_free(&queues);
     self.past = must(malloc(self.seen.count * sizeof *self.past));
     for (size_t i = 0; i < self.seen.count; i++)
         for (int j = 0; j < HISTORY; j++)
             self.past[i][j] = -1;
-    int code = connection_open(&broker, &self.broker, "top");
+    code = connection_open(&broker, &self.broker, "top");
     if (code == EX_OK)
         code = watch(&self, broker);
     connection_close(broker);

@@ -224,7 +224,8 @@ static int on_broker(int count, char **arguments, bh_mode mode, const char *intr
     bh__report report = {.status = BH_OK};
     int code = connection_open(&broker, &self.broker, mode == BH_MODE_CREATE ? "topology declare" : "topology verify");
     if (code == EX_OK) {
-        bh_status status = declare_topology(broker, it.topology, mode, &report);
+        bh_status status = mode == BH_MODE_CREATE ? declare_topology(broker, it.topology, mode, &report)
+                                                  : declare_verify(broker, it.topology, &report);
         if (self.json)
             print_json(must(json_pack("{s:s, s:s, s:o}", "queue", queue, "status", bh_status_name(status).data, "error",
                                       json_text(status == BH_OK ? bh_str("") : bh__report_text(&report)))));
@@ -250,8 +251,9 @@ static int topology_verify(int count, char **arguments)
 {
     return on_broker(
         count, arguments, BH_MODE_VERIFY,
-        "Says what a work queue's retries need and the broker has not, or has with other arguments. Changes nothing;\n"
-        "bindings cannot be looked at by AMQP: 'backhop doctor' tries them.\n");
+        "Says what a work queue's retries need and the broker has not, or has with other arguments. Changes nothing.\n"
+        "Wait queues that are made on demand may be missing; bindings cannot be looked at by AMQP: 'backhop doctor' "
+        "tries them.\n");
 }
 
 int topology_main(int count, char **arguments)

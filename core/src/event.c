@@ -45,6 +45,35 @@ int bh_event_field_is_string(int field)
     return is_field(field) && fields[field].is_string;
 }
 
+bh_event_kind bh_event_of(bh_outcome outcome)
+{
+    switch (outcome) {
+    case BH_OUTCOME_OK:
+        return BH_EVENT_SUCCEEDED;
+    case BH_OUTCOME_DROPPED:
+        return BH_EVENT_DROPPED;
+    case BH_OUTCOME_FAILED:
+    case BH_OUTCOME_PERMANENT:
+        return BH_EVENT_FAILED;
+    default:
+        return BH_EVENT_LAST;
+    }
+}
+
+int bh_event_is_of_each(int kind)
+{
+    switch (kind) {
+    case BH_EVENT_DELIVERED:
+    case BH_EVENT_SUCCEEDED:
+    case BH_EVENT_FAILED:
+    case BH_EVENT_RETRIED:
+    case BH_EVENT_DROPPED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* -------------------------------------------------------------------------------------------------------- new and free */
 
 static int is_kind(int kind)
@@ -163,36 +192,8 @@ int bh_event_has(const bh_event *self, bh_field field)
     return self && is_field((int)field) && self->has >> field & 1;
 }
 
-/* What a kind means each time, where nobody says more. */
-static bh_bytes standard_text(const bh_event *self)
-{
-    switch (self->kind) {
-    case BH_EVENT_REFUSED:
-        return bh_str("it can be neither read nor copied: it stays unacknowledged for a while, and then comes again");
-    case BH_EVENT_STALE:
-        return bh_str("it was settled after its channel or connection was gone: the broker delivers it again");
-    case BH_EVENT_DISCONNECTED:
-        return bh_str("the connection was lost: the broker delivers again what was not acknowledged");
-    case BH_EVENT_UNAVAILABLE:
-        return bh_str(
-            bh__same(bh_event_string(self, BH_FIELD_CONNECTION), bh_str("publish"))
-                ? "no channel can be opened to publish on: copies wait, and their originals are unacknowledged"
-                : "");
-    case BH_EVENT_BLOCKED:
-        return bh_str("the broker takes no publishes: memory or disk run low");
-    case BH_EVENT_UNBLOCKED:
-        return bh_str("the broker takes publishes again");
-    case BH_EVENT_MISSED:
-        return bh_str("events were not taken in time, and are gone");
-    default:
-        return bh_str("");
-    }
-}
-
 bh_bytes bh_event_string(const bh_event *self, bh_field field)
 {
-    if (self && field == BH_FIELD_TEXT && !bh_event_has(self, field))
-        return standard_text(self);
     return bh_event_has(self, field) && fields[field].is_string
                ? bh__store_get(&self->store, self->fields[field].string)
                : bh_str("");
@@ -201,6 +202,92 @@ bh_bytes bh_event_string(const bh_event *self, bh_field field)
 int64_t bh_event_int(const bh_event *self, bh_field field)
 {
     return bh_event_has(self, field) && !fields[field].is_string ? self->fields[field].number : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------------------------- text */
+
+static bh_bytes unavailable_text(bh_bytes connection)
+{
+    if (bh__same(connection, bh_str("publish")))
+        return bh_str("there is no channel to publish on: copies wait, and their originals are unacknowledged");
+    return bh_str(bh__same(connection, bh_str("consume")) ? "the queue cannot be consumed: it is tried again" : "");
+}
+
+static bh_bytes replayed_text(bh_status status)
+{
+    switch (status) {
+    case BH_ERR_CONTENT:
+        return bh_str("a message can be neither read nor copied: it stays parked");
+    case BH_ERR_CONNECTION:
+        return bh_str("the connection was lost: what was not replayed stays parked");
+    case BH_ERR_PUBLISH:
+        return bh_str("no copy can be published: what was not replayed stays parked");
+    default:
+        return bh_str("");
+    }
+}
+
+/* What a kind means each time, where nobody says more. */
+static bh_bytes standard_text(const bh_event *self)
+{
+    switch (self->kind) {
+    case BH_EVENT_REPLAYED:
+        return replayed_text((bh_status)bh_event_int(self, BH_FIELD_STATUS));
+    case BH_EVENT_REFUSED:
+        return bh_str("it can be neither read nor copied: it stays unacknowledged for a while, and then comes again");
+    case BH_EVENT_STALE:
+        return bh_str(
+            bh_event_int(self, BH_FIELD_STATUS) == BH_ERR_STATE
+                ? "its handler ended after the worker had stopped: the broker delivers it again; give handlers "
+                  "more time to drain"
+                : "it was settled after its channel or connection was gone: the broker delivers it again");
+    case BH_EVENT_DISCONNECTED:
+        return bh_str("the connection was lost: the broker delivers again what was not acknowledged");
+    case BH_EVENT_UNAVAILABLE:
+        return unavailable_text(bh_event_string(self, BH_FIELD_CONNECTION));
+    case BH_EVENT_BLOCKED:
+        return bh_str("the broker takes no publishes: memory or disk run low");
+    case BH_EVENT_UNBLOCKED:
+        return bh_str("the broker takes publishes again");
+    case BH_EVENT_CANCELLED:
+        return bh_str("the consumer has ended: it consumes again");
+    case BH_EVENT_MISSED:
+        return bh_str("events were not taken in time, and are gone");
+    default:
+        return bh_str("");
+    }
+}
+
+bh_bytes bh__event_words(const bh_event *self)
+{
+    return bh_event_has(self, BH_FIELD_TEXT) ? bh_event_string(self, BH_FIELD_TEXT) : standard_text(self);
+}
+
+bh_bytes bh_event_text(const bh_event *self)
+{
+    const bh_field others[] = {BH_FIELD_REASON, BH_FIELD_ERROR};
+    if (!self)
+        return bh_str("");
+    bh_bytes text = bh__event_words(self);
+    for (size_t i = 0; text.size == 0 && i < sizeof others / sizeof others[0]; i++)
+        text = bh_event_string(self, others[i]);
+    return text;
+}
+
+bh_status bh_event_set_cause(bh_event *self, bh_bytes cause)
+{
+    if (!self || !cause.data)
+        return BH_ERR_ARGUMENT;
+    if (cause.size == 0)
+        return BH_OK;
+    bh_bytes meaning = standard_text(self);
+    bh__report text = {BH_OK};
+    bh__report_add(&text, "%s%s", meaning.data, meaning.size ? " (" : "");
+    bh__report_add_shown(&text, bh__cut(cause, BH_HISTORY_MOST_ERROR_BYTES), 0);
+    bh__report_add(&text, "%s", meaning.size ? ")" : "");
+    bh_status status = bh_event_set_string(self, BH_FIELD_TEXT, bh__report_text(&text));
+    bh__report_free(&text);
+    return status;
 }
 
 /* --------------------------------------------------------------------------------------------------------------- level */

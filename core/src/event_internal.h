@@ -20,6 +20,9 @@ struct bh_event {
     bh__report *line; /* beside the event, so that who may only read it has its line */
 };
 
+/* The text that was set, else what the kind means each time. */
+bh_bytes bh__event_words(const bh_event *self);
+
 /* 1 where a failure with this status goes on until a person changes a setting, a permission, a certificate, the broker. */
 int bh__needs_a_person(bh_status status);
 

@@ -132,7 +132,7 @@ static void add_error(bh__report *out, const bh_event *self)
     bh_bytes name = bh_event_string(self, BH_FIELD_ERROR_CLASS), error = bh_event_string(self, BH_FIELD_ERROR);
     int is_named = name.size && error.size >= name.size && memcmp(error.data, name.data, name.size) == 0;
     const bh_bytes parts[] = {is_named ? bh_str("") : name, bh__cut(error, BH_HISTORY_MOST_ERROR_BYTES),
-                              bh_event_string(self, BH_FIELD_TEXT)};
+                              bh__event_words(self)};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!parts[i].size)
             continue;

@@ -10,18 +10,13 @@ enum { MOST_LOSSES_ALONE = 3 };
 
 /* --------------------------------------------------------------------------------------------- publishes in flight */
 
-/* FNV-1a, of the bytes and a zero behind them. */
-static uint64_t add_to_print(uint64_t print, bh_bytes bytes)
-{
-    for (size_t i = 0; i < bytes.size; i++)
-        print = (print ^ (unsigned char)bytes.data[i]) * UINT64_C(1099511628211);
-    return print * UINT64_C(1099511628211);
-}
-
 uint64_t bh__ledger_copy_print(bh_bytes id, bh_bytes exchange, bh_bytes routing_key)
 {
-    uint64_t print = add_to_print(UINT64_C(14695981039346656037), id);
-    return add_to_print(add_to_print(print, exchange), routing_key);
+    const bh_bytes parts[] = {id, exchange, routing_key}, end = {"", 1}; /* a zero byte */
+    uint64_t print = BH__HASH_OF_NOTHING;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        print = bh__hash_on(bh__hash_on(print, parts[i]), end);
+    return print;
 }
 
 static bh__ledger_list *chain_of(bh__ledger_publisher *self, bh__ledger_chain kind, uint64_t key)

@@ -85,12 +85,19 @@ static inline const char *bh__find(bh_bytes text, const char *part)
     return NULL;
 }
 
-/* FNV-1a of 64 bits, folded. */
-static inline size_t bh__hash(bh_bytes text)
+/* FNV-1a of 64 bits: of what is hashed by `sum`, and a text behind it. */
+#define BH__HASH_OF_NOTHING UINT64_C(14695981039346656037)
+static inline uint64_t bh__hash_on(uint64_t sum, bh_bytes text)
 {
-    uint64_t sum = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < text.size; i++)
         sum = (sum ^ (unsigned char)text.data[i]) * UINT64_C(1099511628211);
+    return sum;
+}
+
+/* The same of one text, folded. */
+static inline size_t bh__hash(bh_bytes text)
+{
+    uint64_t sum = bh__hash_on(BH__HASH_OF_NOTHING, text);
     return (size_t)(sum ^ sum >> 32);
 }
 

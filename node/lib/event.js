@@ -13,6 +13,7 @@ const { BackhopError, check, counted, errorOf, made } = require('./errors')
 const { debug, warn } = require('./log')
 const { namesOf, refuse } = require('./options')
 const { textOf } = require('./outcomes')
+const { OUTCOMES } = require('./plan')
 
 const CHANNEL = diagnostics.channel('backhop:event')
 const LOG = made(c.bh_log_new())
@@ -20,14 +21,14 @@ const LINES = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
 const KINDS = new Map() // numbers by name
 for (let kind = 0, name; (name = c.bh_event_name(kind)); kind++) KINDS.set(name, kind)
-const EACH_MESSAGE = ['delivered', 'succeeded', 'failed', 'retried', 'dropped']
+const EACH_MESSAGE = [...KINDS.keys()].filter(name => c.bh_event_is_of_each(KINDS.get(name)))
 
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
 const {
   BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION, BH_FIELD_COUNT: COUNT,
-  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
+  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
   BH_FIELD_HOST: HOST, BH_FIELD_ID: ID, BH_FIELD_LATENESS: LATENESS, BH_FIELD_QUEUE: QUEUE, BH_FIELD_REASON: REASON,
-  BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_FIELD_TEXT: TEXT, BH_LEVEL_WARNING: WARNING
+  BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_LEVEL_WARNING: WARNING
 } = c
 const TEXTS = new Set(FIELDS.filter(number => c.bh_event_field_is_string(number)))
 const US = 1000 // in a millisecond
@@ -40,13 +41,13 @@ const NOBODY = {} // wants more of an event than whoever listens
 const listed = (...values) => values
 
 class Event {
-  #values // as the core described it: kind, level, then each field by its number
+  #values // as the core described it: kind, level, why in words, then each field by its number
 
   constructor (values, error) {
-    const value = field => values[2 + field]
+    const value = field => values[3 + field]
     this.#values = values
     this.name = c.bh_event_name(values[0])
-    this.text = value(TEXT) ?? value(REASON) ?? value(ERROR) ?? ''
+    this.text = values[2]
     this.error = error ?? (value(STATUS) ? errorOf(value(STATUS), this.text) : undefined)
     this.id = value(ID) ?? ''
     this.queue = value(QUEUE) ?? ''
@@ -78,7 +79,7 @@ class Event {
 
   /** One line, for people. */
   toString () {
-    const [kind, , ...fields] = this.#values
+    const [kind, , , ...fields] = this.#values
     check(LINES.begin(kind))
     fields.forEach((value, field) => {
       if (value === undefined) return
@@ -143,7 +144,8 @@ class Teller {
   /** Makes the core's object such an event, and has it counted; gives its level. */
   #fill (kind, {
     history, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '', errorClass = '',
-    errorText = '', text = '', duration = 0, error
+    errorText = '', text = '', cause = '', duration = 0, connection = '', error,
+    status = !errorClass && error instanceof BackhopError ? error.status : 0
   }) {
     const native = this.#native
     const [queue, counts, us] = [this.#queue, this.#counts, Math.round(duration * US)]
@@ -151,9 +153,9 @@ class Teller {
       const isAgain = Number(redelivered)
       return counted(native.handled(kind, queue, history, isAgain, now, errorClass, errorText, us, counts))
     }
-    const status = !errorClass && error instanceof BackhopError ? error.status : 0
     return counted(native.fill(
-      kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, us, status, counts
+      kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection,
+      counts
     ))
   }
 
@@ -195,10 +197,20 @@ class Teller {
 
   /** No copy can be made, so that the original stays with the broker. */
   refused (id, error) {
-    this.tell('refused', () => ({
-      text: `it can be neither read nor copied, so that it stays unacknowledged: ${textOf(error)}`, id, error
-    }))
+    this.tell('refused', () => ({ cause: textOf(error), id, error }))
   }
 }
 
-module.exports = { EACH_MESSAGE, Event, Teller }
+/** What ends a replay, by its status, in the core's words. */
+function replayError (status, cause = '') {
+  const native = made(c.bh_event_new(KINDS.get('replayed')))
+  check(native.set_int(STATUS, status))
+  check(native.set_cause(cause))
+  return errorOf(status, String(native.text()))
+}
+
+const ENDS = new Map(Object.entries(OUTCOMES).map(([name, number]) => [name, c.bh_event_name(c.bh_event_of(number))]))
+/** What is told of a message once its handler has ended so. */
+const endOf = outcome => ENDS.get(outcome)
+
+module.exports = { EACH_MESSAGE, Event, Teller, endOf, replayError }

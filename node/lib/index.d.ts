@@ -627,7 +627,7 @@ export interface Event {
   readonly id: Text
   /** The work queue. */
   readonly queue: string
-  /** Of an event about one of the worker's two connections: "consume" or "publish"; else "". */
+  /** Of an event about consuming or publishing: "consume" or "publish", of a worker one of its two connections; else "". */
   readonly connection: string
   /** Its "host:port"; else "". */
   readonly host: string

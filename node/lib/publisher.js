@@ -16,7 +16,9 @@ const c = require('./addon')
 const {
   ChannelClosedError, ConnectionFailedError, ContentError, PublishError, check, counted, errorOf, made
 } = require('./errors')
+const { replayError } = require('./event')
 const NATIVE = require('./native')
+const { textOf } = require('./outcomes')
 const { ACTION_NUMBERS } = require('./plan')
 const { Policy } = require('./policy')
 const { BUDGET_MS } = require('./turns')
@@ -109,7 +111,7 @@ class Publisher {
   /** Publishes it as soon as it can be, where it is to be published, and then settles its original. */
   publish (copy) {
     if (!this.#line.isOpen) { // and the broker delivers its original again
-      copy.replayed?.(new ConnectionFailedError('the connection was lost'))
+      copy.replayed?.(replayError(ConnectionFailedError.status))
       return
     }
     const entry = this.#enter(copy.original)
@@ -133,14 +135,9 @@ class Publisher {
     this.#channel = undefined
     for (const all of [this.#copies, this.#channels, this.#numbers]) all.clear()
     if (count) {
-      this.#teller.tell('disconnected', () => ({
-        text: `the connection is lost (${reason}): copies were not confirmed, and the broker delivers their ` +
-          'originals again',
-        error: new ConnectionFailedError(reason),
-        count
-      }))
+      this.#teller.tell('disconnected', () => ({ cause: reason, error: new ConnectionFailedError(reason), count }))
     }
-    for (const { replayed } of dropped) replayed?.(new ConnectionFailedError(`the connection was lost: ${reason}`))
+    for (const { replayed } of dropped) replayed?.(replayError(ConnectionFailedError.status, reason))
     this.#settled()
   }
 
@@ -271,7 +268,7 @@ class Publisher {
       if (this.#channel.publish(copy)) return
     } catch (error) { // what cannot be encoded; nothing was written then
       if (copy.replayed) {
-        this.#endReplay(entry, copy, new ContentError(`the copy cannot be written: ${error.message}`))
+        this.#endReplay(entry, copy, replayError(ContentError.status, textOf(error)))
       } else {
         this.#copies.delete(entry)
         this.#ledger.leave(entry, now())
@@ -290,9 +287,9 @@ class Publisher {
     replayed(error)
   }
 
-  #endReplays (why) {
+  #endReplays (error) {
     for (const [entry, copy] of this.#copies) {
-      if (copy.replayed) this.#endReplay(entry, copy, new PublishError(why))
+      if (copy.replayed) this.#endReplay(entry, copy, error)
     }
   }
 
@@ -359,8 +356,9 @@ class Publisher {
 
   #tellUnconfirmed (count) {
     const text = this.#words('', '', '', '')
-    this.#teller.tell('unconfirmed', () => ({ count, text, error: new PublishError(text) }))
-    this.#endReplays(text)
+    const error = new PublishError(text)
+    this.#teller.tell('unconfirmed', () => ({ count, text, error }))
+    this.#endReplays(error)
   }
 
   /** The core's sentence about the last step. */
@@ -380,10 +378,10 @@ class Publisher {
       this.#failures = this.#wait = 0
     } catch (error) {
       if (!this.#line.isOpen) return
-      this.#endReplays(`the copy cannot be published: ${error.message}`)
+      this.#endReplays(replayError(PublishError.status, error.message))
       const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
       this.#teller.tell('unavailable', () => ({
-        text: `copies cannot be published: ${error.message}`, error, delay: wait, count: this.#ledger.copies()
+        cause: error.message, connection: 'publish', error, delay: wait, count: this.#ledger.copies()
       }))
       await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())
     } finally {

@@ -8,7 +8,7 @@ const {
   AccessError, ArgumentError, ChannelClosedError, ConsumerCancelledError, ContentError, FrameError, MissingError,
   WaitTimeoutError
 } = require('./errors')
-const { Teller } = require('./event')
+const { Teller, endOf } = require('./event')
 const { debug } = require('./log')
 const NATIVE = require('./native')
 const { handler, instance, numberOf, only, refuse, whole } = require('./options')
@@ -224,20 +224,20 @@ class BaseRetrier {
     const decider = this.#decider
     try {
       const result = decider.result(thrown)
-      const failure = this.#failureOf(message, thrown, result)
-      if (failure && this.#teller.isHeard) this.#ends('failed', message, failure)
+      const name = endOf(result.outcome)
+      const failure = name === 'failed' ? this.#failureOf(message, thrown, result) : undefined
+      if (this.#teller.isHeard) this.#ends(name, message, failure)
       decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
       const plan = decider.plan(message.history, result, failure?.trace?.traceparent)
-      if (plan.action === 'drop') this.#ends('dropped', message)
       this.#carryOut(message, plan, failure)
     } catch (error) {
       this._refused(error, message)
     }
   }
 
-  /** What is told of a failure; undefined of what is dropped. */
-  #failureOf (message, error, { outcome, error: errorText }) {
-    return outcome === 'dropped' ? undefined : { error, errorClass: classOf(error), errorText, trace: message[TRACE] }
+  /** What is told of a failure. */
+  #failureOf (message, error, { error: errorText }) {
+    return { error, errorClass: classOf(error), errorText, trace: message[TRACE] }
   }
 
   /** It can be neither read nor copied; what can be named is left for a while, and then given back. */
@@ -255,9 +255,7 @@ class BaseRetrier {
       debug('a message is settled already, and stays as it is')
     } else if (!isHere) {
       debug('a message is not settled: its channel is closed, and the broker delivers it again')
-      this.#teller.tell('stale', () => ({
-        text: 'the message was settled after its channel was closed: the broker delivers it again', id: idOf(message)
-      }))
+      this.#teller.tell('stale', () => ({ id: idOf(message) }))
     }
     return isHere && !incoming[SETTLED]
   }
@@ -477,7 +475,8 @@ class BaseConsumer {
     this.#since = performance.now()
   }
 
-  _ended (why) {
+  /** `error`: why it could not be made again; none where the one that there was has ended. */
+  _ended (why, error) {
     if (this.isCancelled || this.#timer) return
     if (this.isLost) {
       this.#stopping.abort()
@@ -487,8 +486,8 @@ class BaseConsumer {
     if (performance.now() - this.#since > LASTED_MS) this.#failures = this.#wait = 0
     const delay = this.#retrier._backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
     this.#wait = delay
-    this.#retrier._teller.tell('cancelled', () => ({
-      text: `the queue is consumed no more: ${why}; it is tried again`, error: new ConsumerCancelledError(why), delay
+    this.#retrier._teller.tell(error ? 'unavailable' : 'cancelled', () => ({
+      cause: why, connection: 'consume', error: error ?? new ConsumerCancelledError(why), delay
     }))
     this.#timer = setTimeout(() => this.#again(), Math.min(this.#wait, LONGEST_TIMER))
   }
@@ -503,7 +502,7 @@ class BaseConsumer {
       if (this.isCancelled) await this._unsubscribe()
     } catch (error) {
       this.#timer = undefined
-      this._ended(textOf(error))
+      this._ended(textOf(error), error)
     }
   }
 

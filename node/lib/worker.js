@@ -13,7 +13,7 @@ const { Delivery } = require('./delivery')
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
 } = require('./errors')
-const { EACH_MESSAGE, Teller } = require('./event')
+const { EACH_MESSAGE, Teller, endOf } = require('./event')
 const { History } = require('./history')
 const { Message } = require('./message')
 const NATIVE = require('./native')
@@ -28,7 +28,6 @@ const { milliseconds } = require('./time')
 const URIS = 'a string as "amqp://user:password@host:5672/vhost", or an array of such'
 const LONGEST_MS = 3_600_000
 const LOOK_AFTER_MS = 1000 // how often events are looked for while every handler has a message
-const ENDED = 'its handler ended when the worker had stopped; give it more time by drain, or end it by message.signal'
 const BUDGET_MS = 5 // for handing out messages, before the event loop goes on
 const NO_LIBRABBITMQ =
   'this Backhop was built without librabbitmq, which its Worker needs (backhop/amqplib and backhop/amqp do not): ' +
@@ -299,8 +298,9 @@ class Worker extends EventEmitter {
 
   #fail (message, thrown) {
     const result = this.#choice.result(thrown)
-    if (result.outcome !== 'dropped') this.#failed(message, thrown, result.error)
-    else if (this.#isHeard) this.#tell('dropped', message)
+    const name = endOf(result.outcome)
+    if (name === 'failed') this.#failed(message, thrown, result.error)
+    else if (this.#isHeard) this.#tell(name, message)
     this.#settle(message, result)
   }
 
@@ -325,8 +325,9 @@ class Worker extends EventEmitter {
   }
 
   #stale (message, status) {
-    const text = `${message} comes again: ${this.#watch ? errorOf(status).message : ENDED}`
-    this.#told('stale', to => this.#teller.tell('stale', () => ({ id: String(message.id), text }), to))
+    this.#told('stale', to => this.#teller.tell('stale', () => {
+      return { id: String(message.id), status, cause: status === StateError.status ? '' : errorOf(status).message }
+    }, to))
   }
 }
 

@@ -13,9 +13,10 @@ const { ArgumentError } = require('backhop')
 const { metrics } = require('backhop/opentelemetry')
 const { prometheus } = require('backhop/prom-client')
 
-const { inside } = require('./internals')
+const { c, errors: { CLASSES, check, made }, inside } = require('./internals')
+const { cases, compare, is, only, text } = require('./vectors')
 
-const { Teller } = inside('event')
+const { Event, Teller, endOf } = inside('event')
 
 const warnings = []
 process.on('warning', warning => { if (warning.name === 'BackhopWarning') warnings.push(warning) })
@@ -23,6 +24,26 @@ const turn = () => new Promise(resolve => setImmediate(resolve))
 
 const failure = (error, id = '17') => () => ({
   id, attempts: 2, delay: 1000, error, errorClass: error.constructor.name, errorText: String(error), duration: 1.5
+})
+
+cases('event', ({ name, expect, outcome, event, fields = {}, cause, ...rest }) => {
+  only(rest, '')
+  only(fields, 'text reason error connection status')
+  if (outcome) {
+    compare(expect, { event: is(() => endOf(outcome)) })
+    return
+  }
+  const names = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))
+  const native = made(c.bh_event_new(names.indexOf(event)))
+  for (const [field, value] of Object.entries(fields)) {
+    if (field === 'status') check(native.set_int(c.BH_FIELD_STATUS, CLASSES[value].status))
+    else check(native.set_string(c[`BH_FIELD_${field.toUpperCase()}`], text(value)))
+  }
+  if (cause !== undefined) check(native.set_cause(text(cause)))
+  compare(expect, {
+    of_each: is(() => Boolean(c.bh_event_is_of_each(names.indexOf(event)))),
+    text: is(() => String(Event.of(native).text), text)
+  })
 })
 
 test('a listener is given each event with what it has, and the error itself', () => {

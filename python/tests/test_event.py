@@ -6,15 +6,35 @@ import logging
 from typing import Any
 
 import pytest
+from vectors import Case, cases, compare, is_, only, text
 
 import backhop
 from backhop import _backhop as c
+from backhop._errors import CLASSES
 from backhop.delivery import Delivery
-from backhop.event import Events, Fields, Observer, class_of
+from backhop.event import KINDS, NAMES, Events, Fields, Observer, class_of, event_of
 from backhop.history import History
 from backhop.message import Message
 from backhop.outcomes import Result
+from backhop.plan import OUTCOMES
 from backhop.topology import Topology
+
+
+@cases("event")
+def test_vector(case: Case) -> None:
+    only(case, "name outcome event fields cause expect")
+    if "outcome" in case:
+        compare(case["expect"], {"event": is_(lambda: NAMES[c.bh_event_of(OUTCOMES[case["outcome"]])])})
+        return
+    kind, fields = KINDS[case["event"]], dict(case.get("fields", {}))
+    only(fields, "text reason error connection status")
+    if "status" in fields:
+        fields["status"] = CLASSES[fields["status"]].status
+    if "cause" in case:
+        fields["cause"] = text(case["cause"])
+    event = Events("", None).make(kind, fields)
+    of_each = is_(lambda: bool(c.bh_event_is_of_each(kind)))
+    compare(case["expect"], {"of_each": of_each, "text": is_(lambda: event_of(event).text, text)})
 
 
 def parked(events: Events, **more: str | int) -> c.Event:

@@ -180,7 +180,7 @@ def test_what_cannot_be_written_is_left_and_told(caplog: pytest.LogCaptureFixtur
     published(publisher, 2)
     assert [copy.id for copy in publisher.written] == ["2"]
     assert [(event.name, event.id) for event in events] == [("refused", "1")]
-    assert isinstance(events[0].error, backhop.PublishError)
+    assert isinstance(events[0].error, backhop.ContentError)
     assert "stays unacknowledged" in caplog.text
     publisher._answered(1, False, True)
     assert (publisher.pending, publisher.settled) == (0, [(2, "ack")])
@@ -198,8 +198,10 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
         assert [copy.id for copy in publisher.written] == ["1", "2"] * 3
         return
     assert [copy.id for copy in publisher.written] == ["1", "2", "1", "2"]
-    assert [(event.name, event.id) for event in events] == [(is_told, "1")]
-    assert f"{code} unwelcome" in events[0].text
+    *closed, told = events
+    assert [(event.name, event.connection) for event in closed] == [("unavailable", "publish")] * 2
+    assert (told.name, told.id) == (is_told, "1")
+    assert all(f"{code} unwelcome" in event.text for event in events)
 
 
 @pytest.mark.parametrize("mode", ["create", "verify", "none"])

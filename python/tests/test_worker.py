@@ -770,6 +770,7 @@ class TestLive:
     def test_a_handler_that_ends_after_the_drain_is_told_in_its_own_words(
         self, broker: Broker, caplog: pytest.LogCaptureFixture
     ) -> None:
+        caplog.set_level(logging.INFO)
         name, taken, release = broker.queue(), threading.Event(), threading.Event()
         broker.publish(b"body", name, message_id="m1")
         threads: list[threading.Thread] = []

@@ -63,7 +63,7 @@ TOOLS = (
     "rabbitmq-queues",
     "rabbitmq-upgrade",
 )
-PORTS = (5672, 5671, 25672, 4369, 25673)  # of a node with an address of its own
+PORTS = (5672, 5671, 25672, 4369, 25673, 15672)  # of a node with an address of its own
 PREFIX, LOCK = "backhop-broker-", "supervisor.lock"  # a directory; the file there that is locked
 HOME = "/var/lib/rabbitmq"  # RabbitMQ's, in a tree; the data directory is mounted there
 PR_SET_PDEATHSIG, CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 1, 0x20000, 0x4000000, 0x20000000
@@ -401,7 +401,7 @@ class Network:
 
 
 def reserve_ports() -> tuple[socket.socket, range]:
-    """Returns five free ports, and what keeps other copies of this program off them.
+    """Returns six free ports, and what keeps other copies of this program off them.
 
     That is a Unix socket with an abstract name, which one process at a time can bind.
     The ports are below those that the kernel gives to outgoing connections.
@@ -410,13 +410,13 @@ def reserve_ports() -> tuple[socket.socket, range]:
         reservation = socket.socket(socket.AF_UNIX)
         try:
             reservation.bind(f"\0backhop-broker-{base}")
-            for port in range(base, base + 5):
+            for port in range(base, base + 6):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", port))
-            return reservation, range(base, base + 5)
+            return reservation, range(base, base + 6)
         except OSError:
             reservation.close()
-    raise Failure("cannot find five free ports in a row between 20000 and 32000")
+    raise Failure("cannot find six free ports in a row between 20000 and 32000")
 
 
 def delayed_plugin(version: str) -> Path | None:
@@ -430,6 +430,11 @@ def delayed_plugin(version: str) -> Path | None:
             )
     names = rf"{DELAYED_PLUGIN}-v?{re.escape(version)}\..*"
     return next((file for file in named if re.fullmatch(names, file.name)), None)
+
+
+def wants_management() -> bool:
+    """Whether brokers are to serve the management API (BACKHOP_MANAGEMENT)."""
+    return os.environ.get("BACKHOP_MANAGEMENT", "") not in ("", "0")
 
 
 def is_answering(address: str, port: int, tls: ssl.SSLContext | None) -> bool:
@@ -480,7 +485,7 @@ class Node:
         self.console = directory / "console.log"
         self.address = address
         self.network = network
-        self.port, self.tls_port, distribution_port, epmd_port, ctl_port = ports
+        self.port, self.tls_port, distribution_port, epmd_port, ctl_port, self.management_port = ports
         self.process: subprocess.Popen[bytes] | None = None
         self.is_paused = False
         passwd = (tree / "etc/passwd").read_text()
@@ -517,7 +522,10 @@ class Node:
         (self.home / ".erlang.cookie").write_text(cookie)
         (self.home / ".erlang.cookie").chmod(0o400)
         plugin = delayed_plugin(self.version)
-        (self.home / "enabled_plugins").write_text(f"[{DELAYED_PLUGIN if plugin else ''}].\n")
+        enabled = [DELAYED_PLUGIN] if plugin else []
+        if wants_management():
+            enabled.append("rabbitmq_management")
+        (self.home / "enabled_plugins").write_text(f"[{','.join(enabled)}].\n")
         if plugin:
             plugins = self.home / "plugins"
             plugins.mkdir()
@@ -534,6 +542,12 @@ class Node:
             "disk_free_limit.absolute = 50MB",
             *settings,
         ]
+        if wants_management():
+            lines += [
+                f"management.tcp.ip = {self.address}",
+                f"management.tcp.port = {self.management_port}",
+                "collect_statistics_interval = 500",
+            ]
         (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
         for path in (self.home, *self.home.rglob("*")):
@@ -813,6 +827,9 @@ def serve(broker: Broker, owner: int) -> None:
             "BACKHOP_BROKER_VERSION": broker.nodes[0].version,
             "BACKHOP_BROKER_CTL": os.path.abspath("ctl"),
         }
+        if wants_management():
+            first = broker.nodes[0]
+            environment["BACKHOP_MANAGEMENT_URL"] = f"http://guest:guest@{first.address}:{first.management_port}"
         if broker.network:
             environment["AMQP_URLS"] = " ".join(plain)
         os.write(1, json.dumps(environment).encode() + b"\n")

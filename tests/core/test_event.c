@@ -1,6 +1,65 @@
 #include "suites.h"
+#include "vectors.h"
 
 #include <backhop.h>
+
+static vectors all;
+
+static const vector_name outcomes[] = {
+    {"ok", BH_OUTCOME_OK},
+    {"failed", BH_OUTCOME_FAILED},
+    {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED},
+    {NULL, 0},
+};
+
+static const vector_name events[] = {
+#define EVENT(name, word, level, meaning) {word, name},
+    BH_EVENT_LIST(EVENT)
+#undef EVENT
+        {NULL, 0},
+};
+
+static void fill(vector *v, bh_event *event)
+{
+    static const bh_field strings[] = {BH_FIELD_TEXT, BH_FIELD_REASON, BH_FIELD_ERROR, BH_FIELD_CONNECTION};
+    const json_t *fields = vector_get(v, "fields");
+    if (fields)
+        vector_keys(v, "fields", fields, "text reason error connection status");
+    for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++) {
+        const json_t *value = json_object_get(fields, bh_event_field((int)strings[i]).data);
+        if (value)
+            ck_assert_int_eq(bh_event_set_string(event, strings[i], vector_bytes(v, "fields", value)), BH_OK);
+    }
+    const json_t *status = json_object_get(fields, "status");
+    if (status)
+        bh_event_set_int(event, BH_FIELD_STATUS, vector_status(v, status));
+    if (vector_get(v, "cause"))
+        ck_assert_int_eq(bh_event_set_cause(event, vector_bytes(v, "cause", vector_get(v, "cause"))), BH_OK);
+}
+
+START_TEST(a_vector)
+{
+    vector *v = &all.cases[_i];
+    vector_begin(v, "outcome event fields cause", "event of_each text");
+    if (vector_get(v, "outcome")) {
+        int outcome = vector_name_value(v, "outcome", vector_get(v, "outcome"), outcomes);
+        expect_name(v, v->expect, "event", events, (int)bh_event_of((bh_outcome)outcome));
+    } else {
+        bh_event *event;
+        int kind = vector_name_value(v, "event", vector_get(v, "event"), events);
+        ck_assert_int_eq(bh_event_new(&event, (bh_event_kind)kind), BH_OK);
+        fill(v, event);
+        expect_flag(v, v->expect, "of_each", bh_event_is_of_each(kind));
+        expect_bytes(v, v->expect, "text", bh_event_text(event));
+        bh_event_begin(event, (bh_event_kind)kind); /* nothing stays behind */
+        fill(v, event);
+        expect_bytes(v, v->expect, "text", bh_event_text(event));
+        bh_event_free(event);
+    }
+    vector_end(v);
+}
+END_TEST
 
 START_TEST(every_kind_and_field_has_a_word_of_its_own)
 {
@@ -57,6 +116,10 @@ START_TEST(no_event_tells_nothing)
     ck_assert_int_eq(bh_event_what(NULL), BH_EVENT_LAST);
     ck_assert_int_eq(bh_event_has(NULL, BH_FIELD_ID), 0);
     ck_assert_str_eq(bh_event_string(NULL, BH_FIELD_TEXT).data, "");
+    ck_assert_str_eq(bh_event_text(NULL).data, "");
+    ck_assert_int_eq(bh_event_set_cause(NULL, bh_str("x")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_event_of((bh_outcome)77), BH_EVENT_LAST);
+    ck_assert_int_eq(bh_event_is_of_each(BH_EVENT_LAST), 0);
     ck_assert_int_eq(bh_event_int(NULL, BH_FIELD_STATUS), BH_OK);
     ck_assert_str_eq(bh_event_line(NULL).data, "");
     ck_assert_int_eq(bh_event_level(NULL), BH_LEVEL_DEBUG);
@@ -257,7 +320,7 @@ START_TEST(a_line_tells_of_a_connection_and_of_nothing_but_its_text)
     bh_event_set_int(event, BH_FIELD_DELAY, 1000);
     expect_line(event, "unavailable: again in 1 s");
     bh_event_set_string(event, BH_FIELD_CONNECTION, bh_str("publish"));
-    ck_assert_ptr_nonnull(strstr(bh_event_line(event).data, "no channel can be opened to publish on"));
+    ck_assert_ptr_nonnull(strstr(bh_event_line(event).data, "there is no channel to publish on"));
     ck_assert_int_eq(bh_event_has(event, BH_FIELD_TEXT), 0);
     bh_event_set_string(event, BH_FIELD_TEXT, bh_str("504"));
     expect_line(event, "unavailable: publish connection, again in 1 s: 504");
@@ -367,6 +430,8 @@ END_TEST
 Suite *suite_event(void)
 {
     Suite *suite = suite_create("event");
+    all = vectors_load("event");
+    vectors_add(suite, &all, a_vector);
     TCase *calls = tcase_create("calls");
     tcase_add_test(calls, every_kind_and_field_has_a_word_of_its_own);
     tcase_add_test(calls, kinds_and_fields_have_the_words_of_the_lists);

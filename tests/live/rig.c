@@ -196,7 +196,7 @@ static const char *told(rig *self)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s%s (%s, \"%s\")", i > 0 ? ", " : "",
                                  bh_event_name(bh_event_what(each)).data,
                                  bh_status_name((bh_status)bh_event_int(each, BH_FIELD_STATUS)).data,
-                                 bh_event_string(each, BH_FIELD_TEXT).data);
+                                 bh_event_text(each).data);
     }
     return text;
 }
@@ -363,7 +363,7 @@ void expect_part_at(bh_bytes text, const char *part, const char *file, int line)
 void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *part, const char *file, int line)
 {
     rig_await(r, kind);
-    bh_bytes text = bh_event_string(r->event, kind == BH_EVENT_PARKED ? BH_FIELD_REASON : BH_FIELD_TEXT);
+    bh_bytes text = bh_event_text(r->event);
     ck_assert_msg((bh_status)bh_event_int(r->event, BH_FIELD_STATUS) == status, "%s:%d: %s with %s instead of %s: %s",
                   file, line, bh_event_name(kind).data,
                   bh_status_name((bh_status)bh_event_int(r->event, BH_FIELD_STATUS)).data, bh_status_name(status).data,
@@ -379,7 +379,7 @@ void expect_no_event_at(rig *r, bh_event_kind kind, const char *file, int line)
 void expect_retried_at(const rig *r, int64_t delay_ms, const char *file, int line)
 {
     ck_assert_msg(bh_event_what(r->event) == BH_EVENT_RETRIED, "%s:%d: it was parked: %s", file, line,
-                  bh_event_string(r->event, BH_FIELD_TEXT).data);
+                  bh_event_text(r->event).data);
     ck_assert_msg(bh_event_int(r->event, BH_FIELD_DELAY) == delay_ms, "%s:%d: a delay of %lld ms instead of %lld", file,
                   line, (long long)bh_event_int(r->event, BH_FIELD_DELAY), (long long)delay_ms);
 }

@@ -61,7 +61,7 @@ static void note_events(bh_worker *worker)
     while (bh_worker_take_event(worker, &event) == BH_OK) {
         bh_event_kind kind = bh_event_what(event);
         ck_assert_msg(kind != BH_EVENT_PARKED && kind != BH_EVENT_REFUSED && kind != BH_EVENT_MISSED, "%s: %s",
-                      bh_event_name(kind).data, bh_event_string(event, BH_FIELD_TEXT).data);
+                      bh_event_name(kind).data, bh_event_text(event).data);
         soak.disconnections += kind == BH_EVENT_DISCONNECTED;
         bh_event_free(event);
     }

@@ -160,7 +160,7 @@ START_TEST(a_wrong_password_is_refused_and_not_told)
     start_by(r, url);
     for (int i = 0; i < 2; i++) { /* the worker goes on trying */
         expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "password");
-        ck_assert(!holds(bh_event_string(r->event, BH_FIELD_TEXT), "secret"));
+        ck_assert(!holds(bh_event_text(r->event), "secret"));
         ck_assert(!holds(bh_worker_error(r->worker), "secret"));
     }
     expect_no_event(r, BH_EVENT_CONNECTED);

@@ -276,7 +276,7 @@ START_TEST(a_work_queue_without_the_arguments_that_reject_needs_is_a_clash)
     broker_publish_text(r->broker, "", r->queue, "first");
     start_by(rig_in_a_hurry(r), broker_url());
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CLASH, r->queue);
-    expect_part_at(bh_event_string(r->event, BH_FIELD_TEXT), "x-d", __FILE__,
+    expect_part_at(bh_event_text(r->event), "x-d", __FILE__,
                    __LINE__); /* dead letters or delivery limit: it names one */
     broker_await_depth(r->broker, r->queue, 1);
     expect_no_event(r, BH_EVENT_CONNECTED);
@@ -369,7 +369,7 @@ START_TEST(definitions_that_an_administrator_imports_are_complete)
     restart(r, BH_MODE_VERIFY); /* which makes no rung later either */
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, "rungs that a handler's request for a delay can need");
     expect_told(r, "import the topology's definitions");
-    ck_assert(!holds(bh_event_string(r->event, BH_FIELD_TEXT), "the mode create"));
+    ck_assert(!holds(bh_event_text(r->event), "the mode create"));
     ck_assert_int_eq(bh_topology_export(r->topology, bh_str("/")), BH_OK);
     broker_import(bh_topology_definitions(r->topology));
     rig_await(r, BH_EVENT_CONNECTED);

@@ -402,7 +402,7 @@ START_TEST(of_a_list_of_hosts_one_that_answers_is_enough)
     for (int left = rig_count_events(r, BH_EVENT_UNAVAILABLE); left > 0; left--) {
         expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");
         for (int i = 0; i < DEAD; i++)
-            told[i] += holds(bh_event_string(r->event, BH_FIELD_TEXT), dead[i]);
+            told[i] += holds(bh_event_text(r->event), dead[i]);
     }
     for (int i = 0; i < DEAD; i++)
         ck_assert_msg(told[i] > 0, "%s was not tried", dead[i]);

@@ -244,7 +244,7 @@ static void note_refused(bh_worker *worker, const bh_event *event, void *data)
         return;
     ck_assert_msg(seen->refused == BH_OK, "it is told twice");
     seen->refused = (bh_status)bh_event_int(event, BH_FIELD_STATUS);
-    snprintf(seen->text, sizeof seen->text, "%s", bh_event_string(event, BH_FIELD_TEXT).data);
+    snprintf(seen->text, sizeof seen->text, "%s", bh_event_text(event).data);
 }
 
 START_TEST(a_message_that_fits_no_frame_stops_nobody)

@@ -182,6 +182,161 @@ START_TEST(publishing_before_acknowledging_duplicates_the_message_of_a_process_t
 }
 END_TEST
 
+/*
+ * The post "RabbitMQ Retries: the (new) Full Story", its option C: work queues whose dead letters go to an error queue, a
+ * consumer of that, which publishes what was rejected to an exchange that waits, and a consumer of the queue behind it, which
+ * publishes to the queue that failed. Its wait is an exchange of the delayed-message plugin, which sends on at once what has
+ * no header x-delay, as a fanout does; and the post sets x-wait.
+ */
+typedef struct post {
+    broker *broker;
+    char events[64], errors[64], waits[64], email[64], webhook[64], error_queue[64], requeue_queue[64];
+} post;
+
+static void name_of(char out[64], const char *what)
+{
+    snprintf(out, 64, "live.%ld.post.%s", (long)getpid(), what);
+}
+
+static void declare_work(const post *self, const char *queue)
+{
+    amqp_table_entry_t arguments[] = {entry_string("x-queue-type", "classic"),
+                                      entry_string("x-dead-letter-exchange", self->errors)};
+    broker_declare_queue(self->broker, queue, arguments, 2);
+    broker_bind(self->broker, queue, self->events, "");
+}
+
+static void start_post(post *self)
+{
+    name_of(self->events, "notification-exchange");
+    name_of(self->errors, "error-exchange");
+    name_of(self->waits, "wait-exchange");
+    name_of(self->email, "email-queue");
+    name_of(self->webhook, "webhook-queue");
+    name_of(self->error_queue, "error-queue");
+    name_of(self->requeue_queue, "requeue-queue");
+    self->broker = broker_open();
+    broker_declare_exchange(self->broker, self->events, "fanout");
+    broker_declare_exchange(self->broker, self->errors, "fanout");
+    broker_declare_exchange(self->broker, self->waits, "fanout");
+    broker_declare_classic(self->broker, self->error_queue);
+    broker_declare_classic(self->broker, self->requeue_queue);
+    broker_bind(self->broker, self->error_queue, self->errors, "");
+    broker_bind(self->broker, self->requeue_queue, self->waits, "");
+    declare_work(self, self->email);
+    declare_work(self, self->webhook);
+}
+
+static int64_t rejects_of(const message *taken)
+{
+    for (size_t i = 0; i < 10; i++) {
+        bh_bytes reason = message_record_string(taken, "x-death", i, "reason");
+        if (reason.data && reason.size == 8 && memcmp(reason.data, "rejected", 8) == 0)
+            return message_record_int(taken, "x-death", i, "count");
+    }
+    return -1;
+}
+
+/* What its two consumers do with the next dead letter: 1 where it is on its way again. */
+static int carry_out_post(const post *self)
+{
+    enum { DELAYS = 4 };
+    message taken;
+    char queue[300];
+    broker_get(self->broker, self->error_queue, &taken);
+    bh_bytes reason = message_string(&taken, "x-first-death-reason");
+    int is_rejected = reason.size == 8 && memcmp(reason.data, "rejected", 8) == 0;
+    int64_t rejects = rejects_of(&taken);
+    int goes_on = is_rejected && rejects > 0 && rejects <= DELAYS;
+    if (goes_on)
+        ck_assert_int_eq(broker_try_republish(self->broker, &taken, self->waits, "", NULL), 0);
+    broker_ack(self->broker, &taken);
+    message_free(&taken);
+    if (!goes_on)
+        return 0;
+    broker_get(self->broker, self->requeue_queue, &taken);
+    bh_bytes failed = message_string(&taken, "x-first-death-queue");
+    snprintf(queue, sizeof queue, "%.*s", (int)failed.size, failed.data);
+    ck_assert_int_eq(broker_try_republish(self->broker, &taken, "", queue, NULL), 0);
+    broker_ack(self->broker, &taken);
+    message_free(&taken);
+    return 1;
+}
+
+static void reject_email(const post *self)
+{
+    message taken;
+    broker_get(self->broker, self->email, &taken);
+    broker_reject(self->broker, &taken, 0);
+    message_free(&taken);
+}
+
+static void expect_gone(const post *self)
+{
+    const char *const queues[] = {self->email, self->error_queue, self->requeue_queue};
+    for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++)
+        ck_assert_int_eq(broker_depth(self->broker, queues[i]), 0);
+}
+
+START_TEST(the_newer_post_s_retries_never_end_on_4_and_lose_the_message_at_their_end_on_3)
+{
+    enum { MORE_THAN_ITS_DELAYS = 10, ITS_DELAYS = 4 };
+    post self;
+    start_post(&self);
+    broker_publish_text(self.broker, self.events, "order.created", "first");
+    int rounds = 0;
+    do
+        reject_email(&self);
+    while (carry_out_post(&self) && ++rounds < MORE_THAN_ITS_DELAYS);
+    if (broker_is_at_least(4, 0)) {
+        message taken;
+        ck_assert_int_eq(rounds, MORE_THAN_ITS_DELAYS);
+        broker_get(self.broker, self.email, &taken);
+        expect_bytes(bh_str(taken.routing_key), self.email); /* no longer what the publisher wrote */
+        message_free(&taken);
+    } else {
+        ck_assert_int_eq(rounds, ITS_DELAYS);
+        expect_gone(&self);
+    }
+    ck_assert_int_eq(broker_depth(self.broker, self.webhook), 1); /* for which nothing had failed */
+    broker_close(self.broker);
+}
+END_TEST
+
+START_TEST(the_newer_post_s_retries_lose_what_died_of_something_else)
+{
+    post self;
+    start_post(&self);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_EXPIRATION_FLAG, .expiration = amqp_cstring_bytes("1")};
+    ck_assert_int_eq(broker_try_publish(self.broker, "", self.email, &properties, bh_str("expires")), 0);
+    ck_assert_int_eq(carry_out_post(&self), 0);
+    expect_gone(&self);
+    broker_close(self.broker);
+}
+END_TEST
+
+START_TEST(the_newer_post_s_retries_go_to_the_queue_that_a_stranger_names_but_on_4)
+{
+    post self;
+    char stranger[64];
+    start_post(&self);
+    name_of(stranger, "stranger");
+    broker_declare_classic(self.broker, stranger);
+    amqp_table_entry_t record[] = {entry_string("queue", stranger), entry_string("reason", "rejected"),
+                                   entry_int("count", 1), entry_string("exchange", "")};
+    amqp_field_value_t deaths[] = {{.kind = AMQP_FIELD_KIND_TABLE, .value.table = {4, record}}};
+    amqp_table_entry_t headers[] = {entry_array("x-death", deaths, 1), entry_string("x-first-death-queue", stranger),
+                                    entry_string("x-first-death-exchange", ""),
+                                    entry_string("x-first-death-reason", "rejected")};
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {4, headers}};
+    ck_assert_int_eq(broker_try_publish(self.broker, "", self.email, &properties, bh_str("theirs")), 0);
+    reject_email(&self);
+    ck_assert_int_eq(carry_out_post(&self), 1);
+    broker_await_depth(self.broker, broker_is_at_least(4, 0) ? self.email : stranger, 1);
+    broker_close(self.broker);
+}
+END_TEST
+
 Suite *suite_recipes(void)
 {
     Suite *suite = suite_create("recipes");
@@ -190,7 +345,10 @@ Suite *suite_recipes(void)
         !broker_is_at_least(3, 13)) { /* 3.13 does the one or the other, by its patch level */
         tcase_add_test(recipes, a_delay_that_multiplies_original_expiration_grows_on_4_and_is_stuck_on_3);
         tcase_add_test(recipes, x_death_counts_what_a_client_publishes_again_on_3_and_not_on_4);
+        tcase_add_test(recipes, the_newer_post_s_retries_never_end_on_4_and_lose_the_message_at_their_end_on_3);
+        tcase_add_test(recipes, the_newer_post_s_retries_go_to_the_queue_that_a_stranger_names_but_on_4);
     }
+    tcase_add_test(recipes, the_newer_post_s_retries_lose_what_died_of_something_else);
     tcase_add_test(recipes, a_short_delay_behind_a_long_one_comes_late);
     tcase_add_test(recipes, dead_letters_to_the_primary_exchange_reach_its_other_queues_again);
     tcase_add_test(recipes, a_copied_user_id_closes_the_channel_and_the_message_comes_again);

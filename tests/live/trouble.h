@@ -16,7 +16,7 @@ void start_by(rig *r, const char *url);
 /* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */
 proxy *start_by_proxy(rig *r, const char *options);
 /* That the event awaited last says this too. */
-#define expect_told(r, part) expect_part_at(bh_event_string((r)->event, BH_FIELD_TEXT), (part), __FILE__, __LINE__)
+#define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
 /* A host for which the name service has no answer, ever. */
 #define UNANSWERED_HOST "host.unanswered"
 /* From now on no host has one. */

@@ -153,7 +153,7 @@ static void note_action(struct record *record, struct message *message, bh_actio
 /* Notes what happened to the worker, and what became of the messages that failed. */
 static void note_event(struct consumer *self, const bh_event *event)
 {
-    bh_bytes text = bh_event_string(event, BH_FIELD_TEXT), id = bh_event_string(event, BH_FIELD_ID);
+    bh_bytes text = bh_event_text(event), id = bh_event_string(event, BH_FIELD_ID);
     struct message *message = find_message(self->record, id.data, id.size);
 
     switch (bh_event_what(event)) {

@@ -75,7 +75,8 @@ typedef enum bh_event_kind { BH_EVENT_LIST(BH_EVENT_ENUM) BH_EVENT_LAST } bh_eve
     X(BH_FIELD_ERROR, "error", STRING, "the handler's error, in words")                                                \
     X(BH_FIELD_STATUS, "status", INT, "why, as a bh_status")                                                           \
     X(BH_FIELD_TEXT, "text", STRING, "why, in words, with what to do; never a password")                               \
-    X(BH_FIELD_CONNECTION, "connection", STRING, "of two connections of a worker: \"consume\" or \"publish\"")         \
+    X(BH_FIELD_CONNECTION, "connection", STRING,                                                                       \
+      "\"consume\" or \"publish\": of a worker, one of its two connections")                                           \
     X(BH_FIELD_HOST, "host", STRING, "that connection's \"host:port\"")                                                \
     X(BH_FIELD_COUNT, "count", INT, "how many messages it is about")                                                   \
     X(BH_FIELD_DURATION, "duration_us", INT, "of the handler; of a copy, from its publish to its confirm")             \
@@ -92,6 +93,10 @@ BH_API bh_bytes bh_event_name(int kind);
 BH_API bh_bytes bh_event_field(int field);
 /* 1 where a field is a string; 0 where it is a whole number. */
 BH_API int bh_event_field_is_string(int field);
+/* What is told of a message once its handler has ended so; BH_EVENT_LAST for a number that is no outcome. */
+BH_API bh_event_kind bh_event_of(bh_outcome outcome);
+/* 1 for what happens to every message: delivered, succeeded, failed, retried, dropped. A worker tells these only as asked. */
+BH_API int bh_event_is_of_each(int kind);
 
 /* A new event in *out, without any field; free it with bh_event_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
 BH_API bh_status bh_event_new(bh_event **out, bh_event_kind kind);
@@ -108,18 +113,23 @@ BH_API bh_status bh_event_set_int(bh_event *self, bh_field field, int64_t value)
 BH_API bh_status bh_event_set_history(bh_event *self, const bh_history *history, int redelivered, int64_t now_ms);
 /* Sets id, attempts, delay, reason and error of what was decided. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan);
+/* Sets the text to what the kind means each time, as bh_event_text, with a cause in the words of a client, the broker or an
+ * error behind it; an empty cause sets nothing. After status and connection. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_event_set_cause(bh_event *self, bh_bytes cause);
 
 /* What happened; BH_EVENT_LAST for NULL. */
 BH_API bh_event_kind bh_event_what(const bh_event *self);
 /* Of a worker's event about a message that was taken: its number, as bh_message_number tells it; 0: there is none, or it is
  * not known any more. So a program finds what it knows of the message, as its error. */
 BH_API int64_t bh_event_message(const bh_event *self);
-/* 1 where a field was set; its value, "" and 0 where it was not. Of a text that was not set it is the sentence that the
- * kind means each time, where it has one: refused (it can be neither read nor copied), stale, disconnected, blocked,
- * unblocked, missed; and unavailable of the connection "publish" (no channel to publish on). */
+/* 1 where a field was set; its value, "" and 0 where it was not. */
 BH_API int bh_event_has(const bh_event *self, bh_field field);
 BH_API bh_bytes bh_event_string(const bh_event *self, bh_field field);
 BH_API int64_t bh_event_int(const bh_event *self, bh_field field);
+/* Why, in words, with what to do; never a password. It is the text that was set; else the sentence that the kind means each
+ * time, where it has one: refused, disconnected, blocked, unblocked, cancelled, missed; unavailable by its connection; stale
+ * and replayed by their status; else why it is parked; else the handler's error; else "". */
+BH_API bh_bytes bh_event_text(const bh_event *self);
 
 /* How loudly it is logged: its kind's level, but a warning where what ends well most times did not, and an error where it
  * does not mend itself: a refused password or permission, a missing work queue, a clash, a certificate. */

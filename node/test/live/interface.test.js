@@ -183,7 +183,7 @@ describe('the interface', NEEDS_BROKER, () => {
       const seen = []
       await consumer.begin(message => { seen.push(String(message.body)) })
       await broker.channel.deleteQueue(queue)
-      await warned('is consumed no more: the broker cancelled the consumer')
+      await warned('the consumer has ended: it consumes again (the broker cancelled the consumer')
       await broker.channel.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
       await broker.publish('again', queue)
       await until(() => seen.includes('again'))
@@ -242,7 +242,7 @@ describe('the interface', NEEDS_BROKER, () => {
     // an acknowledgement too much closes the channel that it comes by
     const { connection } = channel
     for (const { channel: each } of connection.channels.filter(Boolean)) if (each?.consumers?.size) each.ack(own)
-    await warned('is consumed no more')
+    await warned('the consumer has ended')
     await broker.publish('two', queue)
     await until(() => seen.includes('two'))
     await consumer.cancel()
@@ -415,7 +415,7 @@ describe('the interface', NEEDS_BROKER, () => {
     await running
     release()
     const [{ text }] = await stale
-    assert.match(text, /comes again: its handler ended when the worker had stopped/)
+    assert.match(text, /its handler ended after the worker had stopped: the broker delivers it again/)
     assert.doesNotMatch(text, /called at the wrong time|bh_/)
   })
 

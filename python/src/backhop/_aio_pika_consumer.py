@@ -17,7 +17,6 @@ from aiormq.abc import AbstractChannel as WireChannel
 
 from ._declaring import forget
 from ._errors import ChannelClosedError, Error, MissingError
-from ._retrier import LOGGER
 
 if TYPE_CHECKING:
     from .aio_pika import Retrier
@@ -96,7 +95,7 @@ class Consumer:
 
     async def _keep(self) -> None:
         """Subscribes again, as often as it is needed."""
-        failures = 0
+        failures, why = 0, ""
         while not self._is_cancelled:
             await self._lost.wait()
             if self._is_cancelled or not self._can_come_back():
@@ -105,13 +104,13 @@ class Consumer:
             if self._wire is not None:
                 forget(self._wire.connection)
             wait = self._retrier._wait(failures)
-            LOGGER.warning("queue %s: the subscription ended: subscribing again in %.3g s", self._queue, wait)
+            self._retrier._announce_end(failures, wait, why)
             await asyncio.sleep(wait)
             try:
                 await self._subscribe()
-                failures = 0
+                failures, why = 0, ""
             except (Error, aiormq.exceptions.AMQPError, ConnectionError, RuntimeError, asyncio.TimeoutError) as error:
-                LOGGER.warning("queue %s cannot be consumed: %r", self._queue, error)
+                why = str(error) if isinstance(error, Error) else repr(error)
                 self._lost.set()
 
     def _can_come_back(self) -> bool:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pika.exceptions
 
+from . import _backhop as c
 from ._declaring import NOT_FOUND, forget
 from ._errors import ArgumentTypeError, ChannelClosedError, Error, MissingError
-from ._retrier import LOGGER
+from .event import Fields
 
 if TYPE_CHECKING:
     from .pika import Retrier
@@ -85,14 +86,14 @@ class Consumer:
             return
         self._channel = None
         if self._is_ready:
-            self._again(f"the channel was closed ({reason})")
+            self._again(reason)
         else:
             self._failed(refusal(self._queue, reason))
 
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker ended the subscription."""
         if channel is self._channel:
-            self._again("the broker cancelled the consumer")
+            self._again("")
 
     def _again(self, why: object) -> None:
         if self._is_cancelled or self._is_waiting or not self._retrier._connection.is_open:
@@ -101,7 +102,7 @@ class Consumer:
         self._failures += 1
         forget(self._retrier._connection)
         wait = self._retrier._wait(self._failures)
-        LOGGER.warning("queue %s: %s: subscribing again in %.3g s", self._queue, why, wait)
+        self._retrier._announce_end(self._failures, wait, why)
         self._later(wait, self._waited)
 
     def _waited(self) -> None:
@@ -230,4 +231,5 @@ class AsyncConsumer(Consumer):
         if self._callback:
             self._callback(error)
         elif error:
-            LOGGER.error("queue %s cannot be consumed: %s", self._queue, error)
+            why: Fields = {"status": error.status, "connection": "consume", "cause": str(error)}
+            self._retrier._events.tell(self._retrier._events.make(c.BH_EVENT_UNAVAILABLE, why))

@@ -16,17 +16,18 @@ from functools import partial
 from typing import Any, Protocol
 
 from . import _backhop as c
-from ._amqp import Int64
+from ._amqp import encode_table
 from ._core import made
 from ._declaring import Steps, declaring, forget
-from ._errors import ConnectionFailedError, Error, PublishError, check, in_seconds
+from ._errors import ChannelClosedError, ConnectionFailedError, ContentError, Error, PublishError, check, in_seconds
 from ._errors import error as error_of
 from ._frames import How, content_frames, content_header, publish_frame
-from ._retrier import LOGGER, BaseRetrier, unreadable
+from ._retrier import BaseRetrier, unreadable
 from ._time import milliseconds
-from .event import Fields, class_of
+from .event import Fields, class_of, replay_error
 from .history import History
 from .message import Message
+from .outcomes import story
 from .plan import Plan
 
 _PUBLISH, _TELL, _DECLARE = c.BH_STEP_PUBLISH, c.BH_STEP_TELL, c.BH_STEP_DECLARE
@@ -116,7 +117,6 @@ class Copy:
             self.is_mandatory,
             expiration,
             kept,
-            *own,
         ) = plan._described()
         self.error = error if self.action == c.BH_ACTION_PARK else None
         """What the handler raised, which holds much."""
@@ -133,8 +133,8 @@ class Copy:
         """Of the original's channel in the ledger."""
         if plan.publishes:
             original = message._kept
-            headers = plan._copy_headers(own, original.headers or {}, Int64)
-            self.header = content_header(original, len(message.body), kept, expiration, headers, tag_of_bytes, blank)
+            table = encode_table(original.headers or {}, tag_of_bytes, plan._handle)
+            self.header = content_header(original, len(message.body), kept, expiration, table, blank)
             self.body = message.body
         else:
             self.id = message.id
@@ -159,7 +159,6 @@ class Publisher(ABC):
         ledger = made(c.bh_ledger_new(retrier._back_off._handle, os.urandom(_RANDOM_BYTES)))
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
         self._retrier = retrier
-        self._queue = retrier.topology.queue
         self._events = retrier._events
         self._ledger = ledger
         self._copies: dict[int, Copy] = {}  # by their entries
@@ -214,24 +213,23 @@ class Publisher(ABC):
         if events.counters and error is not None:
             copy.error_class = class_of(error)
         if not original.is_here:
-            text = "the channel that it came by is closed: the broker delivers it again"
-            self._say(c.BH_EVENT_STALE, copy, {"text": text})
-            self._end(copy, ConnectionFailedError(text))
+            self._say(c.BH_EVENT_STALE, copy, {})
+            self._end(copy, replay_error(ConnectionFailedError))
             self._pump()
             return
         entry, copy.number = self._arrive(original)
         self._copies[entry] = copy
         self._enter(entry, copy)
-        self._pump()
+        self._pump_soon()
 
     def refuse(self, original: Original, history: History | None, problem: Exception) -> None:
         """Leaves a message of which no copy can be made: it is given back after a while."""
         if original.is_here:
             entry, _ = self._arrive(original)
             check(c.Ledger_leave(self._ledger, entry, self._clock()))
-        text = f"the message can be neither read nor copied ({problem}): it stays unacknowledged for a while"
+        status = problem.status if isinstance(problem, Error) else ContentError.status
         id_ = history.id if history else ""
-        why: Fields = {"status": PublishError.status, "text": text, "id": id_, "count": 1}
+        why: Fields = {"status": status, "id": id_, "count": 1, "cause": story(problem)}
         self._announce(self._events.make(c.BH_EVENT_REFUSED, why), problem)
         self._pump()
 
@@ -318,9 +316,8 @@ class Publisher(ABC):
 
     def _ended(self, channel: Any, reason: object) -> None:
         """A channel that delivers is closed: the broker delivers again what was in hand."""
-        if dropped := self._drop(channel, ConnectionFailedError(f"the channel was closed: {reason}")):
-            text = f"the channel that they came by was closed ({reason}): the broker delivers them again"
-            why: Fields = {"status": ConnectionFailedError.status, "text": text, "count": dropped}
+        if dropped := self._drop(channel, replay_error(ConnectionFailedError, reason)):
+            why: Fields = {"status": ConnectionFailedError.status, "count": dropped, "cause": str(reason)}
             self._announce(self._events.make(c.BH_EVENT_DISCONNECTED, why))
         self._pump()
 
@@ -346,8 +343,8 @@ class Publisher(ABC):
             self._lost(error)
             return
         now = self._clock()
-        why = f"no channel can be opened to publish on: {error!r}"
-        LOGGER.warning("%s; %d copies wait", why, self.pending)
+        self._say_unavailable(repr(error))
+        why = str(replay_error(PublishError, repr(error)))
         for entry, copy in list(self._copies.items()):
             if c.Ledger_state(self._ledger, entry) != c.BH_STATE_DUE:
                 continue
@@ -374,7 +371,7 @@ class Publisher(ABC):
         self._why = str(reason)
         ending = c.bh_ending_of(reply_code)
         if ending != c.BH_ENDING_ORDERLY:
-            LOGGER.warning("queue %s: the broker closed the channel that publishes: %s", self._queue, reason)
+            self._say_unavailable(str(reason))
             self._doubt()
         c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock())
         self._number = 0
@@ -389,6 +386,10 @@ class Publisher(ABC):
         c.Ledger_forget_rungs(self._ledger)
 
     # What is to be done
+
+    def _pump_soon(self) -> None:
+        """Carries it out at once, or what fails together soon and together."""
+        self._pump()
 
     def _pump(self) -> None:
         """Carries out what the ledger says, until it rests."""
@@ -555,6 +556,11 @@ class Publisher(ABC):
         """Announces what became of one message."""
         about: Fields = {"id": copy.id, "attempts": copy.attempts, "count": 1}
         self._announce(self._events.make(kind, {**about, **fields}), copy.error)
+
+    def _say_unavailable(self, cause: str) -> None:
+        """Announces that there is no channel to publish on."""
+        about: Fields = {"status": ChannelClosedError.status, "connection": "publish", "count": self.pending}
+        self._announce(self._events.make(c.BH_EVENT_UNAVAILABLE, {**about, "cause": cause}))
 
     def _announce(self, event: c.Event, exception: BaseException | None = None) -> None:
         self._ends.append(partial(self._events.tell, event, exception))

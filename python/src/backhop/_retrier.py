@@ -12,12 +12,21 @@ from typing import Generic, Literal, TypeVar
 from . import _backhop as c
 from ._amqp import Text
 from ._checks import HOUR_MS, instance, span_ms
-from ._core import number
+from ._core import made, number
 from ._declaring import MODES, Mode, Steps, declaring
-from ._errors import ArgumentTypeError, ChannelClosedError, ContentError, Error, FrameError
-from ._time import Seconds, duration, seconds
+from ._errors import (
+    ArgumentTypeError,
+    ChannelClosedError,
+    ConsumerCancelledError,
+    ContentError,
+    Error,
+    FrameError,
+    PoisonError,
+    check,
+)
+from ._time import Seconds, milliseconds, seconds
 from .decider import Decider
-from .event import Events, Fields, Listeners
+from .event import Events, Fields, Listeners, replay_error
 from .message import Message
 from .outcomes import Conditions, Policies, checked_policies, story
 from .plan import Plan
@@ -153,17 +162,36 @@ class BaseRetrier(Generic[Channel]):
         why: Fields = {"status": error.status, "text": str(error)} if error else {}
         self._events.tell(self._events.make(c.BH_EVENT_REPLAYED, {"count": count, **why}))
 
+    def _announce_end(self, failures: int, wait: float, cause: object) -> None:
+        """The queue is not consumed: at the first failure the consumer has ended, then it cannot be made again.
+
+        :param wait: until it is tried again, in seconds
+        """
+        kind, error = c.BH_EVENT_CANCELLED, ConsumerCancelledError.status
+        if failures > 1:
+            kind, error = c.BH_EVENT_UNAVAILABLE, ChannelClosedError.status
+        why: Fields = {
+            "status": cause.status if isinstance(cause, Error) else error,
+            "connection": "consume",
+            "delay_ms": milliseconds(wait),
+            "cause": str(cause),
+        }
+        self._events.tell(self._events.make(kind, why))
+
     def _say_once(self, key: object, text: str, *arguments: object) -> None:
         if key not in self._told:
             self._told.add(key)
             LOGGER.error(text, *arguments)
 
     def _guard(self, message: Message) -> Plan | None:
-        plan = self._decider.guard(message.history)
-        if plan:
-            then = f"it waits {duration(plan.delay)}" if plan.action == "retry" else "it is parked"
-            LOGGER.warning("%r: its consumer was lost %d times: %s", message, message.history.crashes, then)
-        return plan
+        return self._decider.guard(message.history)
+
+    def _poison(self, plan: Plan) -> PoisonError:
+        """What became of a message by the guard's plan, in the core's words."""
+        event = made(c.bh_event_new(c.BH_EVENT_PARKED if plan.action == "park" else c.BH_EVENT_RETRIED))
+        check(c.Event_set_string(event, c.BH_FIELD_QUEUE, self._topology.queue))
+        check(c.Event_set_plan(event, plan._handle))
+        return PoisonError(c.Event_line(event))
 
     def _doubt(self) -> None:
         """Something of the topology may be gone."""
@@ -191,7 +219,7 @@ def unreadable(problem: Exception) -> Error:
     """Of a message that is to be replayed, and cannot be read."""
     if isinstance(problem, Error):
         return problem
-    return ContentError(f"a message can be neither read nor copied: {story(problem)}")
+    return replay_error(ContentError, story(problem))
 
 
 def check_error(error: object) -> None:

@@ -244,14 +244,14 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
         An exception ends the context, and not the loop around it: unlike aio-pika's it is logged, and not raised again.
 
-        :raises PoisonError: instead of entering: the message crashed its consumers, and is parked. ``wrap`` parks it in
-            silence
+        :raises PoisonError: instead of entering: the message crashed its consumers, and waits or is parked, as the text
+            says; ``wrap`` raises nothing
         :raises Error: a message that cannot be read
         """
         message = self._read(incoming)
         if poison := self._guard(message):
             await self._carry_out(message, poison)
-            raise PoisonError(f"{message!r} crashed its consumers, and is parked")
+            raise self._poison(poison)
         self._events.delivered(message)
         try:
             with self._events.handling(message):

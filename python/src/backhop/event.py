@@ -16,7 +16,7 @@ from ._core import made
 from ._errors import Error, check, error, in_seconds
 from ._time import seconds
 from .outcomes import Park, Result, RetryAfter, awaited, called
-from .plan import Plan
+from .plan import OUTCOMES, Plan
 
 if TYPE_CHECKING:
     from .message import Message
@@ -51,7 +51,8 @@ class Event:
     name: str
     """As ``"retried"``."""
     text: str
-    """Why, in words, with what to do; of a message that was parked, the reason. It never holds a password."""
+    """Why, in words, with what to do: of a message that was parked the reason, of a failure what the handler raised. It
+    never holds a password."""
     error: Error | None = None
     """Backhop's reason, where there is one."""
     id: str = ""
@@ -65,7 +66,8 @@ class Event:
     queue: str = ""
     """The work queue."""
     connection: str = ""
-    """Of an event about one of the worker's two connections: ``"consume"`` or ``"publish"``; else ""."""
+    """Of an event about consuming or publishing: ``"consume"`` or ``"publish"``, of a worker one of its two
+    connections; else ""."""
     host: str = ""
     """That connection's ``host:port``; else ""."""
     exception: BaseException | None = field(default=None, compare=False)
@@ -120,7 +122,8 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
 
     string = c.Event_string
     status, reason = number(c.BH_FIELD_STATUS), string(handle, c.BH_FIELD_REASON)
-    text = in_seconds(string(handle, c.BH_FIELD_TEXT)) or reason
+    text, failure = c.Event_text(handle), string(handle, c.BH_FIELD_ERROR)
+    text = text if failure else in_seconds(text)  # what a handler raised is in its own units
     return Event(
         name=NAMES[c.Event_what(handle)],
         text=text,
@@ -136,13 +139,24 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
         attempt=number(c.BH_FIELD_ATTEMPT),
         reason=reason,
         error_class=string(handle, c.BH_FIELD_ERROR_CLASS),
-        failure=string(handle, c.BH_FIELD_ERROR),
+        failure=failure,
         lateness=optional(c.BH_FIELD_LATENESS, 1000),
         duration=optional(c.BH_FIELD_DURATION, 1_000_000),
         recovery=optional(c.BH_FIELD_RECOVERY, 1000),
         level=_LEVELS[c.Event_level(handle)],
         _handle=handle,
     )
+
+
+def replay_error(kind: type[Error], cause: object = "") -> Error:
+    """What ends a replay, in the core's words.
+
+    :param cause: in those of the client, or of an error behind it
+    """
+    event = made(c.bh_event_new(c.BH_EVENT_REPLAYED))
+    c.Event_set_int(event, c.BH_FIELD_STATUS, kind.status)
+    c.Event_set_cause(event, str(cause))
+    return error(kind.status, in_seconds(c.Event_text(event)))
 
 
 def _line(line: str, event: Event) -> str:
@@ -171,7 +185,7 @@ class Observer:
 
 
 Fields: TypeAlias = Mapping[str, str | int]
-"""Of an event, by the core's names."""
+"""Of an event, by the core's names; and last the ``cause``, of what its kind means each time."""
 Listener: TypeAlias = Callable[[Event], object] | Observer
 Listeners: TypeAlias = Listener | Iterable[Listener] | None
 
@@ -230,7 +244,9 @@ class Events:
         event = made(c.bh_event_new(kind))
         c.Event_set_string(event, c.BH_FIELD_QUEUE, self._queue)
         for name, value in fields.items():
-            if isinstance(value, str):
+            if name == "cause":
+                c.Event_set_cause(event, str(value))
+            elif isinstance(value, str):
                 c.Event_set_string(event, _FIELDS[name], value)
             else:
                 c.Event_set_int(event, _FIELDS[name], value)
@@ -309,7 +325,7 @@ class Events:
 
     def failed(self, message: Message, result: Result, exception: BaseException) -> None:
         """Its handler failed, or said that nobody needs it."""
-        kind = c.BH_EVENT_DROPPED if result.outcome == "dropped" else c.BH_EVENT_FAILED
+        kind = c.bh_event_of(OUTCOMES[result.outcome])
         if self.is_heard or self.counters or LOGGER.isEnabledFor(_LEVELS_OF[kind]):
             self._tell_of(kind, message, exception, result.error)
 

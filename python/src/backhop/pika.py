@@ -145,7 +145,13 @@ class Retrier(BaseRetrier[Any]):
         self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
         self._connection = _asynchronous(channel).connection
         self._decider.frame_max = self._connection.params.frame_max
-        self._publisher = PikaPublisher(self, self._connection, self._open_channel, self._confirm_timeout)
+        self._publisher = PikaPublisher(
+            self,
+            self._connection,
+            self._open_channel,
+            self._confirm_timeout,
+            is_blocking=self._blocking is not None,
+        )
         _asynchronous(channel).add_on_close_callback(self._channel_closed)
 
     def _channel_closed(self, _: Any, reason: Any) -> None:
@@ -305,15 +311,15 @@ class Retrier(BaseRetrier[Any]):
         An exception ends the context, and not the loop: it is logged, and not raised again.
 
         :param channel: where the message came by, if not on the retrier's channel
-        :raises PoisonError: instead of entering: the message crashed its consumers, and is parked. ``wrap`` parks it in
-            silence
+        :raises PoisonError: instead of entering: the message crashed its consumers, and waits or is parked, as the text
+            says; ``wrap`` raises nothing
         :raises ArgumentTypeError: there is no message, as basic_get found none
         :raises Error: a message that cannot be read
         """
         message = self._read(method, properties, body, channel)
         if poison := self._guard(message):
             self._carry_out(message, poison)
-            raise PoisonError(f"{message!r} crashed its consumers, and is parked")
+            raise self._poison(poison)
         self._events.delivered(message)
         try:
             with self._events.handling(message):

@@ -524,13 +524,17 @@ class Worker:
             result.error,
             milliseconds(result.retry_after) if result.retry_after else 0,
         )
-        if status == StateError.status:
-            LOGGER.warning(
-                "%r: its handler ended after the worker had stopped: the broker delivers it again",
-                message,
-            )
-        elif status:
-            LOGGER.warning("%r comes again: %s", message, error(status))
+        if status:
+            self._tell_stale(message, status)
+
+    def _tell_stale(self, message: Message, status: int) -> None:
+        """It was not settled: the broker delivers it again."""
+        try:
+            id_ = message.id
+        except Error:  # it cannot be read
+            id_ = ""
+        cause = "" if status == StateError.status else str(error(status))
+        self._stream.tell(self._stream.make(c.BH_EVENT_STALE, {"id": id_, "status": status, "cause": cause}))
 
     @contextmanager
     def _running(self) -> Iterator[None]:

@@ -193,8 +193,8 @@ def test_each_class_of_errors_waits_by_its_policy_and_the_listener_hears_of_it(
         told += ends(events, 1)
     assert [message.last_delay for message in handler.messages[:3]] == [None, 0.1, 0.4]
     assert [(event.name, event.delay, event.attempts, event.text) for event in told] == [
-        ("retried", 0.1, 1, ""),
-        ("retried", 0.4, 2, ""),
+        ("retried", 0.1, 1, "ValueError: quick"),
+        ("retried", 0.4, 2, "KeyError: 'slow'"),
         ("parked", 0, 3, "exhausted"),
         ("replayed", 0, 0, ""),
     ]
@@ -232,7 +232,7 @@ def test_consume_subscribes_again_once_its_queue_is_there_again(
         broker.publish(b"one", queue)
         handler.saw(1)
         broker.channel.queue_delete(queue)
-        until(lambda: "subscribing again" in caplog.text)
+        until(lambda: "it consumes again" in caplog.text)
 
         def published() -> bool:
             broker.publish(b"two", queue)
@@ -262,7 +262,7 @@ def test_consume_subscribes_again_on_a_new_channel(
     with connected(client, URL, queue, handle, policy=QUICK, namespace=namespace) as consumer:
         consumer.begin_by_itself()
         broker.publish(b"closes the channel", queue)
-        until(lambda: "subscribing again" in caplog.text)
+        until(lambda: "it consumes again" in caplog.text)
         broker.publish(b"another", queue)
         until(lambda: b"another" in seen)
     assert there(broker, queue) == 0

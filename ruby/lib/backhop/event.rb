@@ -35,6 +35,21 @@ module Backhop
       Status.check(value.is_a?(Integer) ? native.set_int(number, value) : native.set_string(number, value))
     end
 
+    # What ends a replay, in the core's words.
+    # @param error [Class] of {Error}
+    # @param cause [String] in the words of the client, or of an error behind it
+    # @api private
+    def self.replay_error(error, cause = "")
+      native = Core.made(Native.bh_event_new(KINDS.fetch(:replayed)))
+      set(native, :status, error.status)
+      Status.check(native.set_cause(cause))
+      error.new(native.text)
+    end
+
+    # What is told of a message once its handler has ended so.
+    # @api private
+    def self.of(outcome) = NAMES.fetch(Native.bh_event_of(Plan.outcome(outcome)))
+
     # How an event of a name is logged, where nothing is wrong with it.
     # @api private
     def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name).level)
@@ -58,7 +73,7 @@ module Backhop
 
     # @return [String] why, in words, with what to do: of a message that is parked the {#reason}, of a failure the handler's
     #   error; it never holds a password
-    def text = string(:text) || string(:reason) || string(:error) || ""
+    def text = @native.text
 
     # @return [Exception, nil] what the handler raised, where it is known; else the reason, as an {Error}, where there is one
     def error
@@ -98,7 +113,8 @@ module Backhop
     # @return [Integer] how many messages it is about
     def count = int(:count) || (int(:attempts) ? 1 : 0)
 
-    # @return [String, nil] of an event about one of the worker's two connections: "consume" or "publish"
+    # @return [String, nil] of an event about consuming or publishing: "consume" or "publish", of a worker one of its two
+    #   connections
     def connection = string(:connection)
 
     # @return [String, nil] its "host:port"

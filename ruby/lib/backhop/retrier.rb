@@ -47,12 +47,13 @@ module Backhop
     # @api private
     def forgotten = @restores || mode != :create ? "" : "retrier.declare"
 
-    # Tells what happened, by the fields of an event that it has.
+    # Tells what happened, by the fields of an event that it has; a cause is of what its kind means each time.
     # @api private
-    def tell(name, error: nil, text: nil, delay: 0, **fields)
+    def tell(name, error: nil, text: nil, cause: nil, delay: 0, **fields)
       @listeners.tell(name, error) do |native|
         fields = { text: text, status: (error.status if error.is_a?(Error)), delay_ms: Times.milliseconds(delay), **fields }
         fields.each { |field, value| Event.set(native, field, value) unless [0, ""].include?(value) }
+        Status.check(native.set_cause(cause)) if cause
       end
     end
 
@@ -65,15 +66,14 @@ module Backhop
     # Tells that a message was settled which the broker delivers again.
     # @api private
     def tell_stale(id)
-      tell(:stale, id: id, text: "the message is not settled: its channel is gone, and the broker delivers it again")
+      tell(:stale, id: id)
     end
 
     # Tells that no copy can be made, so that the original stays with the broker.
     # @api private
     def tell_refused(id, error, attempts = nil)
-      text = "it can be neither read nor copied: it stays unacknowledged for a while, or until its channel is closed, and " \
-             "then the broker delivers it again: #{Outcomes.text(error)}"
-      tell(:refused, id: id, text: text, error: error.is_a?(Error) ? error : ContentError.new(text), attempts: attempts)
+      cause = Outcomes.text(error)
+      tell(:refused, id: id, cause: cause, error: error.is_a?(Error) ? error : ContentError.new(cause), attempts: attempts)
     end
 
     private
@@ -94,15 +94,15 @@ module Backhop
     end
 
     def guard(message)
-      plan = @decider.guard(message.history)
-      Backhop.log(:warn) { told(message, plan) } if plan
-      plan
+      @decider.guard(message.history)
     end
 
-    # What becomes of a message by a plan of the guard's.
-    def told(message, plan)
-      becomes = plan.action == :retry ? "it waits #{Times.duration(plan.delay)}" : "it is parked"
-      "#{message.inspect}: its consumer was lost #{message.history.crashes} times: #{becomes}"
+    # What becomes of a message by a plan of the guard's, in the core's words.
+    def told(plan)
+      native = Core.made(Native.bh_event_new(plan.action == :park ? Native::BH_EVENT_PARKED : Native::BH_EVENT_RETRIED))
+      Event.set(native, :queue, topology.queue)
+      Status.check(native.set_plan(plan.native))
+      native.line
     end
   end
 end

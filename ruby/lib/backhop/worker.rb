@@ -418,7 +418,7 @@ module Backhop
       handler.call(message)
     rescue *Outcomes::FAILURES => e
       result = @choice.result_of(e)
-      tell_message(result.outcome == :dropped ? :dropped : :failed, message, e, result.error)
+      tell_message(Event.of(result.outcome), message, e, result.error)
       Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent

@@ -63,9 +63,9 @@ static void listen_to(bh_worker *worker, const bh_event *event, void *data)
 
     strftime(at, sizeof at, "%H:%M:%S", localtime(&now));
     fprintf(stderr, "%s %s: %s\n", at, bh_event_name(bh_event_what(event)).data,
-            bh_event_string(event, BH_FIELD_TEXT).data);
+            bh_event_text(event).data);
     if (bh_event_what(event) == BH_EVENT_CONNECTED)
-        write_line("\tconnected\t%s\n", bh_event_string(event, BH_FIELD_TEXT).data);
+        write_line("\tconnected\t%s\n", bh_event_text(event).data);
 }
 
 int main(int count, char **arguments)

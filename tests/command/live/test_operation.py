@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -70,10 +71,13 @@ class Watching(LiveCase):
 
     def test_the_screen_shows_queues_and_is_left_as_it_was(self):
         queue = self.parked(3, "bad")
+        self.ok("topology", "declare", queue)  # a screen of wait queues, which are empty, and not shown
         with Terminal("top", queue, "--interval", "100ms", columns=100, lines=12) as terminal:
             terminal.expect("Ctrl-C ends it")
             rig("fill", queue + ".parked", 4)
-            terminal.expect("7")
+            rig("fill", "backhop.wait.100000", 2)
+            terminal.expect("\u2584\u2588")  # 3, then 7
+            terminal.expect("1 min 40 s")
             terminal.signal(signal.SIGINT)
             self.assertEqual(terminal.wait(), 0)
         self.assertTrue(terminal.seen.startswith("\x1b[?1049h\x1b[?25l"))
@@ -83,7 +87,9 @@ class Watching(LiveCase):
             lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).split("\r\n")
             self.assertLessEqual(len(lines), 12)
             self.assertLessEqual(max(map(len, lines)), 100, screen)
-        self.assertIn(queue[:28], terminal.seen)
+        self.assertIn(queue + ".parked", terminal.seen)
+        self.assertIn("unroutable", screens[0])
+        self.assertRegex(screens[0], r"\d+ wait queues are empty")
 
     def test_no_colour_where_none_is_wanted(self):
         queue = self.parked(1, "bad")
@@ -106,6 +112,8 @@ class Watching(LiveCase):
             finally:
                 exporter.send_signal(signal.SIGTERM)
                 exporter.wait(60)
+        if shutil.which("promtool"):
+            subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True, capture_output=True, timeout=60)
         self.assertIn(f'backhop_parked_messages{{queue="{queue}.parked"}} 3\n', text)
         self.assertIn("backhop_up 1\n", text)
         self.assertRegex(text, r'backhop_waiting_messages\{delay="0\.1",queue="backhop\.wait\.100"\} \d+\n')

@@ -213,9 +213,7 @@ static void relay_again(bh__context *self, bh_message *message)
 /* What its handler did, where anybody wants to know. */
 static void tell_handled(bh__context *self, bh_message *message)
 {
-    bh_event_kind kind = message->outcome == BH_OUTCOME_OK        ? BH_EVENT_SUCCEEDED
-                         : message->outcome == BH_OUTCOME_DROPPED ? BH_EVENT_DROPPED
-                                                                  : BH_EVENT_FAILED;
+    bh_event_kind kind = bh_event_of(message->outcome);
     if (message->is_told || !bh__wants(self, kind) ||
         bh__read(self->settings, message, self->delivery, self->history) != BH_OK)
         return;

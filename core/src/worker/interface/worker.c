@@ -47,8 +47,8 @@ static bh_status make(bh_worker *self, const bh_policy *policy, const bh_topolog
     settings->prefetch = PREFETCH;
     settings->connect_timeout_ms = CONNECT_TIMEOUT_MS;
     settings->confirm_timeout_ms = CONFIRM_TIMEOUT_MS;
-    settings->told = ~(1U << BH_EVENT_DELIVERED | 1U << BH_EVENT_SUCCEEDED | 1U << BH_EVENT_FAILED |
-                       1U << BH_EVENT_RETRIED | 1U << BH_EVENT_DROPPED);
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
+        settings->told |= bh_event_is_of_each(kind) ? 0 : 1U << kind;
     self->fail_fast = -1;
     bh_status status = bh__mailbox_init(&self->mailbox) ? BH_OK : BH_ERR_NO_MEMORY;
     bh_status made = bh__runner_init(&self->runner, self, settings, &self->mailbox);

@@ -81,7 +81,7 @@ module Backhop
       # A copy, to be published.
       def enter(copy)
         entry = arrive(copy.original)
-        return lose(copy, ConnectionFailedError.new("the channel of the message is closed")) unless entry
+        return lose(copy, Event.replay_error(ConnectionFailedError)) unless entry
 
         @copies[entry] = copy
         settle(entry, copy)
@@ -116,7 +116,7 @@ module Backhop
         return unless @transport.open?
 
         ended = @channels.reject { |_, original| original.here? }.keys
-        error = ConnectionFailedError.new("the channel of the message is closed")
+        error = Event.replay_error(ConnectionFailedError)
         end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?
         closed if @channel&.closed?
         blocked unless @connection.blocked? == @is_blocked
@@ -127,15 +127,13 @@ module Backhop
         @channel = nil
         @is_blocked = false
         @transport = @connection.transport
-        error = ConnectionFailedError.new("the connection was lost")
         gone = end_channels(@channels.keys)
         @ledger.disconnect(Native::BH_ENDING_WORDLESS, Outbox.now_ms)
         @ledger.forget_rungs
         return if gone.empty?
 
-        gone.each { |copy| copy.replayed&.call(error) }
-        text = "#{gone.size} copies were not confirmed: the connection was lost, and the broker delivers their originals again"
-        tell(:disconnected, text: text, error: error, count: gone.size)
+        gone.each { |copy| copy.replayed&.call(Event.replay_error(ConnectionFailedError)) }
+        tell(:disconnected, error: Status.error(ConnectionFailedError.status), count: gone.size)
       end
 
       # Gives the copies that were not confirmed; the broker delivers their originals again.
@@ -154,8 +152,7 @@ module Backhop
 
       def closed
         @reason = @channel.reason
-        text = "the broker closed the channel that publishes, and it is opened again: #{@reason}"
-        tell(:unavailable, text: text, error: ChannelClosedError.new(text), count: size)
+        tell(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: size)
         @ledger.close_publisher(@channel.number, Native.bh_ending_of(@channel.reply_code), Outbox.now_ms)
         @closed = @channel
         @channel = nil
@@ -165,8 +162,7 @@ module Backhop
       def blocked
         @is_blocked = !@is_blocked
         @ledger.block(@is_blocked ? 1 : 0, Outbox.now_ms)
-        text = @is_blocked ? "the broker takes no publishes: memory or disk run low" : "the broker takes publishes again"
-        tell(@is_blocked ? :blocked : :unblocked, text: text, count: size)
+        tell(@is_blocked ? :blocked : :unblocked, count: size)
       end
 
       # Something of the topology may be gone.
@@ -217,7 +213,7 @@ module Backhop
       end
 
       def refuse(copy, error)
-        return copy.replayed.call(ContentError.new("the copy cannot be written: #{Outcomes.text(error)}")) if copy.replayed
+        return copy.replayed.call(Event.replay_error(ContentError, Outcomes.text(error))) if copy.replayed
 
         @retrier.tell_refused(copy.plan.id, error, copy.plan.attempts)
       end
@@ -257,9 +253,8 @@ module Backhop
         @failures += 1
         wait = @retrier.back_off(@failures)
         @paused_until_ms = Outbox.now_ms + Times.milliseconds(wait)
-        error = PublishError.new("no copy can be published: #{why}")
-        tell(:unavailable, text: error.message, error: error, delay: wait, count: size)
-        end_replays(error)
+        tell(:unavailable, connection: "publish", cause: why, error: PublishError.new(why), delay: wait, count: size)
+        end_replays(Event.replay_error(PublishError, why))
       end
 
       # What is not taken stays parked.

@@ -91,7 +91,7 @@ module Backhop
       rescue Error => e
         failed(e)
       rescue *Outcomes::FAILURES => e
-        failed(ContentError.new("a message can be neither read nor copied: #{Outcomes.text(e)}"))
+        failed(Event.replay_error(ContentError, Outcomes.text(e)))
       end
 
       def hear

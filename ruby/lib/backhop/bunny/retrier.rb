@@ -156,7 +156,7 @@ module Backhop
         message = message_of(delivery_info, properties, payload)
         if (poison = message.past? && guard(message))
           settle_by(message, poison)
-          raise PoisonError, told(message, poison)
+          raise PoisonError, told(poison)
         end
         tell_message(:delivered, message)
         settle_after(message, &block)

@@ -110,7 +110,7 @@ module Backhop
           rescue *Outcomes::FAILURES => e
             failures += 1
             patience = @retrier.back_off(failures)
-            @retrier.tell(:unavailable, text: "subscribing again failed: #{Outcomes.text(e)}", delay: patience, count: 0,
+            @retrier.tell(:unavailable, connection: "consume", cause: Outcomes.text(e), delay: patience, count: 0,
                                         error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
         end
@@ -140,9 +140,8 @@ module Backhop
 
       def again
         unless @is_told
-          text = "the broker #{@is_cancelled ? "cancelled the consumer" : "closed the channel"}: subscribing again"
-          @retrier.tell(:cancelled, text: text, count: 0,
-                                    error: (@is_cancelled ? ConsumerCancelledError : ChannelClosedError).new(text))
+          error = Status.error((@is_cancelled ? ConsumerCancelledError : ChannelClosedError).status)
+          @retrier.tell(:cancelled, connection: "consume", error: error, count: 0)
         end
         @is_told = true
         old = @channel
