@@ -49,9 +49,8 @@ static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 %typemap(out) binary "$result = PyBytes_FromStringAndSize($1.data, (Py_ssize_t)$1.size);"
 
 /*
- * All that a plan decided, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange, routing_key,
- * mandatory, expiration, kept properties (bits by their numbers); then of each header name, type and value: an int64, or a
- * string (of an array its only one, of a void the source).
+ * What a plan decided but for the headers, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange,
+ * routing_key, mandatory, expiration, kept properties (bits by their numbers).
  */
 %{
 typedef const bh_plan *described_plan;
@@ -65,8 +64,7 @@ static PyObject *bh_text_out(bh_bytes text)
 static PyObject *bh_described(const bh_plan *plan)
 {
     Py_ssize_t at = 0;
-    size_t count = bh_plan_header_count(plan);
-    PyObject *all = PyTuple_New(11 + 3 * (Py_ssize_t)count);
+    PyObject *all = PyTuple_New(11);
     if (!all)
         return NULL;
     long kept = 0;
@@ -83,13 +81,6 @@ static PyObject *bh_described(const bh_plan *plan)
     PyTuple_SetItem(all, at++, PyBool_FromLong(bh_plan_mandatory(plan)));
     PyTuple_SetItem(all, at++, bh_text_out(bh_plan_expiration(plan)));
     PyTuple_SetItem(all, at++, PyLong_FromLong(kept));
-    for (size_t i = 0; i < count; i++) {
-        bh_type type = bh_plan_header_type(plan, i);
-        bh_bytes text = type == BH_TYPE_VOID ? bh_plan_header_source(plan, i) : bh_plan_header_string(plan, i);
-        PyTuple_SetItem(all, at++, bh_text_out(bh_plan_header_name(plan, i)));
-        PyTuple_SetItem(all, at++, PyLong_FromLong(type));
-        PyTuple_SetItem(all, at++, type == BH_TYPE_INT64 ? PyLong_FromLongLong(bh_plan_header_int(plan, i)) : bh_text_out(text));
-    }
     if (PyErr_Occurred()) { /* an item could not be made */
         Py_DECREF(all);
         return NULL;

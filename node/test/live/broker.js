@@ -26,8 +26,14 @@ const amqplibUrl = url => `${url}?frameMax=131072`
 
 let leaving
 
-/** As node:test's; what a test that failed leaves open keeps the process no longer than LEAVING once all is over. */
+const WANTED = new RegExp(process.env.BACKHOP_SUITES ?? '')
+
+/**
+ * As node:test's, where BACKHOP_SUITES, a regular expression, is not set or fits the name; what a test that failed
+ * leaves open keeps the process no longer than LEAVING once all is over.
+ */
 function describe (name, needs, body) {
+  if (!WANTED.test(name)) return
   test.describe(name, needs, () => {
     test.before(() => clearTimeout(leaving))
     test.after(() => { leaving = setTimeout(() => process.exit(1), LEAVING).unref() })
