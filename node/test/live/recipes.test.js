@@ -97,7 +97,7 @@ describe('a recipe', NEEDS_BROKER, () => {
         handle({ body, attempt: history.attempts + 1 })
       } catch (error) {
         const plan = new Plan(history, topology, { error: String(error) })
-                await publisher.send({ ...plan.copyProperties(given), exchange: plan.exchange, routingKey: plan.routingKey }, body)
+        await publisher.send({ ...plan.copyProperties(given), exchange: plan.exchange, routingKey: plan.routingKey }, body)
       }
     })
     close = async () => {
