@@ -666,3 +666,7 @@ bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
 
 bh_bytes bh_worker_librabbitmq_compiled(void);
 bh_bytes bh_worker_librabbitmq_loaded(void);
+
+#ifdef SWIGPYTHON
+%include "python.i"
+#endif

@@ -15,7 +15,15 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { CONNECT_MS = 10000, ANSWER_MS = 30000, GOODBYE_MS = 2000, LONGEST_POLL_MS = 1000 };
+enum {
+    CONNECT_MS = 10000,
+    ANSWER_MS = 30000,
+    GOODBYE_MS = 2000,
+    LONGEST_POLL_MS = 1000,
+    SILENCE_MS =
+        200, /* RabbitMQ answers that a quorum queue has nothing and nobody, where its leader is busy for 250 ms */
+    LONGEST_SILENCE_MS = 5000
+};
 
 /* -------------------------------------------------------------------------------------------------------- interrupts */
 
@@ -166,14 +174,20 @@ bh_status connection_ask(connection *self, int channel, const char *queue, int64
     amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(queue), .passive = 1};
     char what[320];
     snprintf(what, sizeof what, "looking at queue \"%s\"", queue);
-    bh_status status =
-        connection_call(self, channel, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD, 0, what);
-    if (status != BH_OK)
-        return status;
-    const amqp_queue_declare_ok_t *ok = self->link.reply.decoded;
-    *ready = ok->message_count;
+    int64_t until_ms = bh__monotonic_ms() + LONGEST_SILENCE_MS, asked_ms;
+    amqp_queue_declare_ok_t ok;
+    do {
+        asked_ms = bh__monotonic_ms();
+        bh_status status =
+            connection_call(self, channel, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD, 0, what);
+        if (status != BH_OK)
+            return status;
+        ok = *(const amqp_queue_declare_ok_t *)self->link.reply.decoded;
+    } while (ok.message_count == 0 && ok.consumer_count == 0 && bh__monotonic_ms() - asked_ms >= SILENCE_MS &&
+             bh__monotonic_ms() < until_ms && !is_interrupted());
+    *ready = ok.message_count;
     if (consumers)
-        *consumers = ok->consumer_count;
+        *consumers = ok.consumer_count;
     return BH_OK;
 }
 

@@ -197,6 +197,8 @@ static int find_queues(queue_names *out, const char *url, const broker_options *
     management *api;
     json_int_t pages = 1;
     int code = management_open(&api, url, broker);
+    if (!api)
+        return code;
     for (int page = 1; code == EX_OK && page <= pages; page++)
         code = add_page(out, api, page, &pages);
     if (code == EX_OK && out->count == 0) {

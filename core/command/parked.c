@@ -123,10 +123,15 @@ bh_status parked_read(parked *self, const bh_message *message)
     return status;
 }
 
+int parked_fits(const parked *self)
+{
+    return selection_fits(&self->selection, self->delivery, self->history, bh__epoch_ms());
+}
+
 int parked_reads(parked *self, const bh_message *message)
 {
     if (parked_read(self, message) == BH_OK)
-        return selection_fits(&self->selection, self->delivery, self->history, bh__epoch_ms());
+        return parked_fits(self);
     self->malformed++;
     return 0;
 }

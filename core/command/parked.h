@@ -56,8 +56,9 @@ int parked_go_to(parked *self, const char *name);
 void parked_close(parked *self);
 /* Reads a message into delivery and history: whether it is selected. */
 int parked_reads(parked *self, const bh_message *message);
-/* Whether its properties could be read the last time. */
+/* The same in two steps: BH_OK where its properties can be read; whether the one that was read last is selected. */
 bh_status parked_read(parked *self, const bh_message *message);
+int parked_fits(const parked *self);
 /* The id by which `show` finds it. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */

@@ -48,6 +48,7 @@ typedef struct pending {
     bh_message *message;
     bh_bytes exchange, routing_key, properties, id; /* in `data` */
     int mandatory;
+    uint64_t mark;
     char *data;
 } pending;
 
@@ -76,8 +77,12 @@ typedef struct replay {
     int64_t taken;        /* selected so far */
     int64_t refused;      /* that cannot go, as counted before */
     int64_t spared;       /* replayed too often already */
-    int64_t again;        /* parked meanwhile */
-    int64_t again_before; /* before this round */
+    uint64_t *sent;       /* marks of what was replayed, a table with open addressing: 0 is free */
+    size_t sent_room;     /* a power of two */
+    int64_t again;        /* replayed, and parked again, as seen by a look */
+    int64_t others;       /* parked meanwhile by others, as seen by a look */
+    int64_t unseen;       /* parked since that look */
+    int64_t look_cost_ms; /* what it took */
     int64_t begun_ms;     /* monotonic, as all times here */
     int64_t paid_ms;      /* up to when the rate is used up */
     int64_t looked_ms;
@@ -196,6 +201,41 @@ static void aim(replay *self)
     self->to = setup_topology(&straight, self->options->to, self->to_policy);
 }
 
+/* --------------------------------------------------------------------------------------------------- what comes back */
+
+/* What tells a message that was replayed: its id, and how often. Never 0. */
+static uint64_t mark(bh_bytes id, int64_t replays)
+{
+    uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)replays; /* FNV-1a */
+    for (size_t i = 0; i < id.size; i++)
+        hash = (hash ^ (unsigned char)id.data[i]) * UINT64_C(1099511628211);
+    hash ^= hash >> 32;
+    return hash ? hash : 1;
+}
+
+static uint64_t *find_mark(const replay *self, uint64_t wanted)
+{
+    size_t i = (size_t)wanted & (self->sent_room - 1);
+    while (self->sent[i] && self->sent[i] != wanted)
+        i = (i + 1) & (self->sent_room - 1);
+    return &self->sent[i];
+}
+
+static void make_marks(replay *self)
+{
+    self->sent_room = 1024;
+    while ((int64_t)self->sent_room < 2 * self->wanted)
+        self->sent_room *= 2;
+    self->sent = must(calloc(self->sent_room, sizeof *self->sent));
+}
+
+/* Whether the message that was read last was replayed by this run, and so is parked again. */
+static int is_again(const replay *self)
+{
+    int64_t replays = bh_history_replays(self->on.history);
+    return replays > 0 && *find_mark(self, mark(bh_history_id(self->on.history), replays)) != 0;
+}
+
 /* ------------------------------------------------------------------------------------------------------------ copies */
 
 /* Plans the copy of the message that was read last: BH_OK, or why it cannot go. */
@@ -231,6 +271,7 @@ static void keep_copy(replay *self, bh_message *message)
     self->copies = copies;
     pending *copy = &self->copies[self->count++];
     *copy = (pending){.message = message, .mandatory = bh_plan_mandatory(self->plan), .data = at};
+    copy->mark = mark(id, bh_history_replays(self->on.history) + 1);
     copy->properties = bh__keep(&at, properties);
     copy->exchange = bh__keep(&at, exchange);
     copy->routing_key = bh__keep(&at, key);
@@ -273,7 +314,14 @@ static void forget_all(replay *self)
 /* Takes a message of the snapshot: keeps its copy, or only holds it. */
 static void take(replay *self, bh_message *message)
 {
-    int is_meant = self->taken < self->wanted && parked_reads(&self->on, message);
+    int is_wanted = self->taken < self->wanted,
+        is_read = (is_wanted || self->done > 0) && parked_read(&self->on, message) == BH_OK;
+    if (is_read && is_again(self)) {
+        self->again++;
+        bh_message_free(message);
+        return;
+    }
+    int is_meant = is_read && is_wanted && parked_fits(&self->on);
     int is_spared = is_meant && self->options->max_replays >= 0 &&
                     bh_history_replays(self->on.history) >= self->options->max_replays;
     int is_kept = is_meant && !is_spared && self->kept_bytes < MOST_KEPT_BYTES;
@@ -295,8 +343,10 @@ static void on_told(replay *self)
     bh_event_kind event = bh_ledger_step_event(self->ledger);
     if (event == BH_EVENT_REPLAYED) {
         self->done++;
-        if (copy)
+        if (copy) {
+            *find_mark(self, copy->mark) = copy->mark;
             forget_copy(self, copy);
+        }
         return;
     }
     bh_bytes none = bh_str(""),
@@ -394,20 +444,31 @@ static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *me
 
 /* -------------------------------------------------------------------------------------------------- while it goes on */
 
-/* Messages that were parked since it began are those that are there beyond what was not taken yet. */
+/* Messages that were parked since the look are those that are there beyond what it did not take. Whether they are some that were replayed, only
+ * another look tells: where they could be enough to stop, the round ends. Looks take half of the time at most. */
 static void look_for_parked_again(replay *self, int64_t now_ms)
 {
     int64_t ready;
-    if (now_ms - self->looked_ms < LOOK_MS || self->end)
+    if (now_ms - self->looked_ms < LOOK_MS || self->end || self->is_late)
         return;
     self->looked_ms = now_ms;
     if (connection_look(self->on.broker, self->on.queue, &ready, NULL) != BH_OK)
         return;
-    int64_t more =
-        ready - (self->shot.ready - self->shot.taken); /* what a round before saw is among those that were ready */
-    self->again = self->again_before + (more > 0 ? more : 0);
-    if (self->options->stop_after > 0 && self->again >= self->options->stop_after)
-        stop(self, EX_TEMPFAIL, "messages are parked again meanwhile");
+    int64_t more = ready - (self->shot.ready - self->shot.taken);
+    self->unseen = more > 0 ? more : 0;
+    self->is_late = self->options->stop_after > 0 && self->unseen > 0 &&
+                    self->again + self->unseen >= self->options->stop_after &&
+                    now_ms - self->round_ms >= self->look_cost_ms;
+}
+
+/* After a look at all: counts who is there besides those that are left. */
+static void count_parked_again(replay *self)
+{
+    int64_t others = self->shot.total - self->again - (self->at_first - self->done);
+    self->others = others > 0 ? others : 0;
+    self->unseen = 0;
+    if (self->options->stop_after > 0 && self->again >= self->options->stop_after && self->done < self->wanted)
+        stop(self, EX_TEMPFAIL, "replayed messages are parked again");
 }
 
 static void show_progress(replay *self, int64_t now_ms, int is_last)
@@ -442,7 +503,7 @@ static bh_status send_kept(replay *self)
     bh_status status = BH_OK;
     while (status == BH_OK && self->left > 0) {
         int64_t now_ms = bh__monotonic_ms();
-        self->is_late = now_ms - self->round_ms >= self->options->hold_ms;
+        self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
         advance(self);
         if ((self->end || self->is_late || is_interrupted()) && bh_ledger_count(self->ledger, BH_STATE_SENT) == 0)
             break; /* what is not on its way stays parked */
@@ -459,8 +520,9 @@ static bh_status send_kept(replay *self)
 /* One snapshot. EX_OK, or complains and returns the exit code. */
 static int play_round(replay *self)
 {
+    int64_t begun_ms = bh__monotonic_ms();
     self->taken = self->done;
-    self->again_before = self->again;
+    self->again = 0;
     self->skipped = self->is_late = 0;
     int code = snapshot_begin(&self->shot, self->on.broker, self->on.queue);
     if (code != EX_OK)
@@ -472,6 +534,9 @@ static int play_round(replay *self)
         must(NULL);
     for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL;)
         take(self, message);
+    self->look_cost_ms = bh__monotonic_ms() - begun_ms;
+    if (self->shot.status == BH_OK && !is_interrupted())
+        count_parked_again(self);
     if (self->shot.status == BH_OK && !is_interrupted())
         self->shot.status = snapshot_close(&self->shot);
     if (self->shot.status == BH_OK && !is_interrupted())
@@ -505,9 +570,12 @@ static int play(replay *self)
 {
     int code = open_publisher(self);
     self->begun_ms = self->paid_ms = bh__monotonic_ms();
+    make_marks(self);
     do
         code = code == EX_OK ? play_round(self) : code;
     while (code == EX_OK && !self->end && self->done < self->wanted && (self->skipped || self->is_late));
+    if (code == EX_OK && self->unseen > 0)
+        code = play_round(self); /* only looks */
     show_progress(self, bh__monotonic_ms(), 1);
     return code;
 }
@@ -575,16 +643,20 @@ static void print_prospect(const replay *self)
 static void print_summary(const replay *self)
 {
     if (self->options->parked.json) {
-        print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue, "to",
-                                  bh_topology_queue(self->to).data, "replayed", (json_int_t)self->done, "to_replay",
-                                  (json_int_t)self->wanted, "parked_again", (json_int_t)self->again, "stopped",
+        print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue,
+                                  "to", bh_topology_queue(self->to).data, "replayed", (json_int_t)self->done,
+                                  "to_replay", (json_int_t)self->wanted, "parked_again", (json_int_t)self->again,
+                                  "parked_by_others", (json_int_t)(self->others + self->unseen), "stopped",
                                   is_interrupted() ? "interrupted"
                                   : self->end      ? self->end
                                                    : "")));
         return;
     }
-    printf("%lld of %lld replayed to \"%s\"; %lld parked meanwhile.\n", (long long)self->done, (long long)self->wanted,
+    printf("%lld of %lld replayed to \"%s\"; %lld of them parked again", (long long)self->done, (long long)self->wanted,
            bh_topology_queue(self->to).data, (long long)self->again);
+    if (self->others + self->unseen > 0)
+        printf(", %lld others meanwhile", (long long)(self->others + self->unseen));
+    puts(".");
     if (is_interrupted())
         complain("interrupted: the rest is parked as before; the same command goes on");
     else if (self->end)
@@ -630,6 +702,7 @@ static void destroy(replay *self)
     bh_ledger_free(self->ledger);
     bh__buffer_free(&self->scratch);
     free(self->copies);
+    free(self->sent);
     bh__assembler_clear(&self->returned);
     parked_close(&self->on);
     free(self);
@@ -644,8 +717,7 @@ int parked_replay(int count, char **arguments)
         {"rate", 'r', OPTION_REAL, "NUMBER", "so many a second", &o.rate},
         {"ramp", 0, OPTION_TEXT, "RATES", "rates one after the other, as 1,2,5,20; then --rate", &o.ramp},
         {"ramp-step", 0, OPTION_DURATION, "TIME", "how long each of these holds [10s]", &o.ramp_ms},
-        {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many were parked meanwhile; 0: never [3]",
-         &o.stop_after},
+        {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many are parked again; 0: never [3]", &o.stop_after},
         {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave what was replayed so often already", &o.max_replays},
         {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the work queue", &o.to},
         {"dry-run", 'n', OPTION_FLAG, NULL, "say what would go, and do nothing", &o.dry_run},

@@ -9,9 +9,10 @@
  *
  * How the order stays, on quorum queues: what is given back goes behind what was given back before and not taken again. So a snapshot is
  * always of all messages. A consumer that can hold all of them takes them at once: wherever this process is killed from then on, all come back in
- * order. One consumer holds 65,535 at most, so that there are more of them for more, begun in one go; where the process is killed then, blocks of
- * 65,535 come back in reverse order on RabbitMQ 4 (seen on 4.0.5 and 4.3.6; an orderly end keeps theirs, and 3.10 sorts consumers by their tags). 2,000,000 messages can be looked at. basic.get would be one consumer a message,
- * which nobody sorts.
+ * order. One consumer holds 65,535 at most (the protocol's limit of a prefetch), so that there are more of them for more, begun in one go; the broker
+ * gives back in the order in which they were begun, and before 4.0 in that of their tags. Where the process is killed before the broker has begun the
+ * last one (150,000 messages on 4.3.6: within the first second), what the first ones have goes behind the rest. 2,000,000 messages can be looked at.
+ * basic.get would be one consumer a message, which nobody sorts.
  *
  * Acknowledgements that are under way when the channel ends can be lost, as RabbitMQ works on them later than on the end (seen on 3.10.8, 10,000
  * acknowledgements: 177). So the first message that is held is given back alone, behind them: when the queue has it, they have taken effect.

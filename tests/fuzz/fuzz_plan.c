@@ -589,6 +589,24 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
 }
 
+/* A message of a wait queue: it waits on, or is parked; whatever x-death says, its key leads to no other queue. */
+static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
+                        const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
+{
+    int copies = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
+    bh_status status = bh_plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
+    CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
+    if (status != BH_OK)
+        return;
+    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
+    int64_t attempts = bh_history_attempts(h);
+    CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
+    CHECK(bh_plan_attempts(plan) >= 1 && bh_plan_attempts(plan) >= attempts && bh_plan_attempts(plan) <= attempts + 1);
+    CHECK((bh_plan_delay_ms(plan) > 0) == waits);
+    CHECK(waits ? !begins(checked(bh_plan_routing_key(plan)), "backhop:")
+                : equal(checked(bh_plan_routing_key(plan)), bh_topology_parked_queue(t)));
+}
+
 /* One run. */
 
 static bh_policy *take_policy(input *in, bh_strategy strategy)
@@ -645,6 +663,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         return; /* too small to be AMQP */
     CHECK(bh_policy_set_max_crashes(policy, take(in, 8)) == BH_OK);
     check_guard(plan, delivery, history, policy, topology, m, now_ms, random_argument, frame_max);
+    check_adopt(plan, delivery, history, policy, topology, now_ms, random_argument);
     for (int again = 0; again < 2; again++) {
         status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
                               random_argument);

@@ -31,7 +31,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
-from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -66,7 +65,6 @@ TYPES: dict[str, int] = {
 TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
 _STRING = c.BH_TYPE_STRING
-_INT64 = c.BH_TYPE_INT64
 _DOUBLE = c.BH_TYPE_DOUBLE
 
 
@@ -88,7 +86,9 @@ def push_headers(handle: c.Delivery, headers: Headers) -> None:
     :raises ArgumentTypeError: for what has no type in AMQP
     """
     try:
-        _push_headers(handle, headers)
+        inside = headers if type(headers) is dict else _entries(headers)
+        if status := c.push_all(handle, handle, inside, _push_other):
+            check(status)
     except Error:
         raise
     except (TypeError, ValueError, OverflowError):  # of the binding: it speaks of C
@@ -98,63 +98,8 @@ def push_headers(handle: c.Delivery, headers: Headers) -> None:
         ) from None
 
 
-def _push_headers(handle: c.Delivery, headers: Headers) -> None:
-    entries: Iterator[tuple[Text, Any]] = _entries(headers)
-    outer: list[Iterator[tuple[Text, Any]]] = []
-    while True:
-        for name, value in entries:
-            kind = type(value)
-            if kind is str:
-                status = c.Delivery_push_string(handle, name, _STRING, value)
-            elif kind is dict:
-                check(c.Delivery_begin_table(handle, name))
-                outer.append(entries)
-                entries = iter(value.items())
-                break
-            elif kind is list:
-                check(c.Delivery_begin_array(handle, name))
-                outer.append(entries)
-                entries = zip(repeat(""), value)
-                break
-            elif kind is bool:
-                status = c.Delivery_push_int(handle, name, c.BH_TYPE_BOOLEAN, value)
-            elif kind is datetime:
-                status = c.Delivery_push_int(handle, name, c.BH_TYPE_TIMESTAMP, whole_seconds(value))
-            elif value is None:
-                status = c.Delivery_push_void(handle, name)
-            elif kind is Typed and value.type in ("table", "array"):
-                begin = c.Delivery_begin_table if value.type == "table" else c.Delivery_begin_array
-                check(begin(handle, name))
-                outer.append(entries)
-                entries = _entries(value.value) if value.type == "table" else zip(repeat(""), value.value)
-                break
-            elif isinstance(value, int):
-                status = _push_int(handle, name, value)
-            else:
-                nested, status = _push_other(handle, name, value)
-                if nested is not None:
-                    outer.append(entries)
-                    entries = nested
-                    break
-            if status:
-                check(status)
-        else:
-            if not outer:
-                return
-            check(c.Delivery_end(handle))
-            entries = outer.pop()
-
-
 def _entries(headers: Headers) -> Iterator[tuple[Text, Any]]:
     return iter(headers.items() if isinstance(headers, Mapping) else headers)
-
-
-def _push_int(handle: c.Delivery, name: Text, value: int) -> int:
-    if -(2**63) <= value < 2**63:
-        return c.Delivery_push_int(handle, name, _INT64, value)
-    if not -(2**63) <= value < 2**64:  # pika reads a float as an integer
-        return c.Delivery_push_float(handle, name, _DOUBLE, float(value))
-    return c.Delivery_push_int(handle, name, c.BH_TYPE_UINT64, _signed(value))
 
 
 def _signed(value: int) -> int:
@@ -162,8 +107,16 @@ def _signed(value: int) -> int:
     return value - 2**64 if 2**63 <= value < 2**64 else value
 
 
-def _push_other(handle: c.Delivery, name: Text, value: Any) -> tuple[Iterator[tuple[Text, Any]] | None, int]:
-    """Pushes a rarer value; of a table or an array it is the entries that are left to push."""
+def _push_other(handle: c.Delivery, name: Text | None, value: Any) -> tuple[Iterator[tuple[Text, Any]] | None, int]:
+    """Pushes what the binding does not: of a table or an array what is left to push, and the status.
+
+    :param name: None in an array
+    """
+    name = name or ""
+    if isinstance(value, int):
+        if 2**63 <= value < 2**64:
+            return None, c.Delivery_push_int(handle, name, c.BH_TYPE_UINT64, _signed(value))
+        return None, c.Delivery_push_float(handle, name, _DOUBLE, float(value))  # pika reads a float as an integer
     if isinstance(value, float):
         return None, c.Delivery_push_float(handle, name, _DOUBLE, value)
     if isinstance(value, bytes | bytearray):
@@ -172,6 +125,10 @@ def _push_other(handle: c.Delivery, name: Text, value: Any) -> tuple[Iterator[tu
     if isinstance(value, Decimal):
         return None, c.Delivery_push_decimal(handle, name, *_places_and_digits(value))
     if isinstance(value, Typed):
+        if value.type == "table":
+            return _entries(value.value), c.Delivery_begin_table(handle, name)
+        if value.type == "array":
+            return zip(repeat(""), value.value), c.Delivery_begin_array(handle, name)
         return None, _push_typed(handle, name, value)
     if isinstance(value, str):
         return None, c.Delivery_push_string(handle, name, _STRING, str(value))
@@ -282,46 +239,26 @@ class Int64(int):
     __slots__ = ()
 
 
-def encode_table(table: Mapping[Any, Any], tag_of_bytes: bytes) -> bytes:
+def encode_table(table: dict[Any, Any], tag_of_bytes: bytes, plan: c.Plan | None = None) -> bytes:
     """Headers as they are on the wire, from the values that a client decoded.
 
     :param tag_of_bytes: what bytes are: ``b"S"``, a string that is not UTF-8, or ``b"x"``
+    :param plan: of a copy: what of the original's headers it keeps goes out, and its own
     :raises ArgumentTypeError: for what has no type in AMQP
     :raises ArgumentError: for what is beyond its type's range
     """
     try:
-        return _encoded(table, tag_of_bytes)[1:]
+        return c.encoded_table(plan, table, tag_of_bytes, _encoded_other)
     except (struct.error, OverflowError) as error:
         raise ArgumentError(f"a header is beyond its type's range: {error}") from error
 
 
-def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
-    """A value with the tag of its type before it. One call a level: what a client could decode is not too deep."""
-    if type(value) is str:
+def _encoded_other(value: Any, tag_of_bytes: bytes) -> bytes:
+    """What the binding does not encode, with the tag of its type before it."""
+    if isinstance(value, str):
         data = value.encode("utf-8", "surrogateescape")
         return _TAG_AND_LENGTH(b"S", len(data)) + data
-    if value is None:
-        return b"V"
-    if isinstance(value, bool):
-        return b"t\1" if value else b"t\0"
-    if isinstance(value, int):
-        return _encoded_int(value)
-    pieces: list[bytes] = []
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if type(item) is str:  # as most are
-                data = item.encode("utf-8", "surrogateescape")
-                pieces += (_encoded_name(name), _TAG_AND_LENGTH(b"S", len(data)), data)
-            else:
-                pieces += (_encoded_name(name), _encoded(item, tag_of_bytes))
-        data = b"".join(pieces)
-        return _TAG_AND_LENGTH(b"F", len(data)) + data
-    if isinstance(value, list):
-        for item in value:
-            pieces.append(_encoded(item, tag_of_bytes))
-        data = b"".join(pieces)
-        return _TAG_AND_LENGTH(b"A", len(data)) + data
-    if isinstance(value, float):
+    if isinstance(value, int | float):  # pika reads a float as an integer
         return b"d" + _DOUBLE_OF(value)
     if isinstance(value, datetime):
         return b"T" + _INT64_OF(whole_seconds(value))
@@ -336,24 +273,7 @@ def _encoded(value: Any, tag_of_bytes: bytes) -> bytes:
     )
 
 
-@lru_cache
-def _encoded_name(name: Text) -> bytes:
-    """A header's name behind its length: most messages have the same ones."""
-    text = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
-    return _LENGTH_OF_NAME(len(text)) + text
-
-
-def _encoded_int(value: int) -> bytes:
-    if -(2**31) <= value < 2**31 and type(value) is int:
-        return b"I" + _INT32_OF(value)
-    if -(2**63) <= value < 2**63:  # Int64 and pika.compat.long too, which are ints of their own
-        return b"l" + _INT64_OF(value)
-    return b"d" + _DOUBLE_OF(value)  # pika reads a float as an integer
-
-
-_LENGTH_OF_NAME = struct.Struct(">B").pack
 _TAG_AND_LENGTH = struct.Struct(">cI").pack
-_INT32_OF = struct.Struct(">i").pack
 _INT64_OF = struct.Struct(">q").pack
 _DOUBLE_OF = struct.Struct(">d").pack
 _DECIMAL_OF = struct.Struct(">Bi").pack

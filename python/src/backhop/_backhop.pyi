@@ -1,5 +1,6 @@
 """The extension module, as SWIG makes it of bindings/backhop.i: bh_<noun>_<verb> is <Noun>_<verb>."""
 
+from collections.abc import Callable, Container
 from typing import Any
 
 class Delivery: ...
@@ -307,9 +308,6 @@ def Plan_guard(
     random: str | bytes,
     /,
 ) -> int: ...
-def Plan_replay(
-    self: Plan, delivery: Delivery, history: History, topology: Topology, random: str | bytes, /
-) -> int: ...
 def Plan_adopt(
     self: Plan,
     delivery: Delivery,
@@ -319,6 +317,9 @@ def Plan_adopt(
     now_ms: int,
     random: str | bytes,
     /,
+) -> int: ...
+def Plan_replay(
+    self: Plan, delivery: Delivery, history: History, topology: Topology, random: str | bytes, /
 ) -> int: ...
 def Plan_action(self: Plan, /) -> int: ...
 def Plan_publishes(self: Plan, /) -> int: ...
@@ -610,3 +611,26 @@ def bh_worker_new_relay(relay: Relay, /) -> tuple[int, Worker]: ...
 def bh_worker_new(policy: Policy, topology: Topology, /) -> tuple[int, Worker]: ...
 def bh_worker_librabbitmq_compiled() -> str: ...
 def bh_worker_librabbitmq_loaded() -> str: ...
+def set_properties(
+    delivery: Delivery,
+    handle: Delivery,
+    properties: Any,
+    names: tuple[tuple[str, int, bool], ...],
+    other: Callable[..., int],
+    /,
+) -> int: ...
+def push_all(delivery: Delivery, handle: Delivery, headers: Any, other: Callable[..., Any], /) -> int: ...
+def encoded_table(
+    plan: Plan | None, headers: dict[Any, Any], of_bytes: bytes, other: Callable[[Any, bytes], bytes], /
+) -> bytes: ...
+def content_header(
+    original: Any,
+    size: int,
+    kept: int,
+    expiration: str | bytes,
+    table: bytes,
+    names: tuple[tuple[str, int, bool], ...],
+    blank: Container[object],
+    other: Callable[[Any], int],
+    /,
+) -> bytes: ...

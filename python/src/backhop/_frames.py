@@ -4,14 +4,14 @@ call for each frame, and none of them can write all headers that it reads."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Container, Mapping
-from datetime import datetime
+from collections.abc import Container
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from ._amqp import Text, encode_table
+from . import _backhop as c
+from ._amqp import Text
 from ._time import whole_seconds
-from .delivery import PROPERTIES
+from .delivery import NUMBERED
 
 How: TypeAlias = Literal["ack", "reject", "return", "requeue"]
 """How an original is settled."""
@@ -21,14 +21,11 @@ _METHOD, _HEADER, _BODY = 1, 2, 3
 _BASIC = 60
 _PUBLISH, _ACK, _REJECT, _NACK = 40, 80, 90, 120
 _MANDATORY, _REQUEUE = 1, 2
-_HEADERS, _PERSISTENT = 1 << 13, 1 << 12
 _END = b"\xce"
 
 _frame_start = struct.Struct(">BHI").pack
-_header_start = struct.Struct(">HHQH").pack
 _publish_start = struct.Struct(">HHH").pack
 _settlement = struct.Struct(">HHQB").pack
-_uint64 = struct.Struct(">Q").pack
 
 
 def settlement(number: int, tag: int, how: How) -> bytes:
@@ -53,41 +50,18 @@ def publish_frame(number: int, exchange: Text, routing_key: Text, is_mandatory: 
 
 
 def content_header(
-    original: Any,
-    body_size: int,
-    kept: int,
-    expiration: str,
-    headers: Mapping[Any, Any],
-    tag_of_bytes: bytes,
-    blank: Container[object] = (),
+    original: Any, body_size: int, kept: int, expiration: str, table: bytes, blank: Container[object] = ()
 ) -> bytes:
     """A copy's content header; its delivery-mode is 2.
 
     :param original: has the original's properties as attributes; None is absent
     :param kept: the bits of those that the copy keeps, by their numbers
     :param expiration: the copy's own; "" for none
-    :param tag_of_bytes: as encode_table's
+    :param table: its headers, of encode_table
     :param blank: what stands for a property that is absent besides None
     :raises Exception: for a value that its property cannot have
     """
-    flags = _HEADERS | _PERSISTENT
-    before, behind = b"", b"\2"
-    for name, number_, bit, encode in _OPTIONAL:
-        if name == "expiration":
-            value = expiration or None
-        elif kept >> number_ & 1:
-            value = getattr(original, name)
-        else:
-            continue
-        if value is None or value in blank:
-            continue
-        flags |= bit
-        if bit > _HEADERS:
-            before += encode(value)
-        else:
-            behind += encode(value)
-    start = _header_start(_BASIC, 0, body_size, flags)
-    return start + before + encode_table(headers, tag_of_bytes) + behind
+    return c.content_header(original, body_size, kept, expiration, table, _OPTIONAL, blank, whole_seconds)
 
 
 def content_frames(number: int, header: bytes, body: bytes, most: int) -> list[bytes]:
@@ -111,18 +85,4 @@ def _short_string(text: Text) -> bytes:
     return bytes([len(data)]) + data
 
 
-def _octet(value: int) -> bytes:
-    return bytes([value])
-
-
-def _timestamp(value: datetime | int) -> bytes:
-    return _uint64(whole_seconds(value) if isinstance(value, datetime) else value)
-
-
-_ENCODERS: dict[str, Callable[[Any], bytes]] = {"priority": _octet, "timestamp": _timestamp}
-_OPTIONAL = [
-    (name, number, 1 << 15 - number, _ENCODERS.get(name, _short_string))
-    for name, number in PROPERTIES.items()
-    if name != "delivery_mode"
-]
-"""In the order of the wire, which is that of their numbers: the flag of the first is the highest bit."""
+_OPTIONAL = tuple(each for each in NUMBERED if each[0] != "delivery_mode")

@@ -6,6 +6,7 @@ these callbacks whenever it does I/O. No callback raises, as that would leave pi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -45,6 +46,9 @@ _COMMAND_INVALID = 503
 
 _MOST_TOGETHER = 65536
 """Bytes that are handed to pika at once: each time that the system takes a part, pika copies what is left."""
+
+_TOGETHER_FOR = 0.005
+"""Seconds for which the copies of messages that the connection read together wait to be written together."""
 
 OpenChannel = Callable[[Callable[[Any], None]], Any]
 """Begins to open a channel, and calls back with it once it is open."""
@@ -103,13 +107,21 @@ class PikaPublisher(Publisher):
     """Publishes on a confirm channel of pika's."""
 
     def __init__(
-        self, retrier: BaseRetrier[Any], connection: AsyncConnection, open_channel: OpenChannel, confirm_timeout: float
+        self,
+        retrier: BaseRetrier[Any],
+        connection: AsyncConnection,
+        open_channel: OpenChannel,
+        confirm_timeout: float,
+        *,
+        is_blocking: bool,
     ) -> None:
         super().__init__(retrier, confirm_timeout)
+        self._is_blocking = is_blocking
         self._connection = connection
         self._open_channel = open_channel
         self._is_connection_blocked = False
         self._frames: list[bytes] = []  # to hand over
+        self._is_soon = False  # whether the event loop is going to pump
         connection.add_on_connection_blocked_callback(partial(self._set_blocked, True))
         connection.add_on_connection_unblocked_callback(partial(self._set_blocked, False))
 
@@ -143,6 +155,17 @@ class PikaPublisher(Publisher):
             self._closed(channel, f"{reason.reply_code} {reason.reply_text}", reason.reply_code)
         else:
             self._closed(channel, reason)
+
+    def _pump_soon(self) -> None:
+        if self._is_blocking or time.monotonic() - self._looked > _TOGETHER_FOR:
+            self._pump()
+        elif not self._is_soon:
+            self._is_soon = True
+            self._later(0, self._pump_now)
+
+    def _pump_now(self) -> None:
+        self._is_soon = False
+        self._pump()
 
     def _watch_channel(self, channel: Any) -> None:
         channel.add_on_close_callback(self._ended)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from . import _backhop as c
-from ._amqp import Int64
+from ._amqp import encode_table
 from ._core import made
 from ._declaring import Steps, declaring, forget
 from ._errors import ChannelClosedError, ConnectionFailedError, ContentError, Error, PublishError, check, in_seconds
@@ -117,7 +117,6 @@ class Copy:
             self.is_mandatory,
             expiration,
             kept,
-            *own,
         ) = plan._described()
         self.error = error if self.action == c.BH_ACTION_PARK else None
         """What the handler raised, which holds much."""
@@ -134,8 +133,8 @@ class Copy:
         """Of the original's channel in the ledger."""
         if plan.publishes:
             original = message._kept
-            headers = plan._copy_headers(own, original.headers or {}, Int64)
-            self.header = content_header(original, len(message.body), kept, expiration, headers, tag_of_bytes, blank)
+            table = encode_table(original.headers or {}, tag_of_bytes, plan._handle)
+            self.header = content_header(original, len(message.body), kept, expiration, table, blank)
             self.body = message.body
         else:
             self.id = message.id
@@ -221,7 +220,7 @@ class Publisher(ABC):
         entry, copy.number = self._arrive(original)
         self._copies[entry] = copy
         self._enter(entry, copy)
-        self._pump()
+        self._pump_soon()
 
     def refuse(self, original: Original, history: History | None, problem: Exception) -> None:
         """Leaves a message of which no copy can be made: it is given back after a while."""
@@ -387,6 +386,10 @@ class Publisher(ABC):
         c.Ledger_forget_rungs(self._ledger)
 
     # What is to be done
+
+    def _pump_soon(self) -> None:
+        """Carries it out at once, or what fails together soon and together."""
+        self._pump()
 
     def _pump(self) -> None:
         """Carries out what the ledger says, until it rests."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from ._amqp import Headers, Text
 from ._checks import function, legacy_header, queues, shortened
 from ._errors import ForeignPolicyError
+from ._time import since_epoch
 from .delivery import Delivery
 from .history import History
 from .outcomes import Choice, Conditions, Policies, Result
@@ -84,18 +85,9 @@ class Decider:
 
     def plan(self, history: History, result: Result, traceparent: str = "") -> Plan:
         """What to do with the message."""
-        return Plan(
-            history,
-            self.topology,
-            result.outcome,
-            error=result.error,
-            retry_after=result.retry_after,
-            policy=result.policy,
-            traceparent=traceparent,
-            frame_max=self.frame_max,
-            now=self.clock(),
-            random=_NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES),
-        )
+        random = _NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES)
+        now_ms = since_epoch(self.clock())
+        return Plan._decided(history, self.topology, result, traceparent, self.frame_max, now_ms, random)
 
     def replay(self, history: History) -> Plan:
         """How to send a parked message back to its work queue."""

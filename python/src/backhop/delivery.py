@@ -31,8 +31,9 @@ PROPERTIES: dict[str, int] = {
 }
 """AMQP's basic properties as Python's clients spell them; headers are apart."""
 
-_NUMBERED = tuple(PROPERTIES.items())
 _NUMBERS = frozenset({"delivery_mode", "priority", "timestamp"})
+NUMBERED = tuple((name, number, name in _NUMBERS) for name, number in PROPERTIES.items())
+"""With their numbers, and whether they are numbers; in the order of the wire."""
 
 
 class Delivery:
@@ -57,7 +58,7 @@ class Delivery:
         headers: Headers | None = None,
     ) -> None:
         handle = self._handle = made(c.bh_delivery_new())
-        if not isinstance(exchange, str | bytes) or not isinstance(routing_key, str | bytes):
+        if not (isinstance(exchange, (str, bytes)) and isinstance(routing_key, (str, bytes))):
             raise ArgumentTypeError(
                 f"exchange and routing_key are {shortened(exchange)} and {shortened(routing_key)}: give str or bytes"
             )
@@ -171,23 +172,20 @@ def _set_properties(handle: c.Delivery, properties: Any) -> None:
             unknown = ", ".join(sorted(properties.keys() - PROPERTIES.keys()))
             raise ArgumentError(f"AMQP has no property {unknown}: give any of {', '.join(PROPERTIES)}")
         properties = SimpleNamespace(**properties)
-    for name, number in _NUMBERED:
-        value = getattr(properties, name, None)
-        if value is None:
-            continue
-        if type(value) is str and name not in _NUMBERS:
-            if status := c.Delivery_set_property(handle, number, value):
-                check(status)
-            continue
-        if name in _NUMBERS:
-            if isinstance(value, datetime):
-                value = whole_seconds(value)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ArgumentTypeError(f"{name} is {shortened(value)}: give a number")
-            check(c.Delivery_set_number(handle, number, min(int(value), 2**63 - 1)))
-        else:
-            if name == "expiration" and not isinstance(value, str | bytes):
-                value = str(milliseconds(value, name))
-            if not isinstance(value, str | bytes):
-                raise ArgumentTypeError(f"{name} is {shortened(value)}: give str or bytes")
-            check(c.Delivery_set_property(handle, number, value))
+    if status := c.set_properties(handle, handle, properties, NUMBERED, _set_other):
+        check(status)
+
+
+def _set_other(handle: c.Delivery, name: str, number: int, value: Any) -> int:
+    """Sets what the binding does not; gives the status."""
+    if name in _NUMBERS:
+        if isinstance(value, datetime):
+            value = whole_seconds(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ArgumentTypeError(f"{name} is {shortened(value)}: give a number")
+        return c.Delivery_set_number(handle, number, min(int(value), 2**63 - 1))
+    if name == "expiration" and not isinstance(value, str | bytes):
+        value = str(milliseconds(value, name))
+    if not isinstance(value, str | bytes):
+        raise ArgumentTypeError(f"{name} is {shortened(value)}: give str or bytes")
+    return c.Delivery_set_property(handle, number, value)

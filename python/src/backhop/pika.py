@@ -145,7 +145,13 @@ class Retrier(BaseRetrier[Any]):
         self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
         self._connection = _asynchronous(channel).connection
         self._decider.frame_max = self._connection.params.frame_max
-        self._publisher = PikaPublisher(self, self._connection, self._open_channel, self._confirm_timeout)
+        self._publisher = PikaPublisher(
+            self,
+            self._connection,
+            self._open_channel,
+            self._confirm_timeout,
+            is_blocking=self._blocking is not None,
+        )
         _asynchronous(channel).add_on_close_callback(self._channel_closed)
 
     def _channel_closed(self, _: Any, reason: Any) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Text, Typed, wire_text
@@ -18,6 +18,9 @@ from .delivery import PROPERTIES
 from .history import History
 from .policy import Policy
 from .topology import Topology
+
+if TYPE_CHECKING:
+    from .outcomes import Result
 
 Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped"]
 Action: TypeAlias = Literal["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
@@ -31,8 +34,6 @@ OUTCOMES: dict[Outcome, int] = {
     "permanent": c.BH_OUTCOME_PERMANENT,
     "dropped": c.BH_OUTCOME_DROPPED,
 }
-_OWN_HEADERS = 11  # where they begin in what _described tells
-_STRING = c.BH_TYPE_STRING
 _INT64 = c.BH_TYPE_INT64
 _ARRAY = c.BH_TYPE_ARRAY
 _VOID = c.BH_TYPE_VOID
@@ -114,6 +115,39 @@ class Plan:
                 os.urandom(RANDOM_BYTES) if random is None else _random_bytes(random),
             )
         )
+
+    @classmethod
+    def _decided(
+        cls,
+        history: History,
+        topology: Topology,
+        result: Result,
+        traceparent: str,
+        frame_max: int,
+        now_ms: int,
+        random: bytes,
+    ) -> Plan:
+        """The same of a handler's result, from what was checked before."""
+        self = cls.__new__(cls)
+        handle = self._handle = made(c.bh_plan_new())
+        policy, retry_after = result.policy or topology.policy, result.retry_after
+        check(c.Plan_set_frame_max(handle, frame_max))
+        if traceparent:
+            check(c.Plan_set_traceparent(handle, traceparent))
+        if status := c.Plan_make(
+            handle,
+            history.delivery._handle,
+            history._handle,
+            policy._handle,
+            topology._handle,
+            OUTCOMES[result.outcome],
+            result.error,
+            milliseconds(retry_after, "retry_after") if retry_after else 0,
+            now_ms,
+            _random_bytes(random),
+        ):
+            check(status)
+        return self
 
     @classmethod
     def guard(
@@ -279,32 +313,24 @@ class Plan:
         :param headers: the original's, as the client gave them; those that are kept go out as they are
         :param integer: what the client encodes as a 64-bit integer
         """
-        own = self._described()[_OWN_HEADERS:]
-        return self._copy_headers(own, headers or {}, integer)
+        headers = headers or {}
+        copy = {name: value for name, value in headers.items() if self.keeps_header(name)}
+        for name, typed in self.headers:
+            if typed.type == "string":
+                copy[name] = wire_text(typed.value)
+            elif typed.type == "int64":
+                copy[name] = integer(typed.value)
+            elif typed.type == "array":
+                copy[name] = [wire_text(each) for each in typed.value]
+            else:
+                copy[name] = headers[typed.value]
+        return copy
 
     def _described(self) -> tuple[Any, ...]:
-        """All of it: the action's number, failed attempts, delay and rung in ms, reason, id; of a copy exchange,
-        routing key, whether it is mandatory, expiration ("" for none), the properties that it keeps, as bits by their
-        numbers; then of each header that it gets besides name, type, value."""
+        """All but the headers: the action's number, failed attempts, delay and rung in ms, reason, id; of a copy
+        exchange, routing key, whether it is mandatory, expiration ("" for none), the properties that it keeps, as bits
+        by their numbers."""
         return c.Plan_described(self._handle)
-
-    def _copy_headers(
-        self, own: Iterable[Any], headers: Mapping[Any, Any], integer: Callable[[int], Any]
-    ) -> dict[Any, Any]:
-        """As copy_headers, from what _described tells of them."""
-        handle, keeps = self._handle, c.Plan_keeps_header
-        copy = {name: value for name, value in headers.items() if keeps(handle, name)}
-        entries = iter(own)
-        for name, kind, value in zip(entries, entries, entries, strict=True):
-            if kind == _STRING:
-                copy[name] = wire_text(value)
-            elif kind == _INT64:
-                copy[name] = integer(value)
-            elif kind == _ARRAY:
-                copy[name] = [wire_text(value)]
-            else:
-                copy[name] = headers[value]
-        return copy
 
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""

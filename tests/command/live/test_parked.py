@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import (CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, backhop,
+from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, backhop,
                      broker_ctl, drain, rig)
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
@@ -139,6 +139,17 @@ class Replaying(LiveCase):
         self.assertLess(ran["replayed"], 150)
         back = set(ids(drain(queue, 0)))  # the handler was terminated: what it had in hand may be there twice
         self.assertEqual(len(back | set(ids(drain(queue + ".parked", 200 - len(back))))), 200)
+
+    def test_what_others_park_meanwhile_does_not_stop_it(self):
+        queue = self.parked(40, "bad")
+        command = [BUILD / "backhop", "parked", "replay", queue, "--rate", "20", "--yes", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as replay:
+            self.await_ready(queue, at_least=1)
+            rig("fill", queue + ".parked", 10)  # with ids that are replayed too
+            ran = json.loads(replay.communicate(timeout=120)[0].splitlines()[-1])
+        self.assertEqual((replay.returncode, ran["replayed"], ran["parked_again"], ran["parked_by_others"]), (0, 40, 0, 10))
+        self.assertEqual(ids(drain(queue + ".parked", 10)), [f"m{i:06}" for i in range(10)])
+        self.assertEqual(len(drain(queue, 40)), 40)
 
     def test_a_ramp_holds_its_rates(self):
         queue = self.parked(8, "bad")
