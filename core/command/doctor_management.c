@@ -27,7 +27,7 @@ static void show_value(char out[TEXT], const json_t *value)
 /* Whether this did not come up yet; it counts as having done so then. */
 static int is_new(doctor *self, const char *kind, const char *name)
 {
-    char key[4 * TEXT];
+    char key[5 * TEXT];
     snprintf(key, sizeof key, "%s %s", kind, name);
     if (json_object_get(self->examined, key))
         return 0;
