@@ -281,7 +281,7 @@ bh_status bh_event_set_cause(bh_event *self, bh_bytes cause)
     if (cause.size == 0)
         return BH_OK;
     bh_bytes meaning = standard_text(self);
-    bh__report text = {BH_OK};
+    bh__report text = {0};
     bh__report_add(&text, "%s%s", meaning.data, meaning.size ? " (" : "");
     bh__report_add_shown(&text, bh__cut(cause, BH_HISTORY_MOST_ERROR_BYTES), 0);
     bh__report_add(&text, "%s", meaning.size ? ")" : "");

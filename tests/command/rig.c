@@ -9,6 +9,8 @@
  *   drain QUEUE [COUNT]              waits for COUNT messages to be ready, then takes and prints all, a line each: id, error,
  *                                    replays, routing key, body, attempts
  *   reject QUEUE COUNT               waits for COUNT messages to be ready, then rejects as many, as a consumer of a hand-made set-up
+ *   consume QUEUE COUNT              prints an empty line once it consumes; then rejects COUNT deliveries as they come, and prints a
+ *                                    line each: attempts
  *   declare QUEUE quorum|classic [NAME=VALUE...]   a queue with these arguments
  *   exchange NAME                    a fanout exchange
  *   bind|unbind QUEUE EXCHANGE
@@ -213,6 +215,29 @@ static void drain(const char *queue, int expected, int is_rejecting)
     amqp_destroy_connection(state);
 }
 
+static void consume(const char *queue, int count)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_basic_qos(state, CHANNEL, 0, 1, 0);
+    expect(state, "qos");
+    amqp_basic_consume(state, CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0, 0, 0, amqp_empty_table);
+    expect(state, "consume");
+    for (int taken = 0; taken < count; taken++) {
+        amqp_envelope_t envelope;
+        putchar('\n');
+        fflush(stdout);
+        amqp_maybe_release_buffers(state);
+        if (amqp_consume_message(state, &envelope, NULL, 0).reply_type != AMQP_RESPONSE_NORMAL)
+            fail("consume", "the connection was lost");
+        print_header(&envelope.message.properties, "backhop-attempts");
+        amqp_basic_nack(state, CHANNEL, envelope.delivery_tag, 0, 0);
+        amqp_destroy_envelope(&envelope);
+    }
+    amqp_channel_close(state, CHANNEL, AMQP_REPLY_SUCCESS);
+    amqp_connection_close(state, AMQP_REPLY_SUCCESS);
+    amqp_destroy_connection(state);
+}
+
 static void publish(const char *queue, int count)
 {
     amqp_connection_state_t state = connect_to_broker();
@@ -318,6 +343,8 @@ int main(int count, char **arguments)
         publish(arguments[2], number);
     } else if (strcmp(what, "drain") == 0) {
         drain(arguments[2], number, 0);
+    } else if (strcmp(what, "consume") == 0) {
+        consume(arguments[2], number);
     } else if (strcmp(what, "declare") == 0 && count > 3) {
         declare(arguments[2], arguments[3], arguments + 4, count - 4);
     } else if (strcmp(what, "exchange") == 0) {

@@ -22,5 +22,6 @@ Suite *suite_seeing(void);
 Suite *suite_crashes(void);
 Suite *suite_relay(void);
 Suite *suite_clusters(void);
+const TTest *test_of_a_relay_on_a_cluster(void); /* which leaves it cut off */
 
 #endif

@@ -480,6 +480,44 @@ START_TEST(a_broker_that_is_killed_loses_nothing_of_a_quorum_queue)
 }
 END_TEST
 
+/* While it is cut off one half is rejected; nothing is read from a queue that may be led by that node. */
+static void cut_off_the_relay_s_node(const relaying *self, int rejected)
+{
+    if (rejected == ALL / 2)
+        broker_ctl("partition 3 1,2");
+    if (rejected != ALL)
+        return;
+    rig_await(self->rig, BH_EVENT_DISCONNECTED);
+    rig_await(self->rig, BH_EVENT_CONNECTED);
+    ck_assert(!holds(bh_str(broker_node_url(3)), bh_event_string(self->rig->event, BH_FIELD_HOST).data));
+    broker_ctl("heal");
+}
+
+/* The relay is connected to the node that loses the others, and consumers to one that stays. */
+START_TEST(a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_nothing)
+{
+    static const int nodes[] = {3, 1, 2};
+    relaying self = setup();
+    rig *r = self.rig;
+    declare_work(&self, r->queue, "quorum", no_more());
+    add_queues(&self);
+    make_worker(&self);
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++)
+        expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_node_url(nodes[i]))));
+    expect_ok(r->worker, bh_worker_start(r->worker));
+    rig_await(r, BH_EVENT_CONNECTED);
+    publish_all(&self);
+    reject_until_all_are_parked(&self, cut_off_the_relay_s_node);
+    rig_stop_worker(r);
+    tear_down(&self);
+}
+END_TEST
+
+const TTest *test_of_a_relay_on_a_cluster(void)
+{
+    return a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_nothing;
+}
+
 /* Rejects all of a queue that was there before any relay ever was; then starts one. */
 static void reject_before_the_relay(relaying *self, const char *queue, const char *type)
 {

@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import tempfile
+import unittest
 from pathlib import Path
 
-from harness import BUILD, LIMIT_S, UNAVAILABLE, Case
+from harness import BUILD, LIMIT_S, UNAVAILABLE, LiveCase, backhop, broker_ctl, drain, rig
 
 
-class Relay(Case):
+class Relay(LiveCase):
     def setUp(self) -> None:
         self.ns = f"relay.{os.getpid()}.{self.id().rsplit('.', 1)[-1]}"
         self.options = ["relay", "--namespace", self.ns, "--queue", f"{self.ns}.orders", "--initial", "100ms", "--jitter", "none"]
+
+    @unittest.skipUnless("BACKHOP_BROKER_CTL" in os.environ, "policies are set by an administrator")
+    def test_a_queue_whose_consumers_reject_needs_a_policy_and_this_command_alone(self) -> None:
+        queue, attempts = f"{self.ns}.orders", 3
+        rig("declare", queue, "quorum")
+        consumer = subprocess.Popen([rig.program, "consume", queue, str(attempts)], stdout=subprocess.PIPE, text=True)
+        try:
+            assert consumer.stdout
+            self.assertEqual(consumer.stdout.readline(), "\n")
+            options = [*self.options, "--max-attempts", str(attempts)]
+            for line in self.ok(*options, "--print-policy").stdout.splitlines():
+                if line.startswith("rabbitmqctl"):
+                    broker_ctl(*shlex.split(line))
+            relay = backhop(*options)
+            try:
+                self.await_ready(f"{self.ns}.rejected", at_least=0)  # it has made what it needs
+                rig("fill", queue, 1)
+                told, _ = consumer.communicate(timeout=LIMIT_S)
+                self.assertEqual(told.split(), ["1", "2"])
+                (parked,) = drain(f"{queue}.parked", 1)
+                self.assertEqual(parked.rstrip("\t").split("\t")[-1], str(attempts))
+            finally:
+                relay.terminate()
+                self.assertEqual(relay.wait(timeout=LIMIT_S), 0)
+        finally:
+            consumer.kill()
+            consumer.wait()
 
     def test_check_tells_what_is_missing_and_makes_nothing(self) -> None:
         for _ in range(2):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import tempfile
+import unittest
 from pathlib import Path
 
-from harness import DATA, NO_INPUT, USAGE, Case
+from harness import BUILD, DATA, LIMIT_S, NO_INPUT, USAGE, Case
 
 
 class Relay(Case):
@@ -80,3 +84,16 @@ class Relay(Case):
         self.assertIn("--queue", self.ends(USAGE, "relay").stderr)
         self.assertIn("--queue email", self.ends(USAGE, "relay", "email").stderr)
         self.assertIn("amqp", self.ends(USAGE, "relay", "-q", "email", "-u", "http://localhost").stderr)
+
+    @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd is not installed")
+    def test_systemd_understands_the_unit(self) -> None:
+        unit = (BUILD / "backhop-relay.service").read_text()
+        _, program, *_ = re.split(r"^ExecStart=(\S+)", unit, flags=re.MULTILINE)  # which has to be there, and may not yet
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "backhop-relay.service"
+            path.write_text(unit.replace(program, str(BUILD / "backhop")))
+            verified = subprocess.run(
+                ["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, timeout=LIMIT_S, check=False
+            )
+        self.assertNotIn("backhop-relay", verified.stderr)
+        self.assertEqual(verified.returncode, 0, verified.stderr)
