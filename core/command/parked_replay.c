@@ -427,11 +427,12 @@ static void print_prospect(const replay *self)
 
 static void print_summary(const replay *self)
 {
+    int64_t others = self->others + self->unseen;
     if (self->options->parked.json) {
         print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue,
                                   "to", bh_topology_queue(self->to).data, "replayed", (json_int_t)self->mover.done,
                                   "to_replay", (json_int_t)self->wanted, "parked_again", (json_int_t)self->again,
-                                  "parked_by_others", (json_int_t)(self->others + self->unseen), "stopped",
+                                  "parked_by_others", (json_int_t)others, "stopped",
                                   is_interrupted() ? "interrupted"
                                   : ending(self)   ? ending(self)
                                                    : "")));
@@ -439,8 +440,8 @@ static void print_summary(const replay *self)
     }
     printf("%lld of %lld replayed to \"%s\"; %lld of them parked again", (long long)self->mover.done,
            (long long)self->wanted, bh_topology_queue(self->to).data, (long long)self->again);
-    if (self->others + self->unseen > 0)
-        printf(", %lld others meanwhile", (long long)(self->others + self->unseen));
+    if (others > 0)
+        printf(", %lld others meanwhile", (long long)others);
     puts(".");
     if (is_interrupted())
         complain("interrupted: the rest is parked as before; the same command goes on");
