@@ -642,11 +642,12 @@ static void print_prospect(const replay *self)
 
 static void print_summary(const replay *self)
 {
+    int64_t meanwhile = self->others + self->unseen;
     if (self->options->parked.json) {
         print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue,
                                   "to", bh_topology_queue(self->to).data, "replayed", (json_int_t)self->done,
                                   "to_replay", (json_int_t)self->wanted, "parked_again", (json_int_t)self->again,
-                                  "parked_by_others", (json_int_t)(self->others + self->unseen), "stopped",
+                                  "parked_by_others", (json_int_t)meanwhile, "stopped",
                                   is_interrupted() ? "interrupted"
                                   : self->end      ? self->end
                                                    : "")));
@@ -654,8 +655,8 @@ static void print_summary(const replay *self)
     }
     printf("%lld of %lld replayed to \"%s\"; %lld of them parked again", (long long)self->done, (long long)self->wanted,
            bh_topology_queue(self->to).data, (long long)self->again);
-    if (self->others + self->unseen > 0)
-        printf(", %lld others meanwhile", (long long)(self->others + self->unseen));
+    if (meanwhile > 0)
+        printf(", %lld others meanwhile", (long long)meanwhile);
     puts(".");
     if (is_interrupted())
         complain("interrupted: the rest is parked as before; the same command goes on");
