@@ -95,69 +95,6 @@ static PyObject *bh_described(const bh_plan *plan)
     }
 }
 
-/*
- * What a message and its handler, or its plan, tell, in one call: what is empty, or below 0, is left out. To count it, the
- * event is one to fill for that; an attempt is counted once, at its end, with its delivery.
- */
-%{
-static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
-                         int64_t duration_us)
-{
-    bh_status status = bh_event_begin(event, kind);
-    if (status == BH_OK)
-        status = bh_event_set_string(event, BH_FIELD_QUEUE, queue);
-    if (status == BH_OK && error_class.size)
-        status = bh_event_set_string(event, BH_FIELD_ERROR_CLASS, error_class);
-    if (status == BH_OK && error.size)
-        status = bh_event_set_string(event, BH_FIELD_ERROR, error);
-    if (status == BH_OK && duration_us >= 0)
-        status = bh_event_set_int(event, BH_FIELD_DURATION, duration_us);
-    return status;
-}
-
-static bh_status bh_fill_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history,
-                                 int redelivered, int64_t now_ms, bh_bytes error_class, bh_bytes error, int64_t duration_us)
-{
-    bh_status status = bh_fill(event, kind, queue, error_class, error, duration_us);
-    return status == BH_OK ? bh_event_set_history(event, history, redelivered, now_ms) : status;
-}
-%}
-%extend bh_event {
-    bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                           bh_bytes error_class, bh_bytes error, int64_t duration_us) {
-        return bh_fill_message($self, kind, queue, history, redelivered, now_ms, error_class, error, duration_us);
-    }
-    bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
-        bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
-        return status == BH_OK ? bh_event_set_plan($self, plan) : status;
-    }
-}
-%extend bh_metrics {
-    bh_status count_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
-                            int64_t now_ms, bh_bytes error_class, int64_t duration_us) {
-        int64_t began_ms = now_ms - (duration_us > 0 ? duration_us / 1000 : 0);
-        bh_bytes none = bh_str("");
-        bh_status status =
-            bh_fill_message(event, BH_EVENT_DELIVERED, queue, history, redelivered, began_ms, none, none, -1);
-        if (status == BH_OK)
-            status = bh_metrics_observe($self, event);
-        if (status == BH_OK)
-            status = bh_fill_message(event, kind, queue, history, redelivered, now_ms, error_class, none, duration_us);
-        return status == BH_OK ? bh_metrics_observe($self, event) : status;
-    }
-    bh_status count_copy(bh_event *event, bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms,
-                         bh_bytes reason, bh_bytes error_class, int64_t duration_us) {
-        bh_status status = bh_fill(event, kind, queue, error_class, bh_str(""), duration_us);
-        if (status == BH_OK && reason.size)
-            status = bh_event_set_string(event, BH_FIELD_REASON, reason);
-        if (status == BH_OK)
-            status = bh_event_set_int(event, BH_FIELD_ATTEMPTS, attempts);
-        if (status == BH_OK)
-            status = bh_event_set_int(event, BH_FIELD_DELAY, delay_ms);
-        return status == BH_OK ? bh_metrics_observe($self, event) : status;
-    }
-}
-
 #elif defined(SWIGRUBY)
 
 %typemap(in) bh_bytes (VALUE text = Qnil) {
@@ -169,6 +106,91 @@ static bh_status bh_fill_message(bh_event *event, bh_event_kind kind, bh_bytes q
 %typemap(freearg) bh_bytes "RB_GC_GUARD(text$argnum);"
 %typemap(out) bh_bytes "$result = rb_utf8_str_new($1.data, (long)$1.size);"
 %typemap(out) binary "$result = rb_str_new($1.data, (long)$1.size);"
+
+%fragment("bh_object", "header") %{
+/* The core's object that an object has. SWIG asks each object by an instance variable what it is: its class tells it too. */
+static int bh_object_in(VALUE value, void **object, swig_type_info *type)
+{
+    if (!NIL_P(value) && !rb_obj_is_kind_of(value, ((swig_class *)type->clientdata)->klass))
+        return SWIG_TypeError;
+    return SWIG_ConvertPtr(value, object, NULL, 0);
+}
+%}
+%typemap(in, fragment="bh_object") SWIGTYPE * (void *object = NULL) {
+    int found = bh_object_in($input, &object, $1_descriptor);
+    if (!SWIG_IsOK(found))
+        SWIG_exception_fail(SWIG_ArgError(found), Ruby_Format_TypeError("", "$1_type", "$symname", $argnum, $input));
+    $1 = ($1_ltype)object;
+}
+
+/* The headers of a copy, in one call: those that it keeps of a Hash, as they are, and those that the plan sets. */
+%{
+static VALUE bh_text_out(bh_bytes text)
+{
+    return rb_utf8_str_new(text.data, (long)text.size);
+}
+
+struct bh_copying {
+    const bh_plan *plan;
+    VALUE copy;
+};
+
+static int bh_copy_header(VALUE name, VALUE value, VALUE argument)
+{
+    struct bh_copying *copying = (struct bh_copying *)argument;
+    VALUE text = rb_obj_as_string(name);
+    bh_bytes bytes = {RSTRING_PTR(text), (size_t)RSTRING_LEN(text)};
+    if (bh_plan_keeps_header(copying->plan, bytes))
+        rb_hash_aset(copying->copy, text, value);
+    RB_GC_GUARD(text);
+    return ST_CONTINUE;
+}
+
+/* The original's value of a header, whose name may be a Symbol. */
+static VALUE bh_original_header(VALUE headers, VALUE name)
+{
+    VALUE value = NIL_P(headers) ? Qnil : rb_hash_lookup2(headers, name, Qundef);
+    return value == Qundef ? rb_hash_lookup(headers, rb_to_symbol(name)) : value;
+}
+
+static VALUE bh_set_header(const bh_plan *plan, size_t index, VALUE headers)
+{
+    switch (bh_plan_header_type(plan, index)) {
+    case BH_TYPE_INT64:
+        return LL2NUM(bh_plan_header_int(plan, index));
+    case BH_TYPE_ARRAY:
+        return rb_ary_new_from_args(1, bh_text_out(bh_plan_header_string(plan, index)));
+    case BH_TYPE_VOID:
+        return bh_original_header(headers, bh_text_out(bh_plan_header_source(plan, index)));
+    default:
+        return bh_text_out(bh_plan_header_string(plan, index));
+    }
+}
+%}
+%extend bh_plan {
+    VALUE copy_headers(VALUE headers) {
+        VALUE copy = rb_hash_new();
+        struct bh_copying copying = {$self, copy};
+        if (!NIL_P(headers))
+            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header, (VALUE)&copying);
+        for (size_t i = 0; i < bh_plan_header_count($self); i++) {
+            bh_bytes name = bh_plan_header_name($self, i);
+            rb_hash_aset(copy, rb_enc_interned_str(name.data, (long)name.size, rb_utf8_encoding()),
+                         bh_set_header($self, i, headers));
+        }
+        return copy;
+    }
+    /* The properties that the copy keeps: bits by their numbers. */
+    int kept_properties() {
+        int kept = 0;
+        for (int i = 0; i < BH_PROPERTY_LAST; i++)
+            kept |= bh_plan_keeps_property($self, (bh_property)i) << i;
+        return kept;
+    }
+}
+%{
+#include <ruby/encoding.h>
+%}
 
 #elif defined(SWIGJAVASCRIPT)
 
@@ -430,6 +452,71 @@ struct bh_filling {
     }
 }
 
+#endif
+
+#ifndef SWIGJAVASCRIPT /* where an event's fill, above, does it all */
+/*
+ * What a message and its handler, or its plan, tell, in one call: what is empty, or below 0, is left out. To count it, the
+ * event is one to fill for that; an attempt is counted once, at its end, with its delivery.
+ */
+%{
+static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
+                         int64_t duration_us)
+{
+    bh_status status = bh_event_begin(event, kind);
+    if (status == BH_OK)
+        status = bh_event_set_string(event, BH_FIELD_QUEUE, queue);
+    if (status == BH_OK && error_class.size)
+        status = bh_event_set_string(event, BH_FIELD_ERROR_CLASS, error_class);
+    if (status == BH_OK && error.size)
+        status = bh_event_set_string(event, BH_FIELD_ERROR, error);
+    if (status == BH_OK && duration_us >= 0)
+        status = bh_event_set_int(event, BH_FIELD_DURATION, duration_us);
+    return status;
+}
+
+static bh_status bh_fill_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history,
+                                 int redelivered, int64_t now_ms, bh_bytes error_class, bh_bytes error, int64_t duration_us)
+{
+    bh_status status = bh_fill(event, kind, queue, error_class, error, duration_us);
+    return status == BH_OK ? bh_event_set_history(event, history, redelivered, now_ms) : status;
+}
+%}
+%extend bh_event {
+    bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
+                           bh_bytes error_class, bh_bytes error, int64_t duration_us) {
+        return bh_fill_message($self, kind, queue, history, redelivered, now_ms, error_class, error, duration_us);
+    }
+    bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
+        bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
+        return status == BH_OK ? bh_event_set_plan($self, plan) : status;
+    }
+}
+%extend bh_metrics {
+    bh_status count_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
+                            int64_t now_ms, bh_bytes error_class, int64_t duration_us) {
+        int64_t began_ms = now_ms - (duration_us > 0 ? duration_us / 1000 : 0);
+        bh_bytes none = bh_str("");
+        bh_status status =
+            bh_fill_message(event, BH_EVENT_DELIVERED, queue, history, redelivered, began_ms, none, none, -1);
+        if (status == BH_OK)
+            status = bh_metrics_observe($self, event);
+        if (status == BH_OK)
+            status = bh_fill_message(event, kind, queue, history, redelivered, now_ms, error_class, none, duration_us);
+        return status == BH_OK ? bh_metrics_observe($self, event) : status;
+    }
+    bh_status count_copy(bh_event *event, bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms,
+                         bh_bytes reason, bh_bytes error_class, int64_t duration_us) {
+        bh_status status = bh_fill(event, kind, queue, error_class, bh_str(""), duration_us);
+        if (status == BH_OK && reason.size)
+            status = bh_event_set_string(event, BH_FIELD_REASON, reason);
+        if (status == BH_OK)
+            status = bh_event_set_int(event, BH_FIELD_ATTEMPTS, attempts);
+        if (status == BH_OK)
+            status = bh_event_set_int(event, BH_FIELD_DELAY, delay_ms);
+        return status == BH_OK ? bh_metrics_observe($self, event) : status;
+    }
+}
 #endif
 
 %typemap(in, numinputs=0) int64_t no_wait "$1 = 0;"

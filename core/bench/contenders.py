@@ -115,6 +115,25 @@ def languages(programs: Path) -> dict[str, Language]:
             {"GEM_HOME": str(build / "ruby/default")},
             decides="adapter",
         ),
+        "ruby-seen": Language(
+            "Ruby, Bunny, what being seen costs",
+            {
+                "silent": Contender("Backhop::Bunny, without its events", [*ruby, "adapter-silent"]),
+                "off": Contender("Backhop::Bunny, with nobody who listens", [*ruby, "adapter"], {"retry": 0.99}),
+                "on": Contender("Backhop::Bunny, with Backhop::Metrics", [*ruby, "adapter-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+        ),
+        "ruby-worker-seen": Language(
+            "Ruby, worker, what being seen costs",
+            {
+                "off": Contender("Backhop::Worker, with nobody who listens", [*ruby, "worker"]),
+                "on": Contender("Backhop::Worker, with Backhop::Metrics", [*ruby, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+        ),
         "node": Language(
             "Node",
             {

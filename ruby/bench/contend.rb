@@ -5,9 +5,9 @@
 #     ruby contend.rb CONTENDER TASK MESSAGES
 #
 # Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
-# (Backhop::Worker). Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is
-# acknowledged), decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five
-# records).
+# (Backhop::Worker); adapter-silent, as if it had no events; adapter-metrics and worker-metrics, with Backhop::Metrics.
+# Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
+# decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak memory; for
@@ -88,9 +88,9 @@ def run_bunny(task)
   close(connection, channel)
 end
 
-def run_adapter(task)
+def run_adapter(task, on_event = nil)
   connection, channel, queue = connect
-  retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE)
+  retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
   consumer = queue.subscribe(manual_ack: true, &retrier.wrap { |_delivery_info, _properties, _payload| task.call })
   task.wait
   consumer.cancel
@@ -98,9 +98,10 @@ def run_adapter(task)
   close(connection, channel)
 end
 
-def run_worker(task)
+def run_worker(task, on_event = nil)
   topology = Backhop::Topology.new(QUEUE, policy: POLICY, namespace: NAMESPACE, work_queue: :quorum)
-  worker = Backhop::Worker.new(ENV.fetch("AMQP_URL"), topology: topology, threads: 1, prefetch: PREFETCH, mode: :none)
+  worker = Backhop::Worker.new(ENV.fetch("AMQP_URL"), topology: topology, threads: 1, prefetch: PREFETCH, mode: :none,
+                                                      on_event: on_event)
   worker.run do |_message|
     task.call
   ensure
@@ -135,13 +136,15 @@ end
 CONTENDERS = { "bunny" => :run_bunny, "adapter" => :run_adapter, "worker" => :run_worker }.freeze
 
 contender, name, messages = ARGV
+contender, seen = contender.split("-")
 messages = Integer(messages)
 Backhop.logger.level = Logger::ERROR
 if name == "decision"
   puts JSON.generate(messages: messages, microseconds: decide(messages))
 else
+  %i[tell_message tell_plan].each { |name| Backhop::Retrier.define_method(name) { |*, **| nil } } if seen == "silent"
   task = Task.new(name, messages)
-  send(CONTENDERS.fetch(contender), task)
+  send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
   seconds = task.now - task.start
   peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i
   puts JSON.generate(messages: messages, seconds: seconds, peak_kib: peak_kib)

@@ -19,10 +19,9 @@ RSpec.describe "What is seen" do
   end
 
   # What a retrier tells whom on_event names.
-  def retrier(on_event = told.method(:push), **options)
-    Backhop::Retrier.new(Backhop::Topology.new("orders"), mode: :create, never: [], only: [], policies: {}, legacy_counter: nil,
-                                                          wait_queues: [], back_off: nil, on_event: on_event, clock: clock,
-                                                          random: Random.method(:urandom), **options)
+  def retrier(on_event = told.method(:push), topology: Backhop::Topology.new("orders"), **options)
+    Backhop::Retrier.new(topology, mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [],
+                                   back_off: nil, on_event: on_event, clock: clock, random: Random.method(:urandom), **options)
   end
 
   def message(headers = {}, **properties)
@@ -142,9 +141,10 @@ RSpec.describe "What is seen" do
       expect { described_class.new(error_types: Array.new(40) { |i| "E#{i}" }) }.to raise_error(Backhop::Error)
     end
 
-    it "counts the copies that are not confirmed of whom it watches" do
-      metrics.watch(double(pending: 2), double(pending: 5))
+    it "counts the copies that are not confirmed of all its retriers" do
+      retriers = [double(pending: 2), double(pending: 5)].each { |each| metrics.attach(each) }
       expect(value("backhop_copies_unconfirmed")).to eq(7)
+      expect(retriers.size).to eq(2) # and none is collected before
     end
   end
 
@@ -176,7 +176,9 @@ RSpec.describe "What is seen" do
   describe "in a Prometheus registry", if: there?("prometheus/client") do
     it "is the same metrics" do
       registry = Prometheus::Client::Registry.new
-      by = retrier(Backhop::PrometheusMetrics.new(registry).watch(double(pending: 4)))
+      metrics = Backhop::PrometheusMetrics.new(registry)
+      metrics.attach(copies = double(pending: 4))
+      by = retrier(metrics)
       2.times { failing(by, message, KeyError.new) }
       failing(by, message, Backhop::Park.new)
       labels = { queue: "orders", error_type: "KeyError" }
@@ -185,8 +187,33 @@ RSpec.describe "What is seen" do
       expect(got).to eq(2)
       expect(registry.metrics.map(&:name)).to match_array(Backhop::Metrics::TABLE.map(&:name))
       unconfirmed = registry.get(:backhop_copies_unconfirmed).values.values
-      expect(unconfirmed.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([4])
+      expect(unconfirmed.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([copies.pending])
       expect(registry.get(:backhop_retry_delay_seconds).values.values.size).to eq(1)
+    end
+
+    it "is read when it is scraped, where the store is the process's own", if: there?("prometheus/client/formats/text") do
+      metrics = Backhop::PrometheusMetrics.new(registry = Prometheus::Client::Registry.new)
+      skip "this library's store is files" if metrics.hands_on?
+      failing(retrier(metrics), message, KeyError.new)
+      read, written = [Prometheus::Client::Formats::Text.marshal(registry), metrics.text].map do |text|
+        text.lines.grep_v(/^#/).to_h { |line| [line[/.* /], Float(line.split.last)] }
+      end
+      expect(read).to eq(written)
+    end
+
+    it "is read as the registry wants it, whatever the labels hold" do
+      queue = %(a "quoted\\n", le="5"} \n)
+      metrics = Backhop::Metrics.new
+      by = retrier(metrics, topology: Backhop::Topology.new(queue))
+      2.times { failing(by, message, KeyError.new) }
+      read = Backhop::PrometheusMetrics.const_get(:Read)
+      retries, delays, parked = %i[RETRIES RETRY_DELAY PARKED].map do |name|
+        read.new(Backhop::Metrics::TABLE[Native.const_get(:"BH_METRIC_#{name}")]) { metrics.text }
+      end
+      expect(retries.get(labels: { queue: queue, error_type: "KeyError" })).to eq(2)
+      expect(delays.values.keys).to eq([{ queue: queue }])
+      expect(delays.get(labels: { queue: queue })).to include("0.1" => 0, "2.5" => 2, "+Inf" => 2, "sum" => a_value > 1)
+      expect(parked.values).to be_empty
     end
   end
 

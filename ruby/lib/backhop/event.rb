@@ -18,13 +18,13 @@ module Backhop
     # @return [String, nil] the span of the attempt that failed, as W3C's traceparent, where a tracing made one
     attr_reader :traceparent
 
-    # An event without any field but its queue.
+    # The core's number for a name.
     # @api private
-    def self.made(name, queue)
-      native = Core.made(Native.bh_event_new(KINDS.fetch(name)))
-      set(native, :queue, queue)
-      native
-    end
+    def self.number(name) = KINDS.fetch(name)
+
+    # An event of the core, without any field.
+    # @api private
+    def self.made(name) = Core.made(Native.bh_event_new(number(name)))
 
     # Sets a field of a core's event; nil: none.
     # @api private
@@ -52,7 +52,7 @@ module Backhop
 
     # How an event of a name is logged, where nothing is wrong with it.
     # @api private
-    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name, "").level)
+    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name).level)
     @levels = {}
 
     # @param native [Native::Event] its fields
@@ -177,60 +177,113 @@ module Backhop
     # @param logger [Logger, nil] nil: {Backhop.logger}, as it is then
     def initialize(queue, on_event, logger = nil)
       @queue = queue
-      @listeners = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
+      given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
+      @metrics, @listeners = given.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
       @logger = logger
     end
 
-    # Whether anybody wants to know of such an event.
-    def want?(name) = !@listeners.empty? || logs?(Event.level(name))
+    # Those that count are told of whom it is that tells.
+    def attach(retrier)
+      [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(retrier) }
+    end
 
-    # Whether one of them counts what it is told.
-    def metrics? = @listeners.any?(Metrics)
+    # Leaves to the core of a worker what it can count itself: for the first metrics.
+    #
+    # @return [Metrics, nil] these
+    def leave_to_core = @metrics.shift
+
+    # Whether somebody has to be told that a copy is safe.
+    def copies? = !@metrics.empty? || @listeners.any?(Metrics)
 
     # Tells an event whose fields the block sets.
     #
     # @yieldparam native [Native::Event]
-    def tell(name, error = nil, traceparent = nil)
-      return unless want?(name)
-
-      native = Event.made(name, @queue)
+    def tell(name, error = nil)
+      native = Event.made(name)
+      Event.set(native, :queue, @queue)
       yield native
-      give(Event.new(native, error, traceparent))
+      pass(Event.new(native, error))
     end
 
-    # Tells that a handler gets a message, or what it made of it.
+    # Tells an event that the core made.
+    def pass(event)
+      count(event.name) { |metrics| metrics.observe(event.native) }
+      give(event)
+    end
+
+    # Tells that a handler gets a message, or what it made of it. Metrics count an attempt at its end.
     #
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param text [String, nil] the error, in words
     def tell_message(name, message, clock, error = nil, text = nil)
+      is_heard = heard?(name)
+      return if !is_heard && @metrics.empty?
+
+      is_end = name != :delivered
       now_us = Listeners.now_us
-      message.began_us = now_us if name == :delivered
-      tell(name, error, message.traceparent) do |native|
-        set_history(native, message, clock)
-        { error_class: error && Outcomes.class_name(error), error: text,
-          duration_us: (now_us - message.began_us unless name == :delivered) }
-          .each { |field, value| Event.set(native, field, value) }
-      end
+      message.began_us = now_us unless is_end
+      return unless is_heard || is_end
+
+      took_us = is_end ? now_us - (message.began_us || now_us) : -1
+      about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
+               Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : ""]
+      count(name) { |metrics, event| metrics.count_message(event, *about, took_us) } if is_end
+      return unless is_heard
+
+      native = Event.made(name)
+      Status.check(native.fill_message(*about, text || "", took_us))
+      give(Event.new(native, error, message.traceparent))
     rescue Error # of a message that cannot be read: that is told where it is to be settled
       nil
     end
 
-    # Logs an event, and hands it to each listener. What one raises is logged, and breaks nothing.
+    # Tells that the broker took what became of a message by its plan.
+    #
+    # @param took_us [Integer, nil] of a copy, from its publish to its confirm
+    def tell_plan(name, plan, error, took_us)
+      is_heard = heard?(name)
+      return if !is_heard && @metrics.empty?
+
+      number = Event.number(name)
+      error_class = error ? Outcomes.class_name(error) : ""
+      made = plan.native
+      count(name) do |metrics, event|
+        metrics.count_copy(event, number, @queue, made.attempts, made.delay_ms, made.reason, error_class, took_us || -1)
+      end
+      return unless is_heard
+
+      native = Event.made(name)
+      Status.check(native.fill_plan(number, @queue, made, error_class, took_us || -1))
+      give(Event.new(native, error, plan.traceparent))
+    end
+
+    private
+
+    # Has the metrics count an event. What one raises is logged, and breaks nothing.
+    def count(name, &block)
+      @metrics.each do |each|
+        each.count(&block)
+      rescue *Outcomes::FAILURES => e
+        failed(name, e)
+      end
+    end
+
+    # Logs an event, and hands it to each listener, likewise.
     def give(event)
       log(event)
       @listeners.each do |listener|
         listener.call(event)
       rescue *Outcomes::FAILURES => e
-        Backhop.log(:error, logger) { "on_event failed at #{event.name}: #{Outcomes.text(e)}" }
+        failed(event.name, e)
       end
     end
 
-    private
-
-    def set_history(native, message, clock)
-      now_ms = Times.since_epoch(clock.call)
-      Status.check(native.set_history(message.history.native, message.redelivered? ? 1 : 0, now_ms))
+    def failed(name, error)
+      Backhop.log(:error, logger) { "on_event failed at #{name}: #{Outcomes.text(error)}" }
     end
+
+    # Whether a listener, or the log, wants such an event.
+    def heard?(name) = !@listeners.empty? || logs?(Event.level(name))
 
     def logger = @logger || Backhop.logger
 

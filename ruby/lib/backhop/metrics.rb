@@ -5,7 +5,6 @@ module Backhop
   #
   #     metrics = Backhop::Metrics.new
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: metrics)
-  #     metrics.watch(retrier)               # for backhop_copies_unconfirmed
   #     metrics.text                         # what Prometheus scrapes
   #
   # One may serve them all. Labels are bounded: never an id or an error's text; of queues and classes of errors only so many
@@ -34,16 +33,16 @@ module Backhop
     # @param error_types [Array<Class, String>] classes of errors to tell apart, 32 at most; none: the first that are met
     # @raise [InvalidArgumentError] for more, or what is neither
     def initialize(error_types: [])
-      @native = Core.made(Native.bh_metrics_new)
-      Values.object(error_types, "error_types", Array).each do |each|
-        unless each.is_a?(Class) || each.is_a?(String)
-          raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
-        end
+      @error_types = Values.object(error_types, "error_types", Array).map do |each|
+        next each.to_s if each.is_a?(Class) || each.is_a?(String)
 
-        Status.check(@native.add_error_type(each.to_s))
+        raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
       end
+      @native = blank
+      @counted = Event.made(:delivered)
       @lock = Mutex.new
-      @watched = []
+      @retriers = ObjectSpace::WeakMap.new
+      @workers = []
     end
 
     # Counts an event: for on_event.
@@ -53,40 +52,66 @@ module Backhop
     def call(event)
       @lock.synchronize do
         Status.check(@native.observe(event.native))
-        hand_on unless instance_of?(Metrics) # whose text has it all
+        hand_on if hands_on?
       end
-    end
-
-    # Has the copies of these retriers that are not confirmed counted.
-    #
-    # @param retriers [Array<Bunny::Retrier>]
-    # @return [self]
-    def watch(*retriers)
-      @lock.synchronize { @watched = [*@watched, *retriers] }
-      self
     end
 
     # @return [String] everything, in Prometheus' text format
     def text
       @lock.synchronize do
-        count_unconfirmed
-        @native.text
+        Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, unconfirmed))
+        all = blank
+        Status.check(all.add(@native))
+        @workers.each { |worker| read(worker, all) }
+        all.text
+      end
+    end
+
+    # Yields the core's metrics, and an event to fill: to count with one call, while no other thread runs.
+    #
+    # @yieldreturn [Integer] the core's status
+    # @api private
+    def count = Status.check(yield(@native, @counted))
+
+    # Whether each sample is handed on to a library; else all of it is read when it is asked for.
+    # @api private
+    def hands_on? = false
+
+    # A retrier's copies that are not confirmed are counted, as long as it is there.
+    # @api private
+    def attach(retrier) = @lock.synchronize { @retriers[retrier] = true }
+
+    # A worker's core counts from now on, until {#part}.
+    #
+    # @param worker [Native::Worker]
+    # @api private
+    def join(worker) = @lock.synchronize { @workers << worker }
+
+    # What a worker has counted is kept.
+    # @api private
+    def part(worker) = @lock.synchronize { read(worker, @native) if @workers.delete(worker) }
+
+    # Metrics of the core that tell the same classes of errors apart, and have counted nothing.
+    # @api private
+    def blank
+      Core.made(Native.bh_metrics_new).tap do |made|
+        @error_types.each { |each| Status.check(made.add_error_type(each)) }
       end
     end
 
     private
 
-    def count_unconfirmed
-      return if @watched.empty?
+    def unconfirmed = @retriers.keys.sum(&:pending)
 
-      count = @watched.sum(&:pending)
-      Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, count))
-      record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], count, [])
+    # A worker of before a fork counts nothing here.
+    def read(worker, all)
+      status = worker.read_metrics(all)
+      Status.check(status) unless status == ForkedError.status
     end
 
     def hand_on
       @native.sample_count.times { |index| sampled(index) }
-      count_unconfirmed
+      record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], unconfirmed, [])
     end
 
     def sampled(index)

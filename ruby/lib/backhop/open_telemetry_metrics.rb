@@ -21,6 +21,9 @@ module Backhop
       end
     end
 
+    # @api private
+    def hands_on? = true
+
     private
 
     def record(metric, value, values)

@@ -108,9 +108,10 @@ module Backhop
 
     # The name of the exception's class; of RetryAfter and Park, of what they were raised for, where that is one.
     def class_name(exception)
-      given = exception.error if exception.is_a?(RetryAfter)
-      given = exception.reason if exception.is_a?(Park)
-      given = exception.cause if [RetryAfter, Park].any? { |each| exception.is_a?(each) } && given.nil?
+      case exception
+      when RetryAfter then given = exception.error || exception.cause
+      when Park then given = exception.reason || exception.cause
+      end
       given.is_a?(Exception) && !given.equal?(exception) ? class_name(given) : writable(name(exception))
     rescue *FAILURES
       UNPRINTABLE
@@ -141,6 +142,8 @@ module Backhop
 
     # As valid UTF-8.
     def writable(text)
+      return text if text.ascii_only? && text.encoding.ascii_compatible?
+
       text = text.encoding == Encoding::BINARY ? text.dup.force_encoding(Encoding::UTF_8) : text.encode(Encoding::UTF_8)
       escaped(text)
     rescue EncodingError

@@ -153,12 +153,7 @@ module Backhop
     #
     # @param headers [Hash, nil] the original's, as the client gave them; those that are kept go out as they are
     # @return [Hash{String => Object}]
-    def copy_headers(headers)
-      copy = {}
-      headers&.each { |name, value| copy[name.to_s] = value if @native.keeps_header(name.to_s) == 1 }
-      @native.header_count.times { |index| copy[@native.header_name(index)] = header_value(index, headers) }
-      copy
-    end
+    def copy_headers(headers) = @native.copy_headers(headers)
 
     # All properties of the copy but its headers, for a client to publish.
     #
@@ -167,9 +162,10 @@ module Backhop
     def copy_properties(properties)
       copy = { delivery_mode: 2 }
       if properties
+        kept = @native.kept_properties
         Delivery::PROPERTIES.each do |name, number|
-          value = properties[name]
-          copy[name] = value if !value.nil? && @native.keeps_property(number) == 1
+          value = kept[number] == 1 ? properties[name] : nil
+          copy[name] = value unless value.nil?
         end
       end
       copy[:timestamp] = copy[:timestamp].to_i if copy[:timestamp]
@@ -207,16 +203,5 @@ module Backhop
       else Typed.new(:string, @native.header_string(index))
       end
     end
-
-    def header_value(index, headers)
-      case @native.header_type(index)
-      when Native::BH_TYPE_INT64 then @native.header_int(index)
-      when Native::BH_TYPE_ARRAY then [@native.header_string(index)]
-      when Native::BH_TYPE_VOID then source_value(@native.header_source(index), headers)
-      else @native.header_string(index)
-      end
-    end
-
-    def source_value(source, headers) = headers.find { |name, _| name.to_s == source }.last
   end
 end

@@ -11,7 +11,61 @@ module Backhop
   #
   #     metrics = Backhop::PrometheusMetrics.new
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: metrics)
+  #
+  # With a data store in the process's own memory, the default, the registry reads them when it is scraped. A store that
+  # several processes share (DirectFileStore, prometheus-client-mmap) is written to at each event.
   class PrometheusMetrics < Metrics
+    # A metric of the registry that is read when it is asked for.
+    # @api private
+    class Read
+      LINE = /^(?<name>\w+?)(?<part>_bucket|_sum|_count)?(?:\{(?<labels>.*)\})? (?<value>\S+)$/
+      LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/
+      ESCAPES = { "\\n" => "\n", "\\\"" => "\"", "\\\\" => "\\" }.freeze
+      private_constant :LINE, :LABEL, :ESCAPES
+
+      # @return [Symbol] :counter, :gauge or :histogram
+      attr_reader :type
+      # @return [Symbol]
+      attr_reader :name
+      # @return [String]
+      attr_reader :docstring
+      # @return [Array<Symbol>]
+      attr_reader :labels
+
+      # @yieldreturn [String] Prometheus' text
+      def initialize(metric, &text)
+        @type = metric.kind
+        @name = metric.name
+        @docstring = metric.help
+        @labels = metric.labels
+        @text = text
+      end
+
+      # @return [Hash{Hash => Float, Hash}] by labels: of a histogram the buckets, "+Inf" and "sum"
+      def values
+        @text.call.each_line.with_object({}) do |line, all|
+          read = LINE.match(line)
+          next unless read && [read[:name], "#{read[:name]}#{read[:part]}"].include?(name.to_s)
+
+          labels = read[:labels].to_s.scan(LABEL).to_h { |label, value| [label.to_sym, value.gsub(/\\./, ESCAPES)] }
+          put(all, labels, read[:part], Float(read[:value]))
+        end
+      end
+
+      # @return [Float, Hash, nil] of these labels
+      def get(labels: {}) = values[labels]
+
+      private
+
+      def put(all, labels, part, value)
+        return all[labels] = value unless type == :histogram
+
+        bound = labels.delete(:le)
+        (all[labels] ||= {})[bound || "sum"] = value unless part == "_count" # which is that of +Inf
+      end
+    end
+    private_constant :Read
+
     # @param registry [::Prometheus::Client::Registry]
     # @param error_types [Array<Class, String>] as {Metrics}'
     # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] the registry has such metrics already: one object serves
@@ -19,10 +73,19 @@ module Backhop
     def initialize(registry = ::Prometheus::Client.registry, error_types: [])
       super(error_types: error_types)
       @takes_keywords = registry.method(:counter).parameters.include?(%i[keyreq docstring]) # that of mmap takes positions
-      @instruments = TABLE.to_h { |metric| [metric, registered(registry, metric)] }
+      @hands_on = !@takes_keywords || shared?(::Prometheus::Client.config.data_store)
+      @instruments = TABLE.to_h do |metric|
+        [metric, hands_on? ? registered(registry, metric) : registry.register(Read.new(metric) { text })]
+      end
     end
 
+    # @api private
+    def hands_on? = @hands_on
+
     private
+
+    # Whether other processes may read the store.
+    def shared?(store) = !store.class.to_s.match?(/\APrometheus::Client::DataStores::(Synchronized|SingleThreaded)\z/)
 
     def registered(registry, metric)
       return registry.public_send(metric.kind, metric.name, *positions(metric)) unless @takes_keywords

@@ -60,11 +60,7 @@ module Backhop
     # Tells that the broker took what became of a message by its plan: of a copy, how long that took.
     # @api private
     def tell_plan(name, plan, error = nil, took_us: nil)
-      @listeners.tell(name, error, plan.traceparent) do |native|
-        Status.check(native.set_plan(plan.native))
-        Event.set(native, :error_class, error && Outcomes.class_name(error))
-        Event.set(native, :duration_us, took_us)
-      end
+      @listeners.tell_plan(name, plan, error, took_us)
     end
 
     # Tells that a message was settled which the broker delivers again.

@@ -39,7 +39,7 @@ module Backhop
 
     # A moment, a Time or seconds since the epoch, in milliseconds since the epoch.
     def since_epoch(value)
-      value.is_a?(Time) ? (value.to_r * 1000).floor : milliseconds(value)
+      value.is_a?(Time) ? (value.to_i * 1000) + (value.nsec / 1_000_000) : milliseconds(value)
     end
 
     # A sentence of the core, whose times are in milliseconds, in seconds.

@@ -66,7 +66,8 @@ module Backhop
     #   doubled up to 10 s, of which the lower half is random
     # @param drain [Numeric] seconds that handlers may take to finish once the worker is told to stop; an hour at most
     # @param on_event [#call, Array<#call>, nil] called with each {Event}, from whichever thread meets it
-    # @param retry_events [Boolean] whether each retry is an event too; it is where on_event has {Metrics}
+    # @param retry_events [Boolean] whether each retry is an event too; it is where on_event has what needs it: a tracing, or
+    #   metrics that hand on what they count
     # @param fail_fast [Boolean] whether {#run} and {#serve} end with the error where the worker was never ready and that cannot
     #   mend itself: a refused password, vhost or permission, a work queue that is missing, a clash, a certificate that does
     #   not match. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end
@@ -103,7 +104,8 @@ module Backhop
       set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.metrics?
+      @counted = @listeners.leave_to_core
+      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.copies?
       check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
@@ -287,7 +289,9 @@ module Backhop
     def start
       @events.synchronize do
         @taking.synchronize do
+          check(@native.set_metrics(@counted.blank)) if @counted
           check(@native.start)
+          @counted&.join(@native)
           @run = Run.new
         end
       end
@@ -393,7 +397,7 @@ module Backhop
     end
 
     def tell(event)
-      @listeners.give(event)
+      @listeners.pass(event)
     ensure # whatever on_event does, nobody takes this event again
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
@@ -401,6 +405,7 @@ module Backhop
 
     # Where the core gave up, its reason is the run's failure; messages that were not settled in time are none.
     def end_run(event)
+      @counted&.part(@native)
       @run.failures << event.error unless event.error.nil? || event.error.is_a?(WaitTimeoutError)
       @run.drained
       end_replay(nil)

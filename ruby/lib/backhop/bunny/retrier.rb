@@ -62,6 +62,7 @@ module Backhop
         @declared = Declared.of(@connection)
         @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was seen
+        @listeners.attach(self)
       end
 
       # By the mode: declares exchanges, queues and bindings, on a channel of its own; or verifies them, as {#verify}; or
@@ -350,7 +351,7 @@ module Backhop
 
       def copy(plan, message, replayed = nil, error: nil)
         original = message.arrived_properties
-        headers = plan.copy_headers(original[:headers]).transform_values { |value| Copy.writable(value) }
+        headers = plan.copy_headers(original[:headers]).transform_values! { |value| Copy.writable(value) }
         properties = plan.copy_properties(original).merge!(headers: headers)
         Copy.new(plan, properties, message.arrived_body, message.original, replayed, error: error)
       end
