@@ -1,6 +1,7 @@
 #include "snapshot.h"
 
 #include "command.h"
+#include "guard.h"
 #include "memory.h"
 #include "output.h"
 
@@ -13,7 +14,7 @@ enum {
     LONGEST_SILENCE_MS = 60000,
     PAUSE_MS = 10,
     LONGEST_RETURN_MS = 30000,
-    LONGEST_OTHER_MS = 5000 /* for the consumers of one who was killed */
+    LONGEST_OTHER_MS = 15000 /* for the consumers of one who was killed */
 };
 
 /* In the order of their tags consumers' messages are given back before RabbitMQ 4.0. */
@@ -65,7 +66,7 @@ void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *
 /* --------------------------------------------------------------------------------------------------------- consumers */
 
 /* Sends what begins all consumers but the last one at once, so that nothing comes in between. */
-static bh_status consume(snapshot *self)
+static bh_status begin_consumers(snapshot *self)
 {
     bh__link *link = &self->broker->link;
     char tag[32], what[320];
@@ -83,6 +84,17 @@ static bh_status consume(snapshot *self)
         bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin);
     }
     return BH_OK;
+}
+
+/* Until all consumers have begun, a connection that closes would bring the messages of the first ones back behind the others. */
+static bh_status consume(snapshot *self)
+{
+    if (self->total <= SNAPSHOT_PREFETCH)
+        return begin_consumers(self);
+    guard held = guard_begin(self->broker->link.socket.fd);
+    bh_status status = begin_consumers(self);
+    guard_end(held);
+    return status;
 }
 
 bh_status snapshot_close(snapshot *self)

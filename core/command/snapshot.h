@@ -10,8 +10,9 @@
  * How the order stays, on quorum queues: what is given back goes behind what was given back before and not taken again. So a snapshot is
  * always of all messages. A consumer that can hold all of them takes them at once: wherever this process is killed from then on, all come back in
  * order. One consumer holds 65,535 at most (the protocol's limit of a prefetch), so that there are more of them for more, begun in one go; the broker
- * gives back in the order in which they were begun, and before 4.0 in that of their tags. Where the process is killed before the broker has begun the
- * last one (150,000 messages on 4.3.6: within the first second), what the first ones have goes behind the rest. 2,000,000 messages can be looked at.
+ * gives back in the order in which they were begun, and before 4.0 in that of their tags. A connection that closes before the broker has begun the
+ * last one (150,000 messages on 4.3.6: within the first second) brings what the first ones have back behind the rest; a guard keeps it open for that
+ * long where the process is killed. 2,000,000 messages can be looked at.
  * basic.get would be one consumer a message, which nobody sorts.
  *
  * Acknowledgements that are under way when the channel ends can be lost, as RabbitMQ works on them later than on the end (seen on 3.10.8, 10,000

@@ -86,6 +86,12 @@ bh_bytes bh_message_body(const bh_message *self)
     return bh_str("");
 }
 
+int64_t bh_message_number(const bh_message *self)
+{
+    (void)self;
+    return 0;
+}
+
 int bh_message_redelivered(const bh_message *self)
 {
     (void)self;

@@ -61,15 +61,21 @@ def forget(connection: object) -> None:
 
 
 def declaring(
-    topology: Topology, mode: Mode = "create", rungs: Iterable[int] = (0,), *, connection: object = None
+    topology: Topology,
+    mode: Mode = "create",
+    rungs: Iterable[int] = (0,),
+    *,
+    connection: object = None,
+    makes_rungs: bool = True,
 ) -> Steps:
     """Makes or verifies.
 
     :param rungs: delays of rungs on demand, in ms; 0: all that is none
+    :param makes_rungs: whether who verifies makes rungs on demand, so that these may be missing
     :param connection: a client's, on which it is: what is known to be there is left out
     """
     handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
-    check(c.Declaring_set_makes_rungs(handle, 1))
+    check(c.Declaring_set_makes_rungs(handle, makes_rungs))
     if connection is not None:
         check(c.Declaring_set_declared(handle, declared_on(connection)))
     for rung_ms in rungs:

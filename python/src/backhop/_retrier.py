@@ -97,7 +97,7 @@ class BaseRetrier(Generic[Channel]):
         )
         number(MODES, mode, "mode")
         self._mode = mode
-        self._makes_rungs = mode != "none"  # those that a message needs, on demand
+        self._makes_rungs = mode == "create"  # those that a message needs, on demand
         self._decider = Decider(
             self._topology,
             never=never,
@@ -140,7 +140,10 @@ class BaseRetrier(Generic[Channel]):
 
     def _declaring(self, connection: object) -> Steps:
         """What declare() does on a connection, by the mode."""
-        return declaring(self._topology, self._mode, connection=connection)
+        return declaring(self._topology, self._mode, connection=connection, makes_rungs=self._makes_rungs)
+
+    def _verifying(self) -> Steps:
+        return declaring(self._topology, "verify", makes_rungs=self._makes_rungs)
 
     def _wait(self, failures: int) -> float:
         """How long to wait before it is consumed again, in seconds."""

@@ -35,7 +35,7 @@ from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_a
 from ._aio_pika_consumer import Consumer
 from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import Steps, check_broker, declaring
+from ._declaring import Steps, check_broker
 from ._errors import AccessError, ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
 from ._retrier import (
     LOGGER,
@@ -115,7 +115,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         ``"native"``
     :param queue_type: as Topology's, as are namespace, series, stripes, work_queue, work_queue_arguments
     :param mode: what ``declare`` does: ``"create"`` what is missing; ``"verify"`` that all is there, and change
-        nothing; ``"none"``
+        nothing; ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand in ``"create"`` alone
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
         called with the exception, and answers True or False, or a delay: try again, not before so many seconds
     :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
@@ -156,14 +156,14 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def verify(self) -> None:
         """Makes nothing, and says what is missing or different, whatever the mode.
 
-        A rung that only a handler's RetryAfter can need may be missing, as it is made on demand, unless the user may
-        not declare. AMQP cannot look at bindings.
+        A rung that only a handler's RetryAfter can need may be missing in the mode ``"create"``, as it is made on
+        demand then, unless the user may not declare. AMQP cannot look at bindings.
 
         :raises ClashError: an exchange or queue exists with other arguments
         :raises MissingError: something does not exist
         :raises BrokerError: the broker cannot serve the strategy
         """
-        await self._take(lambda _: declaring(self.topology, "verify"))
+        await self._take(lambda _: self._verifying())
 
     async def _take(self, steps: Callable[[WireConnection], Steps]) -> None:
         self._was_asked = True

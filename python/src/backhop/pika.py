@@ -28,7 +28,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import ACCESS_REFUSED, NOT_FOUND, Steps, check_broker, declaring
+from ._declaring import ACCESS_REFUSED, NOT_FOUND, Steps, check_broker
 from ._errors import (
     AccessError,
     ArgumentTypeError,
@@ -119,7 +119,7 @@ class Retrier(BaseRetrier[Any]):
         ``"native"``
     :param queue_type: as Topology's, as are namespace, series, stripes, work_queue, work_queue_arguments
     :param mode: what ``declare`` does: ``"create"`` what is missing; ``"verify"`` that all is there, and change
-        nothing; ``"none"``
+        nothing; ``"none"``. Rungs that only a handler's RetryAfter can need are made on demand in ``"create"`` alone
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these. A predicate is
         called with the exception, and answers True or False, or a delay: try again, not before so many seconds
     :param only: the exceptions that are tried again, likewise; any other parks at once. Default: all are
@@ -181,15 +181,15 @@ class Retrier(BaseRetrier[Any]):
     def verify(self, callback: Callable[[Error | None], None] | None = None) -> None:
         """Makes nothing, and says what is missing or different, whatever the mode.
 
-        A rung that only a handler's RetryAfter can need may be missing, as it is made on demand, unless the user may
-        not declare. AMQP cannot look at bindings.
+        A rung that only a handler's RetryAfter can need may be missing in the mode ``"create"``, as it is made on
+        demand then, unless the user may not declare. AMQP cannot look at bindings.
 
         :param callback: asynchronous connections only, as declare's
         :raises ClashError: an exchange or queue exists with other arguments
         :raises MissingError: something does not exist
         :raises BrokerError: the broker cannot serve the strategy
         """
-        self._take(declaring(self.topology, "verify"), False, callback)
+        self._take(self._verifying(), False, callback)
 
     def _take(self, steps: Steps, makes: bool, callback: Callable[[Error | None], None] | None) -> None:
         ends: list[Error | None] = []

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 Handler: TypeAlias = Callable[[Message], object]
 AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
 
+_Failure: TypeAlias = tuple[BaseException | None, str, str]
+"""What a handler raised, the attempt's span, and the error's text."""
+
 _MOST_REPLAYED = 2**53 - 1
 _MOST_FAILURES = 1000  # exceptions that are kept for the events of their messages
 _SHORT_WHILE = 0.01  # seconds
@@ -179,7 +182,7 @@ class Worker:
         self._server = 0  # the thread of the event loop that serves
         self._asking = threading.Lock()
         self._replay: _Replay | None = None
-        self._failures: OrderedDict[str, tuple[BaseException, str, str]] = OrderedDict()
+        self._failures: OrderedDict[int, _Failure] = OrderedDict()  # by the numbers of their messages
         self._wants_retries = truth("retry_events", retry_events)
         self._stream.attach(self)
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
@@ -373,6 +376,7 @@ class Worker:
     def _start(self) -> threading.Event:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
+        self._failures.clear()
         tells_retries = self._wants_retries or self._stream.bridges or LOGGER.isEnabledFor(logging.INFO)
         self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(bool(tells_retries))))
         try:
@@ -439,24 +443,24 @@ class Worker:
     def _tell(self, taken: c.Event) -> None:
         kind = c.Event_what(taken)
         exception, traceparent = None, ""
-        if kind in (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED):
-            known = self._failures.pop(c.Event_string(taken, c.BH_FIELD_ID), None)
-            if known is not None:
-                exception, traceparent, text = known
-                for field, value in ((c.BH_FIELD_ERROR_CLASS, class_of(exception)), (c.BH_FIELD_ERROR, text)):
-                    if not c.Event_has(taken, field):
-                        c.Event_set_string(taken, field, value)
+        if kind in _OF_COPIES:
+            exception, traceparent, text = self._failures.pop(c.Event_message(taken), _NO_FAILURE)
+            if exception is not None and not c.Event_has(taken, c.BH_FIELD_ERROR):
+                c.Event_set_string(taken, c.BH_FIELD_ERROR, text)
         is_for_all = kind != c.BH_EVENT_RETRIED or self._wants_retries
-        event = event_of(taken)
         try:
             self._stream.tell(taken, exception, traceparent, is_for_all=is_for_all)
         finally:
-            if event.name in ("replayed", "drained") and self._replay is not None:
-                replay, self._replay = self._replay, None
-                replay.end(event)
-            if event.name == "drained":  # whatever on_event does, nobody takes this event again
-                self._end = event.error if not isinstance(event.error, WaitTimeoutError) else None
-                self._drained.set()
+            if kind in (c.BH_EVENT_REPLAYED, c.BH_EVENT_DRAINED):
+                self._ended(event_of(taken))
+
+    def _ended(self, event: Event) -> None:
+        if self._replay is not None:
+            replay, self._replay = self._replay, None
+            replay.end(event)
+        if event.name == "drained":  # whatever on_event does, nobody takes this event again
+            self._end = event.error if not isinstance(event.error, WaitTimeoutError) else None
+            self._drained.set()
 
     # --- Handling ----------------------------------------------------------------------------------------------------
 
@@ -490,28 +494,18 @@ class Worker:
     def _fail(self, message: Message, exception: BaseException) -> None:
         result = self._choice.result(exception)
         self._stream.failed(message, result, exception)
+        assert isinstance(message, _TakenMessage)
         if result.outcome != "dropped":
-            self._keep_failure(message, exception, result)
-            if self._stream.wants(c.BH_EVENT_RETRIED):
-                assert isinstance(message, _TakenMessage)
-                c.Worker_set_error_class(self._handle, message.taken, class_of(exception))
-                if message._traceparent:
-                    c.Worker_set_traceparent(self._handle, message.taken, message._traceparent)
-        self._settle(message, result)
-
-    def _keep_failure(self, message: Message, exception: BaseException, result: Result) -> None:
-        """For the event that tells that it is parked, or comes again; logs what no event will know."""
-        try:
-            most = (result.policy or self.policy).max_attempts
-            ends = result.outcome == "permanent" or 0 < most <= message.attempt
-            if message.id and (ends or self._stream.wants(c.BH_EVENT_RETRIED)):
-                self._failures[message.id] = exception, message._traceparent, result.error
+            taken, policy = message.taken, result.policy or self.policy
+            c.Worker_set_error_class(self._handle, taken, class_of(exception))
+            if message._traceparent:
+                c.Worker_set_traceparent(self._handle, taken, message._traceparent)
+            is_last = result.outcome == "permanent" or 0 < policy.max_attempts <= c.Worker_attempt(self._handle, taken)
+            if is_last or self._stream.wants(c.BH_EVENT_RETRIED):
+                self._failures[c.Message_number(taken)] = exception, message._traceparent, result.error
                 while len(self._failures) > _MOST_FAILURES:
                     self._failures.popitem(last=False)
-            elif ends:
-                LOGGER.warning("%r failed: %s", message, result.error, exc_info=exception)
-        except Exception:  # a filter of the log's, or a message that cannot be read: it is settled all the same
-            LOGGER.exception("a failure could not be logged")
+        self._settle(message, result)
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
@@ -583,6 +577,8 @@ class Worker:
         return f"<Worker for {self.topology.queue!r}>"
 
 
+_OF_COPIES = (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED, c.BH_EVENT_REFUSED)
+_NO_FAILURE: _Failure = (None, "", "")
 _NOTHING = (WaitTimeoutError.status, StateError.status)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _RUNNING: list[Worker] = []

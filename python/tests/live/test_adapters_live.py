@@ -802,7 +802,7 @@ def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Br
 
 
 @each_client
-def test_rungs_on_demand_are_missing_only_to_a_user_who_may_not_make_them(
+def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
     client: str, broker: Broker, namespace: str
 ) -> None:
     control = os.environ.get("BACKHOP_BROKER_CTL")
@@ -819,6 +819,11 @@ def test_rungs_on_demand_are_missing_only_to_a_user_who_may_not_make_them(
         consumer.declare()
         consumer.verify()
         topology = consumer.retrier.topology
+    with (
+        connected(client, URL, queue, handler, mode="verify", **options) as consumer,
+        pytest.raises(backhop.MissingError, match="2 rungs"),
+    ):
+        consumer.declare()
     rabbitmqctl("add_user", user, "secret")
     rabbitmqctl("set_permissions", user, "^$", ".*", ".*")
     with connected(client, URL.replace("guest:guest", f"{user}:secret"), queue, handler, **options) as consumer:

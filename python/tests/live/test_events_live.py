@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from queue import Queue
@@ -160,3 +161,33 @@ def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  #
     with running(worker, Handler(TimeoutError("late"), TimeoutError("late"))):
         told = seen.until_parked()
     check(seen, queue, told)
+
+
+@needs_worker
+def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Broker, namespace: str) -> None:  # noqa: F811
+    """Two messages may have one id, and some have none."""
+    SPANS.clear()
+    queue, seen = broker.queue(), Seen()
+    for text, id_ in (("one", "twin"), ("two", "twin"), ("three", None)):
+        broker.publish(text.encode(), queue, message_id=id_)
+
+    def handle(message: backhop.Message) -> None:
+        with gathered:
+            waiting.append(message)
+            gathered.notify_all()
+            assert gathered.wait_for(lambda: len(waiting) >= 3, PATIENCE)
+        raise LookupError(message.body.decode())
+
+    gathered, waiting = threading.Condition(), list[backhop.Message]()
+    policy = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
+    worker = backhop.Worker(URL, queue, policy, namespace=namespace, on_event=seen.on_event, retry_events=True)
+    with running(worker, handle):
+        retried: list[backhop.Event] = []
+        while len(retried) < 3:
+            event = seen.events.get(timeout=PATIENCE)
+            retried += [event] if event.name == "retried" else []
+    assert {str(event.exception) for event in retried} == {"one", "two", "three"}
+    assert all(event.failure == f"LookupError: {event.exception}" for event in retried)
+    attempts = {span.context.span_id for span in spans_of("process", queue)}
+    assert {span.parent.span_id for span in spans_of("retry", queue)} == attempts
+    assert len(attempts) == 3
