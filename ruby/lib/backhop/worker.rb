@@ -448,7 +448,22 @@ module Backhop
       return if status.zero?
 
       @failures&.delete(message.taken.number)
-      Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }
+      tell_stale(message, status)
+    end
+
+    # It was not settled: the broker delivers it again.
+    def tell_stale(message, status)
+      @listeners.tell(:stale) do |native|
+        Event.set(native, :status, status)
+        Event.set(native, :id, id_of(message))
+        Status.check(native.set_cause(status == StateError.status ? "" : Status.error(status).message))
+      end
+    end
+
+    def id_of(message)
+      message.id
+    rescue Error # it cannot be read
+      nil
     end
 
     def tell_message(name, message, error = nil, text = nil)
