@@ -431,9 +431,22 @@ module Backhop
     def settle(message, result)
       status = @native.settle_by(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome),
                                  result.error, Times.milliseconds(result.retry_after))
-      return if status.zero?
+      tell_stale(message, status) unless status.zero?
+    end
 
-      Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }
+    # It was not settled: the broker delivers it again.
+    def tell_stale(message, status)
+      @listeners.tell(:stale) do |native|
+        Event.set(native, :status, status)
+        Event.set(native, :id, id_of(message))
+        Status.check(native.set_cause(status == StateError.status ? "" : Status.error(status).message))
+      end
+    end
+
+    def id_of(message)
+      message.id
+    rescue Error # it cannot be read
+      nil
     end
 
     def tell_message(name, message, error = nil, text = nil)
