@@ -154,7 +154,7 @@ static void take(migration *self, const char *queue, bh_message *message)
             self->skipped = 1;
         } else {
             if (status == BH_OK)
-                status = self->is_for_real ? mover_keep(&self->mover, message, self->plan)
+                status = self->is_for_real ? mover_keep(&self->mover, message, self->plan, 0)
                                            : mover_try(&self->mover, message, self->plan);
             is_kept = status == BH_OK && self->is_for_real;
             if (status == BH_OK)

@@ -17,6 +17,7 @@ struct moving {
     bh_message *message;                            /* NULL: done */
     bh_bytes exchange, routing_key, properties, id; /* in `data` */
     int mandatory;
+    uint64_t mark;
     char *data;
 };
 
@@ -76,7 +77,7 @@ bh_status mover_try(mover *self, const bh_message *message, const bh_plan *plan)
     return status;
 }
 
-bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan)
+bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan, uint64_t mark)
 {
     bh_status status = mover_try(self, message, plan);
     if (status != BH_OK)
@@ -91,7 +92,7 @@ bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan)
         must(NULL);
     self->copies = copies;
     moving *copy = &self->copies[self->count++];
-    *copy = (moving){.message = message, .mandatory = bh_plan_mandatory(plan), .data = at};
+    *copy = (moving){.message = message, .mandatory = bh_plan_mandatory(plan), .mark = mark, .data = at};
     copy->properties = bh__keep(&at, properties);
     copy->exchange = bh__keep(&at, exchange);
     copy->routing_key = bh__keep(&at, key);
@@ -133,6 +134,8 @@ static void on_told(mover *self)
     bh_event_kind event = bh_ledger_step_event(self->ledger);
     if (event == BH_EVENT_REPLAYED) {
         self->done++;
+        if (copy && self->confirmed)
+            self->confirmed(self->data, copy->mark);
         if (copy)
             forget_copy(self, copy);
         return;
@@ -144,7 +147,7 @@ static void on_told(mover *self)
     stop(self, event == BH_EVENT_NACKED ? "a queue takes no more" : "a message was not taken by the broker");
 }
 
-static void publish(mover *self)
+static void publish(mover *self, int64_t now_ms)
 {
     const moving *copy = find_copy(self, bh_ledger_step_entry(self->ledger));
     if (!copy)
@@ -153,20 +156,24 @@ static void publish(mover *self)
                                    .routing_key = bh__to_amqp(copy->routing_key),
                                    .mandatory = copy->mandatory};
     bh__link_publish(&self->broker->link, CHANNEL_PUBLISH, &method, copy->properties, copy->message->body);
+    if (self->went)
+        self->went(self->data, now_ms);
 }
 
-/* Does what the ledger says. */
-static void advance(mover *self)
+/* Does what the ledger says; is_sending: copies may go. */
+static void advance(mover *self, int is_sending)
 {
     for (;;) {
+        int64_t now_ms = bh__monotonic_ms();
         const bh__link *link = &self->broker->link;
-        int may_publish = !self->end && !self->is_held_back && !is_interrupted() && !link->is_blocked &&
-                          bh__buffer_size(&link->out) < MOST_UNSENT_BYTES;
-        switch (bh_ledger_next(self->ledger, bh__monotonic_ms(), may_publish)) {
+        int may_publish = is_sending && !self->end && !self->is_held_back && !is_interrupted() && !link->is_blocked &&
+                          bh__buffer_size(&link->out) < MOST_UNSENT_BYTES &&
+                          (!self->may_go || self->may_go(self->data, now_ms));
+        switch (bh_ledger_next(self->ledger, now_ms, may_publish)) {
         case BH_STEP_REST:
             return;
         case BH_STEP_PUBLISH:
-            publish(self);
+            publish(self, now_ms);
             break;
         case BH_STEP_ACK:
             snapshot_ack(self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));
@@ -241,13 +248,13 @@ void mover_begin(mover *self, snapshot *shot)
 
 bh_status mover_work(mover *self, int64_t until_ms)
 {
-    advance(self);
+    advance(self, 1);
     int64_t due_ms = bh_ledger_due_ms(self->ledger);
     if (self->left == 0)
         return BH_OK;
     bh_status status =
         connection_pump(self->broker, due_ms != BH_LEDGER_NEVER && due_ms < until_ms ? due_ms : until_ms);
-    advance(self);
+    advance(self, 1);
     return status;
 }
 
@@ -258,8 +265,10 @@ int mover_is_quiet(const mover *self)
 
 void mover_end(mover *self)
 {
-    if (self->shot)
+    if (self->shot) {
+        advance(self, 0); /* confirms that came while somebody else asked the broker for something */
         bh_ledger_close_channel(self->ledger, self->channel);
+    }
     for (size_t i = self->oldest; i < self->count; i++)
         if (self->copies[i].message)
             forget_copy(self, &self->copies[i]);

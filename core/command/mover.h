@@ -40,8 +40,14 @@ typedef struct mover {
     bh__assembler returned;
     char return_text[300];
     bh__buffer scratch;
-    int64_t done;     /* originals whose copies were confirmed, of all rounds */
-    int is_held_back; /* set by whoever uses it: no more copies go; those on their way are waited for */
+    int64_t done; /* originals whose copies were confirmed, of all rounds */
+    int (*may_go)(
+        void *data,
+        int64_t now_ms); /* whether one more copy may go now; NULL: it may. Set by whoever uses it, as what follows */
+    void (*confirmed)(void *data, uint64_t mark); /* a copy with this mark was confirmed; NULL: nobody wants to know */
+    void (*went)(void *data, int64_t now_ms);     /* a copy went; NULL: nobody wants to know */
+    void *data;
+    int is_held_back; /* no more copies go; those on their way are waited for */
     const char *end;  /* why no more copies go, for people; NULL: they do */
 } mover;
 
@@ -53,8 +59,8 @@ void mover_begin(mover *self, snapshot *shot);
 int mover_has_room(const mover *self);
 /* Whether a copy of the message can be sent, as planned. BH_ERR_FRAME, BH_ERR_CONTENT. */
 bh_status mover_try(mover *self, const bh_message *message, const bh_plan *plan);
-/* The same, and keeps the copy, and the message, which is the mover's own then; not where it returns an error. */
-bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan);
+/* The same, and keeps the copy, and the message, which is the mover's own then; not where it returns an error. `mark` is for `confirmed`. */
+bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan, uint64_t mark);
 /* Sends what may go, and waits for answers, until then at most (monotonic). BH_ERR_CONNECTION; `end` tells what else went wrong. */
 bh_status mover_work(mover *self, int64_t until_ms);
 /* Whether nothing is on its way any more, so that a round that is to end can. */

@@ -1,26 +1,19 @@
 /*
  * backhop parked replay: sends parked messages back.
  *
- * The pure core plans each copy (bh_plan_replay) and keeps the books (bh_ledger): no message is acknowledged before its copy was
- * confirmed. It goes in rounds: a snapshot of the queue, of which as many copies as fit the memory are kept; they are sent; all others were
- * held meanwhile, and are given back in one go, so that their order stays.
+ * The pure core plans each copy (bh_plan_replay), and the mover sends it. It goes in rounds: a snapshot of the queue, of which as many copies as
+ * fit the memory are kept; they are sent; all others were held meanwhile, and are given back in one go, so that their order stays.
  */
 #include "command.h"
+#include "mover.h"
 #include "parked.h"
 
-#include "memory.h"
-#include "wire/content.h"
-
-#include <backhop/ledger.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 enum {
-    MOST_SENT = 512,            /* copies that are not confirmed: so many come twice where the command is killed */
-    MOST_KEPT_BYTES = 67108864, /* of copies that wait to be sent */
-    MOST_UNSENT_BYTES = 1048576,
     LOOK_MS = 200, /* how often to look for messages that are parked again */
     PROGRESS_MS = 250,
     PUMP_MS = 50,
@@ -42,38 +35,17 @@ typedef struct replay_options {
     int yes;
 } replay_options;
 
-/* A copy on its way. */
-typedef struct pending {
-    int64_t entry;
-    bh_message *message;
-    bh_bytes exchange, routing_key, properties, id; /* in `data` */
-    int mandatory;
-    uint64_t mark;
-    char *data;
-} pending;
-
 typedef struct replay {
     parked on;
     const replay_options *options;
     bh_policy *to_policy;
     bh_topology *to; /* where copies go: the work queue's topology, or one of --to's */
     bh_plan *plan;
-    bh_ledger *ledger;
     snapshot shot;
-    int64_t channel, publisher;
-    pending *copies; /* in the order in which they go; message NULL: done */
-    size_t count;
-    size_t capacity;
-    size_t kept_bytes;
-    size_t left;   /* copies that are not done */
-    size_t oldest; /* copies before this are done */
-    int skipped;   /* some are left for another round */
-    bh__assembler returned;
-    char return_text[300];
-    bh__buffer scratch;
+    mover mover;
+    int skipped;          /* some are left for another round */
     int64_t wanted;       /* messages to replay */
     int64_t at_first;     /* messages in the queue when it began */
-    int64_t done;         /* replayed */
     int64_t taken;        /* selected so far */
     int64_t refused;      /* that cannot go, as counted before */
     int64_t spared;       /* replayed too often already */
@@ -91,16 +63,13 @@ typedef struct replay {
     double rates[MOST_RAMP];
     size_t rate_count;
     int is_late;     /* the round has to end */
-    const char *end; /* why it stops before its end; NULL: it does not */
-    int code;
+    const char *end; /* why it stops before its end, where that is not for the mover's reason; NULL: it does not */
 } replay;
 
-static void stop(replay *self, int code, const char *why)
+/* Why it stops before its end; NULL: it does not. */
+static const char *ending(const replay *self)
 {
-    if (self->end)
-        return;
-    self->end = why;
-    self->code = code;
+    return self->end ? self->end : self->mover.end;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- rates */
@@ -128,13 +97,15 @@ static double rate_now(const replay *self, int64_t now_ms)
 }
 
 /* Whether the rate lets a copy go now; when the next one may, where it does not. */
-static int may_go(const replay *self, int64_t now_ms)
+static int may_go(void *data, int64_t now_ms)
 {
+    const replay *self = data;
     return rate_now(self, now_ms) <= 0 || now_ms >= self->paid_ms;
 }
 
-static void pay(replay *self, int64_t now_ms)
+static void pay(void *data, int64_t now_ms)
 {
+    replay *self = data;
     double rate = rate_now(self, now_ms);
     if (rate <= 0)
         return;
@@ -229,6 +200,11 @@ static void make_marks(replay *self)
     self->sent = must(calloc(self->sent_room, sizeof *self->sent));
 }
 
+static void remember(void *data, uint64_t of_copy)
+{
+    *find_mark(data, of_copy) = of_copy;
+}
+
 /* Whether the message that was read last was replayed by this run, and so is parked again. */
 static int is_again(const replay *self)
 {
@@ -239,7 +215,7 @@ static int is_again(const replay *self)
 /* ------------------------------------------------------------------------------------------------------------ copies */
 
 /* Plans the copy of the message that was read last: BH_OK, or why it cannot go. */
-static bh_status plan_copy(replay *self, const bh_message *message)
+static bh_status plan_copy(replay *self)
 {
     char random[BH_PLAN_RANDOM_BYTES];
     if (!bh__random(random, sizeof random))
@@ -248,74 +224,23 @@ static bh_status plan_copy(replay *self, const bh_message *message)
     if (status == BH_OK)
         status = bh_plan_replay(self->plan, self->on.delivery, self->on.history, self->to,
                                 (bh_bytes){random, sizeof random});
-    bh__buffer_clear(&self->scratch);
-    if (status == BH_OK)
-        status = bh__content_copy(&self->scratch, self->plan, message->properties);
-    if (status == BH_OK && bh__buffer_size(&self->scratch) > bh__link_header_room(&self->on.broker->link))
-        status = BH_ERR_FRAME;
     if (status == BH_ERR_NO_MEMORY)
         must(NULL);
     return status;
 }
 
-static void keep_copy(replay *self, bh_message *message)
+/* Keeps the copy that was planned last; false where it fits no frame. */
+static int keep_copy(replay *self, bh_message *message)
 {
-    bh_bytes properties = {self->scratch.data, bh__buffer_size(&self->scratch)};
-    bh_bytes exchange = bh_plan_exchange(self->plan), key = bh_plan_routing_key(self->plan);
-    bh_bytes id = bh__content_string(properties, "backhop-id");
-    size_t size = properties.size + exchange.size + key.size + id.size + 4;
-    char *at = must(malloc(size));
-    void *copies = self->copies;
-    if (!bh__reserve(&copies, &self->capacity, sizeof *self->copies, self->count + 1))
-        must(NULL);
-    self->copies = copies;
-    pending *copy = &self->copies[self->count++];
-    *copy = (pending){.message = message, .mandatory = bh_plan_mandatory(self->plan), .data = at};
-    copy->mark = mark(id, bh_history_replays(self->on.history) + 1);
-    copy->properties = bh__keep(&at, properties);
-    copy->exchange = bh__keep(&at, exchange);
-    copy->routing_key = bh__keep(&at, key);
-    copy->id = bh__keep(&at, id);
-    self->kept_bytes += sizeof *copy + sizeof *message + size + message->properties.size + message->body.size;
-    self->left++;
-    if (bh_ledger_arrive(self->ledger, self->channel, (int64_t)message->delivery_tag, &copy->entry) != BH_OK ||
-        bh_ledger_settle(self->ledger, copy->entry, BH_ACTION_REPLAY, 0, copy->id, copy->exchange, copy->routing_key) !=
-            BH_OK)
-        must(NULL);
-}
-
-/* The copy of an entry; not far behind the oldest one that is not done, as they go in order. */
-static pending *find_copy(replay *self, int64_t entry)
-{
-    for (size_t i = self->oldest; i < self->count; i++)
-        if (self->copies[i].entry == entry && self->copies[i].message)
-            return &self->copies[i];
-    return NULL;
-}
-
-static void forget_copy(replay *self, pending *copy)
-{
-    bh_message_free(copy->message);
-    free(copy->data);
-    *copy = (pending){.message = NULL};
-    self->left--;
-    while (self->oldest < self->count && !self->copies[self->oldest].message)
-        self->oldest++;
-}
-
-static void forget_all(replay *self)
-{
-    for (size_t i = self->oldest; i < self->count; i++)
-        if (self->copies[i].message)
-            forget_copy(self, &self->copies[i]);
-    self->count = self->oldest = self->kept_bytes = 0;
+    uint64_t of_copy = mark(bh_plan_id(self->plan), bh_history_replays(self->on.history) + 1);
+    return mover_keep(&self->mover, message, self->plan, of_copy) == BH_OK;
 }
 
 /* Takes a message of the snapshot: keeps its copy, or only holds it. */
 static void take(replay *self, bh_message *message)
 {
     int is_wanted = self->taken < self->wanted,
-        is_read = (is_wanted || self->done > 0) && parked_read(&self->on, message) == BH_OK;
+        is_read = (is_wanted || self->mover.done > 0) && parked_read(&self->on, message) == BH_OK;
     if (is_read && is_again(self)) {
         self->again++;
         bh_message_free(message);
@@ -324,122 +249,12 @@ static void take(replay *self, bh_message *message)
     int is_meant = is_read && is_wanted && parked_fits(&self->on);
     int is_spared = is_meant && self->options->max_replays >= 0 &&
                     bh_history_replays(self->on.history) >= self->options->max_replays;
-    int is_kept = is_meant && !is_spared && self->kept_bytes < MOST_KEPT_BYTES;
+    int is_kept = is_meant && !is_spared && mover_has_room(&self->mover);
     self->skipped |= is_meant && !is_spared && !is_kept;
-    if (is_kept && plan_copy(self, message) == BH_OK) {
+    if (is_kept && plan_copy(self) == BH_OK && keep_copy(self, message))
         self->taken++;
-        keep_copy(self, message);
-    } else {
+    else
         bh_message_free(message);
-    }
-}
-
-/* ------------------------------------------------------------------------------------------------------------- books */
-
-static void on_told(replay *self)
-{
-    int64_t entry = bh_ledger_step_entry(self->ledger);
-    pending *copy = find_copy(self, entry);
-    bh_event_kind event = bh_ledger_step_event(self->ledger);
-    if (event == BH_EVENT_REPLAYED) {
-        self->done++;
-        if (copy) {
-            *find_mark(self, copy->mark) = copy->mark;
-            forget_copy(self, copy);
-        }
-        return;
-    }
-    bh_bytes none = bh_str(""),
-             words = bh_ledger_words(self->ledger, copy ? copy->exchange : none, copy ? copy->routing_key : none,
-                                     bh_str(self->return_text), none);
-    complain("%s", words.data);
-    stop(self, EX_UNAVAILABLE,
-         event == BH_EVENT_NACKED ? "the queue takes no more" : "a message was not taken; it stays parked");
-}
-
-static void publish(replay *self, int64_t now_ms)
-{
-    const pending *copy = find_copy(self, bh_ledger_step_entry(self->ledger));
-    if (!copy)
-        return;
-    amqp_basic_publish_t method = {.exchange = bh__to_amqp(copy->exchange),
-                                   .routing_key = bh__to_amqp(copy->routing_key),
-                                   .mandatory = copy->mandatory};
-    bh__link_publish(&self->on.broker->link, CHANNEL_PUBLISH, &method, copy->properties, copy->message->body);
-    pay(self, now_ms);
-}
-
-/* Does what the ledger says. */
-static void advance(replay *self)
-{
-    for (;;) {
-        int64_t now_ms = bh__monotonic_ms();
-        const bh__link *link = &self->on.broker->link;
-        int may_publish = !self->end && !self->is_late && !is_interrupted() && may_go(self, now_ms) &&
-                          !link->is_blocked && bh__buffer_size(&link->out) < MOST_UNSENT_BYTES;
-        switch (bh_ledger_next(self->ledger, now_ms, may_publish)) {
-        case BH_STEP_REST:
-            return;
-        case BH_STEP_PUBLISH:
-            publish(self, now_ms);
-            break;
-        case BH_STEP_ACK:
-            snapshot_ack(&self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));
-            break;
-        case BH_STEP_TELL:
-            on_told(self);
-            break;
-        default:
-            break; /* nothing else is asked for: what is held is given back with the channel */
-        }
-    }
-}
-
-static void on_publisher_method(replay *self, const amqp_method_t *method)
-{
-    int64_t now_ms = bh__monotonic_ms();
-    switch (method->id) {
-    case AMQP_BASIC_ACK_METHOD: {
-        const amqp_basic_ack_t *ack = method->decoded;
-        bh_ledger_confirm(self->ledger, self->publisher, (int64_t)ack->delivery_tag, ack->multiple, 1, now_ms);
-        break;
-    }
-    case AMQP_BASIC_NACK_METHOD: {
-        const amqp_basic_nack_t *nack = method->decoded;
-        bh_ledger_confirm(self->ledger, self->publisher, (int64_t)nack->delivery_tag, nack->multiple, 0, now_ms);
-        break;
-    }
-    case AMQP_BASIC_RETURN_METHOD: {
-        const amqp_basic_return_t *got = method->decoded;
-        bh_bytes text = bh__from_amqp(got->reply_text);
-        snprintf(self->return_text, sizeof self->return_text, "%d %.*s", got->reply_code, (int)text.size, text.data);
-        bh__assembler_begin(&self->returned, 0, 0, got->exchange, got->routing_key);
-        break;
-    }
-    case AMQP_CHANNEL_CLOSE_METHOD:
-        bh__link_answer_channel_close(&self->on.broker->link, CHANNEL_PUBLISH, method->decoded, "replaying",
-                                      &self->on.broker->problem);
-        complain("%s", bh__report_text(&self->on.broker->problem).data);
-        stop(self, EX_UNAVAILABLE, "the broker took a message amiss; it stays parked");
-        break;
-    default:
-        break;
-    }
-}
-
-static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
-{
-    replay *self = data;
-    bh_message *copy = NULL;
-    if (frame->channel != CHANNEL_PUBLISH) {
-        snapshot_on_frame(&self->shot, frame, method);
-    } else if (method) {
-        on_publisher_method(self, method);
-    } else if (bh__assembler_add(&self->returned, frame, &copy) == BH_OK && copy) {
-        bh_ledger_return(self->ledger, self->publisher, bh__content_string(copy->properties, "backhop-id"),
-                         copy->exchange, copy->routing_key);
-        bh_message_free(copy);
-    }
 }
 
 /* -------------------------------------------------------------------------------------------------- while it goes on */
@@ -449,7 +264,7 @@ static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *me
 static void look_for_parked_again(replay *self, int64_t now_ms)
 {
     int64_t ready;
-    if (now_ms - self->looked_ms < LOOK_MS || self->end || self->is_late)
+    if (now_ms - self->looked_ms < LOOK_MS || ending(self) || self->is_late)
         return;
     self->looked_ms = now_ms;
     if (connection_look(self->on.broker, self->on.queue, &ready, NULL) != BH_OK)
@@ -464,11 +279,11 @@ static void look_for_parked_again(replay *self, int64_t now_ms)
 /* After a look at all: counts who is there besides those that are left. */
 static void count_parked_again(replay *self)
 {
-    int64_t others = self->shot.total - self->again - (self->at_first - self->done);
+    int64_t others = self->shot.total - self->again - (self->at_first - self->mover.done);
     self->others = others > 0 ? others : 0;
     self->unseen = 0;
-    if (self->options->stop_after > 0 && self->again >= self->options->stop_after && self->done < self->wanted)
-        stop(self, EX_TEMPFAIL, "replayed messages are parked again");
+    if (self->options->stop_after > 0 && self->again >= self->options->stop_after && self->mover.done < self->wanted)
+        self->end = "replayed messages are parked again";
 }
 
 static void show_progress(replay *self, int64_t now_ms, int is_last)
@@ -478,42 +293,32 @@ static void show_progress(replay *self, int64_t now_ms, int is_last)
         return;
     self->told_ms = now_ms;
     int64_t span_ms = now_ms - self->begun_ms > 0 ? now_ms - self->begun_ms : 1;
-    double rate = (double)self->done * 1000 / (double)span_ms;
+    double rate = (double)self->mover.done * 1000 / (double)span_ms;
     if (rate > 0 && !is_last)
-        show_duration(left, (int64_t)((double)(self->wanted - self->done) / rate) * 1000);
-    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s, %lld parked again%s", (long long)self->done,
-            (long long)self->wanted, rate, *left ? ", " : "", *left ? left : "", (long long)self->again,
-            is_last ? "\n" : "");
+        show_duration(left, (int64_t)((double)(self->wanted - self->mover.done) / rate) * 1000);
+    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s, %lld parked again%s",
+            (long long)self->mover.done, (long long)self->wanted, rate, *left ? ", " : "", *left ? left : "",
+            (long long)self->again, is_last ? "\n" : "");
     fflush(stderr);
 }
 
-static bh_status pump(replay *self, int64_t now_ms)
-{
-    int64_t due_ms = bh_ledger_due_ms(self->ledger), until_ms = now_ms + PUMP_MS;
-    if (due_ms != BH_LEDGER_NEVER && due_ms < until_ms)
-        until_ms = due_ms;
-    if (self->paid_ms > now_ms && self->paid_ms < until_ms)
-        until_ms = self->paid_ms;
-    return connection_pump(self->on.broker, until_ms);
-}
-
-/* Sends what was kept, until all is confirmed, or it has to end, or what is held has to be given back for a moment. */
+/* Sends what was kept, until all is confirmed, or it has to end, or what is held has to be given back for a moment. What is not on its way
+ * stays parked. */
 static bh_status send_kept(replay *self)
 {
     bh_status status = BH_OK;
-    while (status == BH_OK && self->left > 0) {
-        int64_t now_ms = bh__monotonic_ms();
+    while (status == BH_OK && self->mover.left > 0) {
+        int64_t now_ms = bh__monotonic_ms(), until_ms = now_ms + PUMP_MS;
         self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
-        advance(self);
-        if ((self->end || self->is_late || is_interrupted()) && bh_ledger_count(self->ledger, BH_STATE_SENT) == 0)
-            break; /* what is not on its way stays parked */
-        if (self->left > 0)
-            status = pump(self, now_ms);
-        advance(self);
+        self->mover.is_held_back = self->end || self->is_late;
+        if ((ending(self) || self->is_late || is_interrupted()) && mover_is_quiet(&self->mover))
+            break;
+        if (self->paid_ms > now_ms && self->paid_ms < until_ms)
+            until_ms = self->paid_ms;
+        status = mover_work(&self->mover, until_ms);
         look_for_parked_again(self, bh__monotonic_ms());
         show_progress(self, bh__monotonic_ms(), 0);
     }
-    advance(self);
     return status;
 }
 
@@ -521,17 +326,14 @@ static bh_status send_kept(replay *self)
 static int play_round(replay *self)
 {
     int64_t begun_ms = bh__monotonic_ms();
-    self->taken = self->done;
+    self->taken = self->mover.done;
     self->again = 0;
     self->skipped = self->is_late = 0;
     int code = snapshot_begin(&self->shot, self->on.broker, self->on.queue);
     if (code != EX_OK)
         return code;
-    self->on.broker->on_frame = on_frame;
-    self->on.broker->data = self;
+    mover_begin(&self->mover, &self->shot);
     self->round_ms = bh__monotonic_ms();
-    if (bh_ledger_open_channel(self->ledger, &self->channel) != BH_OK)
-        must(NULL);
     for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL;)
         take(self, message);
     self->look_cost_ms = bh__monotonic_ms() - begun_ms;
@@ -541,39 +343,22 @@ static int play_round(replay *self)
         self->shot.status = snapshot_close(&self->shot);
     if (self->shot.status == BH_OK && !is_interrupted())
         self->shot.status = send_kept(self);
-    bh_ledger_close_channel(self->ledger, self->channel);
-    forget_all(self);
+    mover_end(&self->mover);
     return snapshot_end(&self->shot);
-}
-
-static int open_publisher(replay *self)
-{
-    connection *broker = self->on.broker;
-    amqp_confirm_select_t select = {.nowait = 0};
-    bh_policy *back_off = setup_policy(&(policy_options){.initial = "100ms", .max = "10s", .jitter = "none"});
-    char random[BH_LEDGER_RANDOM_BYTES] = {0};
-    bh_status status = bh_ledger_new(&self->ledger, back_off, (bh_bytes){random, sizeof random});
-    bh_policy_free(back_off);
-    if (status == BH_OK)
-        status = bh_ledger_open_publisher(self->ledger, &self->publisher);
-    if (status != BH_OK)
-        must(NULL);
-    bh_ledger_set_most_sent(self->ledger, MOST_SENT);
-    status = connection_open_channel(broker, CHANNEL_PUBLISH);
-    if (status == BH_OK)
-        status = connection_call(broker, CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &select,
-                                 AMQP_CONFIRM_SELECT_OK_METHOD, 0, "asking for confirms");
-    return status == BH_OK ? EX_OK : connection_complain(broker);
 }
 
 static int play(replay *self)
 {
-    int code = open_publisher(self);
+    int code = EX_OK;
+    self->mover.may_go = may_go;
+    self->mover.went = pay;
+    self->mover.confirmed = remember;
+    self->mover.data = self;
     self->begun_ms = self->paid_ms = bh__monotonic_ms();
     make_marks(self);
     do
         code = code == EX_OK ? play_round(self) : code;
-    while (code == EX_OK && !self->end && self->done < self->wanted && (self->skipped || self->is_late));
+    while (code == EX_OK && !ending(self) && self->mover.done < self->wanted && (self->skipped || self->is_late));
     if (code == EX_OK && self->unseen > 0)
         code = play_round(self); /* only looks */
     show_progress(self, bh__monotonic_ms(), 1);
@@ -606,7 +391,7 @@ static int count_all(replay *self)
             continue;
         if (self->options->max_replays >= 0 && bh_history_replays(self->on.history) >= self->options->max_replays) {
             self->spared++;
-        } else if (plan_copy(self, message) != BH_OK) {
+        } else if (plan_copy(self) != BH_OK || mover_try(&self->mover, message, self->plan) != BH_OK) {
             self->refused++;
         } else if (fits++ < SAMPLES && shows) {
             print_sample(self, self->shot.given);
@@ -642,25 +427,26 @@ static void print_prospect(const replay *self)
 
 static void print_summary(const replay *self)
 {
+    int64_t others = self->others + self->unseen;
     if (self->options->parked.json) {
         print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue,
-                                  "to", bh_topology_queue(self->to).data, "replayed", (json_int_t)self->done,
+                                  "to", bh_topology_queue(self->to).data, "replayed", (json_int_t)self->mover.done,
                                   "to_replay", (json_int_t)self->wanted, "parked_again", (json_int_t)self->again,
-                                  "parked_by_others", (json_int_t)(self->others + self->unseen), "stopped",
+                                  "parked_by_others", (json_int_t)others, "stopped",
                                   is_interrupted() ? "interrupted"
-                                  : self->end      ? self->end
+                                  : ending(self)   ? ending(self)
                                                    : "")));
         return;
     }
-    printf("%lld of %lld replayed to \"%s\"; %lld of them parked again", (long long)self->done, (long long)self->wanted,
-           bh_topology_queue(self->to).data, (long long)self->again);
-    if (self->others + self->unseen > 0)
-        printf(", %lld others meanwhile", (long long)(self->others + self->unseen));
+    printf("%lld of %lld replayed to \"%s\"; %lld of them parked again", (long long)self->mover.done,
+           (long long)self->wanted, bh_topology_queue(self->to).data, (long long)self->again);
+    if (others > 0)
+        printf(", %lld others meanwhile", (long long)others);
     puts(".");
     if (is_interrupted())
         complain("interrupted: the rest is parked as before; the same command goes on");
-    else if (self->end)
-        complain("stopped: %s; the rest is parked as before", self->end);
+    else if (ending(self))
+        complain("stopped: %s; the rest is parked as before", ending(self));
 }
 
 /* -------------------------------------------------------------------------------------------------------------- main */
@@ -673,6 +459,8 @@ static int run(replay *self, const char *queue)
         return code;
     aim(self);
     code = find_way(self);
+    if (code == EX_OK)
+        code = mover_open(&self->mover, self->on.broker);
     if (code == EX_OK)
         code = count_all(self);
     if (code != EX_OK)
@@ -690,7 +478,9 @@ static int run(replay *self, const char *queue)
         return code;
     code = play(self);
     print_summary(self);
-    return code == EX_OK ? self->code : code;
+    if (code != EX_OK || !ending(self))
+        return code;
+    return self->end ? EX_TEMPFAIL : EX_UNAVAILABLE;
 }
 
 static void destroy(replay *self)
@@ -699,11 +489,8 @@ static void destroy(replay *self)
         bh_topology_free(self->to);
     bh_policy_free(self->to_policy);
     bh_plan_free(self->plan);
-    bh_ledger_free(self->ledger);
-    bh__buffer_free(&self->scratch);
-    free(self->copies);
+    mover_close(&self->mover);
     free(self->sent);
-    bh__assembler_clear(&self->returned);
     parked_close(&self->on);
     free(self);
 }
