@@ -306,6 +306,7 @@ static void print_cell(const char *cell, int width, int is_right, int is_last)
 
 void table_print(text_table *self, const char *sides)
 {
+    enum { ENOUGH = 40, INDENT = 7 }; /* columns for the last one beside the others, else it goes below them */
     int widths[16] = {0}, columns, lines, used = 0;
     size_t last = self->columns - 1;
     terminal_size(&columns, &lines);
@@ -316,12 +317,16 @@ void table_print(text_table *self, const char *sides)
     }
     for (size_t i = 0; i < last; i++)
         used += widths[i] + 2;
-    if (isatty(STDOUT_FILENO) && used + widths[last] > columns)
-        widths[last] = columns - used > 10 ? columns - used : 10;
+    int is_narrow = isatty(STDOUT_FILENO) && used + widths[last] > columns,
+        is_below = is_narrow && columns - used < ENOUGH;
+    if (is_narrow)
+        widths[last] = columns - (is_below ? INDENT : used);
     for (size_t i = 0; i < self->count; i++) {
         size_t at = i % self->columns;
         if (i == 0)
             fputs(paint(BOLD), stdout);
+        if (is_below && at == last)
+            printf("\n%*s", INDENT, "");
         print_cell(self->cells[i], widths[at], sides[at] == 'r', at == last);
         if (at == last)
             printf("%s\n", i == last ? paint(PLAIN) : "");

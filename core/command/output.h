@@ -54,7 +54,8 @@ typedef struct text_table {
     size_t count;
 } text_table;
 void table_add(text_table *self, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Prints and empties it; `is_right` has a letter a column: 'r' is to the right. The last column is cut at the terminal's edge. */
+/* Prints and empties it; `is_right` has a letter a column: 'r' is to the right. The last column is cut at the
+ * terminal's edge, and has lines of its own where there is little room. */
 void table_print(text_table *self, const char *sides);
 /* Empties it. */
 void table_drop(text_table *self);

@@ -158,8 +158,11 @@ int parked_ask(int64_t count, const char *what)
     fprintf(stderr, "Type %lld to %s: ", (long long)count, what);
     fflush(stderr);
     snprintf(wanted, sizeof wanted, "%lld", (long long)count);
-    if (!fgets(line, sizeof line, stdin))
+    if (!fgets(line, sizeof line, stdin)) {
+        fputc('\n', stderr);
+        complain("nothing was typed; nothing was done");
         return is_interrupted() ? EXIT_INTERRUPTED : EX_TEMPFAIL;
+    }
     line[strcspn(line, "\r\n")] = '\0';
     if (strcmp(line, wanted) == 0)
         return EX_OK;

@@ -296,8 +296,8 @@ static void show_progress(replay *self, int64_t now_ms, int is_last)
     double rate = (double)self->mover.done * 1000 / (double)span_ms;
     if (rate > 0 && !is_last)
         show_duration(left, (int64_t)((double)(self->wanted - self->mover.done) / rate) * 1000);
-    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s, %lld parked again%s",
-            (long long)self->mover.done, (long long)self->wanted, rate, *left ? ", " : "", *left ? left : "",
+    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s%s, %lld parked again%s",
+            (long long)self->mover.done, (long long)self->wanted, rate, *left ? ", " : "", left, *left ? " left" : "",
             (long long)self->again, is_last ? "\n" : "");
     fflush(stderr);
 }

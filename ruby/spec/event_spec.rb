@@ -5,7 +5,7 @@ require "vectors"
 
 RSpec.describe Backhop::Event do
   def made(event, fields, cause)
-    native = described_class.made(event.to_sym, "")
+    native = described_class.made(event.to_sym)
     fields.each do |field, value|
       value = Backhop.const_get(:Status)::CLASSES.fetch(value).status if field == "status"
       described_class.set(native, field.to_sym, value.is_a?(Integer) ? value : Vectors.text(value))

@@ -309,6 +309,13 @@ class Tests:
         self.assertIn(f"RabbitMQ {self.version} did not start: it ended", done.stderr)
         self.assertIn("rabbitmq-server", done.stderr)  # from the log
 
+    def test_the_management_api_is_there_where_it_is_wanted(self: Any) -> None:
+        program = "import os, urllib.request as r; u = os.environ['BACKHOP_MANAGEMENT_URL'].replace('guest:guest@', '');"
+        program += "a = r.HTTPBasicAuthHandler(r.HTTPPasswordMgrWithDefaultRealm());"
+        program += "a.add_password(None, u, 'guest', 'guest'); print(r.build_opener(a).open(u + '/api/overview').status)"
+        done = self.run_broker(sys.executable, "-c", program, BACKHOP_MANAGEMENT="1")
+        self.assertEqual((done.stdout, done.returncode), ("200\n", 0), done.stderr)
+
     def test_a_plugin_that_is_none_is_named(self: Any) -> None:
         named = "/nowhere/rabbitmq_delayed_message_exchange-4.0.2.ez"
         done = self.run_broker("true", BACKHOP_DELAYED_PLUGIN=named)

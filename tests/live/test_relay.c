@@ -354,6 +354,15 @@ static void publish_all(const relaying *self)
     broker_publish_numbers(self->rig->broker, self->rig->queue, ALL);
 }
 
+static void reject_all(const relaying *self, const char *queue)
+{
+    for (int i = 0; i < ALL; i++) {
+        message got;
+        reject_next(self, queue, &got);
+        message_free(&got);
+    }
+}
+
 /* Rejects all that comes until all numbers are parked, each at least once; how many copies were parked beside. */
 static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(const relaying *, int rejected))
 {
@@ -393,15 +402,11 @@ START_TEST(rejections_while_no_relay_runs_wait_for_it)
 {
     relaying self = setup();
     rig *r = self.rig;
-    message got;
     declare_work(&self, r->queue, "quorum", no_more());
     start(&self);
     rig_stop_worker(r);
     publish_all(&self);
-    for (int i = 0; i < ALL; i++) {
-        reject_next(&self, r->queue, &got);
-        message_free(&got);
-    }
+    reject_all(&self, r->queue);
     broker_await_depth(r->broker, rig_name(r, "rejected"), ALL);
     make_worker(&self);
     rig_connect(r);
@@ -521,13 +526,9 @@ const TTest *test_of_a_relay_on_a_cluster(void)
 /* Rejects all of a queue that was there before any relay ever was; then starts one. */
 static void reject_before_the_relay(relaying *self, const char *queue, const char *type)
 {
-    message got;
     declare_work(self, queue, type, no_more());
     broker_publish_numbers(self->rig->broker, queue, ALL);
-    for (int i = 0; i < ALL; i++) {
-        reject_next(self, queue, &got);
-        message_free(&got);
-    }
+    reject_all(self, queue);
     start(self);
 }
 
@@ -559,16 +560,22 @@ END_TEST
 
 /* ---------------------------------------------------------------------------------------------------------- verifying */
 
+static void start_to_verify(relaying *self)
+{
+    make_worker(self);
+    bh_worker *worker = self->rig->worker;
+    expect_ok(worker, bh_worker_set_mode(worker, BH_MODE_VERIFY));
+    expect_ok(worker, bh_worker_set_prefetch(worker, 0));
+    expect_ok(worker, bh_worker_add_uri(worker, bh_str(broker_url())));
+    expect_ok(worker, bh_worker_start(worker));
+}
+
 START_TEST(verifying_tells_all_that_is_missing_and_makes_nothing)
 {
     relaying self = setup();
     rig *r = self.rig;
     add_queues(&self);
-    make_worker(&self);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
-    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
-    expect_ok(r->worker, bh_worker_start(r->worker));
+    start_to_verify(&self);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, rig_name(r, "rejected"));
     rig_stop_worker(r);
     ck_assert(!broker_has_queue(r->broker, rig_name(r, "rejected")));
@@ -576,11 +583,7 @@ START_TEST(verifying_tells_all_that_is_missing_and_makes_nothing)
     make_worker(&self);
     rig_connect(r);
     rig_stop_worker(r);
-    make_worker(&self);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
-    expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())));
-    expect_ok(r->worker, bh_worker_start(r->worker));
+    start_to_verify(&self);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
     broker_declare_quorum(r->broker, r->queue);
     rig_await(r, BH_EVENT_UNAVAILABLE); /* its parked queue is missing still */

@@ -114,24 +114,21 @@ module Backhop
     private
 
     def push_properties(properties)
-      unknown = properties.is_a?(Hash) ? properties.keys - PROPERTIES.keys : []
-      unless unknown.empty?
-        raise InvalidArgumentError, "AMQP has no property #{unknown.map(&:inspect).join(", ")}: give any of " \
-                                    "#{PROPERTIES.keys.map(&:inspect).join(", ")}"
-      end
+      return PROPERTIES.each { |name, number| push_property(name, number, properties[name]) } unless properties.is_a?(Hash)
 
-      PROPERTIES.each do |name, number|
-        value = properties[name]
-        next if value.nil?
+      properties.each { |name, value| push_property(name, PROPERTIES[name] || refuse_properties(properties), value) }
+    end
 
-        Status.check(
-          if NUMBERS.include?(name)
-            @native.set_number(number, AMQP.clamp(value.to_i))
-          else
-            @native.set_property(number, value.to_s)
-          end
-        )
-      end
+    def push_property(name, number, value)
+      return if value.nil?
+
+      is_number = NUMBERS.include?(name)
+      Status.check(is_number ? @native.set_number(number, AMQP.clamp(value.to_i)) : @native.set_property(number, value.to_s))
+    end
+
+    def refuse_properties(properties)
+      unknown = (properties.keys - PROPERTIES.keys).map(&:inspect).join(", ")
+      raise InvalidArgumentError, "AMQP has no property #{unknown}: give any of #{PROPERTIES.keys.map(&:inspect).join(", ")}"
     end
   end
 end

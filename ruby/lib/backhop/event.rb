@@ -22,6 +22,10 @@ module Backhop
     # @api private
     def self.number(name) = KINDS.fetch(name)
 
+    # The core's number for a field.
+    # @api private
+    def self.field(name) = FIELDS.fetch(name)
+
     # An event of the core, without any field.
     # @api private
     def self.made(name) = Core.made(Native.bh_event_new(number(name)))
@@ -147,6 +151,11 @@ module Backhop
     def seconds(field, unit) = int(field)&.then { |value| value / unit }
   end
 
+  # What of Backhop's own is given as on_event, and needs to be told of each copy, by a worker too.
+  # @api private
+  module Bridge; end
+  private_constant :Bridge
+
   # Who is told of events: the log, and whom on_event names.
   # @api private
   class Listeners
@@ -192,8 +201,8 @@ module Backhop
     # @return [Metrics, nil] these
     def leave_to_core = @metrics.shift
 
-    # Whether somebody has to be told that a copy is safe.
-    def copies? = !@metrics.empty? || @listeners.any?(Metrics)
+    # Whether one of them needs to be told of each copy that is safe.
+    def bridges? = !@metrics.empty? || @listeners.any?(Bridge)
 
     # Tells an event whose fields the block sets.
     #

@@ -10,6 +10,8 @@ module Backhop
   # One may serve them all. Labels are bounded: never an id or an error's text; of queues and classes of errors only so many
   # are told apart, and the rest is "_OTHER". {PrometheusMetrics} and {OpenTelemetryMetrics} hand all of it to these libraries.
   class Metrics
+    include Bridge
+
     # A metric of the core's table.
     # @api private
     Metric = Struct.new(:number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true)

@@ -18,6 +18,8 @@ module Backhop
   # An attempt's span belongs to the publisher's trace, by the message's traceparent, which all its copies keep; or to the
   # span that is current where the handler is called, as of an instrumentation of the client.
   class OpenTelemetryTracing
+    include Bridge
+
     TraceParent = ::OpenTelemetry::Trace::Propagation::TraceContext::TraceParent
     SPANS = { retried: "retry", parked: "park" }.freeze
     private_constant :TraceParent, :SPANS

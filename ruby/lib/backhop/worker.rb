@@ -26,6 +26,7 @@ module Backhop
     MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
     CLOCK = Time.method(:now)
+    PUBLISHED_AGAIN = [Native::BH_EVENT_RETURNED, Native::BH_EVENT_NACKED].freeze
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
       this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
@@ -33,7 +34,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING, :NO_LIBRABBITMQ
 
     extend Values::Keywords
 
@@ -105,7 +106,8 @@ module Backhop
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
       @counted = @listeners.leave_to_core
-      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.copies?
+      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
+      @failures = tells_retries ? {} : nil # errors and spans, by the number of their message
       check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
@@ -391,9 +393,20 @@ module Backhop
           status, event = @native.take_event
           return unless status.zero?
 
-          tell(Event.new(event))
+          tell(Event.new(event, *failure_of(event)))
         end
       end
+    end
+
+    # The error and the span of a message that comes again, or is parked, now.
+    def failure_of(native)
+      return unless @failures
+
+      what = native.what
+      lost = what == Native::BH_EVENT_MISSED || (what == Native::BH_EVENT_DISCONNECTED &&
+                                                 native.string(Event.field(:connection)) == "consume")
+      @failures.clear if lost
+      @failures.delete(native.message) unless PUBLISHED_AGAIN.include?(what)
     end
 
     def tell(event)
@@ -422,6 +435,7 @@ module Backhop
       Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
+      @failures[message.taken.number] = [e, message.traceparent] if @failures && result.outcome != :dropped
       settle(message, result)
     else
       tell_message(:succeeded, message)
@@ -433,7 +447,23 @@ module Backhop
                                  result.error, Times.milliseconds(result.retry_after))
       return if status.zero?
 
-      Backhop.log(:warn, @logger) { "#{message.inspect} comes again: #{Status.error(status).message}" }
+      @failures&.delete(message.taken.number)
+      tell_stale(message, status)
+    end
+
+    # It was not settled: the broker delivers it again.
+    def tell_stale(message, status)
+      @listeners.tell(:stale) do |native|
+        Event.set(native, :status, status)
+        Event.set(native, :id, id_of(message))
+        Status.check(native.set_cause(status == StateError.status ? "" : Status.error(status).message))
+      end
+    end
+
+    def id_of(message)
+      message.id
+    rescue Error # it cannot be read
+      nil
     end
 
     def tell_message(name, message, error = nil, text = nil)

@@ -51,11 +51,14 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     line && line.split.last.to_f
   end
 
-  define_method(:expect_what_is_seen) do |in_worker: false|
+  define_method(:expect_what_is_seen) do
     %w[well late park drop].each do |body|
       broker.publish(body, queue, message_id: body, headers: { "traceparent" => traceparent })
     end
-    seen = events_of(12).transform_values { |events| events.map(&:name) }
+    seen = events_of(12)
+    expect(seen.values.flatten.select { |event| %i[retried parked].include?(event.name) }.map(&:error))
+      .to contain_exactly(KeyError, Backhop::Park)
+    seen.transform_values! { |events| events.map(&:name) }
     expect(seen).to match("well" => %i[delivered succeeded], "drop" => %i[delivered dropped],
                           "late" => contain_exactly(:delivered, :failed, :retried, :delivered, :succeeded),
                           "park" => %i[delivered failed parked])
@@ -67,12 +70,12 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
       .to eq([1, 1, 1, 3, 1, 1])
     expect(value("backhop_copy_duration_seconds_count")).to eq(2)
     expect(told).to be_empty
-    expect_spans(in_worker ? {} : { "retry #{queue}" => 1, "park #{queue}" => 1 }) if tracing
+    expect_spans if tracing
   end
 
-  define_method(:expect_spans) do |of_copies|
+  define_method(:expect_spans) do
     found = spans.first.finished_spans
-    expect(found.map(&:name).tally).to eq("process #{queue}" => 5, **of_copies)
+    expect(found.map(&:name).tally).to eq("process #{queue}" => 5, "retry #{queue}" => 1, "park #{queue}" => 1)
     expect(found.map(&:hex_trace_id).uniq).to eq(["ab" * 16])
     again = found.find { |span| span.links&.any? }
     failed = found.find { |span| span.hex_span_id == again.links.first.span_context.hex_span_id }
@@ -93,7 +96,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     worker = Backhop::Worker.new(URL, topology: topology, on_event: listeners, retry_events: true)
     running(worker, traced) do
       until_true { told.size.positive? && told.pop.name == :connected }
-      expect_what_is_seen(in_worker: true)
+      expect_what_is_seen
     end
     expect(value("backhop_retries_total", queue, "KeyError")).to eq(1) # what a worker counted is kept
   end

@@ -6,7 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, rig
+from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, drain, rig
 
 
 class Topology(LiveCase):
@@ -19,6 +19,11 @@ class Topology(LiveCase):
         self.ok("topology", "verify", *options)
         rig("delete", queue + ".parked")
         self.assertIn(queue + ".parked", self.ends(UNAVAILABLE, "topology", "verify", *options).stderr)
+
+    def test_rungs_that_are_made_on_demand_are_not_missed(self):
+        queue = self.queue()
+        self.ok("topology", "declare", queue, "--work-queue", "quorum")
+        self.ok("topology", "verify", queue)
 
     def test_a_queue_with_other_arguments_is_a_clash_and_stays(self):
         queue = self.queue()
@@ -47,6 +52,15 @@ class Doctor(LiveCase):
         if self.version >= (4, 0):
             self.assertIn("delivery limit", problems)
         self.assertTrue(all(each["advice"] or each["meaning"] for each in ran.objects))
+
+    def test_messages_that_were_moved_by_hand_and_known_faults_are_noted(self):
+        queue = self.parked(1, "bad")
+        self.ok("topology", "declare", queue)
+        rig("fill", queue + ".parked", 2)
+        found = {each["finding"]: each["severity"] for each in self.ok("doctor", queue, "--patience", "0s", "--json").objects}
+        self.assertEqual(found.get(f"2 messages in \"{queue}.parked\" were not parked there by Backhop."), "note")
+        self.assertEqual(any(each.startswith("The broker is RabbitMQ") for each in found), self.version < (4, 3))
+        self.assertEqual(len(drain(queue + ".parked", 3)), 3)
 
     def test_a_wait_queue_that_leads_nowhere_is_found(self):
         queue, ns = self.queue(), self.queue()

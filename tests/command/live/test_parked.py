@@ -26,6 +26,9 @@ class Looking(LiveCase):
         table = self.ok("parked", "list", queue + ".parked").stdout
         self.assertIn("TimeoutError: no answer from #", table)
         self.assertTrue(table.endswith("6 messages\n"))
+        with Terminal("parked", "list", queue, columns=80) as narrow:
+            narrow.wait()
+        self.assertIn("\r\n       TimeoutError: no answer from #\r\n", narrow.seen)
 
     def test_conditions_select(self):
         queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
@@ -125,6 +128,15 @@ class Replaying(LiveCase):
             terminal.expect("2 of 2 replayed")
             self.assertEqual(terminal.wait(), 0)
         self.assertEqual(len(drain(queue, 2)), 2)
+
+    def test_the_end_of_input_does_nothing(self):
+        queue = self.parked(2, "bad")
+        with Terminal("parked", "replay", queue) as terminal:
+            terminal.expect("Type 2 to")
+            terminal.type("\x04")
+            terminal.expect("nothing was done")
+            self.assertEqual(terminal.wait(), TRY_AGAIN)
+        self.assertEqual(len(drain(queue + ".parked", 2)), 2)
 
     def test_it_stops_when_messages_are_parked_again(self):
         queue = self.parked(200, "bad")

@@ -51,18 +51,23 @@ module Backhop
       # Properties or headers of their own, of any depth: without recursion, which a stack bears as far as it is free.
       # @api private
       def self.duplicate(value)
-        top = [value]
-        pending = [top]
+        pending = []
+        copy = ->(item) { copied(item, pending) }
+        top = copied(value, pending)
         while (held = pending.pop)
-          (held.is_a?(Hash) ? held.keys : held.each_index).each do |place|
-            case held[place]
-            when Hash, Array then pending << (held[place] = held[place].dup)
-            when String then held[place] = held[place].dup
-            end
-          end
+          held.is_a?(Hash) ? held.transform_values!(&copy) : held.map!(&copy)
         end
-        top.first
+        top
       end
+
+      def self.copied(value, pending)
+        case value
+        when String then value.dup
+        when Hash, Array then value.dup.tap { |held| pending << held }
+        else value
+        end
+      end
+      private_class_method :copied
     end
   end
 end
