@@ -11,7 +11,7 @@ struct bh_event {
     bh_event *next; /* in the worker's queue */
     bh_event_kind kind;
     int64_t message; /* the number of the worker's message that it is about; 0: none */
-    uint32_t has; /* a bit for each field that is set */
+    uint32_t has;    /* a bit for each field that is set */
     union {
         int64_t number;
         bh__text string; /* in the store */

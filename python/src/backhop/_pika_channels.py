@@ -33,7 +33,7 @@ for _class, _names in {
         "_output_marshaled_frames",
         "add_on_connection_blocked_callback",
     ),
-    BlockingConnection: ("_acquire_event_dispatch", "_flush_output", "call_later"),
+    BlockingConnection: ("_acquire_event_dispatch", "_dispatch_connection_events", "_flush_output", "call_later"),
 }.items():
     if _missing := [name for name in _names if not hasattr(_class, name)]:
         raise ImportError(

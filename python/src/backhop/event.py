@@ -314,8 +314,10 @@ class Events:
 
     def delivered(self, message: Message) -> None:
         """A handler gets it now."""
-        if self.is_heard or self.counters or LOGGER.isEnabledFor(logging.DEBUG):
+        is_told = self.is_heard or LOGGER.isEnabledFor(logging.DEBUG)
+        if is_told or self.counters:
             message._began = time.perf_counter()
+        if is_told:
             self._tell_of(c.BH_EVENT_DELIVERED, message)
 
     def succeeded(self, message: Message) -> None:
@@ -330,20 +332,20 @@ class Events:
             self._tell_of(kind, message, exception, result.error)
 
     def _tell_of(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
-        is_end, is_told = kind != c.BH_EVENT_DELIVERED, self.tells(kind)
-        if not is_end and not is_told:
-            return
-        now, began, queue = self._clock(), message._began, self._queue
+        queue, began, is_end = self._queue, message._began, kind != c.BH_EVENT_DELIVERED
         duration_us = int((time.perf_counter() - began) * 1_000_000) if began and is_end else -1
         error_class = class_of(exception) if exception is not None and kind == c.BH_EVENT_FAILED else ""
         try:
-            about = message.history._handle, message.redelivered, int(now * 1000), error_class
+            history, redelivered, now_ms = message.history._handle, message.redelivered, int(self._clock() * 1000)
             for counter in self.counters if is_end else ():
-                c.Metrics_count_message(counter, self._counted, kind, queue, *about, duration_us)
-            if is_told:
+                c.Metrics_count_message(
+                    counter, self._counted, kind, queue, history, redelivered, now_ms, error_class, duration_us
+                )
+            if self.tells(kind):
                 event = made(c.bh_event_new(kind))
                 error = error if error_class else ""
-                check(c.Event_fill_message(event, kind, queue, *about, error, duration_us))
+                about = history, redelivered, now_ms, error_class, error, duration_us
+                check(c.Event_fill_message(event, kind, queue, *about))
                 self.hand(event, exception, message._traceparent)
         except Error as problem:  # of a message that cannot be read: its end tells that
             LOGGER.debug("%s is not told: %s", NAMES[kind], problem)

@@ -407,16 +407,33 @@ class Retrier(BaseRetrier[Any]):
     def drain(self, timeout: Seconds | None = None) -> None:
         """BlockingConnection: waits until every copy is confirmed and its original acknowledged.
 
+        What other threads asked for before, by ``connection.add_callback_threadsafe``, is done first.
+
         :param timeout: seconds; default: as long as it takes
         :raises WaitTimeoutError: some are not confirmed in that time
         """
         if timeout is not None:
             span_ms("timeout", timeout, 0, LONGEST_MS)
+        self._run_callbacks()
         self._run_until(lambda: not self.pending, timeout)
         if self.pending:
             raise WaitTimeoutError(
                 f"{self.pending} copies are not confirmed; the broker delivers their originals again"
             )
+
+    def _run_callbacks(self) -> None:
+        """Those that wait for the connection's thread; within one of these, they are its caller's."""
+        connection = self._blocking
+        if connection is None or not connection.is_open:
+            return
+        with connection._acquire_event_dispatch() as is_ours:
+            if not is_ours:
+                return
+        behind: list[bool] = []  # what is put behind the others, and so done after them
+        connection.add_callback_threadsafe(lambda: behind.append(True))
+        while not behind:
+            connection._flush_output(lambda: bool(connection._ready_events))
+            connection._dispatch_connection_events()
 
     def _run_until(self, is_done: Callable[[], bool], timeout: Seconds | None = None) -> None:
         """Does I/O, and hands no message to a handler meanwhile."""

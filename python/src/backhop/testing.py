@@ -171,7 +171,7 @@ def rehearse(handle: Callable[[Any], object], body: bytes = b"", **options: Unpa
     :param policy: how long, how often, how random, when to give up
     :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
     :param strategy: where the message waits; queue_type, namespace, series, stripes, work_queue,
-        work_queue_arguments as         Topology's
+        work_queue_arguments as Topology's
     :param never: exceptions that park at once: a class, a predicate, or a list of these; only: those that are tried
         again
     :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``

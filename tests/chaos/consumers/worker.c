@@ -62,8 +62,7 @@ static void listen_to(bh_worker *worker, const bh_event *event, void *data)
     char at[16];
 
     strftime(at, sizeof at, "%H:%M:%S", localtime(&now));
-    fprintf(stderr, "%s %s: %s\n", at, bh_event_name(bh_event_what(event)).data,
-            bh_event_text(event).data);
+    fprintf(stderr, "%s %s: %s\n", at, bh_event_name(bh_event_what(event)).data, bh_event_text(event).data);
     if (bh_event_what(event) == BH_EVENT_CONNECTED)
         write_line("\tconnected\t%s\n", bh_event_text(event).data);
 }
