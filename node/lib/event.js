@@ -122,8 +122,12 @@ class Teller {
 
   /** Whether somebody listens to what becomes of each message. */
   get isHeard () {
-    return this.#counts !== null || this.#listeners.length > 0 || this.#observers.length > 0 ||
-      CHANNEL.hasSubscribers || debug.enabled
+    return this.#counts !== null || this.isListened
+  }
+
+  /** Whether somebody is given the errors, too: metrics count alone. */
+  get isListened () {
+    return this.#listeners.length > 0 || this.#observers.length > 0 || CHANNEL.hasSubscribers || debug.enabled
   }
 
   /** Calls the handler of a message, within the span of its attempt where it is traced. */

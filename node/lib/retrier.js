@@ -229,11 +229,16 @@ class BaseRetrier {
       if (this.#teller.isHeard) this.#ends(name, message, failure)
       decider.frameMax = message[ORIGINAL].line.frameMax // another connection may have been served meanwhile
       const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)
-      // An error is large to keep, with its stack, where nobody hears of it.
-      this.#carryOut(message, plan, this.#teller.isHeard || plan.action === 'park' ? failure : undefined)
+      this.#carryOut(message, plan, this.#kept(failure, plan))
     } catch (error) {
       this._refused(error, message)
     }
+  }
+
+  /** Of a failure, until the copy is confirmed: an error is large, with its stack, where nobody is given it. */
+  #kept (failure, { action }) {
+    if (action === 'park' || this.#teller.isListened) return failure
+    return failure && this.#teller.isHeard ? { ...failure, error: undefined } : undefined
   }
 
   /** What is told of a failure. */
