@@ -10,6 +10,7 @@ from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAI
                      broker_ctl, drain, rig)
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
+SLOW = MANY // 10  # of these a second, so that a kill comes in the middle, also of a busy machine
 
 
 def ids(lines):
@@ -191,7 +192,7 @@ class Replaying(LiveCase):
         rig("fill", queue + ".parked", MANY)
         kills = 3
         for _ in range(kills):
-            with backhop("parked", "replay", queue, "--where", "id~0", "--rate", MANY, "--yes", "--stop-after", "0") as process:
+            with backhop("parked", "replay", queue, "--where", "id~0", "--rate", SLOW, "--yes", "--stop-after", "0") as process:
                 self.await_ready(queue, at_least=1)
                 time.sleep(0.05)
                 process.kill()
@@ -206,7 +207,7 @@ class Replaying(LiveCase):
         rig("park", queue, 1, "bad")
         rig("fill", queue + ".parked", MANY)
         broker_ctl("save")
-        with backhop("parked", "replay", queue, "--where", "id~0", "--rate", MANY, "--yes", "--stop-after", "0") as process:
+        with backhop("parked", "replay", queue, "--where", "id~0", "--rate", SLOW, "--yes", "--stop-after", "0") as process:
             self.await_ready(queue, at_least=1)
             broker_ctl("kill")
             self.assertEqual(process.wait(120), TRY_AGAIN)
