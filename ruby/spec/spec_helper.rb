@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "backhop"
+require "timeout"
 
 # A warning about Backhop fails the example that met it.
 Warning.extend(
@@ -9,6 +10,9 @@ Warning.extend(
   end
 )
 
+# Seconds that no example takes which passes.
+PATIENCE = Integer(ENV.fetch("BACKHOP_PATIENCE", 120))
+
 Backhop.logger = Logger.new(File::NULL)
 
 RSpec.configure do |config|
@@ -16,8 +20,7 @@ RSpec.configure do |config|
   config.raise_errors_for_deprecations!
   config.order = :random
 
+  # Where Timeout::Error is raised tells what the example waits for.
+  config.around { |example| Timeout.timeout(2 * PATIENCE) { example.run } }
   config.before(:each, :worker) { skip "built without librabbitmq" unless Backhop.build_info.worker? }
 end
-
-# Seconds that no example takes which passes.
-PATIENCE = Integer(ENV.fetch("BACKHOP_PATIENCE", 120))

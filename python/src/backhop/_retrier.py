@@ -95,9 +95,8 @@ class BaseRetrier(Generic[Channel]):
             work_queue=work_queue,
             work_queue_arguments=work_queue_arguments,
         )
-        number(MODES, mode, "mode")
         self._mode = mode
-        self._makes_rungs = mode == "create"  # those that a message needs, on demand
+        self._makes_rungs = bool(c.bh_mode_makes_rungs(number(MODES, mode, "mode")))  # those that a message needs, on demand
         self._decider = Decider(
             self._topology,
             never=never,

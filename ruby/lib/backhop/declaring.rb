@@ -14,6 +14,9 @@ module Backhop
     # How the broker closed the channel, or the connection.
     Refusal = Struct.new(:code, :text)
 
+    # Whether a rung on demand is made by this mode as a message needs it.
+    def self.makes_rungs?(mode) = Native.bh_mode_makes_rungs(MODES.fetch(mode)) == 1
+
     # @param makes_rungs [Boolean] whether rungs on demand may be missing when verifying, as they are made later
     # @param declared [Native::Declared, nil] what is known to be there: it is left out, and what is made is added
     # @param dialect [Symbol] whose words the errors have, as the vectors name it

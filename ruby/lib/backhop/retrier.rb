@@ -39,6 +39,10 @@ module Backhop
       @back_off.delay([failures, 1].max, random: Random.rand)
     end
 
+    # Whether a rung on demand is made as a message needs it.
+    # @api private
+    def makes_rungs? = Declaring.makes_rungs?(mode)
+
     # Whether declare made the topology, so that what is missing may be made again.
     # @api private
     def restores? = @restores

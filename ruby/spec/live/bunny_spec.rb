@@ -595,6 +595,14 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       end
     end
 
+    it "misses rungs on demand in the mode :verify, in which nobody makes them" do
+      given = { **options, policy: Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15) }
+      connected(BunnyClient, URL, queue, Handler.new, **given, &:declare)
+      connected(BunnyClient, URL, queue, Handler.new, **given, mode: :verify) do |consumer|
+        expect { consumer.declare }.to raise_error(Backhop::MissingError, /2 rungs that a handler's RetryAfter can need/)
+      end
+    end
+
     it "names a missing work queue" do
       connected(BunnyClient, URL, "#{namespace}.none", Handler.new, **options) do |consumer|
         expect { consumer.declare }.to raise_error(Backhop::MissingError, /the work queue/)

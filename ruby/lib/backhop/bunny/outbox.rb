@@ -88,7 +88,7 @@ module Backhop
       end
 
       def settle(entry, copy)
-        Status.check(copy.plan.settle(@ledger, entry, copy.id, makes_rungs: @retrier.mode != :none))
+        Status.check(copy.plan.settle(@ledger, entry, copy.id, makes_rungs: @retrier.makes_rungs?))
       end
 
       # An original that is left for a while, as no copy can be made of it.

@@ -83,8 +83,8 @@ module Backhop
         self
       end
 
-      # Makes nothing, and says what is missing or different. A rung that only a handler's RetryAfter can need may be
-      # missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings.
+      # Makes nothing, and says what is missing or different. Where the mode is :create, a rung that only a handler's RetryAfter
+      # can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings.
       #
       # @return [self]
       # @raise [ClashError] an exchange or queue exists with other arguments
@@ -274,7 +274,7 @@ module Backhop
 
       def carry_out(mode, rung_ms = 0)
         @declared.synchronize do |declared|
-          declaring = Declaring.new(topology, declared: declared)
+          declaring = Declaring.new(topology, makes_rungs: makes_rungs?, declared: declared)
           Declarer.open(@connection) { |declarer| declaring.carry_out(mode, rung_ms, &declarer) }
         end
       end
