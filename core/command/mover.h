@@ -1,6 +1,7 @@
 /*
  * Mover: sends copies of what a snapshot holds to where plans say, and takes each original off its queue once its copy was confirmed. The pure
- * core keeps the books (bh_ledger). Where this process is killed, MOVER_MOST_SENT messages come twice at most, and none is lost.
+ * core keeps the books (bh_ledger). Where this process is killed, none is lost; at most MOVER_MOST_SENT messages come twice, and those whose acknowledgement
+ * the broker had not worked on.
  *
  *     mover_open(&it, broker);                                 the channel that publishes
  *     snapshot_begin(&shot, broker, "orders.retry");

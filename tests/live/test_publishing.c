@@ -477,10 +477,7 @@ START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
 }
 END_TEST
 
-enum {
-    RESENT_MS = 240000, /* a wait queue that is ready before its target sends again after 180 s */
-    DEATH_LIMIT_S = 900
-};
+enum { DEATH_LIMIT_S = 900 };
 
 /* The messages come back, each with its second attempt. */
 static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, int64_t delay, int count)

@@ -336,7 +336,7 @@ START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_ro
         pause_ms(5); /* until it is full */
     broker_purge(r->broker, r->queue);
     do {
-        broker_get(r->broker, r->queue, &got);
+        broker_get_within(r->broker, r->queue, &got, RESENT_MS);
         broker_ack(r->broker, &got);
         if (holds(got.body, "one"))
             break;
@@ -609,7 +609,7 @@ Suite *suite_relay(void)
     tcase_add_test(strangers, a_record_that_a_client_republished_counts_nothing);
     suite_add_tcase(suite, strangers);
     TCase *losses = tcase_create("lost and found");
-    tcase_set_timeout(losses, 120);
+    tcase_set_timeout(losses, RESENT_MS / 1000 + 60);
     tcase_add_test(losses, what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back);
     tcase_add_test(losses, a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room);
     tcase_add_test(losses, rejections_while_no_relay_runs_wait_for_it);
