@@ -96,7 +96,8 @@ class BaseRetrier(Generic[Channel]):
             work_queue_arguments=work_queue_arguments,
         )
         self._mode = mode
-        self._makes_rungs = bool(c.bh_mode_makes_rungs(number(MODES, mode, "mode")))  # those that a message needs, on demand
+        # Whether a rung on demand is made as a message needs it.
+        self._makes_rungs = bool(c.bh_mode_makes_rungs(number(MODES, mode, "mode")))
         self._decider = Decider(
             self._topology,
             never=never,
