@@ -755,12 +755,7 @@ int broker_try_get(broker *self, const char *queue, message *out)
 
 void broker_get(broker *self, const char *queue, message *out)
 {
-    broker_get_within(self, queue, out, LIMIT_MS);
-}
-
-void broker_get_within(broker *self, const char *queue, message *out, int64_t limit_ms)
-{
-    int64_t limit = now_ms() + limit_ms;
+    int64_t limit = now_ms() + LIMIT_MS;
     while (!broker_try_get(self, queue, out)) {
         ck_assert_msg(now_ms() < limit, "nothing arrives in %s", queue);
         pause_ms(POLL_MS);

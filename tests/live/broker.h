@@ -99,9 +99,8 @@ void broker_publish_numbers(broker *self, const char *queue, int count);
 int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,
                          const char *expiration);
 
-/* Takes a message off the queue, waiting for it, so long at most; free it with message_free. */
+/* Takes a message off the queue, waiting for it; free it with message_free. */
 void broker_get(broker *self, const char *queue, message *out);
-void broker_get_within(broker *self, const char *queue, message *out, int64_t limit_ms);
 /* The same, without waiting: 0 where there is none. */
 int broker_try_get(broker *self, const char *queue, message *out);
 void broker_ack(broker *self, const message *taken);

@@ -317,6 +317,29 @@ START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_
 }
 END_TEST
 
+/* Takes all that a queue has; whether this body is among it. */
+static int has_come(const relaying *self, const char *queue, const char *body)
+{
+    int found = 0;
+    message got;
+    while (broker_try_get(self->rig->broker, queue, &got)) {
+        found |= holds(got.body, body);
+        broker_ack(self->rig->broker, &got);
+        message_free(&got);
+    }
+    return found;
+}
+
+/* How many messages are ready on all rungs: none where the only one is on its way. */
+static int waiting(const rig *r)
+{
+    int sum = 0;
+    for (size_t i = 0; i < bh_topology_rung_count(r->topology); i++)
+        sum += broker_depth(r->broker, rig_rung(r, bh_topology_rung_ms(r->topology, i)));
+    return sum;
+}
+
+/* What is sent again goes to the queue; before RabbitMQ 4.0 it finds no way there, and is put aside. */
 START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room)
 {
     relaying self = setup();
@@ -334,15 +357,14 @@ START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_ro
     rig_await(r, BH_EVENT_RETRIED);
     while (broker_try_publish(r->broker, "", r->queue, NULL, bh_str("others")) == 0)
         pause_ms(5); /* until it is full */
+    while (waiting(r) > 0)
+        pause_ms(5);
     broker_purge(r->broker, r->queue);
-    do {
-        broker_get_within(r->broker, r->queue, &got, RESENT_MS);
-        broker_ack(r->broker, &got);
-        if (holds(got.body, "one"))
+    for (int64_t limit = now_ms() + RESENT_MS; !has_come(&self, r->queue, "one"); pause_ms(20)) {
+        if (!broker_is_at_least(4, 0) && has_come(&self, rig_name(r, "unroutable"), "one"))
             break;
-        message_free(&got);
-    } while (1);
-    message_free(&got);
+        ck_assert_msg(now_ms() < limit, "what the full queue refused came to neither queue");
+    }
     tear_down(&self);
 }
 END_TEST

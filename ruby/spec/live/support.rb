@@ -52,6 +52,10 @@ class Broker
     @channel = @connection.create_channel
   end
 
+  # A channel keeps what it knows of a quorum queue it published to, and may send by that to a new queue of this name, which
+  # takes it for out of order.
+  def forget = @channel = @connection.create_channel
+
   def queue(arguments = { "x-queue-type" => "classic" }, name: "test-#{SecureRandom.hex}")
     @channel.queue_declare(name, durable: true, arguments: arguments)
     @queues += [name, "#{name}.parked"]
