@@ -34,14 +34,14 @@ static bh_status take_steps(connection *broker, bh_declaring *steps)
     return opened == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : opened;
 }
 
-static bh_status declare(connection *broker, bh_topology *topology, bh_mode mode, int makes_rungs, bh__report *report)
+static bh_status declare(connection *broker, bh_topology *topology, bh_mode mode, bh__report *report)
 {
     bh_declaring *steps = NULL;
     bh_status status = bh_topology_check_broker(topology, bh_str(broker->link.product), bh_str(broker->link.version));
     if (status != BH_OK)
         return bh__report_set(report, status, "%s", bh_topology_error(topology).data);
-    if (bh_declaring_new(&steps, topology, BH_DIALECT_C) != BH_OK ||
-        bh_declaring_set_makes_rungs(steps, makes_rungs) != BH_OK || bh_declaring_begin(steps, mode, 0) != BH_OK)
+    if (bh_declaring_new(&steps, topology, BH_DIALECT_C) != BH_OK || bh_declaring_set_makes_rungs(steps, 1) != BH_OK ||
+        bh_declaring_begin(steps, mode, 0) != BH_OK)
         must(NULL);
     status = take_steps(broker, steps);
     if (status == BH_OK)
@@ -52,14 +52,14 @@ static bh_status declare(connection *broker, bh_topology *topology, bh_mode mode
     return status;
 }
 
-bh_status declare_topology(connection *broker, bh_topology *topology, bh_mode mode, bh__report *report)
+bh_status declare_topology(connection *broker, bh_topology *topology, bh__report *report)
 {
-    return declare(broker, topology, mode, 0, report);
+    return declare(broker, topology, BH_MODE_CREATE, report);
 }
 
 bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *report)
 {
-    return declare(broker, topology, BH_MODE_VERIFY, 1, report);
+    return declare(broker, topology, BH_MODE_VERIFY, report);
 }
 
 bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue)

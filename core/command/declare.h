@@ -7,10 +7,9 @@
 
 #include <backhop/declaring.h>
 
-/* Makes or verifies a topology; how it went, in words, is in the report. A connection that the broker closed over it is of no more use. */
-bh_status declare_topology(connection *broker, bh_topology *topology, bh_mode mode, bh__report *report);
-
-/* Says what is missing or different, but for rungs on demand, which whoever needs them makes. */
+/* Makes a topology; how it went, in words, is in the report. A connection that the broker closed over it is of no more use. */
+bh_status declare_topology(connection *broker, bh_topology *topology, bh__report *report);
+/* Makes nothing, and says likewise what is missing or different, but for rungs on demand, which whoever needs them makes. */
 bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *report);
 /* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
  * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */

@@ -117,10 +117,10 @@ http_result http_get(http *self, const char *url, long *status, const char **bod
     curl.easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS);
     curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
     curl.easy_setopt(easy, CURLOPT_WRITEDATA, self);
-    if (*self->user)
+    if (*self->user) {
         curl.easy_setopt(easy, CURLOPT_USERNAME, self->user);
-    if (*self->user)
         curl.easy_setopt(easy, CURLOPT_PASSWORD, self->password);
+    }
     if (self->ca_file)
         curl.easy_setopt(easy, CURLOPT_CAINFO, self->ca_file);
     curl.easy_setopt(easy, CURLOPT_URL, url);

@@ -132,9 +132,7 @@ static void add_portion(migration *self, const char *queue)
 static bh_status plan(migration *self)
 {
     char random[BH_PLAN_RANDOM_BYTES];
-    if (!bh__random(random, sizeof random))
-        return BH_ERR_STATE;
-    bh_status status = bh_plan_set_frame_max(self->plan, (int64_t)self->on.broker->link.frame_max);
+    bh_status status = mover_begin_plan(&self->mover, self->plan, random);
     if (status == BH_OK)
         status = bh_plan_adopt(self->plan, self->on.delivery, self->on.history, self->on.policy, self->on.topology,
                                bh__epoch_ms(), (bh_bytes){random, sizeof random});
@@ -291,7 +289,7 @@ static void print_summary(const migration *self)
 static int declare(migration *self)
 {
     bh__report report = {.status = BH_OK};
-    bh_status status = declare_topology(self->on.broker, self->on.topology, BH_MODE_CREATE, &report);
+    bh_status status = declare_topology(self->on.broker, self->on.topology, &report);
     int code = status == BH_OK ? EX_OK : complain_status(status, bh__report_text(&report));
     bh__report_free(&report);
     return code;

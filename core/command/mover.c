@@ -61,6 +61,13 @@ void mover_close(mover *self)
 
 /* -------------------------------------------------------------------------------------------------------------- copies */
 
+bh_status mover_begin_plan(const mover *self, bh_plan *plan, char random[BH_PLAN_RANDOM_BYTES])
+{
+    if (!bh__random(random, BH_PLAN_RANDOM_BYTES))
+        return BH_ERR_STATE;
+    return bh_plan_set_frame_max(plan, (int64_t)self->broker->link.frame_max);
+}
+
 int mover_has_room(const mover *self)
 {
     return self->kept_bytes < MOVER_MOST_KEPT_BYTES;

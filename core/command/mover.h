@@ -7,7 +7,7 @@
  *     snapshot_begin(&shot, broker, "orders.retry");
  *     mover_begin(&it, &shot);
  *     while ((message = snapshot_next(&shot)) != NULL)
- *         plan it; mover_keep(&it, message, plan)              or bh_message_free: it is held, and given back in the end
+ *         mover_begin_plan; plan it; mover_keep(&it, message, plan)              or bh_message_free: it is held, and given back in the end
  *     snapshot_close(&shot);
  *     while (status == BH_OK && it.left > 0) status = mover_work(&it, until_ms);
  *     mover_end(&it);
@@ -56,6 +56,8 @@ typedef struct mover {
 int mover_open(mover *self, connection *broker);
 void mover_close(mover *self);
 void mover_begin(mover *self, snapshot *shot);
+/* Gives a plan what it needs of the connection, the limit of a frame, and random bytes to decide by. BH_ERR_STATE: there are none. */
+bh_status mover_begin_plan(const mover *self, bh_plan *plan, char random[BH_PLAN_RANDOM_BYTES]);
 /* Whether one more copy fits the memory that may be used. */
 int mover_has_room(const mover *self);
 /* Whether a copy of the message can be sent, as planned. BH_ERR_FRAME, BH_ERR_CONTENT. */

@@ -177,9 +177,7 @@ static void aim(replay *self)
 /* What tells a message that was replayed: its id, and how often. Never 0. */
 static uint64_t mark(bh_bytes id, int64_t replays)
 {
-    uint64_t hash = UINT64_C(14695981039346656037) ^ (uint64_t)replays; /* FNV-1a */
-    for (size_t i = 0; i < id.size; i++)
-        hash = (hash ^ (unsigned char)id.data[i]) * UINT64_C(1099511628211);
+    uint64_t hash = bh__hash_on(BH__HASH_OF_NOTHING ^ (uint64_t)replays, id);
     hash ^= hash >> 32;
     return hash ? hash : 1;
 }
@@ -218,9 +216,7 @@ static int is_again(const replay *self)
 static bh_status plan_copy(replay *self)
 {
     char random[BH_PLAN_RANDOM_BYTES];
-    if (!bh__random(random, sizeof random))
-        return BH_ERR_STATE;
-    bh_status status = bh_plan_set_frame_max(self->plan, (int64_t)self->on.broker->link.frame_max);
+    bh_status status = mover_begin_plan(&self->mover, self->plan, random);
     if (status == BH_OK)
         status = bh_plan_replay(self->plan, self->on.delivery, self->on.history, self->to,
                                 (bh_bytes){random, sizeof random});

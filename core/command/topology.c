@@ -224,7 +224,7 @@ static int on_broker(int count, char **arguments, bh_mode mode, const char *intr
     bh__report report = {.status = BH_OK};
     int code = connection_open(&broker, &self.broker, mode == BH_MODE_CREATE ? "topology declare" : "topology verify");
     if (code == EX_OK) {
-        bh_status status = mode == BH_MODE_CREATE ? declare_topology(broker, it.topology, mode, &report)
+        bh_status status = mode == BH_MODE_CREATE ? declare_topology(broker, it.topology, &report)
                                                   : declare_verify(broker, it.topology, &report);
         if (self.json)
             print_json(must(json_pack("{s:s, s:s, s:o}", "queue", queue, "status", bh_status_name(status).data, "error",
