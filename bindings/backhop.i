@@ -568,6 +568,7 @@ bh_bytes bh_event_name(int kind);
 bh_bytes bh_event_field(int field);
 int bh_event_field_is_string(int field);
 bh_event_kind bh_event_of(bh_outcome outcome);
+bh_event_kind bh_event_of_copy(bh_action action);
 int bh_event_is_of_each(int kind);
 
 %object(Log, bh_log)

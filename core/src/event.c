@@ -60,6 +60,18 @@ bh_event_kind bh_event_of(bh_outcome outcome)
     }
 }
 
+bh_event_kind bh_event_of_copy(bh_action action)
+{
+    switch (action) {
+    case BH_ACTION_PARK:
+        return BH_EVENT_PARKED;
+    case BH_ACTION_REPLAY:
+        return BH_EVENT_REPLAYED;
+    default:
+        return BH_EVENT_RETRIED;
+    }
+}
+
 int bh_event_is_of_each(int kind)
 {
     switch (kind) {

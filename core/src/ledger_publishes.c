@@ -284,13 +284,6 @@ void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms)
 
 /* ---------------------------------------------------------------------------------------------------------- answers */
 
-static bh_event_kind event_of_copy(const bh__ledger_entry *of)
-{
-    return of->action == BH_ACTION_PARK     ? BH_EVENT_PARKED
-           : of->action == BH_ACTION_REPLAY ? BH_EVENT_REPLAYED
-                                            : BH_EVENT_RETRIED;
-}
-
 static void on_answer(bh_ledger *self, bh__ledger_publisher *on, uint32_t at, int is_ack, int64_t now_ms)
 {
     const bh__ledger_publish answered = on->pool[at];
@@ -305,7 +298,7 @@ static void on_answer(bh_ledger *self, bh__ledger_publisher *on, uint32_t at, in
         of->is_suspect = of->losses = 0; /* the broker takes or refuses this copy without ending anything */
     }
     if (is_safe && bh__ledger_happens(self, slot, BH__IS_CONFIRMED))
-        bh__ledger_tell_event(self, slot, event_of_copy(of), BH_OK);
+        bh__ledger_tell_event(self, slot, bh_event_of_copy(of->action), BH_OK);
     else if (!is_safe && of->state == BH_STATE_SENT)
         bh__ledger_fail_copy(self, slot, answered.is_returned ? BH_EVENT_RETURNED : BH_EVENT_NACKED, BH_ERR_PUBLISH,
                              now_ms);

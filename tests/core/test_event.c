@@ -119,6 +119,10 @@ START_TEST(no_event_tells_nothing)
     ck_assert_str_eq(bh_event_text(NULL).data, "");
     ck_assert_int_eq(bh_event_set_cause(NULL, bh_str("x")), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_event_of((bh_outcome)77), BH_EVENT_LAST);
+    ck_assert_int_eq(bh_event_of_copy(BH_ACTION_RETRY), BH_EVENT_RETRIED);
+    ck_assert_int_eq(bh_event_of_copy(BH_ACTION_RETURN), BH_EVENT_RETRIED);
+    ck_assert_int_eq(bh_event_of_copy(BH_ACTION_PARK), BH_EVENT_PARKED);
+    ck_assert_int_eq(bh_event_of_copy(BH_ACTION_REPLAY), BH_EVENT_REPLAYED);
     ck_assert_int_eq(bh_event_is_of_each(BH_EVENT_LAST), 0);
     ck_assert_int_eq(bh_event_int(NULL, BH_FIELD_STATUS), BH_OK);
     ck_assert_str_eq(bh_event_line(NULL).data, "");

@@ -95,6 +95,8 @@ BH_API bh_bytes bh_event_field(int field);
 BH_API int bh_event_field_is_string(int field);
 /* What is told of a message once its handler has ended so; BH_EVENT_LAST for a number that is no outcome. */
 BH_API bh_event_kind bh_event_of(bh_outcome outcome);
+/* What is told of a message once its copy is safe, or it was given back to come again: parked, replayed, else retried. */
+BH_API bh_event_kind bh_event_of_copy(bh_action action);
 /* 1 for what happens to every message: delivered, succeeded, failed, retried, dropped. A worker tells these only as asked. */
 BH_API int bh_event_is_of_each(int kind);
 

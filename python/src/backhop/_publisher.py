@@ -206,7 +206,7 @@ class Publisher(ABC):
                 self.refuse(original, message._history, problem)
             return
         copy.replayed = replayed
-        kind = c.BH_EVENT_PARKED if copy.action == c.BH_ACTION_PARK else c.BH_EVENT_RETRIED
+        kind = c.bh_event_of_copy(copy.action)
         events = self._events
         if not replayed and events.tells(kind):
             copy.event = events.copied(kind, plan, copy.id, error)

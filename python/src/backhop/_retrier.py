@@ -191,7 +191,7 @@ class BaseRetrier(Generic[Channel]):
 
     def _poison(self, plan: Plan) -> PoisonError:
         """What became of a message by the guard's plan, in the core's words."""
-        event = made(c.bh_event_new(c.BH_EVENT_PARKED if plan.action == "park" else c.BH_EVENT_RETRIED))
+        event = made(c.bh_event_new(c.bh_event_of_copy(c.Plan_action(plan._handle))))
         check(c.Event_set_string(event, c.BH_FIELD_QUEUE, self._topology.queue))
         check(c.Event_set_plan(event, plan._handle))
         return PoisonError(c.Event_line(event))

@@ -103,7 +103,7 @@ module Backhop
 
     # What becomes of a message by a plan of the guard's, in the core's words.
     def told(plan)
-      native = Core.made(Native.bh_event_new(plan.action == :park ? Native::BH_EVENT_PARKED : Native::BH_EVENT_RETRIED))
+      native = Core.made(Native.bh_event_new(Native.bh_event_of_copy(plan.native.action)))
       Event.set(native, :queue, topology.queue)
       Status.check(native.set_plan(plan.native))
       native.line

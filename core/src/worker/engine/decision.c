@@ -62,7 +62,7 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     bh_bytes queue = bh_relay_queue(self->settings->relay);
     if (id.size == 0)
         id = bh_history_id(self->history);
-    int tells_error = bh__wants(self, bh_plan_action(plan) == BH_ACTION_PARK ? BH_EVENT_PARKED : BH_EVENT_RETRIED);
+    int tells_error = bh__wants(self, bh_event_of_copy(bh_plan_action(plan)));
     bh_bytes error = tells_error ? bh__plan_error(plan) : bh_str("");
     bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
                             queue.size + error.size + KEPT);
