@@ -669,7 +669,12 @@ int broker_try_publish(broker *self, const char *exchange, const char *routing_k
 void broker_publish(broker *self, const char *exchange, const char *routing_key,
                     const amqp_basic_properties_t *properties, bh_bytes body)
 {
-    int code = broker_try_publish(self, exchange, routing_key, properties, body);
+    int64_t give_up_at = now_ms() + 10000;
+    int code;
+    /* While RabbitMQ makes a quorum queue of the name of one that was just deleted, it nacks. */
+    while ((code = broker_try_publish(self, exchange, routing_key, properties, body)) == NACKED &&
+           now_ms() < give_up_at)
+        pause_ms(5);
     ck_assert_msg(code == 0, "publishing to %s with %s: the broker refuses it with %d", exchange, routing_key, code);
 }
 

@@ -83,7 +83,7 @@ int broker_depth(broker *self, const char *queue);
 /* Waits until the queue has so many. */
 void broker_await_depth(broker *self, const char *queue, int depth);
 
-/* Publishes and waits for the confirm. */
+/* Publishes and waits for the confirm; again where the broker nacks, as it does while it makes a queue. */
 void broker_publish(broker *self, const char *exchange, const char *routing_key,
                     const amqp_basic_properties_t *properties, bh_bytes body);
 void broker_publish_text(broker *self, const char *exchange, const char *routing_key, const char *body);

@@ -94,8 +94,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
       until_true { broker.count(work).zero? }
       broker.channel.queue_delete(work)
       until_true { broker.count(work) }
-      broker.forget
-      broker.publish("three", work)
+      broker.insist("three", work)
       handler.saw(4)
       expect(subscription.wait(0)).to be(false)
       subscription.cancel

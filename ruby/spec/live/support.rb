@@ -52,10 +52,6 @@ class Broker
     @channel = @connection.create_channel
   end
 
-  # A channel keeps what it knows of a quorum queue it published to, and may send by that to a new queue of this name, which
-  # takes it for out of order.
-  def forget = @channel = @connection.create_channel
-
   def queue(arguments = { "x-queue-type" => "classic" }, name: "test-#{SecureRandom.hex}")
     @channel.queue_declare(name, durable: true, arguments: arguments)
     @queues += [name, "#{name}.parked"]
@@ -67,6 +63,18 @@ class Broker
       @channel.id, body.b, { headers: headers, **properties }, exchange, routing_key, false, false, 131_072
     )
     @connection.send_frameset(frames, @channel)
+  end
+
+  # Publishes a message until the broker takes it. It refuses some (basic.nack) while it makes a quorum queue of the name of one
+  # that was deleted a moment before.
+  def insist(body, queue)
+    channel = @connection.create_channel
+    channel.confirm_select
+    until_true do
+      channel.basic_publish(body, "", queue)
+      channel.wait_for_confirms
+    end
+    channel.close
   end
 
   # Publishes a message with a header of so many tables, each in another, which amq-protocol could not encode.
