@@ -554,10 +554,10 @@ class Node:
             os.chown(path, *map(int, self.user))
 
     def spawn(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Starts one of RabbitMQ's programs in the tree."""
+        """Starts a program in the tree: one of RabbitMQ's, where it is no absolute path."""
         tree, home, user = str(self.tree), str(self.home), ":".join(self.user)
         command = [self.host, str(self.directory / "hosts")]
-        command += [f"/usr/lib/rabbitmq/bin/{program}", *arguments]
+        command += [os.path.join("/usr/lib/rabbitmq/bin", program), *arguments]
         options.update(env=self.environment, network=self.network)
         return spawn(IN_TREE, tree, home, user, *command, **options)
 
@@ -617,11 +617,11 @@ class Node:
         self.signal_all(signal.SIGCONT)
         self.is_paused = False
 
-    def administer(self, program: str, *command: str) -> str:
+    def administer(self, program: str, *command: str, stdin: Any = subprocess.DEVNULL) -> str:
         """Has one of RabbitMQ's tools do something; returns what it says."""
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             process = self.spawn(
-                program, *command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+                program, *command, stdin=stdin, stdout=output, stderr=errors
             )
             status = finish(process)
             texts = []
@@ -633,7 +633,14 @@ class Node:
         return texts[0]
 
     def evaluate(self, expression: str) -> str:
-        return self.administer("rabbitmqctl", "--silent", "eval", expression).strip()
+        """Has RabbitMQ evaluate Erlang; returns the value's text. `rabbitmqctl eval` takes the processors a hundred times as long."""
+        with tempfile.TemporaryFile() as stdin:
+            stdin.write(f"{expression}\n".encode())
+            stdin.seek(0)
+            said = self.administer("/usr/bin/erl_call", "-n", self.name, "-e", stdin=stdin)
+        if not (said.startswith("{ok, ") and said.endswith("}")):
+            raise Failure(f"{self.name}: {expression} failed: {said}")
+        return said[len("{ok, ") : -len("}")]
 
     def stop(self) -> None:
         """Stops RabbitMQ as its administrator would; returns when its processes are gone."""
@@ -792,7 +799,10 @@ class Broker:
             node = chosen[0] if chosen else self.one()
             stdin, stdout, stderr = files
             return finish(node.spawn(order, *arguments, stdin=stdin, stdout=stdout, stderr=stderr))
-        if order in self.of_nodes and not arguments:
+        if order == "eval" and len(chosen) <= 1 and len(arguments) == 1:
+            said = (chosen[0] if chosen else self.one()).evaluate(arguments[0])
+            os.write(files[1], f"{said}\n".encode())
+        elif order in self.of_nodes and not arguments:
             self.of_nodes[order](chosen or self.nodes)
         elif order == "partition" and not chosen:
             self.partition(arguments)
@@ -803,7 +813,7 @@ class Broker:
         else:
             raise Failure(
                 f"usage: ctl [NODE[,NODE...]] {'|'.join(self.of_nodes)}, or ctl [NODE]"
-                f" {'|'.join(TOOLS)} [ARG...], or ctl partition|{'|'.join(self.of_cluster)} [ARG...]"
+                f" {'|'.join(TOOLS)} [ARG...], or ctl [NODE] eval EXPRESSION, or ctl partition|{'|'.join(self.of_cluster)} [ARG...]"
             )
         return 0
 

@@ -175,7 +175,7 @@ class Tests:
             self.assertEqual(urllib.parse.urlsplit(broker["AMQP_URL"]).hostname, "127.0.0.1")
             self.assertEqual(urllib.parse.urlsplit(broker["AMQPS_URL"]).hostname, "localhost")
             self.assertEqual(broker["PATH"], os.environ["PATH"])
-            booted = ctl(broker, "rabbitmqctl", "--silent", "eval", "rabbit:is_booted().")
+            booted = ctl(broker, "eval", "rabbit:is_booted().")
             self.assertEqual((booted.stdout, booted.returncode), ("true\n", 0), booted.stderr)
             version = ctl(broker, "rabbitmqctl", "version").stdout
             self.assertTrue(version.startswith(f"{self.version}."), version)
@@ -294,7 +294,7 @@ class Tests:
         with self.started() as (_, broker):
             for order, is_set in (("set-alarm", True), ("clear-alarm", False)):
                 self.assertEqual(ctl(broker, order).returncode, 0)
-                alarms = ctl(broker, "rabbitmqctl", "eval", "rabbit_alarm:get_alarms().").stdout
+                alarms = ctl(broker, "eval", "rabbit_alarm:get_alarms().").stdout
                 self.assertEqual("{resource_limit,memory," in alarms, is_set, alarms)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can remove the files of a failed start")
@@ -378,7 +378,7 @@ class ClusterTests(Tests):
 
     def test_queues_move(self: Any) -> None:
         with self.started() as (_, broker):
-            self.obeyed(broker, "rabbitmqctl", "eval", self.DECLARE)
+            self.obeyed(broker, "eval", self.DECLARE)
             for number in ("3", "1", "2"):
                 self.obeyed(broker, "move-leader", "q", number)
                 self.eventually(lambda to=number: self.obeyed(broker, "leader", "q") == to, number)
@@ -393,7 +393,7 @@ class ClusterTests(Tests):
 
     def test_partition_and_heal(self: Any) -> None:
         with self.started() as (_, broker):
-            self.obeyed(broker, "rabbitmqctl", "eval", self.DECLARE)
+            self.obeyed(broker, "eval", self.DECLARE)
             self.obeyed(broker, "move-leader", "q", "3")
             urls = broker["AMQP_URLS"].split()
             self.obeyed(broker, "partition", "1,2", "3")

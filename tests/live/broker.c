@@ -151,7 +151,7 @@ void broker_import(bh_bytes definitions)
     size_t size = definitions.size * 4 / 3 + 200;
     char *words = malloc(size);
     ck_assert_ptr_nonnull(words);
-    size_t used = (size_t)snprintf(words, size, "rabbitmqctl eval rabbit_definitions:import_raw(base64:decode(<<\"");
+    size_t used = (size_t)snprintf(words, size, "eval rabbit_definitions:import_raw(base64:decode(<<\"");
     for (size_t i = 0; i < definitions.size; i += 3) {
         unsigned char in[3] = {0, 0, 0};
         size_t have = definitions.size - i < 3 ? definitions.size - i : 3;

@@ -34,7 +34,7 @@ static void close_consumer(const rig *r)
     char words[1024];
     snprintf(
         words, sizeof words,
-        "rabbitmqctl eval [rabbit_networking:close_connection(P,\"maintenance\")||[{pid,P},{client_properties,C}]<-"
+        "eval [rabbit_networking:close_connection(P,\"maintenance\")||[{pid,P},{client_properties,C}]<-"
         "rabbit_networking:connection_info_all([pid,client_properties]),lists:keyfind(<<\"connection_name\">>,1,C)=:="
         "{<<\"connection_name\">>,longstr,<<\"backhop\\sconsume\\s%s\">>}].",
         r->queue);
@@ -88,14 +88,14 @@ END_TEST
 
 static void end_consumer_timeout(void)
 {
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,consumer_timeout,1800000).");
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,channel_tick_interval,60000).");
+    broker_ctl("eval application:set_env(rabbit,consumer_timeout,1800000).");
+    broker_ctl("eval application:set_env(rabbit,channel_tick_interval,60000).");
 }
 
 static void begin_consumer_timeout(void)
 {
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,consumer_timeout,3000).");
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,channel_tick_interval,500).");
+    broker_ctl("eval application:set_env(rabbit,consumer_timeout,3000).");
+    broker_ctl("eval application:set_env(rabbit,channel_tick_interval,500).");
 }
 
 START_TEST(messages_that_timed_out_with_the_broker_get_no_copy_published)
@@ -268,14 +268,14 @@ END_TEST
 
 static void allow_large(void)
 {
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,max_message_size,16777216).");
-    broker_ctl("rabbitmqctl eval persistent_term:put(max_message_size,16777216).");
+    broker_ctl("eval application:set_env(rabbit,max_message_size,16777216).");
+    broker_ctl("eval persistent_term:put(max_message_size,16777216).");
 }
 
 static void forbid_large(void)
 {
-    broker_ctl("rabbitmqctl eval application:set_env(rabbit,max_message_size,100000).");
-    broker_ctl("rabbitmqctl eval persistent_term:put(max_message_size,100000).");
+    broker_ctl("eval application:set_env(rabbit,max_message_size,100000).");
+    broker_ctl("eval persistent_term:put(max_message_size,100000).");
 }
 
 static void publish_large(rig *r, const char *queue)

@@ -16,7 +16,7 @@ const { Retrier } = require('backhop/amqplib')
 
 const { inside } = require('../internals')
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, importing, it, until
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, importing, it, until, withStranger
 } = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
@@ -586,10 +586,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     it('who may not declare is told what to do', NEEDS_CTL, async () => {
       const queue = await broker.queue()
-      control('rabbitmqctl', 'add_user', broker.namespace, 'secret')
-      try {
-        control('rabbitmqctl', 'set_permissions', broker.namespace, '^$', '.*', '.*')
-        const url = URL.replace('guest:guest', `${broker.namespace}:secret`)
+      await withStranger(broker.namespace, async url => {
         const { retrier } = await connected(queue, { url })
         await assert.rejects(retrier.declare(), error => {
           assert.ok(error instanceof AccessError)
@@ -598,9 +595,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
         })
         await (await connected(queue)).retrier.declare()
         await retrier.verify()
-      } finally {
-        control('rabbitmqctl', 'delete_user', broker.namespace)
-      }
+      })
     })
 
     it('rungs on demand are missing only to who may not make them', { ...NEEDS_CTL, ...declaresAlone }, async () => {
@@ -609,10 +604,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       const { retrier } = await connected(queue, { policy })
       await retrier.declare()
       await retrier.verify()
-      control('rabbitmqctl', 'add_user', broker.namespace, 'secret')
-      try {
-        control('rabbitmqctl', 'set_permissions', broker.namespace, '^$', '.*', '.*')
-        const url = URL.replace('guest:guest', `${broker.namespace}:secret`)
+      await withStranger(broker.namespace, async url => {
         const consumer = await connected(queue, { policy, url })
         await assert.rejects(consumer.retrier.verify(), error => {
           assert.ok(error instanceof MissingError)
@@ -628,9 +620,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
         await handler.saw(2)
         assert.equal(handler.messages[1].lastDelay, 125)
         await isAcknowledged(queue)
-      } finally {
-        control('rabbitmqctl', 'delete_user', broker.namespace)
-      }
+      })
       for (const declaration of retrier.topology.declarations) await broker.delete(declaration)
     })
 

@@ -178,10 +178,21 @@ function control (...args) {
 /** As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see. */
 function importing (definitions) {
   const text = Buffer.from(definitions).toString('base64')
-  control('rabbitmqctl', 'eval', `rabbit_definitions:import_raw(base64:decode(<<"${text}">>)).`)
+  control('eval', `rabbit_definitions:import_raw(base64:decode(<<"${text}">>)).`)
+}
+
+/** Has `use` done with the URL of a user who may configure nothing. */
+async function withStranger (name, use) {
+  const permission = { user: name, vhost: '/', configure: '^$', write: '.*', read: '.*' }
+  importing(JSON.stringify({ users: [{ name, password: 'secret', tags: '' }], permissions: [permission] }))
+  try {
+    await use(URL_OF_BROKER.replace('guest:guest', `${name}:secret`))
+  } finally {
+    control('eval', `rabbit_auth_backend_internal:delete_user(<<"${name}">>, <<"a test">>).`)
+  }
 }
 
 module.exports = {
   Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
-  it, until
+  it, until, withStranger
 }

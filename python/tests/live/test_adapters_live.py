@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -809,8 +810,14 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
     if not control:
         pytest.skip("BACKHOP_BROKER_CTL is not set")
 
-    def rabbitmqctl(*arguments: str) -> None:
-        subprocess.run([control, "rabbitmqctl", *arguments], check=True, capture_output=True)
+    def evaluate(erlang: str) -> None:
+        subprocess.run([control, "eval", erlang], check=True, capture_output=True)
+
+    def import_definitions(definitions: str) -> None:
+        """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
+        evaluate(
+            f'rabbit_definitions:import_raw(base64:decode(<<"{base64.b64encode(definitions.encode()).decode()}">>)).'
+        )
 
     queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), namespace
     policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15)
@@ -824,8 +831,9 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
         pytest.raises(backhop.MissingError, match="2 rungs"),
     ):
         consumer.declare()
-    rabbitmqctl("add_user", user, "secret")
-    rabbitmqctl("set_permissions", user, "^$", ".*", ".*")
+    permission = {"user": user, "vhost": "/", "configure": "^$", "write": ".*", "read": ".*"}
+    users = [{"name": user, "password": "secret", "tags": ""}]
+    import_definitions(json.dumps({"users": users, "permissions": [permission]}))
     with connected(client, URL.replace("guest:guest", f"{user}:secret"), queue, handler, **options) as consumer:
         with pytest.raises(backhop.AccessError, match='mode="verify"'):
             consumer.declare()
@@ -835,16 +843,14 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
             "missing: 2 rungs that a handler's RetryAfter can need (max_retry_after=0 needs none); import "
             "topology.definitions()"
         )
-        # as an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see
-        definitions = base64.b64encode(topology.definitions().encode()).decode()
-        rabbitmqctl("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{definitions}">>)).')
+        import_definitions(topology.definitions())
         consumer.verify()
         consumer.begin()
         broker.publish(b"", queue)
         handler.saw(2)
     assert handler.messages[1].last_delay == 0.125
     assert broker.count(queue) == 0
-    rabbitmqctl("delete_user", user)
+    evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
     for declaration in topology.declarations:
         if declaration.name.startswith(namespace):
             delete(broker, declaration)

@@ -120,24 +120,24 @@ class Broker
     end
   end
 
-  # The rabbitmqctl of the broker.
+  # What controls the broker: tests/broker/README.md tells what it can.
   def control(*arguments)
     system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
   end
 
   # As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see.
   def import(definitions)
-    control("rabbitmqctl", "eval", %(rabbit_definitions:import_raw(base64:decode(<<"#{[definitions].pack("m0")}">>)).))
+    control("eval", %(rabbit_definitions:import_raw(base64:decode(<<"#{[definitions].pack("m0")}">>)).))
   end
 
   # Yields the URL of a user who may configure nothing.
   def with_stranger
     user = "test-#{SecureRandom.hex}"
-    control("rabbitmqctl", "add_user", user, "secret")
-    control("rabbitmqctl", "set_permissions", user, "^$", ".*", ".*")
+    import(JSON.generate(users: [{ name: user, password: "secret", tags: "" }],
+                         permissions: [{ user: user, vhost: "/", configure: "^$", write: ".*", read: ".*" }]))
     yield URL.sub("guest:guest", "#{user}:secret")
   ensure
-    control("rabbitmqctl", "delete_user", user)
+    control("eval", %(rabbit_auth_backend_internal:delete_user(<<"#{user}">>, <<"a test">>).))
   end
 
   private
