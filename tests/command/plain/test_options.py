@@ -58,6 +58,7 @@ class Options(Case):
             (("schedule", "--kind", "cubic"), "'cubic' is none of exponential, linear, fixed, steps"),
             (("schedule", "--initial"), "--initial needs a value"),
             (("schedule", "extra"), "'extra'"),
+            (("parked", "replay", "orders", "--hold", "999ms"), "--hold is 1s or more"),
         ):
             with self.subTest(arguments):
                 ran = self.ends(USAGE, *arguments)
