@@ -19,7 +19,7 @@ int depth_is_not_made(const depth *self)
     return self->kind == DEPTH_WAITING && self->ready < 0;
 }
 
-static void add(depths *self, depth_kind kind, const char *name, int64_t wait_ms)
+static void add(depths *self, depth_kind kind, const char *name, const char *work_queue, int64_t wait_ms)
 {
     for (size_t i = 0; i < self->count; i++)
         if (strcmp(self->items[i].name, name) == 0)
@@ -28,6 +28,7 @@ static void add(depths *self, depth_kind kind, const char *name, int64_t wait_ms
     depth *made = &self->items[self->count++];
     *made = (depth){.kind = kind, .wait_ms = wait_ms, .ready = -1, .consumers = -1, .looked_ms = INT64_MIN};
     snprintf(made->name, sizeof made->name, "%s", name);
+    snprintf(made->work_queue, sizeof made->work_queue, "%s", work_queue);
 }
 
 /* All of a topology but its work queue: a queue that has a wait is a wait queue. */
@@ -36,9 +37,9 @@ static void add_topology(depths *self, const bh_topology *topology)
     const char *unroutable = bh_topology_unroutable_queue(topology).data;
     for (size_t i = 0; i < bh_topology_count(topology); i++)
         if (bh_topology_declaration(topology, i) == BH_DECLARE_QUEUE && bh_topology_wait_ms(topology, i) > 0)
-            add(self, DEPTH_WAITING, bh_topology_name(topology, i).data, bh_topology_wait_ms(topology, i));
+            add(self, DEPTH_WAITING, bh_topology_name(topology, i).data, "", bh_topology_wait_ms(topology, i));
     if (*unroutable)
-        add(self, DEPTH_UNROUTABLE, unroutable, 0);
+        add(self, DEPTH_UNROUTABLE, unroutable, "", 0);
 }
 
 static int order(const void *a, const void *b)
@@ -57,8 +58,8 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
     for (int i = 0; i < count; i++) {
         bh_policy *with = setup_policy(policy);
         bh_topology *made = setup_topology(topology, queues[i], with);
-        add(self, DEPTH_WORK, queues[i], 0);
-        add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, 0);
+        add(self, DEPTH_WORK, queues[i], queues[i], 0);
+        add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, queues[i], 0);
         add_topology(self, made);
         bh_topology_free(made);
         bh_policy_free(with);

@@ -11,10 +11,11 @@ typedef enum depth_kind { DEPTH_WORK, DEPTH_PARKED, DEPTH_UNROUTABLE, DEPTH_WAIT
 typedef struct depth {
     depth_kind kind;
     char name[256];
-    int64_t wait_ms;   /* of a wait queue */
-    int64_t ready;     /* -1: the queue is not there, or may not be looked at */
-    int64_t consumers; /* -1 the same */
-    int64_t looked_ms; /* monotonic: when it was looked for last */
+    char work_queue[256]; /* that it is, or is parked from; "" where it serves many */
+    int64_t wait_ms;      /* of a wait queue */
+    int64_t ready;        /* -1: the queue is not there, or may not be looked at */
+    int64_t consumers;    /* -1 the same */
+    int64_t looked_ms;    /* monotonic: when it was looked for last */
 } depth;
 
 typedef struct depths {

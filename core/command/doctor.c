@@ -37,6 +37,14 @@ void doctor_find(doctor *self, int is_serious, const char *what, const char *mea
         printf("  What to do: %s\n", advice);
 }
 
+void doctor_find_missing(doctor *self, const bh_topology *topology, const char *what, const char *meaning)
+{
+    char advice[400];
+    snprintf(advice, sizeof advice, "'backhop topology declare %s' makes what is missing",
+             bh_topology_queue(topology).data);
+    doctor_find(self, 1, what, meaning, advice);
+}
+
 void doctor_praise(const doctor *self, const char *what)
 {
     if (!self->json)
@@ -111,11 +119,12 @@ static void examine_topology(doctor *self, bh_topology *topology)
     bh__report report = {.status = BH_OK};
     bh_status status = declare_verify(self->connection, topology, &report);
     const char *queue = bh_topology_queue(topology).data;
-    char what[400], advice[400];
+    char what[400];
     snprintf(what, sizeof what, "The topology of \"%s\" is not as it has to be.", queue);
-    snprintf(advice, sizeof advice, "'backhop topology declare %s' makes what is missing", queue);
-    if (status != BH_OK && status != BH_ERR_CONNECTION)
-        doctor_find(self, 1, what, bh__report_text(&report).data, status == BH_ERR_MISSING ? advice : "");
+    if (status == BH_ERR_MISSING)
+        doctor_find_missing(self, topology, what, bh__report_text(&report).data);
+    else if (status != BH_OK && status != BH_ERR_CONNECTION)
+        doctor_find(self, 1, what, bh__report_text(&report).data, "");
     snprintf(what, sizeof what, "The topology of \"%s\" is there.", queue);
     if (status == BH_OK)
         doctor_praise(self, what);
@@ -170,9 +179,8 @@ static int examine_parked(doctor *self, const char *queue)
     snapshot shot;
     int64_t strays = 0;
     char what[400], text[64];
-    int code = parked_open(&on, &options, "doctor");
-    if (code == EX_OK)
-        code = parked_go_to(&on, queue);
+    parked_begin(&on, &options, self->connection);
+    int code = parked_go_to(&on, queue);
     if (code == EX_OK && (code = snapshot_begin(&shot, on.broker, on.queue)) == EX_OK) {
         for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message))
             strays += parked_read(&on, message) == BH_OK &&
@@ -188,7 +196,7 @@ static int examine_parked(doctor *self, const char *queue)
             "from.",
             "'backhop parked list' groups them by what they tell; leave out those that are not meant by --where");
     }
-    parked_close(&on);
+    parked_end(&on);
     return code;
 }
 
@@ -334,7 +342,7 @@ static int examine_own(doctor *self, const bh_topology *topology, const depths *
     return code;
 }
 
-static int examine_queue(doctor *self, const char *queue, const depths *seen, int is_first)
+static int examine_work_queue(doctor *self, const char *queue, const depths *seen, int is_first)
 {
     bh_policy *policy = setup_policy(&self->policy);
     bh_topology *topology = setup_topology(&self->topology, queue, policy);
@@ -357,7 +365,7 @@ static int examine(doctor *self, const queue_names *queues)
     bh_status status = depths_read(&seen, self->connection);
     int code = status == BH_OK && self->management ? doctor_see_cluster(self, &seen) : EX_OK;
     for (int i = 0; code == EX_OK && status == BH_OK && i < queues->count && !is_interrupted(); i++) {
-        code = examine_queue(self, queues->items[i], &seen, i == 0);
+        code = examine_work_queue(self, queues->items[i], &seen, i == 0);
         if (bh__link_is_broken(&self->connection->link))
             status = BH_ERR_CONNECTION;
     }

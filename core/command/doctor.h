@@ -22,6 +22,8 @@ typedef struct doctor {
 
 /* One finding: what it is, what it means, what to do; the last two may be "". */
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice);
+/* A serious one: something of a topology is missing, which declaring it makes. */
+void doctor_find_missing(doctor *self, const bh_topology *topology, const char *what, const char *meaning);
 /* Something that is as it has to be: told to people alone. */
 void doctor_praise(const doctor *self, const char *what);
 

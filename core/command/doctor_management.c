@@ -331,7 +331,7 @@ static int examine_binding(doctor *self, const bh_topology *topology, size_t ind
     const char *to = bh_topology_name(topology, index).data, *from = bh_topology_source(topology, index).data,
                *key = bh_topology_routing_key(topology, index).data;
     int is_there = 0, is_to_queue = strcmp(bh_topology_type(topology, index).data, "queue") == 0;
-    char what[3 * TEXT], advice[TEXT];
+    char what[3 * TEXT];
     int code = management_get(self->management, &found, is_to_queue ? "bindings/%v/e/%s/q/%s" : "bindings/%v/e/%s/e/%s",
                               from, to);
     if (code != EX_OK)
@@ -345,13 +345,10 @@ static int examine_binding(doctor *self, const bh_topology *topology, size_t ind
         return EX_OK;
     snprintf(what, sizeof what, "%s \"%s\" is not bound to exchange \"%s\" with routing key \"%s\".",
              is_to_queue ? "Queue" : "Exchange", to, from, key);
-    snprintf(advice, sizeof advice, "'backhop topology declare %s' makes what is missing",
-             bh_topology_queue(topology).data);
-    doctor_find(self, 1, what,
-                strcmp(to, bh_topology_queue(topology).data) == 0
-                    ? "Its retries do not come home: they wait, and then are unroutable."
-                    : "What should come by it is returned, or lost.",
-                advice);
+    doctor_find_missing(self, topology, what,
+                        strcmp(to, bh_topology_queue(topology).data) == 0
+                            ? "Its retries do not come home: they wait, and then are unroutable."
+                            : "What should come by it is returned, or lost.");
     return EX_OK;
 }
 

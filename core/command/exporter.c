@@ -25,6 +25,8 @@ typedef struct exporter {
     topology_options topology;
     policy_options policy;
     const char *listen;
+    management *management; /* NULL: the queues are those that were named */
+    queue_names queues;
     depths seen;
     connection *connection; /* NULL: none now */
     int64_t retry_ms;       /* monotonic: when to connect again */
@@ -52,14 +54,45 @@ static void print_family(const exporter *self, FILE *out, depth_kind kind, const
         if (kind == DEPTH_WAITING)
             fprintf(out, "delay=\"%g\",", (double)each->wait_ms / 1000);
         fprintf(out, "queue=\"");
-        print_label(out, each->name);
+        print_label(out, *each->work_queue ? each->work_queue : each->name);
         fprintf(out, "\"} %lld\n", (long long)each->ready);
     }
+}
+
+static void plan_queues(exporter *self)
+{
+    depths_free(&self->seen);
+    depths_plan(&self->seen, &self->topology, &self->policy, self->queues.items, self->queues.count);
+}
+
+static int is_same(const queue_names *one, const queue_names *other)
+{
+    int i = 0;
+    while (i < one->count && i < other->count && strcmp(one->items[i], other->items[i]) == 0)
+        i++;
+    return i == one->count && i == other->count;
+}
+
+/* Finds the queues that there are now; where the management API does not answer, those that were found last stay. EX_OK, or the exit code. */
+static int find_queues(exporter *self)
+{
+    queue_names found;
+    int code = management_find_queues(self->management, &found);
+    if (code != EX_OK)
+        return code;
+    int is_changed = !is_same(&found, &self->queues);
+    queue_names_free(&self->queues);
+    self->queues = found;
+    if (is_changed)
+        plan_queues(self);
+    return EX_OK;
 }
 
 /* Looks, and writes what there is; backhop_up is 0 where the broker cannot be reached. */
 static void print_metrics(exporter *self, FILE *out)
 {
+    if (self->management)
+        find_queues(self);
     if (!self->connection && bh__monotonic_ms() >= self->retry_ms &&
         connection_open(&self->connection, &self->broker, "exporter"))
         self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
@@ -74,7 +107,7 @@ static void print_metrics(exporter *self, FILE *out)
         return;
     print_family(self, out, DEPTH_WAITING, "backhop_waiting_messages",
                  "Messages that wait for their next attempt, by delay in seconds.");
-    print_family(self, out, DEPTH_PARKED, "backhop_parked_messages", "Messages that are parked.");
+    print_family(self, out, DEPTH_PARKED, "backhop_parked_messages", "Messages of a work queue that are parked.");
     print_family(self, out, DEPTH_UNROUTABLE, "backhop_unroutable_messages", "Messages whose work queue was gone.");
     print_family(self, out, DEPTH_WORK, "backhop_ready_messages", "Messages that are ready in a work queue.");
 }
@@ -199,9 +232,8 @@ static void run(exporter *self)
 
 int exporter_main(int count, char **arguments)
 {
-    exporter self = {.listen = "127.0.0.1:9419", .retry_ms = INT64_MIN};
+    exporter self = {.listen = "127.0.0.1:9419", .retry_ms = INT64_MIN, .socket = -1};
     const char *api = NULL;
-    queue_names queues;
     const option_rule rules[] = {
         {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &self.listen},
         WAIT_OPTIONS(&self.policy, &self.topology),
@@ -210,15 +242,21 @@ int exporter_main(int count, char **arguments)
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
-        "Serves Prometheus, at /metrics: backhop_waiting_messages{delay,queue}, backhop_parked_messages{queue},\n"
-        "backhop_unroutable_messages, backhop_ready_messages and backhop_up. Looks when it is asked.\n");
+        "Serves Prometheus, at /metrics: backhop_waiting_messages{delay,queue}, by wait queue; "
+        "backhop_parked_messages{queue} and backhop_ready_messages{queue}, by work queue; backhop_unroutable_messages; "
+        "and backhop_up. Looks when it is asked; where no queue is named, at those that there are then.\n");
     catch_interrupts();
-    int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
-    if (code != EX_OK)
-        return code;
-    depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
-    queue_names_free(&queues);
-    code = open_listener(&self) ? EX_OK : EX_UNAVAILABLE;
+    int code = EX_OK;
+    if (at < count || !api)
+        code = management_name_queues(&self.queues, NULL, &self.broker, count - at, arguments + at);
+    else
+        code = management_open(&self.management, api, &self.broker);
+    if (code == EX_OK && self.management)
+        code = find_queues(&self);
+    if (code == EX_OK && !self.management)
+        plan_queues(&self);
+    if (code == EX_OK && !open_listener(&self))
+        code = EX_UNAVAILABLE;
     if (code == EX_OK) {
         tell_address(&self);
         run(&self);
@@ -226,6 +264,8 @@ int exporter_main(int count, char **arguments)
     if (self.socket >= 0)
         close(self.socket);
     connection_close(self.connection);
+    management_close(self.management);
+    queue_names_free(&self.queues);
     depths_free(&self.seen);
     return output_end(code);
 }

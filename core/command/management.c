@@ -192,15 +192,25 @@ static int add_page(queue_names *out, management *api, int page, json_int_t *pag
     return code;
 }
 
+int management_find_queues(management *self, queue_names *out)
+{
+    json_int_t pages = 1;
+    int code = EX_OK;
+    *out = (queue_names){.items = NULL};
+    for (int page = 1; code == EX_OK && page <= pages; page++)
+        code = add_page(out, self, page, &pages);
+    if (code != EX_OK)
+        queue_names_free(out);
+    return code;
+}
+
 static int find_queues(queue_names *out, const char *url, const broker_options *broker)
 {
     management *api;
-    json_int_t pages = 1;
     int code = management_open(&api, url, broker);
     if (!api)
         return code;
-    for (int page = 1; code == EX_OK && page <= pages; page++)
-        code = add_page(out, api, page, &pages);
+    code = management_find_queues(api, out);
     if (code == EX_OK && out->count == 0) {
         complain("vhost %s has no queue whose name ends in " PARKED_SUFFIX, api->broker.vhost);
         code = EX_UNAVAILABLE;

@@ -33,6 +33,8 @@ typedef struct queue_names {
     int count;
 } queue_names;
 
+/* All of the vhost that have a parked queue; there may be none. EX_OK, or complains and returns the exit code. */
+int management_find_queues(management *self, queue_names *out);
 /* Those that a sub-command is about: the operands; where there are none, all of the vhost that have a parked queue, if the management API is
  * offered (url). EX_OK; or complains and returns the exit code. Ends the program where neither is there. */
 int management_name_queues(queue_names *out, const char *url, const broker_options *broker, int count, char **operands);

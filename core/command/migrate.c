@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { PUMP_MS = 50 };
-
 typedef struct migrate_options {
     parked_options parked;
     policy_options policy;
@@ -142,8 +140,9 @@ static bh_status plan(migration *self)
 }
 
 /* Keeps the copy of a message, or only counts it, or holds it. */
-static void take(migration *self, const char *queue, bh_message *message)
+static void take(void *data, bh_message *message)
 {
+    migration *self = data;
     int is_kept = 0;
     self->found++;
     if (parked_reads(&self->on, message)) {
@@ -156,43 +155,13 @@ static void take(migration *self, const char *queue, bh_message *message)
                                            : mover_try(&self->mover, message, self->plan);
             is_kept = status == BH_OK && self->is_for_real;
             if (status == BH_OK)
-                add_portion(self, queue);
+                add_portion(self, self->mover.shot.queue);
             else
                 self->refused++;
         }
     }
     if (!is_kept)
         bh_message_free(message);
-}
-
-/* Sends what was kept, until all is confirmed, or it has to end. */
-static bh_status send_kept(migration *self)
-{
-    bh_status status = BH_OK;
-    while (status == BH_OK && self->mover.left > 0 &&
-           !((self->mover.end || is_interrupted()) && mover_is_quiet(&self->mover)))
-        status = mover_work(&self->mover, bh__monotonic_ms() + PUMP_MS);
-    return status;
-}
-
-/* One snapshot of a queue. EX_OK, or complains and returns the exit code. */
-static int play_round(migration *self, const char *queue)
-{
-    snapshot shot;
-    self->skipped = 0;
-    int code = snapshot_begin(&shot, self->on.broker, queue);
-    if (code != EX_OK)
-        return code;
-    shot.expires = 1;
-    mover_begin(&self->mover, &shot);
-    for (bh_message *message; (message = snapshot_next(&shot)) != NULL;)
-        take(self, queue, message);
-    if (shot.status == BH_OK && !is_interrupted())
-        shot.status = snapshot_close(&shot);
-    if (shot.status == BH_OK && !is_interrupted())
-        shot.status = send_kept(self);
-    mover_end(&self->mover);
-    return snapshot_end(&shot);
 }
 
 /* Looks through all queues: for real, or only to count. */
@@ -203,9 +172,10 @@ static int play(migration *self, int is_for_real)
     self->portion_count = 0;
     self->found = self->meant = self->refused = self->on.malformed = 0;
     for (size_t i = 0; i < self->options->from.count && code == EX_OK && !self->mover.end; i++)
-        do
-            code = play_round(self, self->options->from.items[i]);
-        while (code == EX_OK && self->skipped && !self->mover.end);
+        do {
+            self->skipped = 0;
+            code = mover_play(&self->mover, self->options->from.items[i]);
+        } while (code == EX_OK && self->skipped && !self->mover.end);
     return code;
 }
 
@@ -301,6 +271,9 @@ static int run(migration *self)
     int code = see_queues(self);
     if (code == EX_OK)
         code = mover_open(&self->mover, self->on.broker);
+    self->mover.take = take;
+    self->mover.data = self;
+    self->mover.expires = 1;
     if (code == EX_OK && (o->dry_run || !o->yes)) {
         code = play(self, 0);
         if (code == EX_OK)

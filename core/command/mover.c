@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sysexits.h>
 
-enum { MOST_UNSENT_BYTES = 1048576 };
+enum { MOST_UNSENT_BYTES = 1048576, PUMP_MS = 50 };
 
 /* A copy on its way. */
 struct moving {
@@ -51,7 +51,6 @@ int mover_open(mover *self, connection *broker)
 
 void mover_close(mover *self)
 {
-    mover_end(self);
     bh_ledger_free(self->ledger);
     bh__buffer_free(&self->scratch);
     bh__assembler_clear(&self->returned);
@@ -175,7 +174,7 @@ static void advance(mover *self, int is_sending)
         const bh__link *link = &self->broker->link;
         int may_publish = is_sending && !self->end && !self->is_held_back && !is_interrupted() && !link->is_blocked &&
                           bh__buffer_size(&link->out) < MOST_UNSENT_BYTES &&
-                          (!self->may_go || self->may_go(self->data, now_ms));
+                          (!self->next_ms || self->next_ms(self->data, now_ms) <= now_ms);
         switch (bh_ledger_next(self->ledger, now_ms, may_publish)) {
         case BH_STEP_REST:
             return;
@@ -183,7 +182,7 @@ static void advance(mover *self, int is_sending)
             publish(self, now_ms);
             break;
         case BH_STEP_ACK:
-            snapshot_ack(self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));
+            snapshot_ack(&self->shot, (uint64_t)bh_ledger_step_tag(self->ledger));
             break;
         case BH_STEP_TELL:
             on_told(self);
@@ -232,7 +231,7 @@ static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *me
     mover *self = data;
     bh_message *copy = NULL;
     if (frame->channel != CHANNEL_PUBLISH) {
-        snapshot_on_frame(self->shot, frame, method);
+        snapshot_on_frame(&self->shot, frame, method);
     } else if (method) {
         on_publisher_method(self, method);
     } else if (bh__assembler_add(&self->returned, frame, &copy) == BH_OK && copy) {
@@ -244,41 +243,81 @@ static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *me
 
 /* -------------------------------------------------------------------------------------------------------------- rounds */
 
-void mover_begin(mover *self, snapshot *shot)
+static void begin(mover *self)
 {
-    self->shot = shot;
+    self->shot.expires = self->expires;
     self->broker->on_frame = on_frame;
     self->broker->data = self;
     if (bh_ledger_open_channel(self->ledger, &self->channel) != BH_OK)
         must(NULL);
 }
 
-bh_status mover_work(mover *self, int64_t until_ms)
+/* Forgets what was not sent: it is still held. */
+static void end(mover *self)
 {
-    advance(self, 1);
-    int64_t due_ms = bh_ledger_due_ms(self->ledger);
-    if (self->left == 0)
-        return BH_OK;
-    bh_status status =
-        connection_pump(self->broker, due_ms != BH_LEDGER_NEVER && due_ms < until_ms ? due_ms : until_ms);
-    advance(self, 1);
-    return status;
-}
-
-int mover_is_quiet(const mover *self)
-{
-    return bh_ledger_count(self->ledger, BH_STATE_SENT) == 0;
-}
-
-void mover_end(mover *self)
-{
-    if (self->shot) {
-        advance(self, 0); /* confirms that came while somebody else asked the broker for something */
-        bh_ledger_close_channel(self->ledger, self->channel);
-    }
+    advance(self, 0); /* confirms that came while somebody else asked the broker for something */
+    bh_ledger_close_channel(self->ledger, self->channel);
     for (size_t i = self->oldest; i < self->count; i++)
         if (self->copies[i].message)
             forget_copy(self, &self->copies[i]);
     self->count = self->oldest = self->kept_bytes = 0;
-    self->shot = NULL;
+}
+
+/* Sends what may go, and waits for answers a moment. */
+static bh_status work(mover *self)
+{
+    advance(self, 1);
+    int64_t now_ms = bh__monotonic_ms(), until_ms = now_ms + PUMP_MS, due_ms = bh_ledger_due_ms(self->ledger),
+            next_ms = self->next_ms ? self->next_ms(self->data, now_ms) : now_ms;
+    if (self->left == 0)
+        return BH_OK;
+    if (due_ms != BH_LEDGER_NEVER && due_ms < until_ms)
+        until_ms = due_ms;
+    if (next_ms > now_ms && next_ms < until_ms)
+        until_ms = next_ms;
+    bh_status status = connection_pump(self->broker, until_ms);
+    advance(self, 1);
+    return status;
+}
+
+/* Whether it ends before its end, and nothing is on its way any more. */
+static int is_over(const mover *self)
+{
+    return (self->end || self->is_held_back || is_interrupted()) && bh_ledger_count(self->ledger, BH_STATE_SENT) == 0;
+}
+
+static bh_status send_kept(mover *self)
+{
+    bh_status status = BH_OK;
+    while (status == BH_OK && self->left > 0) {
+        if (self->working)
+            self->working(self->data, bh__monotonic_ms());
+        if (is_over(self))
+            break;
+        status = work(self);
+    }
+    return status;
+}
+
+static int goes_on(const mover *self)
+{
+    return self->shot.status == BH_OK && !is_interrupted();
+}
+
+int mover_play(mover *self, const char *queue)
+{
+    int code = snapshot_begin(&self->shot, self->broker, queue);
+    if (code != EX_OK)
+        return code;
+    begin(self);
+    for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL;)
+        self->take(self->data, message);
+    if (goes_on(self) && self->looked)
+        self->looked(self->data);
+    if (goes_on(self))
+        self->shot.status = snapshot_close(&self->shot);
+    if (goes_on(self))
+        self->shot.status = send_kept(self);
+    end(self);
+    return snapshot_end(&self->shot);
 }

@@ -4,14 +4,8 @@
  * the broker had not worked on.
  *
  *     mover_open(&it, broker);                                 the channel that publishes
- *     snapshot_begin(&shot, broker, "orders.retry");
- *     mover_begin(&it, &shot);
- *     while ((message = snapshot_next(&shot)) != NULL)
- *         mover_begin_plan; plan it; mover_keep(&it, message, plan)              or bh_message_free: it is held, and given back in the end
- *     snapshot_close(&shot);
- *     while (status == BH_OK && it.left > 0) status = mover_work(&it, until_ms);
- *     mover_end(&it);
- *     snapshot_end(&shot);                                     and so on with the next snapshot
+ *     it.take = take;                                          for each message: mover_begin_plan, plan it, mover_keep; or bh_message_free
+ *     code = mover_play(&it, "orders.retry");                  a round, of a snapshot; and so on with the next
  *     mover_close(&it);
  */
 #ifndef BACKHOP_COMMAND_MOVER_H
@@ -31,7 +25,7 @@ typedef struct moving moving;
 
 typedef struct mover {
     connection *broker;
-    snapshot *shot;
+    snapshot shot; /* of this round */
     bh_ledger *ledger;
     int64_t channel, publisher;
     moving *copies; /* in the order in which they go */
@@ -42,12 +36,16 @@ typedef struct mover {
     char return_text[300];
     bh__buffer scratch;
     int64_t done; /* originals whose copies were confirmed, of all rounds */
-    int (*may_go)(
-        void *data,
-        int64_t now_ms); /* whether one more copy may go now; NULL: it may. Set by whoever uses it, as what follows */
-    void (*confirmed)(void *data, uint64_t mark); /* a copy with this mark was confirmed; NULL: nobody wants to know */
-    void (*went)(void *data, int64_t now_ms);     /* a copy went; NULL: nobody wants to know */
+    /* What follows is set by who uses it, after mover_open. Of functions `data` is the first argument; but for `take` NULL is allowed. */
+    void (*take)(void *data,
+                 bh_message *message); /* a message of the queue: to be kept; or freed, then it is given back */
+    void (*looked)(void *data);        /* it was the last one */
+    void (*working)(void *data, int64_t now_ms);    /* while copies go, again and again */
+    int64_t (*next_ms)(void *data, int64_t now_ms); /* when one more copy may go: up to now_ms, now */
+    void (*went)(void *data, int64_t now_ms);       /* a copy went */
+    void (*confirmed)(void *data, uint64_t mark);   /* a copy with this mark was confirmed */
     void *data;
+    int expires;      /* messages leave the queue by their time to live meanwhile */
     int is_held_back; /* no more copies go; those on their way are waited for */
     const char *end;  /* why no more copies go, for people; NULL: they do */
 } mover;
@@ -55,7 +53,9 @@ typedef struct mover {
 /* Opens the channel. EX_OK, or complains and returns the exit code. */
 int mover_open(mover *self, connection *broker);
 void mover_close(mover *self);
-void mover_begin(mover *self, snapshot *shot);
+/* A round: looks at all of a queue, sends copies of what is kept until all are confirmed, or it has to end (`end`, `is_held_back`, an interrupt), and
+ * gives back the rest in one go. EX_OK; or complains and returns the exit code. */
+int mover_play(mover *self, const char *queue);
 /* Gives a plan what it needs of the connection, the limit of a frame, and random bytes to decide by. BH_ERR_STATE: there are none. */
 bh_status mover_begin_plan(const mover *self, bh_plan *plan, char random[BH_PLAN_RANDOM_BYTES]);
 /* Whether one more copy fits the memory that may be used. */
@@ -64,11 +64,4 @@ int mover_has_room(const mover *self);
 bh_status mover_try(mover *self, const bh_message *message, const bh_plan *plan);
 /* The same, and keeps the copy, and the message, which is the mover's own then; not where it returns an error. `mark` is for `confirmed`. */
 bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan, uint64_t mark);
-/* Sends what may go, and waits for answers, until then at most (monotonic). BH_ERR_CONNECTION; `end` tells what else went wrong. */
-bh_status mover_work(mover *self, int64_t until_ms);
-/* Whether nothing is on its way any more, so that a round that is to end can. */
-int mover_is_quiet(const mover *self);
-/* Forgets what was not sent: it is still held. */
-void mover_end(mover *self);
-
 #endif

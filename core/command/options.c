@@ -112,6 +112,21 @@ static int write_left(char out[LEFT_TEXT], const option_rule *rule)
                     rule->argument ? rule->argument : "");
 }
 
+/* Those of a policy by name; each line begins with an option, as completions expect it. */
+static void print_names(const option_rule *rules, size_t size)
+{
+    char names[512] = "";
+    for (size_t i = 0; i < size; i++) {
+        size_t used = strlen(names);
+        if (!rules[i].help)
+            snprintf(names + used, sizeof names - used, "%s--%s", used ? ", " : "", rules[i].name);
+    }
+    if (!*names)
+        return;
+    printf("\nAnd of a policy, as 'backhop schedule --help' tells:\n");
+    print_wrapped(names, printf("  "), 2);
+}
+
 static void help(const option_rule *rules, size_t size, const char *operands, const char *intro)
 {
     char left[LEFT_TEXT];
@@ -120,13 +135,16 @@ static void help(const option_rule *rules, size_t size, const char *operands, co
     print_wrapped(intro, 0, 0);
     putchar('\n');
     for (size_t i = 0; i < size; i++) {
-        int width = write_left(left, &rules[i]);
+        int width = rules[i].help ? write_left(left, &rules[i]) : 0;
         widest = width > widest ? width : widest;
     }
     for (size_t i = 0; i < size; i++) {
+        if (!rules[i].help)
+            continue;
         write_left(left, &rules[i]);
         print_wrapped(rules[i].help, printf("%-*s", widest + 2, left), widest + 2);
     }
+    print_names(rules, size);
     exit(output_end(EX_OK));
 }
 

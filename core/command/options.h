@@ -20,7 +20,7 @@ typedef struct option_rule {
     char letter; /* 0: none */
     option_kind kind;
     const char *argument; /* the help's word for the value */
-    const char *help;     /* one line */
+    const char *help;     /* one line; NULL: of a policy, and only named: 'backhop schedule --help' tells of it */
     void *value;
 } option_rule;
 
@@ -37,8 +37,7 @@ void texts_free(texts *self);
 void options_name(const char *whole);
 /*
  * Reads the options of a sub-command and returns the index of its first operand; operands may stand between options. --help
- * prints `operands`, `intro` (wrapped; an empty line begins a paragraph) and the options, and ends the program, as does wrong usage (64), before
- * anything was done.
+ * prints `operands`, `intro` (wrapped) and the options, and ends the program, as does wrong usage (64), before anything was done.
  */
 int options_read(int count, char **arguments, const option_rule *rules, size_t size, const char *operands,
                  const char *intro);

@@ -252,8 +252,6 @@ void print_wrapped(const char *text, int at, int indent)
         }
         at += printf("%s%.*s", is_first ? "" : " ", size, text);
         text += size;
-        if (strncmp(text, "\n\n", 2) == 0)
-            at = printf("\n\n%*s", indent, "") - 2;
     }
     if (at > 0)
         putchar('\n');

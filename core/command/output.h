@@ -43,8 +43,7 @@ const char *paint(ink wanted);
 /* Columns and lines of the terminal; 80 x 24 where it is none. */
 void terminal_size(int *columns, int *lines);
 
-/* Prints words, and lines that end at the terminal's edge, or at 100 columns; an empty line of the text begins a paragraph. The first line begins
- * at column `at`, the others are indented. */
+/* Prints words, in lines that end at the terminal's edge, or at 100 columns. The first line begins at column `at`, the others are indented. */
 void print_wrapped(const char *text, int at, int indent);
 
 /* A table: cells are added row by row, then printed with columns that fit. */

@@ -28,15 +28,20 @@ int parked_main(int count, char **arguments)
 
 /* ---------------------------------------------------------------------------------------------------- open and close */
 
-int parked_open(parked *self, const parked_options *options, const char *purpose)
+void parked_begin(parked *self, const parked_options *options, connection *broker)
 {
     char problem[256];
-    *self = (parked){.options = options};
+    *self = (parked){.options = options, .broker = broker};
     for (size_t i = 0; i < options->where.count; i++)
         if (!selection_add(&self->selection, options->where.items[i], problem))
             options_refuse("--where: %s", problem);
     if (bh_delivery_new(&self->delivery) != BH_OK || bh_history_new(&self->history) != BH_OK)
         must(NULL);
+}
+
+int parked_open(parked *self, const parked_options *options, const char *purpose)
+{
+    parked_begin(self, options, NULL);
     catch_interrupts();
     return connection_open(&self->broker, &options->broker, purpose);
 }
@@ -52,13 +57,18 @@ static void leave_queue(parked *self)
     self->work_queue = self->queue = NULL;
 }
 
-void parked_close(parked *self)
+void parked_end(parked *self)
 {
     leave_queue(self);
-    connection_close(self->broker);
     selection_free(&self->selection);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
+}
+
+void parked_close(parked *self)
+{
+    connection_close(self->broker);
+    parked_end(self);
 }
 
 /* The queue's strategy takes no part in a look; for one that needs a policy of its own kind there is one. */

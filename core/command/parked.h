@@ -49,11 +49,14 @@ typedef struct parked {
     int64_t malformed; /* messages that could not be read */
 } parked;
 
-/* Opens it: EX_OK, or complains and returns the exit code. The conditions are read first; wrong ones end the program. */
+/* Begins on a connection. Wrong conditions end the program. */
+void parked_begin(parked *self, const parked_options *options, connection *broker);
+void parked_end(parked *self);
+/* The same on a connection of its own: EX_OK, or complains and returns the exit code. The conditions are read first. */
 int parked_open(parked *self, const parked_options *options, const char *purpose);
+void parked_close(parked *self);
 /* Goes to a queue, by the work queue's name or the parked queue's own; sees that looking at it is safe. The same codes. */
 int parked_go_to(parked *self, const char *name);
-void parked_close(parked *self);
 /* Reads a message into delivery and history: whether it is selected. */
 int parked_reads(parked *self, const bh_message *message);
 /* The same in two steps: BH_OK where its properties can be read; whether the one that was read last is selected. */

@@ -8,6 +8,7 @@
 #include "mover.h"
 #include "parked.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -16,7 +17,6 @@
 enum {
     LOOK_MS = 200, /* how often to look for messages that are parked again */
     PROGRESS_MS = 250,
-    PUMP_MS = 50,
     SAMPLES = 5,
     MOST_RAMP = 16
 };
@@ -41,25 +41,24 @@ typedef struct replay {
     bh_policy *to_policy;
     bh_topology *to; /* where copies go: the work queue's topology, or one of --to's */
     bh_plan *plan;
-    snapshot shot;
     mover mover;
-    int skipped;          /* some are left for another round */
-    int64_t wanted;       /* messages to replay */
-    int64_t at_first;     /* messages in the queue when it began */
-    int64_t taken;        /* selected so far */
-    int64_t refused;      /* that cannot go, as counted before */
-    int64_t spared;       /* replayed too often already */
-    uint64_t *sent;       /* marks of what was replayed, a table with open addressing: 0 is free */
-    size_t sent_room;     /* a power of two */
-    int64_t again;        /* replayed, and parked again, as seen by a look */
-    int64_t others;       /* parked meanwhile by others, as seen by a look */
-    int64_t unseen;       /* parked since that look */
-    int64_t look_cost_ms; /* what it took */
-    int64_t begun_ms;     /* monotonic, as all times here */
-    int64_t paid_ms;      /* up to when the rate is used up */
+    int skipped;        /* some are left for another round */
+    int64_t wanted;     /* messages to replay */
+    int64_t at_first;   /* messages in the queue when it began */
+    int64_t taken;      /* selected so far */
+    int64_t refused;    /* that cannot go, as counted before */
+    int64_t spared;     /* replayed too often already */
+    uint64_t *sent;     /* marks of what was replayed, a table with open addressing: 0 is free */
+    size_t sent_room;   /* a power of two */
+    int64_t again;      /* replayed, and parked again, as seen by a look */
+    int64_t others;     /* parked meanwhile by others, as seen by a look */
+    int64_t unseen;     /* parked since that look */
+    int64_t trusted_ms; /* no look at all again before */
+    int64_t begun_ms;   /* monotonic, as all times here */
+    double paid_ms;     /* up to when the rate is used up; parts of a ms count */
     int64_t looked_ms;
     int64_t told_ms;
-    int64_t round_ms;
+    int64_t round_ms; /* since when messages of this round are looked at; then, since when copies of it go */
     double rates[MOST_RAMP];
     size_t rate_count;
     int is_late;     /* the round has to end */
@@ -96,24 +95,19 @@ static double rate_now(const replay *self, int64_t now_ms)
     return self->options->rate > 0 ? self->options->rate : self->rates[self->rate_count - 1];
 }
 
-/* Whether the rate lets a copy go now; when the next one may, where it does not. */
-static int may_go(void *data, int64_t now_ms)
+/* When the rate lets the next copy go. */
+static int64_t next_ms(void *data, int64_t now_ms)
 {
     const replay *self = data;
-    return rate_now(self, now_ms) <= 0 || now_ms >= self->paid_ms;
+    return rate_now(self, now_ms) > 0 ? (int64_t)ceil(self->paid_ms) : now_ms;
 }
 
 static void pay(void *data, int64_t now_ms)
 {
     replay *self = data;
-    double rate = rate_now(self, now_ms);
-    if (rate <= 0)
-        return;
-    int64_t from_ms = self->paid_ms > now_ms - 1000 ? self->paid_ms : now_ms;
-    static double rest; /* parts of a ms */
-    double cost = 1000 / rate + rest;
-    self->paid_ms = from_ms + (int64_t)cost;
-    rest = cost - (double)(int64_t)cost;
+    double rate = rate_now(self, now_ms), now = (double)now_ms;
+    if (rate > 0)
+        self->paid_ms = (self->paid_ms > now - 1000 ? self->paid_ms : now) + 1000 / rate;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- the way */
@@ -233,8 +227,9 @@ static int keep_copy(replay *self, bh_message *message)
 }
 
 /* Takes a message of the snapshot: keeps its copy, or only holds it. */
-static void take(replay *self, bh_message *message)
+static void take(void *data, bh_message *message)
 {
+    replay *self = data;
     int is_wanted = self->taken < self->wanted,
         is_read = (is_wanted || self->mover.done > 0) && parked_read(&self->on, message) == BH_OK;
     if (is_read && is_again(self)) {
@@ -256,7 +251,7 @@ static void take(replay *self, bh_message *message)
 /* -------------------------------------------------------------------------------------------------- while it goes on */
 
 /* Messages that were parked since the look are those that are there beyond what it did not take. Whether they are some that were replayed, only
- * another look tells: where they could be enough to stop, the round ends. Looks take half of the time at most. */
+ * another look tells: where they could be enough to stop, the round ends. Looks but the first take half of the time at most. */
 static void look_for_parked_again(replay *self, int64_t now_ms)
 {
     int64_t ready;
@@ -265,21 +260,24 @@ static void look_for_parked_again(replay *self, int64_t now_ms)
     self->looked_ms = now_ms;
     if (connection_look(self->on.broker, self->on.queue, &ready, NULL) != BH_OK)
         return;
-    int64_t more = ready - (self->shot.ready - self->shot.taken);
+    int64_t more = ready - (self->mover.shot.ready - self->mover.shot.taken);
     self->unseen = more > 0 ? more : 0;
     self->is_late = self->options->stop_after > 0 && self->unseen > 0 &&
-                    self->again + self->unseen >= self->options->stop_after &&
-                    now_ms - self->round_ms >= self->look_cost_ms;
+                    self->again + self->unseen >= self->options->stop_after && now_ms >= self->trusted_ms;
 }
 
 /* After a look at all: counts who is there besides those that are left. */
-static void count_parked_again(replay *self)
+static void looked(void *data)
 {
-    int64_t others = self->shot.total - self->again - (self->at_first - self->mover.done);
+    replay *self = data;
+    int64_t now_ms = bh__monotonic_ms(),
+            others = self->mover.shot.total - self->again - (self->at_first - self->mover.done);
     self->others = others > 0 ? others : 0;
     self->unseen = 0;
     if (self->options->stop_after > 0 && self->again >= self->options->stop_after && self->mover.done < self->wanted)
         self->end = "replayed messages are parked again";
+    self->trusted_ms = self->mover.done > 0 ? now_ms + (now_ms - self->round_ms) : now_ms;
+    self->round_ms = now_ms;
 }
 
 static void show_progress(replay *self, int64_t now_ms, int is_last)
@@ -298,59 +296,38 @@ static void show_progress(replay *self, int64_t now_ms, int is_last)
     fflush(stderr);
 }
 
-/* Sends what was kept, until all is confirmed, or it has to end, or what is held has to be given back for a moment. What is not on its way
- * stays parked. */
-static bh_status send_kept(replay *self)
+/* While copies go: sees whether the round has to end, or what is held has to be given back for a moment. */
+static void working(void *data, int64_t now_ms)
 {
-    bh_status status = BH_OK;
-    while (status == BH_OK && self->mover.left > 0) {
-        int64_t now_ms = bh__monotonic_ms(), until_ms = now_ms + PUMP_MS;
-        self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
-        self->mover.is_held_back = self->end || self->is_late;
-        if ((ending(self) || self->is_late || is_interrupted()) && mover_is_quiet(&self->mover))
-            break;
-        if (self->paid_ms > now_ms && self->paid_ms < until_ms)
-            until_ms = self->paid_ms;
-        status = mover_work(&self->mover, until_ms);
-        look_for_parked_again(self, bh__monotonic_ms());
-        show_progress(self, bh__monotonic_ms(), 0);
-    }
-    return status;
+    replay *self = data;
+    look_for_parked_again(self, now_ms);
+    show_progress(self, now_ms, 0);
+    self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
+    self->mover.is_held_back = self->end || self->is_late;
 }
 
 /* One snapshot. EX_OK, or complains and returns the exit code. */
 static int play_round(replay *self)
 {
-    int64_t begun_ms = bh__monotonic_ms();
     self->taken = self->mover.done;
     self->again = 0;
-    self->skipped = self->is_late = 0;
-    int code = snapshot_begin(&self->shot, self->on.broker, self->on.queue);
-    if (code != EX_OK)
-        return code;
-    mover_begin(&self->mover, &self->shot);
+    self->skipped = self->is_late = self->mover.is_held_back = 0;
     self->round_ms = bh__monotonic_ms();
-    for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL;)
-        take(self, message);
-    self->look_cost_ms = bh__monotonic_ms() - begun_ms;
-    if (self->shot.status == BH_OK && !is_interrupted())
-        count_parked_again(self);
-    if (self->shot.status == BH_OK && !is_interrupted())
-        self->shot.status = snapshot_close(&self->shot);
-    if (self->shot.status == BH_OK && !is_interrupted())
-        self->shot.status = send_kept(self);
-    mover_end(&self->mover);
-    return snapshot_end(&self->shot);
+    return mover_play(&self->mover, self->on.queue);
 }
 
 static int play(replay *self)
 {
     int code = EX_OK;
-    self->mover.may_go = may_go;
+    self->mover.take = take;
+    self->mover.looked = looked;
+    self->mover.working = working;
+    self->mover.next_ms = next_ms;
     self->mover.went = pay;
     self->mover.confirmed = remember;
     self->mover.data = self;
-    self->begun_ms = self->paid_ms = bh__monotonic_ms();
+    self->begun_ms = bh__monotonic_ms();
+    self->paid_ms = (double)self->begun_ms;
     make_marks(self);
     do
         code = code == EX_OK ? play_round(self) : code;
@@ -376,13 +353,14 @@ static void print_sample(const replay *self, int64_t position)
 /* Counts what would go, by looking at all. */
 static int count_all(replay *self)
 {
+    snapshot shot;
     int64_t fits = 0;
     int shows = !self->options->parked.json && (self->options->dry_run || !self->options->yes);
-    int code = snapshot_begin(&self->shot, self->on.broker, self->on.queue);
+    int code = snapshot_begin(&shot, self->on.broker, self->on.queue);
     if (code != EX_OK)
         return code;
-    self->at_first = self->shot.total;
-    for (bh_message *message; (message = snapshot_next(&self->shot)) != NULL; bh_message_free(message)) {
+    self->at_first = shot.total;
+    for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message)) {
         if (!parked_reads(&self->on, message))
             continue;
         if (self->options->max_replays >= 0 && bh_history_replays(self->on.history) >= self->options->max_replays) {
@@ -390,13 +368,13 @@ static int count_all(replay *self)
         } else if (plan_copy(self) != BH_OK || mover_try(&self->mover, message, self->plan) != BH_OK) {
             self->refused++;
         } else if (fits++ < SAMPLES && shows) {
-            print_sample(self, self->shot.given);
+            print_sample(self, shot.given);
         }
     }
     self->wanted = self->options->limit > 0 && self->options->limit < fits ? self->options->limit : fits;
     if (fits > SAMPLES && shows)
         printf("  ...\n");
-    return snapshot_end(&self->shot);
+    return snapshot_end(&shot);
 }
 
 static void print_prospect(const replay *self)
@@ -522,8 +500,8 @@ int parked_replay(int count, char **arguments)
         o.max_replays = -1;
     if (o.ramp)
         read_ramp(self, o.ramp);
-    if (o.ramp_ms < 1 || o.hold_ms < 1)
-        options_refuse("--ramp-step and --hold are longer than nothing");
+    if (o.ramp_ms < 1 || o.hold_ms < 1000)
+        options_refuse("--ramp-step is longer than nothing, --hold is 1s or more");
     if (bh_plan_new(&self->plan) != BH_OK)
         must(NULL);
     int code = parked_open(&self->on, &o.parked, "parked replay");

@@ -379,39 +379,27 @@ static int check(bh_worker *worker)
 }
 
 static const char *const intro =
-    "Retries for consumers that can only reject (basic.nack or basic.reject with requeue=false), in any language. "
-    "What\n"
-    "they reject comes back later, to the queue that failed alone, and is parked in QUEUE.parked after the last "
-    "attempt.\n"
-    "RabbitMQ leads the rejections here by a policy, which --print-policy shows. Runs until SIGTERM or Ctrl-C, then\n"
-    "finishes what it has in hand. Any number of relays may run for the same queues.\n\n"
-    "FILE is YAML: 'queues:' with names or patterns (\"webhook.*\"), each with its policy; 'policy:' for all of them; "
-    "and the\n"
-    "options below by their names. What is typed goes before it.\n";
+    "Retries for consumers that can only reject (requeue=false), in any language. What they reject comes back later "
+    "to its queue alone, and is parked in QUEUE.parked after the last attempt. RabbitMQ leads it here by the policy "
+    "that --print-policy shows. FILE has 'queues:', each with its policy, 'policy:' for all, and options by their "
+    "names; what is typed goes first.\n";
 
 int relay_main(int count, char **arguments)
 {
     relay_options o = {.config = NULL, .drain_ms = DRAIN_MS};
     const option_rule rules[] = {
-        {"queue", 'q', OPTION_TEXTS, "NAME", "a work queue, or a pattern with *; may be given again", &o.queues},
+        {"queue", 'q', OPTION_TEXTS, "NAME", "a work queue, or a pattern with *; may be repeated", &o.queues},
         {"config", 'c', OPTION_TEXT, "FILE", "settings (YAML)", &o.config},
-        {"check", 0, OPTION_FLAG, NULL, "tells what is missing on the broker, and changes nothing", &o.check},
+        {"check", 0, OPTION_FLAG, NULL, "tells what the broker lacks, and changes nothing", &o.check},
         {"print-policy", 0, OPTION_FLAG, NULL, "shows the broker's policies for the work queues", &o.print_policy},
         {"rejected", 0, OPTION_TEXT, "WHAT", "what is rejected: retry, park or drop it [retry]", &o.outcomes[0]},
         {"expired", 0, OPTION_TEXT, "WHAT", "what expired in a work queue [park]", &o.outcomes[1]},
         {"maxlen", 0, OPTION_TEXT, "WHAT", "what a full work queue pushed out [park]", &o.outcomes[2]},
         {"delivery-limit", 0, OPTION_TEXT, "WHAT", "what was delivered too often [park]", &o.outcomes[3]},
-        {"namespace", 0, OPTION_TEXT, "NAME", "first part of shared names [backhop, backhop.classic]", &o.ns},
-        {"kind", 0, OPTION_TEXT, "KIND", "exponential, linear, fixed or steps [exponential]", &o.policy.kind},
-        {"initial", 0, OPTION_TEXT, "TIME", "delay after the first failure [1s]", &o.policy.initial},
-        {"factor", 0, OPTION_TEXT, "NUMBER", "exponential: what each delay is multiplied by [2]", &o.policy.factor},
-        {"max", 0, OPTION_TEXT, "TIME", "no delay is above it, jitter included [5m]", &o.policy.max},
-        {"steps", 0, OPTION_TEXT, "TIME,...", "the delays of kind steps, as 10s,1m,1h", &o.policy.steps},
-        {"jitter", 0, OPTION_TEXT, "JITTER", "none, spread:RATIO, equal, full, decorrelated", &o.policy.jitter},
-        {"max-attempts", 0, OPTION_TEXT, "COUNT", "attempts in all; 0: no limit [10]", &o.policy.max_attempts},
-        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later than this", &o.policy.max_age},
-        {"uri", 'u', OPTION_TEXTS, "URI", "the broker [AMQP_URL]; may be given again, for a cluster", &o.uris},
-        {"ca-file", 0, OPTION_TEXT, "FILE", "PEM file of the CAs to trust instead of the system's", &o.ca_file},
+        {"namespace", 0, OPTION_TEXT, "NAME", "prefix of shared names [backhop, backhop.classic]", &o.ns},
+        DELAY_OPTIONS(&o.policy, NAME),
+        {"uri", 'u', OPTION_TEXTS, "URI", "the broker [AMQP_URL]; may be repeated: a cluster", &o.uris},
+        {"ca-file", 0, OPTION_TEXT, "FILE", "PEM file of the CAs to trust [the system's]", &o.ca_file},
         {"verbose", 'v', OPTION_FLAG, NULL, "logs each retry too", &o.verbose},
         {"json", 'j', OPTION_FLAG, NULL, "the log as JSON objects, on standard output", &o.json},
     };

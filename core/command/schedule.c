@@ -73,7 +73,7 @@ int schedule_main(int count, char **arguments)
     int json = 0;
     int64_t shown_attempts = 0;
     const option_rule rules[] = {
-        POLICY_OPTIONS(&with),
+        POLICY_OPTIONS(&with, TELL),
         TOPOLOGY_OPTIONS(&on),
         {"attempts", 'n', OPTION_NUMBER, "COUNT", "show so many attempts instead of all", &shown_attempts},
         JSON_OPTION(&json),

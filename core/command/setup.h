@@ -17,19 +17,27 @@ typedef struct topology_options {
     const char *strategy, *queue_type, *ns, *series, *stripes, *work_queue_type;
 } topology_options;
 
-#define POLICY_OPTIONS(o)                                                                                              \
-    {"policy", 'p', OPTION_TEXT, "FILE", "JSON, as {\"initial\": \"10s\"}", &(o)->file},                               \
-        {"kind", 0, OPTION_TEXT, "KIND", "exponential, linear, fixed or steps [exponential]", &(o)->kind},             \
-        {"initial", 0, OPTION_TEXT, "TIME", "delay after the first failure [1s]", &(o)->initial},                      \
-        {"factor", 0, OPTION_TEXT, "NUMBER", "exponential: what each delay is multiplied by [2]", &(o)->factor},       \
-        {"max", 0, OPTION_TEXT, "TIME", "no delay is above it, jitter included [5m]", &(o)->max},                      \
-        {"steps", 0, OPTION_TEXT, "TIME,...", "the delays of kind steps, as 10s,1m,1h", &(o)->steps},                  \
-        {"jitter", 0, OPTION_TEXT, "JITTER", "none, spread:0.2, equal, full, decorrelated", &(o)->jitter},             \
-        {"max-attempts", 0, OPTION_TEXT, "COUNT", "handler's attempts in all; 0: no limit [10]", &(o)->max_attempts},  \
-        {"max-age", 0, OPTION_TEXT, "TIME", "parks what would start later than this", &(o)->max_age},                  \
-        {"max-retry-after", 0, OPTION_TEXT, "TIME", "cap on what a handler asks for [24h]", &(o)->max_retry_after},    \
+/* The options of a policy. HELP is TELL, for the one help that tells of them, or NAME: there they are only named. */
+#define TELL(text) text
+#define NAME(text) NULL
+#define DELAY_OPTIONS(o, HELP)                                                                                         \
+    {"kind", 0, OPTION_TEXT, "KIND", HELP("exponential, linear, fixed or steps [exponential]"), &(o)->kind},           \
+        {"initial", 0, OPTION_TEXT, "TIME", HELP("delay after the first failure [1s]"), &(o)->initial},                \
+        {"factor", 0, OPTION_TEXT, "NUMBER", HELP("exponential: what each delay is multiplied by [2]"), &(o)->factor}, \
+        {"max", 0, OPTION_TEXT, "TIME", HELP("no delay is above it, jitter included [5m]"), &(o)->max},                \
+        {"steps", 0, OPTION_TEXT, "TIME,...", HELP("the delays of kind steps, as 10s,1m,1h"), &(o)->steps},            \
+        {"jitter", 0, OPTION_TEXT, "JITTER", HELP("none, spread:0.2, equal, full, decorrelated"), &(o)->jitter},       \
+        {"max-attempts",    0, OPTION_TEXT, "COUNT", HELP("handler's attempts in all; 0: no limit [10]"),              \
+         &(o)->max_attempts},                                                                                          \
     {                                                                                                                  \
-        "max-crashes", 0, OPTION_TEXT, "COUNT", "lost consumers before a message waits [5]", &(o)->max_crashes         \
+        "max-age", 0, OPTION_TEXT, "TIME", HELP("parks what would start later than this"), &(o)->max_age               \
+    }
+#define POLICY_OPTIONS(o, HELP)                                                                                        \
+    {"policy", 'p', OPTION_TEXT, "FILE", HELP("JSON, as {\"initial\": \"10s\"}"), &(o)->file}, DELAY_OPTIONS(o, HELP), \
+        {"max-retry-after",    0, OPTION_TEXT, "TIME", HELP("cap on what a handler asks for [24h]"),                   \
+         &(o)->max_retry_after},                                                                                       \
+    {                                                                                                                  \
+        "max-crashes", 0, OPTION_TEXT, "COUNT", HELP("lost consumers before a message waits [5]"), &(o)->max_crashes   \
     }
 
 #define TOPOLOGY_OPTIONS(o)                                                                                            \

@@ -191,7 +191,7 @@ int simulate_main(int count, char **arguments)
         {"end", 0, OPTION_DURATION, "TIME", "end there at the latest [1 h after --down]", &self.end_ms},
         {"seed", 's', OPTION_NUMBER, "NUMBER", "of the random numbers, for the same again", &self.seed},
         {"svg", 0, OPTION_TEXT, "FILE", "draw it too", &self.svg},
-        POLICY_OPTIONS(&self.policy),
+        POLICY_OPTIONS(&self.policy, NAME),
         {"strategy", 0, OPTION_TEXT, "NAME", "as of 'backhop schedule' [ladder]", &self.topology.strategy},
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade [R10]", &self.topology.series},
         JSON_OPTION(&self.json),

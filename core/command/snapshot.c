@@ -153,7 +153,10 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
         self->status = connection_open_channel(broker, CHANNEL_CONSUME);
     if (self->status == BH_OK)
         self->status = consume(self);
-    return self->status == BH_OK ? EX_OK : connection_complain(broker);
+    if (self->status == BH_OK)
+        return EX_OK;
+    broker->on_frame = NULL;
+    return connection_complain(broker);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- messages */

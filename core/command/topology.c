@@ -38,7 +38,7 @@ static void destroy(made self)
     bh_policy_free(self.policy);
 }
 
-#define PURE_OPTIONS(o) POLICY_OPTIONS(&(o)->policy), TOPOLOGY_OPTIONS(&(o)->topology)
+#define PURE_OPTIONS(o) POLICY_OPTIONS(&(o)->policy, NAME), TOPOLOGY_OPTIONS(&(o)->topology)
 
 /* -------------------------------------------------------------------------------------------------------------- show */
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -13,6 +15,8 @@ import subprocess
 import termios
 import time
 import unittest
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +94,24 @@ def backhop(*arguments: object) -> subprocess.Popen:
     return subprocess.Popen(
         [BUILD / "backhop", *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
+
+
+@contextlib.contextmanager
+def exporter(*arguments: object) -> Iterator[str]:
+    """Runs `backhop exporter ARGUMENTS` on any port: the URL of its metrics."""
+    with subprocess.Popen(
+        [BUILD / "backhop", "exporter", *map(str, arguments), "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield re.search(r"http://\S+", process.stderr.readline()).group(0)
+        finally:
+            process.terminate()
+            process.wait(LIMIT_S)
+
+
+def scrape(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+        return answer.read().decode()
 
 
 class LiveCase(Case):

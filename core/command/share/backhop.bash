@@ -10,7 +10,7 @@ _backhop() {
     ((${#typed[@]})) || more+=' --version'
     help=$("${COMP_WORDS[0]}" "${typed[@]}" --help 2>/dev/null) || help=$("${COMP_WORDS[0]}" "${typed[0]}" --help 2>/dev/null)
     if [[ $word == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "$(grep -oE '^ +(-., )?--[a-z-]+' <<<"$help" | grep -oE -- '--[a-z-]+') $more" -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W "$(grep -E '^ +-' <<<"$help" | grep -oE -- '--[a-z-]+') $more" -- "$word")
     elif [[ $help == "Usage: "*"COMMAND"* ]]; then
         mapfile -t COMPREPLY < <(compgen -W "$(sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' <<<"$help")" -- "$word")
     else

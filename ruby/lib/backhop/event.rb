@@ -54,6 +54,10 @@ module Backhop
     # @api private
     def self.of(outcome) = NAMES.fetch(Native.bh_event_of(Plan.outcome(outcome)))
 
+    # What is told of a message once what a plan decided is safe.
+    # @api private
+    def self.of_plan(plan) = NAMES.fetch(Native.bh_event_of_copy(plan.native.action))
+
     # How an event of a name is logged, where nothing is wrong with it.
     # @api private
     def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name).level)
@@ -187,7 +191,7 @@ module Backhop
     def initialize(queue, on_event, logger = nil)
       @queue = queue
       given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
-      @metrics, @listeners = given.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
+      @metrics, @listeners = given.uniq.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
       @logger = logger
     end
 
@@ -196,13 +200,21 @@ module Backhop
       [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(retrier) }
     end
 
-    # Leaves to the core of a worker what it can count itself: for the first metrics.
+    # Leaves to the core of a worker what it can count itself, once for all metrics.
     #
-    # @return [Metrics, nil] these
-    def leave_to_core = @metrics.shift
+    # @return [Array<Metrics>] these
+    # @raise [InvalidArgumentError] they do not tell the same classes of errors apart
+    def leave_to_core
+      counted = @metrics
+      @metrics = []
+      return counted if counted.map(&:error_types).uniq.size < 2
+
+      raise InvalidArgumentError, "on_event holds Metrics with different error_types, and a worker counts once for all: give " \
+                                  "each the same error_types"
+    end
 
     # Whether one of them needs to be told of each copy that is safe.
-    def bridges? = !@metrics.empty? || @listeners.any?(Bridge)
+    def bridges? = @listeners.any?(Bridge)
 
     # Tells an event whose fields the block sets.
     #

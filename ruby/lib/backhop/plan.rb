@@ -83,6 +83,7 @@ module Backhop
     # @raise [ForeignPolicyError] where the topology does not serve the policy
     def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, policy: nil, frame_max: FRAME_MAX,
                    now: nil, random: nil, traceparent: nil)
+      @outcome = outcome
       @error = error || ""
       @traceparent = traceparent
       decide(frame_max) do |native|
@@ -93,6 +94,9 @@ module Backhop
       end
     end
 
+    # @return [Symbol] what the handler did, as it was given
+    # @api private
+    attr_reader :outcome
     # @return [String] why the attempt failed, in words; "" where it did not
     # @api private
     attr_reader :error

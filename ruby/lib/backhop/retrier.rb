@@ -93,7 +93,7 @@ module Backhop
     end
 
     def tell_failed(message, error, plan)
-      tell_message(plan.action == :drop ? :dropped : :failed, message, error, plan.error)
+      tell_message(Event.of(plan.outcome), message, error, plan.error)
       Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
     end
 
@@ -103,7 +103,7 @@ module Backhop
 
     # What becomes of a message by a plan of the guard's, in the core's words.
     def told(plan)
-      native = Core.made(Native.bh_event_new(Native.bh_event_of_copy(plan.native.action)))
+      native = Event.made(Event.of_plan(plan))
       Event.set(native, :queue, topology.queue)
       Status.check(native.set_plan(plan.native))
       native.line

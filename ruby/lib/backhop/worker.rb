@@ -75,7 +75,7 @@ module Backhop
     # @param logger [Logger, nil] default: {Backhop.logger}
     # @param legacy_counter [String, nil] as History's
     # @param wait_queues [Array<String>] as History's
-    # @raise [InvalidArgumentError] for what is no value of an option
+    # @raise [InvalidArgumentError] for what is no value of an option; for Metrics with different error_types
     # @raise [ForeignPolicyError] where the topology that is given does not serve one of the policies
     # @raise [NoLibrabbitmqError] where this Backhop was built without librabbitmq; the text says what to install
     # @raise [URIError] for a URI that cannot be read
@@ -291,9 +291,9 @@ module Backhop
     def start
       @events.synchronize do
         @taking.synchronize do
-          check(@native.set_metrics(@counted.blank)) if @counted
+          check(@native.set_metrics(@counted.first.blank)) unless @counted.empty?
           check(@native.start)
-          @counted&.join(@native)
+          @counted.each { |metrics| metrics.join(@native) }
           @run = Run.new
         end
       end
@@ -418,7 +418,7 @@ module Backhop
 
     # Where the core gave up, its reason is the run's failure; messages that were not settled in time are none.
     def end_run(event)
-      @counted&.part(@native)
+      @counted.each { |metrics| metrics.part(@native) }
       @run.failures << event.error unless event.error.nil? || event.error.is_a?(WaitTimeoutError)
       @run.drained
       end_replay(nil)

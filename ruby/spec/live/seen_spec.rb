@@ -93,11 +93,13 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
 
   it "in a worker is each event once, and what it adds up to", :worker do
     topology = Backhop::Topology.new(queue, policy: QUICK, namespace: namespace)
-    worker = Backhop::Worker.new(URL, topology: topology, on_event: listeners, retry_events: true)
+    others = Backhop::Metrics.new
+    worker = Backhop::Worker.new(URL, topology: topology, on_event: [*listeners, others, metrics], retry_events: true)
     running(worker, traced) do
       until_true { told.size.positive? && told.pop.name == :connected }
       expect_what_is_seen
     end
     expect(value("backhop_retries_total", queue, "KeyError")).to eq(1) # what a worker counted is kept
+    expect(others.text).to eq(metrics.text) # it counts once for all
   end
 end

@@ -9,8 +9,9 @@ import time
 import unittest
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 
-from harness import LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, rig
+from harness import LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, exporter, rig, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
@@ -35,6 +36,21 @@ class Management(LiveCase):
         self.assertEqual((found[first + ".parked"], found[second + ".parked"]), (2, 1))
         self.assertIn(first, self.ok("top", "--once", "-m", URL.replace("guest:guest@", "")).stdout)
         self.assertIn("--management", self.ends(USAGE, "parked", "list").stderr)
+
+    def test_the_exporter_finds_queues_that_come_later(self) -> None:
+        first = self.parked(1, "bad")
+        with exporter("-m", URL) as url:
+            self.assertIn(f'backhop_parked_messages{{queue="{first}"}} 1\n', scrape(url))
+            second = self.parked(2, "bad")
+            self.await_scrape(url, lambda text: f'backhop_parked_messages{{queue="{second}"}} 2\n' in text)
+            rig("delete", second + ".parked")
+            self.await_scrape(url, lambda text: second not in text)
+
+    def await_scrape(self, url: str, is_wanted: Callable[[str], bool]) -> None:
+        until = time.monotonic() + LIMIT_S
+        while not is_wanted(text := scrape(url)):
+            self.assertLess(time.monotonic(), until, text)
+            time.sleep(0.02)  # the management API remembers a list for a moment
 
     def test_what_goes_wrong_is_told_without_the_password(self) -> None:
         for code, url, said in (

@@ -4,9 +4,8 @@ import shutil
 import signal
 import subprocess
 import urllib.error
-import urllib.request
 
-from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, drain, rig
+from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, drain, exporter, rig, scrape
 
 
 class Topology(LiveCase):
@@ -116,18 +115,13 @@ class Watching(LiveCase):
 
     def test_the_exporter_serves_depths(self):
         queue = self.parked(3, "bad")
-        with subprocess.Popen([BUILD / "backhop", "exporter", queue, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as exporter:
-            try:
-                url = re.search(r"http://\S+", exporter.stderr.readline()).group(0)
-                text = urllib.request.urlopen(url, timeout=30).read().decode()
-                with self.assertRaises(urllib.error.HTTPError) as other:
-                    urllib.request.urlopen(url.replace("/metrics", "/"), timeout=30)
-                other.exception.close()
-            finally:
-                exporter.send_signal(signal.SIGTERM)
-                exporter.wait(60)
+        with exporter(queue) as url:
+            text = scrape(url)
+            with self.assertRaises(urllib.error.HTTPError) as other:
+                scrape(url.replace("/metrics", "/"))
+            other.exception.close()
         if shutil.which("promtool"):
             subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True, capture_output=True, timeout=60)
-        self.assertIn(f'backhop_parked_messages{{queue="{queue}.parked"}} 3\n', text)
+        self.assertIn(f'backhop_parked_messages{{queue="{queue}"}} 3\n', text)
         self.assertIn("backhop_up 1\n", text)
         self.assertRegex(text, r'backhop_waiting_messages\{delay="0\.1",queue="backhop\.wait\.100"\} \d+\n')

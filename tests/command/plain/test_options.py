@@ -21,6 +21,11 @@ def each_help(*command):
             yield from each_help(*command, name)
 
 
+def options_of(text):
+    """The options of a help: those it tells of, and those it only names."""
+    return set(re.findall("--([a-z-]+)", "\n".join(re.findall("^ +-.*", text, re.MULTILINE))))
+
+
 class Options(Case):
     def test_every_help_fits_a_screen(self):
         commands = dict(each_help())
@@ -29,7 +34,14 @@ class Options(Case):
             with self.subTest(command):
                 self.assertTrue(text.startswith(" ".join(("Usage: backhop", *command)) + " "))
                 self.assertLessEqual(max(map(len, text.splitlines())), 80)
-                self.assertLessEqual(len(text.splitlines()), 40 if "--initial" in text else 24)  # a policy has many options
+                self.assertLessEqual(len(text.splitlines()), 24)
+
+    def test_what_a_help_only_names_that_of_schedule_tells(self):
+        told = re.findall("^ +(?:-., )?--([a-z-]+) .*", self.ok("schedule", "--help").stdout, re.MULTILINE)
+        for command, text in each_help():
+            with self.subTest(command):
+                named = text.partition("'backhop schedule --help' tells:")[2]
+                self.assertLessEqual(options_of(named), set(told))
 
     def test_the_version_is_that_of_the_library(self):
         version = (Path(__file__).parents[3] / "VERSION").read_text().strip()
@@ -46,6 +58,7 @@ class Options(Case):
             (("schedule", "--kind", "cubic"), "'cubic' is none of exponential, linear, fixed, steps"),
             (("schedule", "--initial"), "--initial needs a value"),
             (("schedule", "extra"), "'extra'"),
+            (("parked", "replay", "orders", "--hold", "999ms"), "--hold is 1s or more"),
         ):
             with self.subTest(arguments):
                 ran = self.ends(USAGE, *arguments)
@@ -126,7 +139,7 @@ class Manual(Case):
             if command:
                 place = rf"^\.B {command[0]}\b" if len(command) == 1 else rf"^\.B {command[0]} [\w|]*\b{command[1]}\b"
                 self.assertRegex(manual, re.compile(place, re.MULTILINE))
-            for option in re.findall(r"^  (?:-., |    )--([a-z-]+)", text, re.MULTILINE):
+            for option in options_of(text):
                 with self.subTest(command=command, option=option):
                     self.assertIn("\\-\\-" + option.replace("-", "\\-"), manual + (relay if command == ("relay",) else ""))
 
@@ -183,5 +196,5 @@ class Completion(Case):
         ran = subprocess.run(["bash", "-c", program % SHARE], input=typed, capture_output=True, text=True, check=True,
                              env={**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"})
         for (command, text), completed in zip(helps.items(), ran.stdout.splitlines(), strict=True):
-            options = set(re.findall(r"^  (?:-., |    )(--[a-z-]+)", text, re.MULTILINE)) | {"--help"}
+            options = {f"--{option}" for option in options_of(text) | {"help"}}
             self.assertEqual(options | ({"--version"} if not command else set()), set(completed.split()), command)

@@ -339,7 +339,7 @@ module Backhop
         elsif !message.original.settle(plan.action)
           tell_stale(message.id)
         elsif plan.action != :drop
-          tell_plan(:retried, plan, error)
+          tell_plan(Event.of_plan(plan), plan, error)
         end
       end
 
