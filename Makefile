@@ -1,6 +1,6 @@
 # The front door: `make demo`, `make test`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
 BACKHOP_BROKER_VERSIONS ?= 4.0
-BACKHOP_TEST_JOBS ?= 3
+BACKHOP_TEST_JOBS ?= 6
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 BACKHOP_BENCH_ROUNDS ?= 5
 BACKHOP_BENCH_SHARE ?= 1
@@ -8,8 +8,8 @@ out := build/release
 broker := tests/broker/broker run
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all demo test test-core test-python test-ruby test-node chaos python-package ruby-package node-package bench packages \
-    configured clean
+.PHONY: all demo test test-core test-python test-ruby test-node parts-of-core parts-of-python parts-of-ruby parts-of-node \
+    core-built core-alone example-in-go chaos python-package ruby-package node-package bench packages configured clean
 all: packages configured
 	$(call build,all)
 
@@ -18,35 +18,11 @@ demo: packages configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
-alone = $(MAKE) --no-print-directory test
-
-# Each language's tests, then its live ones on a private RabbitMQ of each version, or on the broker that AMQP_URL names:
-# side by side. A language alone: make test-ruby.
-test:
-	@tools/install-packages build broker command go python ruby node
-	+@tools/side-by-side build/test core $(alone)-core -- Python $(alone)-python -- Ruby $(alone)-ruby -- Node $(alone)-node
-
-test-core: packages configured
-	$(call build,all)
-	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
-	$(call live,$(call each,core-crashes core-slow core-rest command))
-	@tools/step "core: the example in Go" tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
-
-test-python: python-package
-	$(call live,$(call each,python-adapters python-rest))
-
-test-ruby: ruby-package
-	@[ -n "$(bunnies)" ] || echo "left out: other Bunnies than the installed one, as there are none in $(BACKHOP_GEMS)"
-	$(call live,$(call each,ruby-bunny ruby-rest) $(addprefix $(bunny-broker)/,$(bunnies)))
-
-test-node: node-package
-	$(call live,$(call each,node-promises node-callbacks node-rest))
-
 # Tests on a broker come in parts, live/VERSION/PART, each with a private RabbitMQ of its own. As they wait more than they
-# compute, they run side by side, but where AMQP_URL names the broker that all share. A part alone: make live/4.3/command.
+# compute, they run side by side, but where AMQP_URL names the broker that all share; what takes longest begins first. A part
+# alone: make live/4.3/command.
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
-each = $(foreach part,$(1),$(addsuffix /$(part),$(versions)))
-live = +@$(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) $(addprefix live/,$(1))
+each = $(foreach part,$(1),$(foreach version,$(versions),live/$(version)/$(part)))
 on = @tools/step "$(1), RabbitMQ $*" $(broker) $* --
 test-live := env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live
 slow := publishing relay faults connecting holding
@@ -56,30 +32,52 @@ bunnies := $(patsubst $(BACKHOP_GEMS)/%,%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
 # Bunny speaks to all versions alike.
 bunny-broker := $(firstword $(versions))
 
-live/%/core-crashes:
+# Each language's tests without a broker, then its live ones on a private RabbitMQ of each version, or on the broker that
+# AMQP_URL names; BACKHOP_TEST_JOBS parts of them at a time, of all languages. A language alone: make test-ruby.
+together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
+test:
+	@tools/install-packages build broker command go python ruby node
+	+@tools/follow build/test/log $(together) $(foreach each,core python ruby node,parts-of-$(each))
+
+test-core test-python test-ruby test-node: test-%:
+	+@tools/follow build/test/log $(together) parts-of-$*
+
+parts-of-core: core-alone example-in-go $(call each,core-slow core-crashes core-rest command)
+parts-of-python: python-package $(call each,python-adapters python-rest)
+parts-of-ruby: ruby-package $(call each,ruby-bunny ruby-rest) $(addprefix live/$(bunny-broker)/,$(bunnies))
+parts-of-node: node-package $(call each,node-rest node-promises node-callbacks)
+
+core-built: packages configured
+	$(call build,all)
+core-alone: core-built
+	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
+example-in-go: core-built
+	@tools/step "core: the example in Go" tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
+
+live/%/core-crashes: | core-built
 	$(call on,core: crashes) $(test-live) crashes
-live/%/core-slow:
+live/%/core-slow: | core-built
 	$(call on,core: slow suites) $(test-live) $(slow)
-live/%/core-rest:
+live/%/core-rest: | core-built
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
 live/%/command: export BACKHOP_MANAGEMENT = 1
-live/%/command:
+live/%/command: | core-built
 	$(call on,core: the command) tests/command/run $(out) live
-live/%/python-adapters:
+live/%/python-adapters: | python-package
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
-live/%/python-rest:
+live/%/python-rest: | python-package
 	$(call on,Python: the rest) python/tools/test -m broker --ignore=$(adapters)
-live/%/ruby-bunny:
+live/%/ruby-bunny: | ruby-package
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
-live/%/ruby-rest:
+live/%/ruby-rest: | ruby-package
 	$(call on,Ruby: the rest) ruby/tools/test live --exclude-pattern live/bunny_spec.rb
-live/$(bunny-broker)/bunny-%:
+live/$(bunny-broker)/bunny-%: | ruby-package
 	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-broker)" $(broker) $(bunny-broker) -- ruby/tools/with-bunny bunny-$*
-live/%/node-promises:
+live/%/node-promises: | node-package
 	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' node/tools/test default test/live
-live/%/node-callbacks:
+live/%/node-callbacks: | node-package
 	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' node/tools/test default test/live
-live/%/node-rest:
+live/%/node-rest: | node-package
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' node/tools/test default test/live
 
 # The languages' packages, built, installed in places of their own, and tested without a broker, where a file changed.

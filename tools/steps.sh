@@ -4,8 +4,8 @@ counted='^([0-9]+: )?([0-9]+%: Checks.*|[0-9]+% tests passed.*|Ran [0-9]+ tests?
 
 # Shows the output, which is kept in $out where that is set, where the command fails. At a terminal the line begins with the
 # step's name as long as it lasts; elsewhere the name has a line of its own first, as steps may run side by side.
-step() { # NAME COMMAND [ARG...]
-    local name=$1 start=$SECONDS log status
+step() { # NAME COMMAND [ARG...]; NAME is one of $steps_of, where that is set
+    local name=${steps_of:+$steps_of: }$1 start=$SECONDS log status
     log=${out:+$out/${1//[^A-Za-z0-9]/-}.log}
     log=${log:-$(mktemp)}
     shift

@@ -667,7 +667,8 @@ export interface Event {
  *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
  *     stale          a message was settled that the broker delivers again
  *     connected      both connections of a worker are open, the topology is there
- *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`
+ *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`. Or the broker closed the channel that
+ *                    publishes: `count` copies wait for the next one
  *     disconnected   a connection was lost; `count` messages come again
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again

@@ -365,6 +365,13 @@ class Publisher {
     this.#endReplays(error)
   }
 
+  /** There is no channel to publish on. */
+  #tellUnavailable (error, delay) {
+    this.#teller.tell('unavailable', () => ({
+      cause: error.message, connection: 'publish', error, delay, count: this.#ledger.copies()
+    }))
+  }
+
   /** The core's sentence about the last step. */
   #words (exchange, routingKey, reason, forgotten) {
     return this.#ledger.words(exchange, routingKey, reason, forgotten)
@@ -384,9 +391,7 @@ class Publisher {
       if (!this.#line.isOpen) return
       this.#endReplays(replayError(PublishError.status, error.message))
       const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
-      this.#teller.tell('unavailable', () => ({
-        cause: error.message, connection: 'publish', error, delay: wait, count: this.#ledger.copies()
-      }))
+      this.#tellUnavailable(error, wait)
       await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())
     } finally {
       this.#isSettingUp = false
@@ -421,6 +426,7 @@ class Publisher {
   #closed ({ code, text }) {
     const ending = c.bh_ending_of(code)
     this.#why = text
+    if (ending !== c.BH_ENDING_ORDERLY) this.#tellUnavailable(new ChannelClosedError(text))
     if (ending === c.BH_ENDING_MISSING) this.#doubt()
     this.#ledger.close_publisher(this.#number, ending, now())
     this.#channel = this.#number = undefined

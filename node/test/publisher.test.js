@@ -88,7 +88,7 @@ describe('a publisher', () => {
   })
 
   it('sends one by one again what was in flight as the channel closed', async () => {
-    const { line, publisher } = publishing()
+    const { line, publisher, told } = publishing()
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
     await settle()
     const missing = { code: 404, text: 'NOT_FOUND' }
@@ -98,6 +98,7 @@ describe('a publisher', () => {
     line.listener.closed(missing) // so it is this one
     await settle()
     assert.deepEqual([line.channels, line.published.map(({ id }) => id).join('')], [3, 'abcab'])
+    assert.deepEqual(told, ['unavailable', 'unavailable', 'returned'])
     line.listener.answered(1, false, true)
     line.listener.answered(2, false, true)
     assert.equal(publisher.pending, 1)

@@ -44,6 +44,11 @@ static void heal(void)
     broker_ctl("heal");
 }
 
+static void start_the_third(void)
+{
+    broker_ctl("3 start");
+}
+
 Suite *suite_clusters(void)
 {
     Suite *suite = suite_create("clusters");
@@ -51,5 +56,6 @@ Suite *suite_clusters(void)
         return suite;
     add_test_with_end(suite, "cut off", a_worker_with_nothing_in_hand_leaves_a_node_that_lost_its_cluster, heal);
     add_test_with_end(suite, "a relay is cut off", test_of_a_relay_on_a_cluster(), heal);
+    add_test_with_end(suite, "a relay's node is killed", test_of_a_relay_whose_node_is_killed(), start_the_third);
     return suite;
 }

@@ -536,6 +536,27 @@ START_TEST(a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_o
 }
 END_TEST
 
+START_TEST(a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and_the_message_is_retried_once)
+{
+    rig *r = started_rig();
+    rig_publish(r, "work.a", "first");
+    rig_take(r, "first");
+    broker_delete_exchange(r->broker, rig_rung(r, WAITING_MS));
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CHANNEL, "there is no channel to publish on");
+    expect_part(bh_event_text(r->event), "404 NOT_FOUND");
+    expect_bytes(bh_event_string(r->event, BH_FIELD_CONNECTION), "publish");
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
+    ck_assert_int_eq(bh_event_level(r->event), BH_LEVEL_WARNING);
+    rig_await_settled(r);
+    expect_retried(r, WAITING_MS);
+    broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
+    rig_stop_worker(r);
+    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
@@ -778,6 +799,8 @@ Suite *suite_faults(void)
     TCase *copies = add_case(suite, "copies");
     tcase_add_test(copies, a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once);
     tcase_add_test(copies, a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once);
+    tcase_add_test(copies,
+                   a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and_the_message_is_retried_once);
     tcase_add_test(copies, a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other);
     tcase_add_test(copies, copies_that_are_not_confirmed_in_time_are_told_and_published_again);
     tcase_add_test(copies, a_confirm_that_does_not_come_holds_up_no_other_acknowledgement);

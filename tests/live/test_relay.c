@@ -520,8 +520,8 @@ static void cut_off_the_relay_s_node(const relaying *self, int rejected)
     broker_ctl("heal");
 }
 
-/* The relay is connected to the node that loses the others, and consumers to one that stays. */
-START_TEST(a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_nothing)
+/* The relay is connected to the third node, which something happens to, and consumers to one that stays. */
+static void relay_on_a_cluster(void (*meanwhile)(const relaying *, int rejected))
 {
     static const int nodes[] = {3, 1, 2};
     relaying self = setup();
@@ -533,16 +533,45 @@ START_TEST(a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_noth
         expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_node_url(nodes[i]))));
     expect_ok(r->worker, bh_worker_start(r->worker));
     rig_await(r, BH_EVENT_CONNECTED);
+    expect_part(bh_str(broker_node_url(3)), bh_event_string(r->event, BH_FIELD_HOST).data);
     publish_all(&self);
-    reject_until_all_are_parked(&self, cut_off_the_relay_s_node);
+    reject_until_all_are_parked(&self, meanwhile);
     rig_stop_worker(r);
     tear_down(&self);
+}
+
+START_TEST(a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_nothing)
+{
+    relay_on_a_cluster(cut_off_the_relay_s_node);
 }
 END_TEST
 
 const TTest *test_of_a_relay_on_a_cluster(void)
 {
     return a_relay_whose_node_lost_its_cluster_goes_on_by_another_and_loses_nothing;
+}
+
+/* It stays away until the relay has gone on: two of three are enough. */
+static void kill_the_relay_s_node(const relaying *self, int rejected)
+{
+    if (rejected != ALL / 2)
+        return;
+    broker_ctl("3 kill");
+    rig_await(self->rig, BH_EVENT_DISCONNECTED);
+    rig_await(self->rig, BH_EVENT_CONNECTED);
+    ck_assert(!holds(bh_str(broker_node_url(3)), bh_event_string(self->rig->event, BH_FIELD_HOST).data));
+    broker_reopen(self->rig->broker); /* it had asked a queue that may have had its leader there */
+}
+
+START_TEST(a_relay_whose_node_is_killed_goes_on_by_another_and_loses_nothing)
+{
+    relay_on_a_cluster(kill_the_relay_s_node);
+}
+END_TEST
+
+const TTest *test_of_a_relay_whose_node_is_killed(void)
+{
+    return a_relay_whose_node_is_killed_goes_on_by_another_and_loses_nothing;
 }
 
 /* Rejects all of a queue that was there before any relay ever was; then starts one. */

@@ -47,7 +47,7 @@ typedef enum bh_level {
     X(BH_EVENT_STALE, "stale", INFO, "it was settled, and the broker delivers it again all the same [id, attempts]")   \
     X(BH_EVENT_CONNECTED, "connected", INFO, "the connections are open, the topology is there [text]")                 \
     X(BH_EVENT_UNAVAILABLE, "unavailable", WARNING,                                                                    \
-      "connecting, declaring or consuming failed for now; error where a person has to act [status, text, delay_ms]")   \
+      "it cannot connect, declare, consume or publish; error: a person has to act [status, text, delay_ms; count]")    \
     X(BH_EVENT_DISCONNECTED, "disconnected", WARNING,                                                                  \
       "a connection was lost [status, text, delay_ms; count of messages that come again]")                             \
     X(BH_EVENT_BLOCKED, "blocked", WARNING,                                                                            \

@@ -394,6 +394,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       await handler.saw(7)
       await until(async () => await broker.count(`${queue}.parked`) === 5, 'the others are parked')
       assert.equal(String(handler.messages.at(-1).content), '0')
+      assert.ok(warned('there is no channel to publish on'))
       await isAcknowledged(queue)
     })
 

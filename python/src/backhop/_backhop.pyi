@@ -544,7 +544,6 @@ def bh_metric_bucket(metric: int, index: int, /) -> float: ...
 def Metrics_add_error_type(self: Metrics, error_class: str | bytes, /) -> int: ...
 def Metrics_count_message(
     self: Metrics,
-    event: Event,
     kind: int,
     queue: str | bytes,
     history: History,
@@ -556,7 +555,6 @@ def Metrics_count_message(
 ) -> int: ...
 def Metrics_count_copy(
     self: Metrics,
-    event: Event,
     kind: int,
     queue: str | bytes,
     attempts: int,

@@ -36,6 +36,7 @@ _LEVELS = {
     c.BH_LEVEL_ERROR: logging.ERROR,
 }
 _LEVELS_OF = {kind: _LEVELS[c.Event_level(made(c.bh_event_new(kind)))] for kind in NAMES}
+_ENDS = {outcome: c.bh_event_of(number) for outcome, number in OUTCOMES.items()}
 _LOG = made(c.bh_log_new())
 _LOGGING = threading.Lock()  # one thread at a time asks it
 
@@ -198,7 +199,6 @@ class Events:
 
     __slots__ = (
         "_clock",
-        "_counted",
         "_queue",
         "_surrounding",
         "bridges",
@@ -221,7 +221,6 @@ class Events:
         self.is_heard = bool(self.observers or self.listeners)
         self._queue = queue
         self._clock = clock
-        self._counted = made(c.bh_event_new(c.BH_EVENT_DELIVERED))  # what is counted: of one call alone
 
     def attach(self, source: Any) -> None:
         """The bridges hear of who tells these events."""
@@ -306,9 +305,7 @@ class Events:
     ) -> None:
         """Counts a copy that is safe."""
         for counter in self.counters:
-            c.Metrics_count_copy(
-                counter, self._counted, kind, self._queue, attempts, delay_ms, reason, error_class, duration_us
-            )
+            c.Metrics_count_copy(counter, kind, self._queue, attempts, delay_ms, reason, error_class, duration_us)
 
     # Around a handler
 
@@ -322,31 +319,38 @@ class Events:
 
     def succeeded(self, message: Message) -> None:
         """Its handler succeeded."""
-        if self.is_heard or self.counters or LOGGER.isEnabledFor(logging.DEBUG):
-            self._tell_of(c.BH_EVENT_SUCCEEDED, message)
+        if message._began:
+            self._ended(c.BH_EVENT_SUCCEEDED, message)
 
     def failed(self, message: Message, result: Result, exception: BaseException) -> None:
         """Its handler failed, or said that nobody needs it."""
-        kind = c.bh_event_of(OUTCOMES[result.outcome])
-        if self.is_heard or self.counters or LOGGER.isEnabledFor(_LEVELS_OF[kind]):
-            self._tell_of(kind, message, exception, result.error)
+        if message._began or result.outcome == "dropped":  # which may be told where its delivery was not
+            self._ended(_ENDS[result.outcome], message, exception, result.error)
+
+    def _ended(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
+        if self.counters:
+            duration_us = int((time.perf_counter() - message._began) * 1_000_000)
+            error_class = message._error_class = "" if exception is None else class_of(exception)
+            try:
+                history, now_ms = message.history._handle, int(self._clock() * 1000)
+            except Error:  # it cannot be read, which is told where it is to be settled
+                return
+            about = history, message.redelivered, now_ms, error_class, duration_us
+            for counter in self.counters:
+                c.Metrics_count_message(counter, kind, self._queue, *about)
+        if self.tells(kind):
+            self._tell_of(kind, message, exception, error)
 
     def _tell_of(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
-        queue, began, is_end = self._queue, message._began, kind != c.BH_EVENT_DELIVERED
-        duration_us = int((time.perf_counter() - began) * 1_000_000) if began and is_end else -1
-        error_class = class_of(exception) if exception is not None and kind == c.BH_EVENT_FAILED else ""
+        is_end, is_failure = kind != c.BH_EVENT_DELIVERED, kind == c.BH_EVENT_FAILED
+        duration_us = int((time.perf_counter() - message._began) * 1_000_000) if is_end and message._began else -1
+        error_class = class_of(exception) if exception is not None and is_failure else ""
+        about = int(self._clock() * 1000), error_class, error if is_failure else "", duration_us
         try:
-            history, redelivered, now_ms = message.history._handle, message.redelivered, int(self._clock() * 1000)
-            for counter in self.counters if is_end else ():
-                c.Metrics_count_message(
-                    counter, self._counted, kind, queue, history, redelivered, now_ms, error_class, duration_us
-                )
-            if self.tells(kind):
-                event = made(c.bh_event_new(kind))
-                error = error if error_class else ""
-                about = history, redelivered, now_ms, error_class, error, duration_us
-                check(c.Event_fill_message(event, kind, queue, *about))
-                self.hand(event, exception, message._traceparent)
+            event = made(c.bh_event_new(kind))
+            history, redelivered = message.history._handle, message.redelivered
+            check(c.Event_fill_message(event, kind, self._queue, history, redelivered, *about))
+            self.hand(event, exception, message._traceparent)
         except Error as problem:  # of a message that cannot be read: its end tells that
             LOGGER.debug("%s is not told: %s", NAMES[kind], problem)
 

@@ -14,7 +14,7 @@ class Message:
     """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
     past. What is not asked for is not read."""
 
-    __slots__ = ("_began", "_history", "_topology", "_traceparent", "body", "redelivered")
+    __slots__ = ("_began", "_error_class", "_history", "_topology", "_traceparent", "body", "redelivered")
 
     _history: History | None
     _topology: Topology
@@ -22,6 +22,8 @@ class Message:
     """When a handler got it, by time.perf_counter; 0 before."""
     _traceparent: str
     """Of the attempt's span, in W3C's form; "" for none."""
+    _error_class: str
+    """Of what its handler raised, where that is counted."""
     _kept: Any
     """Has the properties and headers that it came with as attributes, which nobody else changes."""
 

@@ -655,6 +655,7 @@ class _TakenMessage(Message):
         self._history: History | None = None
         self._began = 0.0
         self._traceparent = ""
+        self._error_class = ""
         self._topology = worker.topology
         self._worker = worker
         self.taken = taken

@@ -148,6 +148,8 @@ static bh_event *make_event(const bh__context *self, const bh__news *news)
         bh_event_set_int(event, BH_FIELD_ATTEMPTS, news->attempts);
     set_int(event, BH_FIELD_DELAY, news->delay_ms);
     set_int(event, BH_FIELD_COUNT, news->count);
+    if (news->cause.data)
+        bh_event_set_cause(event, news->cause); /* without memory it is told without */
     return event;
 }
 

@@ -74,6 +74,7 @@ typedef struct bh__news {
     bh_event_kind kind;
     bh_status status;
     bh_bytes text;  /* data NULL: none */
+    bh_bytes cause; /* behind what the kind means each time */
     bh_bytes queue; /* none: the one that the worker consumes */
     bh_bytes id;
     bh_bytes reason;
