@@ -281,9 +281,11 @@ module Backhop
     private
 
     # Has the metrics count an event. What one raises is logged, and breaks nothing.
-    def count(name, &block)
+    #
+    # @yieldreturn [Integer] the core's status
+    def count(name)
       @metrics.each do |each|
-        each.count(&block)
+        Status.check(yield(each.native))
       rescue *Outcomes::FAILURES => e
         failed(name, e)
       end

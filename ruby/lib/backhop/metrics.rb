@@ -72,11 +72,9 @@ module Backhop
       end
     end
 
-    # Yields the core's metrics: to count with one call, while no other thread runs.
-    #
-    # @yieldreturn [Integer] the core's status
+    # The core's metrics, to count with one call, while no other thread runs.
     # @api private
-    def count = Status.check(yield(@native))
+    attr_reader :native
 
     # Whether each sample is handed on to a library; else all of it is read when it is asked for.
     # @api private
