@@ -352,6 +352,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status begin(bh_mode mode, int64_t rung_ms);
     int next();
     void refuse(int code, bh_bytes text);
+    void refuse_consumer(int code, bh_bytes text);
 
     bh_declaration what();
     int passive();
