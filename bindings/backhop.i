@@ -192,6 +192,7 @@ typedef enum bh_jitter {
     bh_kind kind();
     bh_jitter jitter();
     int64_t max_attempts();
+    int is_last(int64_t attempt);
     int64_t max_ms();
     int64_t max_age_ms();
     int64_t max_retry_after_ms();

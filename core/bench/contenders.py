@@ -96,6 +96,14 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
         ),
+        "python-worker-seen": Language(
+            "Python, worker, what being seen costs",
+            {
+                "off": Contender("backhop.Worker, with nobody who listens", [*python, "worker"]),
+                "on": Contender("backhop.Worker, with backhop.prometheus.Metrics", [*python, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
         "python-aio-pika": Language(
             "Python, aio-pika",
             {

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _backhop as c
-from ._checks import function
+from ._checks import function, short_text
 from ._core import made
-from ._errors import Error, check, error, in_seconds
+from ._errors import ArgumentError, Error, ForkedError, check, error, in_seconds
 from ._time import seconds
 from .outcomes import Park, Result, RetryAfter, awaited, called
 from .plan import OUTCOMES, Plan
@@ -167,9 +167,6 @@ def _line(line: str, event: Event) -> str:
 class Observer:
     """What a bridge is, as backhop.prometheus and backhop.opentelemetry have them: give it as ``on_event``."""
 
-    counts: c.Metrics | None = None
-    """What only counts: in the core, so that it hears nothing by ``observe``."""
-
     def attach(self, source: Any) -> None:
         """A retrier or a worker tells it its events from now on."""
 
@@ -183,6 +180,57 @@ class Observer:
     def handling(self, message: Message) -> AbstractContextManager[object]:
         """What a handler runs in."""
         return nullcontext()
+
+
+class Counter(Observer):
+    """A bridge that only counts: in the core, and for a worker in the core's own thread.
+
+    :param error_types: the classes of errors that are told apart, by their names; none: the first that are seen
+    :raises ArgumentError: for more than the core tells apart
+    """
+
+    counts: c.Metrics
+    """What is counted here; it needs no lock, as a call into the core keeps the GIL."""
+
+    def __init__(self, error_types: Iterable[str] = ()) -> None:
+        self.error_types = tuple(short_text("error_types", each, "names of classes") for each in error_types)
+        self.counts = self.blank()
+        self._workers: list[c.Worker] = []
+        self._lock = threading.Lock()
+
+    def blank(self) -> c.Metrics:
+        """Counts of nothing, with the same classes of errors."""
+        counts = made(c.bh_metrics_new())
+        for each in self.error_types:
+            check(c.Metrics_add_error_type(counts, each))
+        return counts
+
+    def join(self, worker: c.Worker) -> None:
+        """A worker's core counts from now on, until ``part``."""
+        with self._lock:
+            self._workers.append(worker)
+
+    def part(self, worker: c.Worker) -> None:
+        """What a worker's core has counted is kept."""
+        with self._lock:
+            self._workers.remove(worker)
+            _read(worker, self.counts)
+
+    def total(self) -> c.Metrics:
+        """All that is counted."""
+        with self._lock:
+            total = self.blank()
+            check(c.Metrics_add(total, self.counts))
+            for worker in self._workers:
+                _read(worker, total)
+            return total
+
+
+def _read(worker: c.Worker, counts: c.Metrics) -> None:
+    """Adds what a worker's core has counted; one of before a fork counts nothing here."""
+    status = c.Worker_read_metrics(worker, counts)
+    if status != ForkedError.status:
+        check(status)
 
 
 Fields: TypeAlias = Mapping[str, str | int]
@@ -212,8 +260,8 @@ class Events:
         many = isinstance(on_event, list | tuple) and on_event
         given: Any = on_event if many else () if on_event is None else (on_event,)
         self.bridges = [each for each in given if isinstance(each, Observer)]
-        self.counters = [each.counts for each in self.bridges if each.counts is not None]
-        self.observers = [each for each in self.bridges if each.counts is None]
+        self.counters = [each.counts for each in self.bridges if isinstance(each, Counter)]
+        self.observers = [each for each in self.bridges if not isinstance(each, Counter)]
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:
             function("on_event", each)
@@ -227,9 +275,19 @@ class Events:
         for each in self.bridges:
             each.attach(source)
 
-    def wants(self, kind: int) -> bool:
-        """Whether anybody wants to know of it."""
-        return bool(self.counters) or self.tells(kind)
+    def leave_to_core(self) -> list[Counter]:
+        """Those for whom the core of a worker counts, once for all: nothing is counted here any more.
+
+        :raises ArgumentError: they do not tell the same classes of errors apart
+        """
+        self.counters = []
+        counters = [each for each in self.bridges if isinstance(each, Counter)]
+        if len({each.error_types for each in counters}) > 1:
+            raise ArgumentError(
+                "on_event holds Metrics with different error_types, and a worker counts once for all: give each the "
+                "same error_types"
+            )
+        return counters
 
     def tells(self, kind: int) -> bool:
         """Whether anybody wants to hear of it, as an event."""

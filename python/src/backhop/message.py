@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from . import _backhop as c
 from .delivery import Delivery
 from .history import Death, History
 from .topology import Topology
@@ -140,7 +141,7 @@ class Message:
     @property
     def last_attempt(self) -> bool:
         """Whether it is parked if this attempt fails, for want of another; a limit of age may end it before."""
-        return 0 < self.max_attempts <= self.attempt
+        return bool(c.Policy_is_last(self._topology.policy._handle, self.attempt))
 
     @property
     def first_failure(self) -> datetime | None:
