@@ -260,7 +260,6 @@ class BaseRetrier {
     if (incoming[SETTLED]) {
       debug('a message is settled already, and stays as it is')
     } else if (!isHere) {
-      debug('a message is not settled: its channel is closed, and the broker delivers it again')
       this.#teller.tell('stale', () => ({ id: idOf(message) }))
     }
     return isHere && !incoming[SETTLED]
