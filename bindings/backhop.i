@@ -192,6 +192,7 @@ typedef enum bh_jitter {
     bh_kind kind();
     bh_jitter jitter();
     int64_t max_attempts();
+    int is_last(int64_t attempt);
     int64_t max_ms();
     int64_t max_age_ms();
     int64_t max_retry_after_ms();
@@ -351,6 +352,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status begin(bh_mode mode, int64_t rung_ms);
     int next();
     void refuse(int code, bh_bytes text);
+    void refuse_consumer(int code, bh_bytes text);
 
     bh_declaration what();
     int passive();
@@ -610,6 +612,10 @@ double bh_metric_bucket(int metric, size_t index);
 %extend bh_metrics {
     bh_status add_error_type(bh_bytes error_class);
     bh_status observe(const bh_event *event);
+    bh_status count_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
+                            bh_bytes error_class, int64_t duration_us);
+    bh_status count_copy(bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms, bh_bytes reason,
+                         bh_bytes error_class, int64_t duration_us);
     bh_status set(bh_metric metric, int64_t value);
     bh_status add(const bh_metrics *others);
     size_t sample_count();

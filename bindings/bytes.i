@@ -484,8 +484,7 @@ struct bh_filling {
 
 #ifndef SWIGJAVASCRIPT /* where an event's fill, above, does it all */
 /*
- * What a message and its handler, or its plan, tell, in one call: what is empty, or below 0, is left out. To count it, the
- * event is one to fill for that; an attempt is counted once, at its end, with its delivery.
+ * What a message and its handler, or its plan, tell, in one call: what is empty, or below 0, is left out.
  */
 %{
 static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
@@ -502,47 +501,16 @@ static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh
         status = bh_event_set_int(event, BH_FIELD_DURATION, duration_us);
     return status;
 }
-
-static bh_status bh_fill_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history,
-                                 int redelivered, int64_t now_ms, bh_bytes error_class, bh_bytes error, int64_t duration_us)
-{
-    bh_status status = bh_fill(event, kind, queue, error_class, error, duration_us);
-    return status == BH_OK ? bh_event_set_history(event, history, redelivered, now_ms) : status;
-}
 %}
 %extend bh_event {
     bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
                            bh_bytes error_class, bh_bytes error, int64_t duration_us) {
-        return bh_fill_message($self, kind, queue, history, redelivered, now_ms, error_class, error, duration_us);
+        bh_status status = bh_fill($self, kind, queue, error_class, error, duration_us);
+        return status == BH_OK ? bh_event_set_history($self, history, redelivered, now_ms) : status;
     }
     bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
         return status == BH_OK ? bh_event_set_plan($self, plan) : status;
-    }
-}
-%extend bh_metrics {
-    bh_status count_message(bh_event *event, bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
-                            int64_t now_ms, bh_bytes error_class, int64_t duration_us) {
-        int64_t began_ms = now_ms - (duration_us > 0 ? duration_us / 1000 : 0);
-        bh_bytes none = bh_str("");
-        bh_status status =
-            bh_fill_message(event, BH_EVENT_DELIVERED, queue, history, redelivered, began_ms, none, none, -1);
-        if (status == BH_OK)
-            status = bh_metrics_observe($self, event);
-        if (status == BH_OK)
-            status = bh_fill_message(event, kind, queue, history, redelivered, now_ms, error_class, none, duration_us);
-        return status == BH_OK ? bh_metrics_observe($self, event) : status;
-    }
-    bh_status count_copy(bh_event *event, bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms,
-                         bh_bytes reason, bh_bytes error_class, int64_t duration_us) {
-        bh_status status = bh_fill(event, kind, queue, error_class, bh_str(""), duration_us);
-        if (status == BH_OK && reason.size)
-            status = bh_event_set_string(event, BH_FIELD_REASON, reason);
-        if (status == BH_OK)
-            status = bh_event_set_int(event, BH_FIELD_ATTEMPTS, attempts);
-        if (status == BH_OK)
-            status = bh_event_set_int(event, BH_FIELD_DELAY, delay_ms);
-        return status == BH_OK ? bh_metrics_observe($self, event) : status;
     }
 }
 #endif

@@ -18,8 +18,8 @@ class Contender:
     """What it is, for people."""
     command: list[str]
     """What is called with a task and a number of messages. It finds them in the work queue, and writes a JSON object:
-    "messages", "seconds" from the first message to the end of its connections, "peak_kib", its peak memory, and what
-    else its language tells."""
+    "messages", "seconds" from the first message to the end of its connections, "peak_kib", its peak memory, maybe "cpu_seconds",
+    its processor time meanwhile, and what else its language tells."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """By task: how often the base's rate is wanted, at least."""
     messages: Mapping[str, int] = field(default_factory=dict)
@@ -93,6 +93,14 @@ def languages(programs: Path) -> dict[str, Language]:
                 "on": Contender(
                     "backhop.pika, with backhop.prometheus.Metrics", [*python, "select-metrics"], {"retry": 0.95}
                 ),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+        "python-worker-seen": Language(
+            "Python, worker, what being seen costs",
+            {
+                "off": Contender("backhop.Worker, with nobody who listens", [*python, "worker"]),
+                "on": Contender("backhop.Worker, with backhop.prometheus.Metrics", [*python, "worker-metrics"], {"retry": 0.95}),
             },
             {"consume": 50000, "retry": 40000},
         ),

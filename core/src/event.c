@@ -1,5 +1,6 @@
 #include "event_internal.h"
 
+#include "history_internal.h"
 #include "plan_internal.h"
 
 #include <stdlib.h>
@@ -157,7 +158,7 @@ bh_status bh_event_set_history(bh_event *self, const bh_history *history, int re
 {
     if (!self || !history)
         return BH_ERR_ARGUMENT;
-    int64_t before = bh_history_attempts(history), first_ms = bh_history_first_failure_ms(history);
+    int64_t before = bh_history_attempts(history), recovery_ms = bh__history_recovery_ms(history, now_ms);
     int64_t late_ms = bh_history_lateness_ms(history, redelivered, now_ms);
     if (bh_history_has_id(history) && bh_event_set_string(self, BH_FIELD_ID, bh_history_id(history)) != BH_OK)
         return BH_ERR_NO_MEMORY;
@@ -165,8 +166,8 @@ bh_status bh_event_set_history(bh_event *self, const bh_history *history, int re
     bh_event_set_int(self, BH_FIELD_ATTEMPTS, before + (self->kind == BH_EVENT_FAILED));
     if (self->kind == BH_EVENT_DELIVERED && late_ms >= 0)
         bh_event_set_int(self, BH_FIELD_LATENESS, late_ms);
-    if (self->kind == BH_EVENT_SUCCEEDED && before > 0 && first_ms >= 0 && first_ms <= now_ms)
-        bh_event_set_int(self, BH_FIELD_RECOVERY, now_ms - first_ms);
+    if (self->kind == BH_EVENT_SUCCEEDED && recovery_ms >= 0)
+        bh_event_set_int(self, BH_FIELD_RECOVERY, recovery_ms);
     return BH_OK;
 }
 

@@ -15,6 +15,9 @@ int bh__history_is_back(const bh_history *self);
 /* Of bh_history_crashes, those that bh_plan_guard counted before it sent the message round its last wait. */
 int64_t bh__history_counted_crashes(const bh_history *self);
 
+/* How long ago the message failed for the first time, in ms; -1 where it did not, or that is unknown. now_ms: since the epoch. */
+int64_t bh__history_recovery_ms(const bh_history *self, int64_t now_ms);
+
 /* Where bh_history_explanation is put together. */
 bh__report *bh__history_story(bh_history *self);
 

@@ -1,5 +1,6 @@
 #include "metrics_internal.h"
 
+#include "history_internal.h"
 #include "memory.h"
 #include "report.h"
 
@@ -8,7 +9,7 @@
 enum {
     MOST_BUCKETS = 15,
     MOST_LABELS = 2,
-    MOST_SAMPLES = 4, /* of one event */
+    MOST_SAMPLES = 4, /* of one event, or of a delivery and its success */
     MOST_NAME_BYTES = 255,
     MILLION = 1000000, /* of a histogram everything is counted in millionths */
     EMPTY = 0,         /* indices of values that every label has */
@@ -296,11 +297,26 @@ static int find_series(bh_metrics *self, int metric, const size_t values[MOST_LA
     return 1;
 }
 
+/* What is counted of an event; a number below 0 is not known. */
+typedef struct facts {
+    bh_event_kind kind;
+    bh_bytes queue;
+    bh_bytes error_class;
+    bh_bytes reason;
+    int64_t attempt;
+    int64_t attempts;
+    int64_t count;
+    int64_t delay_ms;
+    int64_t lateness_ms;
+    int64_t recovery_ms;
+    int64_t duration_us;
+} facts;
+
 /* Adds a sample of the metric, with the queue and another label's value; false: no memory. `value`: of a histogram in
  * millionths; a negative one is none. */
-static int add_sample(bh_metrics *self, bh_metric metric, const bh_event *event, bh_bytes second, int64_t value)
+static int add_sample(bh_metrics *self, bh_metric metric, const facts *of, bh_bytes second, int64_t value)
 {
-    const bh_bytes names_of[MOST_LABELS] = {bh_event_string(event, BH_FIELD_QUEUE), second};
+    const bh_bytes names_of[MOST_LABELS] = {of->queue, second};
     size_t values[MOST_LABELS] = {EMPTY, EMPTY};
     if (value < 0)
         return 1;
@@ -331,75 +347,129 @@ static void count_value(series *self, int64_t value)
 
 /* ------------------------------------------------------------------------------------------------------------ observing */
 
-/* A field's value in millionths, where one of it is so many; -1 where it was not set. */
-static int64_t millionths(const bh_event *event, bh_field field, int64_t each)
+/* A number in millionths, where one of it is so many; -1 where it is not known. */
+static int64_t millionths(int64_t number, int64_t each)
 {
-    int64_t value = bh_event_int(event, field), most = (INT64_C(1) << 53) / each;
-    return !bh_event_has(event, field) || value < 0 ? -1 : value < most ? value * each : most * each;
+    int64_t most = (INT64_C(1) << 53) / each;
+    return number < 0 ? -1 : number < most ? number * each : most * each;
 }
 
-static int add_handled(bh_metrics *self, const bh_event *event, const char *outcome)
+static int add_handled(bh_metrics *self, const facts *of, const char *outcome)
 {
-    return add_sample(self, BH_METRIC_PROCESS_DURATION, event, bh_str(""), millionths(event, BH_FIELD_DURATION, 1)) &&
-           add_sample(self, BH_METRIC_ATTEMPTS, event, bh_str(outcome), millionths(event, BH_FIELD_ATTEMPT, MILLION));
+    return add_sample(self, BH_METRIC_PROCESS_DURATION, of, bh_str(""), of->duration_us) &&
+           add_sample(self, BH_METRIC_ATTEMPTS, of, bh_str(outcome), millionths(of->attempt, MILLION));
 }
 
 /* The class of the handler's error; nobody named it: one of the others. */
-static bh_bytes error_type(const bh_event *event)
+static bh_bytes error_type(const facts *of)
 {
-    bh_bytes name = bh_event_string(event, BH_FIELD_ERROR_CLASS);
-    return name.size ? name : bh_str(BH_METRICS_OTHER);
+    return of->error_class.size ? of->error_class : bh_str(BH_METRICS_OTHER);
 }
 
-static int add_copied(bh_metrics *self, const bh_event *event)
+static int add_copied(bh_metrics *self, const facts *of)
 {
-    return add_sample(self, BH_METRIC_COPY_DURATION, event, bh_str(""), millionths(event, BH_FIELD_DURATION, 1));
+    return add_sample(self, BH_METRIC_COPY_DURATION, of, bh_str(""), of->duration_us);
 }
 
 /* The samples of an event; false: no memory. */
-static int add_samples(bh_metrics *self, const bh_event *event)
+static int add_samples(bh_metrics *self, const facts *of)
 {
-    switch (bh_event_what(event)) {
+    switch (of->kind) {
     case BH_EVENT_DELIVERED:
-        return add_sample(self, BH_METRIC_RETRY_LATENESS, event, bh_str(""),
-                          millionths(event, BH_FIELD_LATENESS, 1000));
+        return add_sample(self, BH_METRIC_RETRY_LATENESS, of, bh_str(""), millionths(of->lateness_ms, 1000));
     case BH_EVENT_SUCCEEDED:
-        return add_handled(self, event, "succeeded") &&
-               add_sample(self, BH_METRIC_RECOVERY_TIME, event, bh_str(""), millionths(event, BH_FIELD_RECOVERY, 1000));
+        return add_handled(self, of, "succeeded") &&
+               add_sample(self, BH_METRIC_RECOVERY_TIME, of, bh_str(""), millionths(of->recovery_ms, 1000));
     case BH_EVENT_DROPPED:
-        return add_handled(self, event, "dropped");
+        return add_handled(self, of, "dropped");
     case BH_EVENT_FAILED:
-        return add_sample(self, BH_METRIC_PROCESS_DURATION, event, error_type(event),
-                          millionths(event, BH_FIELD_DURATION, 1));
+        return add_sample(self, BH_METRIC_PROCESS_DURATION, of, error_type(of), of->duration_us);
     case BH_EVENT_RETRIED:
-        return add_sample(self, BH_METRIC_RETRIES, event, error_type(event), 1) &&
-               add_sample(self, BH_METRIC_RETRY_DELAY, event, bh_str(""), millionths(event, BH_FIELD_DELAY, 1000)) &&
-               add_copied(self, event);
+        return add_sample(self, BH_METRIC_RETRIES, of, error_type(of), 1) &&
+               add_sample(self, BH_METRIC_RETRY_DELAY, of, bh_str(""), millionths(of->delay_ms, 1000)) &&
+               add_copied(self, of);
     case BH_EVENT_PARKED:
-        return add_sample(self, BH_METRIC_PARKED, event, bh_event_string(event, BH_FIELD_REASON), 1) &&
-               add_sample(self, BH_METRIC_ATTEMPTS, event, bh_str("parked"),
-                          millionths(event, BH_FIELD_ATTEMPTS, MILLION)) &&
-               add_copied(self, event);
+        return add_sample(self, BH_METRIC_PARKED, of, of->reason, 1) &&
+               add_sample(self, BH_METRIC_ATTEMPTS, of, bh_str("parked"), millionths(of->attempts, MILLION)) &&
+               add_copied(self, of);
     case BH_EVENT_REPLAYED:
-        return bh_event_int(event, BH_FIELD_COUNT) <= 0 ||
-               add_sample(self, BH_METRIC_REPLAYED, event, bh_str(""), bh_event_int(event, BH_FIELD_COUNT));
+        return of->count <= 0 || add_sample(self, BH_METRIC_REPLAYED, of, bh_str(""), of->count);
     default:
         return 1;
     }
 }
 
-bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event)
+/* Counts the samples that were added, or none of them. */
+static bh_status count_samples(bh_metrics *self, int are_all)
 {
-    if (!self || !event)
-        return BH_ERR_ARGUMENT;
-    self->sample_count = 0;
-    if (!add_samples(self, event)) {
+    if (!are_all) {
         self->sample_count = 0;
         return BH_ERR_NO_MEMORY;
     }
     for (size_t i = 0; i < self->sample_count; i++)
         count_value(&self->series[self->samples[i].series], self->samples[i].value);
     return BH_OK;
+}
+
+static int64_t known_int(const bh_event *event, bh_field field)
+{
+    return bh_event_has(event, field) ? bh_event_int(event, field) : -1;
+}
+
+bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event)
+{
+    if (!self || !event)
+        return BH_ERR_ARGUMENT;
+    const facts of = {.kind = bh_event_what(event),
+                      .queue = bh_event_string(event, BH_FIELD_QUEUE),
+                      .error_class = bh_event_string(event, BH_FIELD_ERROR_CLASS),
+                      .reason = bh_event_string(event, BH_FIELD_REASON),
+                      .attempt = known_int(event, BH_FIELD_ATTEMPT),
+                      .attempts = known_int(event, BH_FIELD_ATTEMPTS),
+                      .count = known_int(event, BH_FIELD_COUNT),
+                      .delay_ms = known_int(event, BH_FIELD_DELAY),
+                      .lateness_ms = known_int(event, BH_FIELD_LATENESS),
+                      .recovery_ms = known_int(event, BH_FIELD_RECOVERY),
+                      .duration_us = known_int(event, BH_FIELD_DURATION)};
+    self->sample_count = 0;
+    return count_samples(self, add_samples(self, &of));
+}
+
+bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue, const bh_history *history,
+                                   int redelivered, int64_t now_ms, bh_bytes error_class, int64_t duration_us)
+{
+    const int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED;
+    if (!self || !is_end || !queue.data || !history || !error_class.data)
+        return BH_ERR_ARGUMENT;
+    int64_t took_ms = duration_us > 0 ? duration_us / 1000 : 0;
+    const facts delivered = {.kind = BH_EVENT_DELIVERED,
+                             .queue = queue,
+                             .lateness_ms = bh_history_lateness_ms(history, redelivered, now_ms - took_ms)};
+    const facts ended = {.kind = kind,
+                         .queue = queue,
+                         .error_class = error_class,
+                         .attempt = bh_history_attempts(history) + 1,
+                         .recovery_ms = bh__history_recovery_ms(history, now_ms),
+                         .duration_us = duration_us};
+    self->sample_count = 0;
+    return count_samples(self, add_samples(self, &delivered) && add_samples(self, &ended));
+}
+
+bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes queue, int64_t attempts,
+                                int64_t delay_ms, bh_bytes reason, bh_bytes error_class, int64_t duration_us)
+{
+    const int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+    if (!self || !is_copied || !queue.data || !reason.data || !error_class.data)
+        return BH_ERR_ARGUMENT;
+    const facts of = {.kind = kind,
+                      .queue = queue,
+                      .error_class = error_class,
+                      .reason = reason,
+                      .attempts = attempts,
+                      .delay_ms = delay_ms > 0 ? delay_ms : -1,
+                      .duration_us = duration_us};
+    self->sample_count = 0;
+    return count_samples(self, add_samples(self, &of));
 }
 
 bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value)

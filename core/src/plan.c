@@ -496,9 +496,8 @@ static bh_status publish_retry(bh_plan *self, const input *in, const char *no_ro
 
 static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_after_ms)
 {
-    int64_t max_attempts = bh_policy_max_attempts(in->policy);
     int64_t max_age_ms = bh_policy_max_age_ms(in->policy);
-    if (max_attempts > 0 && self->attempts >= max_attempts)
+    if (bh_policy_is_last(in->policy, self->attempts))
         return park(self, in, "exhausted");
     if (bh__delivery_lost_headers(in->delivery)) /* the count of attempts may be among them */
         return park(self, in, "oversized");
@@ -652,11 +651,10 @@ static bh_status decide_crashed(bh_plan *self, const input *in)
 static bh_status decide_guarded(bh_plan *self, const input *in)
 {
     bh_strategy strategy = bh_topology_strategy(in->topology);
-    int64_t max_attempts = bh_policy_max_attempts(in->policy);
     int64_t max_crashes = bh_policy_max_crashes(in->policy);
     int64_t crashes = bh_history_crashes(in->history);
     if (strategy == BH_STRATEGY_NATIVE) { /* attempts of another strategy alone are no crash */
-        int is_used_up = max_attempts > 0 && bh_history_attempts(in->history) >= max_attempts;
+        int is_used_up = bh_policy_is_last(in->policy, bh_history_attempts(in->history));
         return is_used_up && bh_history_delivery_count(in->history) > 0 ? park(self, in, "poison") : BH_OK;
     }
     if (max_crashes == 0 || crashes < max_crashes || crashes == bh__history_counted_crashes(in->history))

@@ -238,6 +238,12 @@ int64_t bh_policy_max_attempts(const bh_policy *self)
     return self->kind == BH_KIND_STEPS ? (int64_t)self->step_count + 1 : 10;
 }
 
+int bh_policy_is_last(const bh_policy *self, int64_t attempt)
+{
+    int64_t most = bh_policy_max_attempts(self);
+    return most > 0 && attempt >= most;
+}
+
 int64_t bh_policy_max_ms(const bh_policy *self)
 {
     if (!self)

@@ -17,7 +17,7 @@ const {
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { handler, shown } = require('./options')
-const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
+const { BaseConsumer, BaseRetrier, ORIGINAL } = require('./retrier')
 const wire = require('./wire')
 
 const BASIC_NACK = 60 << 16 | 120
@@ -589,9 +589,7 @@ class Consumer extends BaseConsumer {
       let why = 'the broker cancelled the consumer, as it does when the queue is deleted'
       queue.on('error', error => {
         why = error.message
-        reject(error.code === NOT_FOUND
-          ? new MissingError(noQueue(name))
-          : new ChannelClosedError(`consuming "${name}": ${error.message}`, { cause: error }))
+        reject(this.#retrier._consumerRefused({ code: error.code, text: error.message }, error))
       })
       queue.on('close', () => {
         if (queue !== this.#queue) return

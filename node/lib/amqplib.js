@@ -10,7 +10,7 @@ const {
 const { debug, warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
-const { BaseConsumer, BaseRetrier, ORIGINAL, noQueue } = require('./retrier')
+const { BaseConsumer, BaseRetrier, ORIGINAL } = require('./retrier')
 const { decodedHeaders } = require('./values')
 
 // By the protocol, class 85: amqplib exports no names of methods.
@@ -631,8 +631,7 @@ class Consumer extends BaseConsumer {
       if (!isOpen(channel)) throw new ChannelClosedError(why)
     } catch (error) {
       close(channel)
-      if (error.code === NOT_FOUND) throw new MissingError(noQueue(queue))
-      throw error.code ? new ChannelClosedError(`consuming "${queue}": ${replyOf(error)}`, { cause: error }) : error
+      throw error.code ? this.#retrier._consumerRefused({ code: error.code, text: replyOf(error) }, error) : error
     }
   }
 

@@ -75,6 +75,13 @@ class Declaring {
     declaredOn(line).forget()
   }
 
+  /** Why the broker closed a channel that was to consume the work queue, once all was declared. */
+  consumerRefused ({ code, text }) {
+    const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
+    native.refuse_consumer(code, text)
+    return errorOf(native.status(), native.error())
+  }
+
   /** On channels of the line's, as each refusal closes one. */
   async #take (line, mode, rung = 0) {
     const { product, version } = line.serverProperties ?? {}

@@ -281,6 +281,11 @@ class BaseRetrier {
     return new Copy({ plan, id: plan.id, properties, content, original, failure, replayed })
   }
 
+  /** Why the broker closed a channel that was to consume: by its reply code and text. */
+  _consumerRefused (refusal, cause) {
+    return Object.assign(this.#declaring.consumerRefused(refusal), { cause })
+  }
+
   #publisher (line) {
     let publisher = this.#publishers.get(line)
     if (!publisher) {
@@ -525,11 +530,6 @@ class BaseConsumer {
   }
 }
 
-/** Why a queue cannot be consumed. */
-function noQueue (name) {
-  return `there is no queue "${name}" to consume: declare it, or have it declared with workQueue: "quorum"`
-}
-
 function pick (options, names) {
   return Object.fromEntries(names.filter(name => options[name] !== undefined).map(name => [name, options[name]]))
 }
@@ -561,4 +561,4 @@ function idOf (message) {
   }
 }
 
-module.exports = { BaseConsumer, BaseRetrier, ORIGINAL, TOPOLOGY, noQueue, topologyOf }
+module.exports = { BaseConsumer, BaseRetrier, ORIGINAL, TOPOLOGY, topologyOf }

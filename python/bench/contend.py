@@ -5,7 +5,7 @@
 Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
 confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
 a task a message); and blocking and select (backhop.pika; select-silent as if it had no events, select-metrics with
-backhop.prometheus.Metrics), aio-pika (backhop.aio_pika), worker (backhop.Worker).
+backhop.prometheus.Metrics), aio-pika (backhop.aio_pika), worker (backhop.Worker; worker-metrics likewise).
 Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
 decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 
@@ -219,8 +219,7 @@ def run_select_silent(task: Task) -> None:
     """As if there were no events at all."""
     for each in ("delivered", "succeeded", "failed"):
         setattr(Events, each, lambda *_: None)
-    for each in ("wants", "tells"):
-        setattr(Events, each, lambda *_: False)
+    Events.tells = lambda *_: False
     run_select(task)
 
 
@@ -280,9 +279,15 @@ def run_aio_pika(task: Task) -> None:
     asyncio.run(run())
 
 
-def run_worker(task: Task) -> None:
+def run_worker_metrics(task: Task) -> None:
+    from backhop.prometheus import Metrics
+
+    run_worker(task, Metrics())
+
+
+def run_worker(task: Task, on_event: Any = None) -> None:
     topology = backhop.Topology(QUEUE, POLICY, namespace=NAMESPACE, work_queue="quorum")
-    worker = backhop.Worker(URL, topology=topology, threads=1, prefetch=PREFETCH, mode="none")
+    worker = backhop.Worker(URL, topology=topology, threads=1, prefetch=PREFETCH, mode="none", on_event=on_event)
 
     def handle(message: backhop.Message) -> None:
         try:
@@ -336,6 +341,7 @@ CONTENDERS: dict[str, Callable[[Task], None]] = {
     "select-metrics": run_select_metrics,
     "aio-pika": run_aio_pika,
     "worker": run_worker,
+    "worker-metrics": run_worker_metrics,
 }
 
 

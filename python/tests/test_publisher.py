@@ -95,7 +95,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 def message(history: backhop.History, properties: Any) -> Any:
     kept = properties or SimpleNamespace(headers=None, **dict.fromkeys(NUMBERS))
-    return SimpleNamespace(history=history, _history=history, _kept=kept, _traceparent="", body=b"")
+    return SimpleNamespace(history=history, _history=history, _kept=kept, _traceparent="", _error_class="", body=b"")
 
 
 def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:

@@ -241,6 +241,15 @@ def test_a_callback_may_end_the_process_at_the_last_event(go: str) -> None:
     assert subprocess.run(command, check=False, timeout=PATIENCE, stderr=subprocess.PIPE).returncode == 7
 
 
+@needs_worker
+def test_metrics_that_tell_other_classes_of_errors_apart_are_refused() -> None:
+    prometheus = pytest.importorskip("backhop.prometheus")
+    same = [prometheus.Metrics(None, error_types=["TimeoutError"]) for _ in range(2)]
+    backhop.Worker("amqp://localhost", "orders", on_event=same)
+    with pytest.raises(backhop.ArgumentError, match="give each the same error_types"):
+        backhop.Worker("amqp://localhost", "orders", on_event=[*same, prometheus.Metrics(None)])
+
+
 def test_what_is_no_class_of_exceptions_is_refused_at_once() -> None:
     never: Any = ["ValueError"]
     with pytest.raises(backhop.ArgumentError, match="give classes of exceptions"):

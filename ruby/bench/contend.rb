@@ -10,8 +10,8 @@
 # decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
-# object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak memory; for
-# decision "microseconds", the median of one.
+# object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
+# time meanwhile, and "peak_kib", the peak memory; for decision "microseconds", the median of one.
 
 require "json"
 
@@ -26,7 +26,7 @@ POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_af
 
 # What a handler does, and how long it took from the first message on.
 class Task
-  attr_reader :start
+  attr_reader :start, :cpu_start
 
   def initialize(name, messages)
     @fails = name == "retry"
@@ -36,7 +36,7 @@ class Task
   end
 
   def call
-    @start ||= now
+    begin_now unless @start
     @left -= 1
     @over << true if @left.zero?
     raise ERROR if @fails
@@ -47,6 +47,15 @@ class Task
   def wait = @over.pop
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def cpu_now = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
+
+  private
+
+  def begin_now
+    @start = now
+    @cpu_start = cpu_now
+  end
 end
 
 def connect
@@ -146,6 +155,7 @@ else
   task = Task.new(name, messages)
   send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
   seconds = task.now - task.start
+  cpu_seconds = task.cpu_now - task.cpu_start
   peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i
-  puts JSON.generate(messages: messages, seconds: seconds, peak_kib: peak_kib)
+  puts JSON.generate(messages: messages, seconds: seconds, cpu_seconds: cpu_seconds, peak_kib: peak_kib)
 end

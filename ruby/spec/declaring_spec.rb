@@ -9,18 +9,19 @@ RSpec.describe Backhop::Declaring do
     options = { dialect: given.fetch("dialect", "c").to_sym, makes_rungs: given.fetch("makes_rungs", false) }
     mode = given.fetch("mode", "create").to_sym
     steps = []
-    described_class.new(topology, **options).carry_out(mode, given.fetch("rung_ms", 0)) do |each, passive|
+    declaring = described_class.new(topology, **options)
+    declaring.carry_out(mode, given.fetch("rung_ms", 0)) do |each, passive|
       steps << [passive ? "find" : "declare", each.what.to_s, each.name, each.arguments.to_a]
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
     end
-    [steps, nil]
+    [steps, given["consumer_refusal"] && declaring.consumer_refused(described_class::Refusal.new(*given["consumer_refusal"]))]
   rescue Backhop::Error => e
     [steps, e]
   end
 
   cases "topology/declaring" do |given|
-    Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals expect")
+    Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal expect")
     Vectors.only(given["expect"], "status text error steps")
     steps, error = carry_out(given)
     compare(given["expect"].slice("status", "steps", "text", "error"),

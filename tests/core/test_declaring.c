@@ -91,6 +91,10 @@ static void play(vector *v, bh_declaring *declaring)
         ck_assert_uint_lt(json_array_size(got), 500);
         answer(v, declaring);
     }
+    const json_t *refusal = vector_get(v, "consumer_refusal");
+    if (refusal)
+        bh_declaring_refuse_consumer(declaring, (int)vector_int(v, "consumer_refusal", json_array_get(refusal, 0)),
+                                     vector_bytes(v, "consumer_refusal", json_array_get(refusal, 1)));
     v->checks++;
     if (expected && !json_equal(got, expected)) {
         char *text = json_dumps(got, 0);
@@ -102,7 +106,7 @@ static void play(vector *v, bh_declaring *declaring)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals", "steps status text error");
+    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal", "steps status text error");
     bh_topology *topology = build_topology(v);
     bh_declaring *declaring;
     const json_t *dialect = vector_get(v, "dialect");

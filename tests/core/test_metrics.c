@@ -166,6 +166,121 @@ START_TEST(how_messages_end_is_counted)
 }
 END_TEST
 
+/* A message that was read: `attempts` failed ones before, the first at 1000 ms, the last to come again at 5000 ms. */
+static bh_history *history_of(int64_t attempts)
+{
+    bh_delivery *delivery;
+    bh_history *history;
+    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
+    ck_assert_int_eq(bh_history_new(&history), BH_OK);
+    if (attempts > 0) {
+        bh_delivery_push_int(delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, attempts);
+        bh_delivery_push_int(delivery, bh_str("backhop-first-failure"), BH_TYPE_INT64, 1000);
+        bh_delivery_push_int(delivery, bh_str("backhop-due"), BH_TYPE_INT64, 5000);
+    }
+    ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
+    bh_delivery_free(delivery);
+    return history;
+}
+
+START_TEST(a_message_is_counted_at_its_end_as_its_events_would_be)
+{
+    const bh_event_kind ends[] = {BH_EVENT_SUCCEEDED, BH_EVENT_FAILED, BH_EVENT_DROPPED};
+    bh_metrics *by_events;
+    ck_assert_int_eq(bh_metrics_new(&by_events), BH_OK);
+    for (int64_t attempts = 0; attempts < 3; attempts++) {
+        bh_history *history = history_of(attempts);
+        for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+            bh_bytes error_class = bh_str(ends[i] == BH_EVENT_FAILED ? "TimeoutError" : "");
+            begin(BH_EVENT_DELIVERED, "orders");
+            bh_event_set_history(event, history, 0, 5012);
+            ck_assert_int_eq(bh_metrics_observe(by_events, event), BH_OK);
+            begin(ends[i], "orders");
+            bh_event_set_history(event, history, 0, 5020);
+            bh_event_set_string(event, BH_FIELD_ERROR_CLASS, error_class);
+            bh_event_set_int(event, BH_FIELD_DURATION, 8500);
+            ck_assert_int_eq(bh_metrics_observe(by_events, event), BH_OK);
+            ck_assert_int_eq(
+                bh_metrics_count_message(metrics, ends[i], bh_str("orders"), history, 0, 5020, error_class, 8500),
+                BH_OK);
+        }
+        bh_history_free(history);
+    }
+    ck_assert_str_eq(bh_metrics_text(metrics).data, bh_metrics_text(by_events).data);
+    expect_text("backhop_retry_lateness_seconds_sum{queue=\"orders\"} 0.072\n"); /* six times 12 ms */
+    expect_text("backhop_recovery_time_seconds_sum{queue=\"orders\"} 8.04\n");   /* twice 4020 ms */
+    expect_text("backhop_attempts_sum{queue=\"orders\",outcome=\"succeeded\"} 6\n");
+    bh_metrics_free(by_events);
+}
+END_TEST
+
+START_TEST(a_success_after_failures_has_all_its_samples)
+{
+    bh_history *history = history_of(2);
+    ck_assert_int_eq(
+        bh_metrics_count_message(metrics, BH_EVENT_SUCCEEDED, bh_str("orders"), history, 0, 5020, bh_str(""), 8500),
+        BH_OK);
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 4);
+    expect_sample(0, BH_METRIC_RETRY_LATENESS, 0.012, "orders", "");
+    expect_sample(1, BH_METRIC_PROCESS_DURATION, 0.0085, "orders", "");
+    expect_sample(2, BH_METRIC_ATTEMPTS, 3, "orders", "succeeded");
+    expect_sample(3, BH_METRIC_RECOVERY_TIME, 4.02, "orders", "");
+    ck_assert_int_eq(
+        bh_metrics_count_message(metrics, BH_EVENT_SUCCEEDED, bh_str("orders"), history, 1, 5020, bh_str(""), -1),
+        BH_OK); /* redelivered, and for how long it was handled is unknown */
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 2);
+    expect_sample(0, BH_METRIC_ATTEMPTS, 3, "orders", "succeeded");
+    expect_sample(1, BH_METRIC_RECOVERY_TIME, 4.02, "orders", "");
+    bh_history_free(history);
+}
+END_TEST
+
+START_TEST(a_copy_is_counted_as_its_event_would_be)
+{
+    ck_assert_int_eq(bh_metrics_count_copy(metrics, BH_EVENT_RETRIED, bh_str("orders"), 3, 4000, bh_str(""),
+                                           bh_str("TimeoutError"), 2500),
+                     BH_OK);
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 3);
+    expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "TimeoutError");
+    expect_sample(1, BH_METRIC_RETRY_DELAY, 4, "orders", "");
+    expect_sample(2, BH_METRIC_COPY_DURATION, 0.0025, "", "");
+    ck_assert_int_eq(
+        bh_metrics_count_copy(metrics, BH_EVENT_PARKED, bh_str("orders"), 10, 0, bh_str("exhausted"), bh_str(""), -1),
+        BH_OK);
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 2);
+    expect_sample(0, BH_METRIC_PARKED, 1, "orders", "exhausted");
+    expect_sample(1, BH_METRIC_ATTEMPTS, 10, "orders", "parked");
+}
+END_TEST
+
+START_TEST(what_is_no_end_of_a_message_or_a_copy_is_refused)
+{
+    bh_history *history = history_of(0);
+    const bh_bytes none = {NULL, 0};
+    for (int kind = -1; kind <= BH_EVENT_LAST; kind++) {
+        int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED;
+        int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+        ck_assert_int_eq(
+            bh_metrics_count_message(metrics, (bh_event_kind)kind, bh_str("orders"), history, 0, 5020, bh_str(""), 1),
+            is_end ? BH_OK : BH_ERR_ARGUMENT);
+        ck_assert_int_eq(
+            bh_metrics_count_copy(metrics, (bh_event_kind)kind, bh_str("orders"), 1, 1, bh_str(""), bh_str(""), 1),
+            is_copied ? BH_OK : BH_ERR_ARGUMENT);
+    }
+    const bh_event_kind end = BH_EVENT_FAILED, copied = BH_EVENT_RETRIED;
+    const bh_bytes queue = bh_str("orders");
+    ck_assert_int_eq(bh_metrics_count_message(NULL, end, queue, history, 0, 0, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_message(metrics, end, none, history, 0, 0, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_message(metrics, end, queue, NULL, 0, 0, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_message(metrics, end, queue, history, 0, 0, none, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_copy(NULL, copied, queue, 1, 1, queue, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_copy(metrics, copied, none, 1, 1, queue, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_copy(metrics, copied, queue, 1, 1, none, queue, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_count_copy(metrics, copied, queue, 1, 1, queue, none, 1), BH_ERR_ARGUMENT);
+    bh_history_free(history);
+}
+END_TEST
+
 START_TEST(an_error_that_nobody_named_is_one_of_the_others)
 {
     begin(BH_EVENT_RETRIED, "orders");
@@ -312,6 +427,10 @@ Suite *suite_metrics(void)
     tcase_add_test(calls, every_metric_has_names_a_unit_help_and_known_labels);
     tcase_add_test(calls, a_failure_and_its_retry_are_counted);
     tcase_add_test(calls, how_messages_end_is_counted);
+    tcase_add_test(calls, a_message_is_counted_at_its_end_as_its_events_would_be);
+    tcase_add_test(calls, a_success_after_failures_has_all_its_samples);
+    tcase_add_test(calls, a_copy_is_counted_as_its_event_would_be);
+    tcase_add_test(calls, what_is_no_end_of_a_message_or_a_copy_is_refused);
     tcase_add_test(calls, an_error_that_nobody_named_is_one_of_the_others);
     tcase_add_test(calls, ten_thousand_ids_errors_and_queues_are_few_series);
     tcase_add_test(calls, labels_are_escaped_and_absurd_values_are_bounded);

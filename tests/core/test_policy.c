@@ -59,6 +59,9 @@ START_TEST(a_vector)
         expect_name(v, v->expect, "kind", vector_kinds, bh_policy_kind(policy));
         expect_name(v, v->expect, "jitter", vector_jitters, bh_policy_jitter(policy));
         expect_int(v, v->expect, "max_attempts", bh_policy_max_attempts(policy));
+        int64_t most = bh_policy_max_attempts(policy);
+        ck_assert_int_eq(bh_policy_is_last(policy, most), most > 0); /* no attempt is the last where there is no limit */
+        ck_assert_int_eq(bh_policy_is_last(policy, most - 1), 0);
         expect_int(v, v->expect, "max_ms", bh_policy_max_ms(policy));
         expect_int(v, v->expect, "max_age_ms", bh_policy_max_age_ms(policy));
         expect_int(v, v->expect, "max_retry_after_ms", bh_policy_max_retry_after_ms(policy));
@@ -91,6 +94,7 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_policy_is_last(NULL, 1), 0);
     bh_policy_free(NULL);
 }
 END_TEST

@@ -84,6 +84,9 @@ BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t ru
 BH_API int bh_declaring_next(bh_declaring *self);
 /* The broker closed the channel, or the connection, at the step: its reply code (404) and text. */
 BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
+/* The broker closed the channel at basic.consume of the work queue, once all was declared: what that means is told as at the
+ * end. BH_ERR_MISSING, BH_ERR_ACCESS, or BH_ERR_CHANNEL. */
+BH_API void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text);
 
 /*
  * The step: what to declare, durable, and neither auto-deleted nor exclusive nor internal; passive: only to look whether

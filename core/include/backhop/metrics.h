@@ -89,6 +89,19 @@ BH_API bh_status bh_metrics_add_error_type(bh_metrics *self, bh_bytes error_clas
 /* Counts an event; one that tells nothing to count has no samples. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY (it is not
  * counted). */
 BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
+/*
+ * Counts a message that was handled, at the end of that: what its events BH_EVENT_DELIVERED and `kind` (bh_event_of) tell, in
+ * one call and without making them. `redelivered`: of the delivery; now_ms: since the epoch; error_class: as "TimeoutError",
+ * "" for none; duration_us: how long the handler took, below 0 where that is unknown. BH_ERR_ARGUMENT (also another kind than
+ * succeeded, failed and dropped), BH_ERR_NO_MEMORY (it is not counted).
+ */
+BH_API bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue,
+                                          const bh_history *history, int redelivered, int64_t now_ms,
+                                          bh_bytes error_class, int64_t duration_us);
+/* Counts a copy that is safe, likewise: BH_EVENT_RETRIED or BH_EVENT_PARKED (bh_event_of_copy), attempts, delay and reason as its
+ * plan has them; duration_us: from its publish to its confirm. */
+BH_API bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes queue, int64_t attempts,
+                                       int64_t delay_ms, bh_bytes reason, bh_bytes error_class, int64_t duration_us);
 /* Sets a gauge without labels, as how many copies are unconfirmed (bh_ledger_copies). BH_ERR_ARGUMENT (no such gauge),
  * BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value);
@@ -96,7 +109,7 @@ BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t valu
  * missing). */
 BH_API bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others);
 
-/* What the last bh_metrics_observe counted, valid until the next: seconds, or numbers of messages; and the labels' values
+/* What the last event, message or copy counted, valid until the next: seconds, or numbers of messages; and the labels' values
  * in the order of bh_metric_label, "" for one that does not apply. */
 BH_API size_t bh_metrics_sample_count(const bh_metrics *self);
 BH_API int bh_metrics_sample_metric(const bh_metrics *self, size_t index);

@@ -78,6 +78,8 @@ BH_API bh_kind bh_policy_kind(const bh_policy *self);
 BH_API bh_jitter bh_policy_jitter(const bh_policy *self);
 /* The limit in force: 10, or the number of steps + 1, where none was set; 0: no limit. */
 BH_API int64_t bh_policy_max_attempts(const bh_policy *self);
+/* 1 where nothing comes after that attempt (1, 2, ...) if it fails, as the limit on attempts says; one of age may end it before. */
+BH_API int bh_policy_is_last(const bh_policy *self, int64_t attempt);
 /* The cap in force, in ms. */
 BH_API int64_t bh_policy_max_ms(const bh_policy *self);
 BH_API int64_t bh_policy_max_age_ms(const bh_policy *self);

@@ -200,7 +200,8 @@ describe('the interface', NEEDS_BROKER, () => {
       await until(() => seen.length)
       const missing = await CLIENTS[client].connect(URL, `${queue}.none`, { ...common, mode: 'none' })
       closing.push(() => missing.stop())
-      await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: /there is no queue ".*none" to consume/ })
+      const isMissing = /the work queue ".*none" cannot be consumed.*have it declared too, by workQueue: 'quorum'/
+      await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: isMissing })
     })
 
     it(`${client}: cancelled, it takes no more, and what was in hand is settled`, async () => {

@@ -332,7 +332,7 @@ async def _take(channel: WireChannel, step: Step) -> Refusal | None:
         else:
             await channel.queue_bind(name, source, routing_key=key)
     except aiormq.exceptions.ChannelClosed as error:
-        return _refusal(error)
+        return refusal_of(error)
     except aiormq.exceptions.ConnectionCommandInvalid as error:  # RabbitMQ before 4.0, for an exchange type
         return Refusal(503, str(error.args[0]))
     return None
@@ -346,7 +346,7 @@ _CODES: dict[type[BaseException], int] = {
 }
 
 
-def _refusal(error: aiormq.exceptions.ChannelClosed) -> Refusal:
+def refusal_of(error: aiormq.exceptions.ChannelClosed) -> Refusal:
     """aiormq tells some reply codes by the class alone."""
     for kind, code in _CODES.items():
         if isinstance(error, kind):

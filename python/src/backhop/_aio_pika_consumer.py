@@ -15,8 +15,9 @@ import aio_pika
 import aiormq
 from aiormq.abc import AbstractChannel as WireChannel
 
-from ._declaring import forget
-from ._errors import ChannelClosedError, Error, MissingError
+from ._aio_pika_channels import refusal_of
+from ._declaring import consumer_refused, forget
+from ._errors import Error
 
 if TYPE_CHECKING:
     from .aio_pika import Retrier
@@ -82,12 +83,8 @@ class Consumer:
         await wire.basic_qos(prefetch_count=self._prefetch)
         try:
             answer = await wire.basic_consume(self._queue, self._delivered)
-        except aiormq.exceptions.ChannelNotFoundEntity as error:
-            text = f"the work queue {self._queue!r} cannot be consumed: {error}; declare it first"
-            raise MissingError(text) from error
         except aiormq.exceptions.ChannelClosed as error:
-            text = f"the work queue {self._queue!r} cannot be consumed: the channel was closed: {error}"
-            raise ChannelClosedError(text) from error
+            raise consumer_refused(self._retrier.topology, refusal_of(error)) from error
         self._tag = answer.consumer_tag
 
     async def _delivered(self, delivered: Any) -> None:

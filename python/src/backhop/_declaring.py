@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from . import _backhop as c
 from ._core import made
-from ._errors import check, error, in_seconds
+from ._errors import Error, check, error, in_seconds
 from .topology import WHATS, Declaration, Topology
 
 Mode: TypeAlias = Literal["create", "verify", "none"]
@@ -86,6 +86,13 @@ def declaring(
                 c.Declaring_refuse(handle, refusal.code, refusal.text)
         if status := c.Declaring_status(handle):
             raise error(status, in_seconds(c.Declaring_error(handle)))
+
+
+def consumer_refused(topology: Topology, refusal: Refusal) -> Error:
+    """Why the broker closed a channel that was to consume the work queue, once all was declared."""
+    handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
+    c.Declaring_refuse_consumer(handle, refusal.code, refusal.text)
+    return error(c.Declaring_status(handle), in_seconds(c.Declaring_error(handle)))
 
 
 def _declaration(handle: c.Declaring) -> Declaration:

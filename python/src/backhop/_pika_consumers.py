@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pika.exceptions
 
 from . import _backhop as c
-from ._declaring import NOT_FOUND, forget
-from ._errors import ArgumentTypeError, ChannelClosedError, Error, MissingError
+from ._declaring import Refusal, consumer_refused, forget
+from ._errors import ArgumentTypeError, Error
 from .event import Fields
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ class Consumer:
         if self._is_ready:
             self._again(reason)
         else:
-            self._failed(refusal(self._queue, reason))
+            self._failed(self._refusal(reason))
+
+    def _refusal(self, reason: Any) -> Error:
+        """Why the broker closed a channel that was to consume."""
+        code, text = getattr(reason, "reply_code", 0), getattr(reason, "reply_text", str(reason))
+        return consumer_refused(self._retrier.topology, Refusal(code, text))
 
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker ended the subscription."""
@@ -115,14 +120,6 @@ class Consumer:
             self._subscribe()
 
 
-def refusal(queue: str, reason: Any) -> Error:
-    """Why the broker closed a channel that was to consume."""
-    code, text = getattr(reason, "reply_code", 0), getattr(reason, "reply_text", str(reason))
-    if code == NOT_FOUND:
-        return MissingError(f"the work queue {queue!r} cannot be consumed: {text}; declare it first")
-    return ChannelClosedError(f"the work queue {queue!r} cannot be consumed: the channel was closed: {code} {text}")
-
-
 class BlockingConsumer(Consumer):
     """Of a BlockingConnection. Messages come whenever the connection hands them out: in ``start_consuming``, or in
     ``connection.process_data_events`` of a loop of your own."""
@@ -136,7 +133,7 @@ class BlockingConsumer(Consumer):
             self._open()
         except pika.exceptions.AMQPChannelError as error:
             self._is_cancelled = True
-            raise self._error or refusal(self._queue, error) from error
+            raise self._error or self._refusal(error) from error
 
     def _failed(self, error: Error) -> None:
         self._error = error

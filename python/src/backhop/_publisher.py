@@ -24,7 +24,7 @@ from ._errors import error as error_of
 from ._frames import How, content_frames, content_header, publish_frame
 from ._retrier import BaseRetrier, unreadable
 from ._time import milliseconds
-from .event import Fields, class_of, replay_error
+from .event import Fields, replay_error
 from .history import History
 from .message import Message
 from .outcomes import story
@@ -122,8 +122,7 @@ class Copy:
         """What the handler raised, which holds much."""
         self.event: c.Event | None = None
         """What tells that the copy is safe; None where nobody wants to know."""
-        self.error_class = ""
-        """Of what the handler raised, where that is counted."""
+        self.error_class = message._error_class
         self.traceparent = message._traceparent
         self.written = 0.0
         """When it was, by time.monotonic."""
@@ -207,11 +206,8 @@ class Publisher(ABC):
             return
         copy.replayed = replayed
         kind = c.bh_event_of_copy(copy.action)
-        events = self._events
-        if not replayed and events.tells(kind):
-            copy.event = events.copied(kind, plan, copy.id, error)
-        if events.counters and error is not None:
-            copy.error_class = class_of(error)
+        if not replayed and self._events.tells(kind):
+            copy.event = self._events.copied(kind, plan, copy.id, error)
         if not original.is_here:
             self._say(c.BH_EVENT_STALE, copy, {})
             self._end(copy, replay_error(ConnectionFailedError))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _backhop as c
-from ._checks import function
+from ._checks import function, short_text
 from ._core import made
-from ._errors import Error, check, error, in_seconds
+from ._errors import ArgumentError, Error, ForkedError, check, error, in_seconds
 from ._time import seconds
 from .outcomes import Park, Result, RetryAfter, awaited, called
 from .plan import OUTCOMES, Plan
@@ -36,6 +36,7 @@ _LEVELS = {
     c.BH_LEVEL_ERROR: logging.ERROR,
 }
 _LEVELS_OF = {kind: _LEVELS[c.Event_level(made(c.bh_event_new(kind)))] for kind in NAMES}
+_ENDS = {outcome: c.bh_event_of(number) for outcome, number in OUTCOMES.items()}
 _LOG = made(c.bh_log_new())
 _LOGGING = threading.Lock()  # one thread at a time asks it
 
@@ -166,9 +167,6 @@ def _line(line: str, event: Event) -> str:
 class Observer:
     """What a bridge is, as backhop.prometheus and backhop.opentelemetry have them: give it as ``on_event``."""
 
-    counts: c.Metrics | None = None
-    """What only counts: in the core, so that it hears nothing by ``observe``."""
-
     def attach(self, source: Any) -> None:
         """A retrier or a worker tells it its events from now on."""
 
@@ -182,6 +180,57 @@ class Observer:
     def handling(self, message: Message) -> AbstractContextManager[object]:
         """What a handler runs in."""
         return nullcontext()
+
+
+class Counter(Observer):
+    """A bridge that only counts: in the core, and for a worker in the core's own thread.
+
+    :param error_types: the classes of errors that are told apart, by their names; none: the first that are seen
+    :raises ArgumentError: for more than the core tells apart
+    """
+
+    counts: c.Metrics
+    """What is counted here; it needs no lock, as a call into the core keeps the GIL."""
+
+    def __init__(self, error_types: Iterable[str] = ()) -> None:
+        self.error_types = tuple(short_text("error_types", each, "names of classes") for each in error_types)
+        self.counts = self.blank()
+        self._workers: list[c.Worker] = []
+        self._lock = threading.Lock()
+
+    def blank(self) -> c.Metrics:
+        """Counts of nothing, with the same classes of errors."""
+        counts = made(c.bh_metrics_new())
+        for each in self.error_types:
+            check(c.Metrics_add_error_type(counts, each))
+        return counts
+
+    def join(self, worker: c.Worker) -> None:
+        """A worker's core counts from now on, until ``part``."""
+        with self._lock:
+            self._workers.append(worker)
+
+    def part(self, worker: c.Worker) -> None:
+        """What a worker's core has counted is kept."""
+        with self._lock:
+            self._workers.remove(worker)
+            _read(worker, self.counts)
+
+    def total(self) -> c.Metrics:
+        """All that is counted."""
+        with self._lock:
+            total = self.blank()
+            check(c.Metrics_add(total, self.counts))
+            for worker in self._workers:
+                _read(worker, total)
+            return total
+
+
+def _read(worker: c.Worker, counts: c.Metrics) -> None:
+    """Adds what a worker's core has counted; one of before a fork counts nothing here."""
+    status = c.Worker_read_metrics(worker, counts)
+    if status != ForkedError.status:
+        check(status)
 
 
 Fields: TypeAlias = Mapping[str, str | int]
@@ -198,7 +247,6 @@ class Events:
 
     __slots__ = (
         "_clock",
-        "_counted",
         "_queue",
         "_surrounding",
         "bridges",
@@ -212,8 +260,8 @@ class Events:
         many = isinstance(on_event, list | tuple) and on_event
         given: Any = on_event if many else () if on_event is None else (on_event,)
         self.bridges = [each for each in given if isinstance(each, Observer)]
-        self.counters = [each.counts for each in self.bridges if each.counts is not None]
-        self.observers = [each for each in self.bridges if each.counts is None]
+        self.counters = [each.counts for each in self.bridges if isinstance(each, Counter)]
+        self.observers = [each for each in self.bridges if not isinstance(each, Counter)]
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:
             function("on_event", each)
@@ -221,16 +269,25 @@ class Events:
         self.is_heard = bool(self.observers or self.listeners)
         self._queue = queue
         self._clock = clock
-        self._counted = made(c.bh_event_new(c.BH_EVENT_DELIVERED))  # what is counted: of one call alone
 
     def attach(self, source: Any) -> None:
         """The bridges hear of who tells these events."""
         for each in self.bridges:
             each.attach(source)
 
-    def wants(self, kind: int) -> bool:
-        """Whether anybody wants to know of it."""
-        return bool(self.counters) or self.tells(kind)
+    def leave_to_core(self) -> list[Counter]:
+        """Those for whom the core of a worker counts, once for all: nothing is counted here any more.
+
+        :raises ArgumentError: they do not tell the same classes of errors apart
+        """
+        self.counters = []
+        counters = [each for each in self.bridges if isinstance(each, Counter)]
+        if len({each.error_types for each in counters}) > 1:
+            raise ArgumentError(
+                "on_event holds Metrics with different error_types, and a worker counts once for all: give each the "
+                "same error_types"
+            )
+        return counters
 
     def tells(self, kind: int) -> bool:
         """Whether anybody wants to hear of it, as an event."""
@@ -306,9 +363,7 @@ class Events:
     ) -> None:
         """Counts a copy that is safe."""
         for counter in self.counters:
-            c.Metrics_count_copy(
-                counter, self._counted, kind, self._queue, attempts, delay_ms, reason, error_class, duration_us
-            )
+            c.Metrics_count_copy(counter, kind, self._queue, attempts, delay_ms, reason, error_class, duration_us)
 
     # Around a handler
 
@@ -322,31 +377,38 @@ class Events:
 
     def succeeded(self, message: Message) -> None:
         """Its handler succeeded."""
-        if self.is_heard or self.counters or LOGGER.isEnabledFor(logging.DEBUG):
-            self._tell_of(c.BH_EVENT_SUCCEEDED, message)
+        if message._began:
+            self._ended(c.BH_EVENT_SUCCEEDED, message)
 
     def failed(self, message: Message, result: Result, exception: BaseException) -> None:
         """Its handler failed, or said that nobody needs it."""
-        kind = c.bh_event_of(OUTCOMES[result.outcome])
-        if self.is_heard or self.counters or LOGGER.isEnabledFor(_LEVELS_OF[kind]):
-            self._tell_of(kind, message, exception, result.error)
+        if message._began or result.outcome == "dropped":  # which may be told where its delivery was not
+            self._ended(_ENDS[result.outcome], message, exception, result.error)
+
+    def _ended(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
+        if self.counters:
+            duration_us = int((time.perf_counter() - message._began) * 1_000_000)
+            error_class = message._error_class = "" if exception is None else class_of(exception)
+            try:
+                history, now_ms = message.history._handle, int(self._clock() * 1000)
+            except Error:  # it cannot be read, which is told where it is to be settled
+                return
+            about = history, message.redelivered, now_ms, error_class, duration_us
+            for counter in self.counters:
+                c.Metrics_count_message(counter, kind, self._queue, *about)
+        if self.tells(kind):
+            self._tell_of(kind, message, exception, error)
 
     def _tell_of(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
-        queue, began, is_end = self._queue, message._began, kind != c.BH_EVENT_DELIVERED
-        duration_us = int((time.perf_counter() - began) * 1_000_000) if began and is_end else -1
-        error_class = class_of(exception) if exception is not None and kind == c.BH_EVENT_FAILED else ""
+        is_end, is_failure = kind != c.BH_EVENT_DELIVERED, kind == c.BH_EVENT_FAILED
+        duration_us = int((time.perf_counter() - message._began) * 1_000_000) if is_end and message._began else -1
+        error_class = class_of(exception) if exception is not None and is_failure else ""
+        about = int(self._clock() * 1000), error_class, error if is_failure else "", duration_us
         try:
-            history, redelivered, now_ms = message.history._handle, message.redelivered, int(self._clock() * 1000)
-            for counter in self.counters if is_end else ():
-                c.Metrics_count_message(
-                    counter, self._counted, kind, queue, history, redelivered, now_ms, error_class, duration_us
-                )
-            if self.tells(kind):
-                event = made(c.bh_event_new(kind))
-                error = error if error_class else ""
-                about = history, redelivered, now_ms, error_class, error, duration_us
-                check(c.Event_fill_message(event, kind, queue, *about))
-                self.hand(event, exception, message._traceparent)
+            event = made(c.bh_event_new(kind))
+            history, redelivered = message.history._handle, message.redelivered
+            check(c.Event_fill_message(event, kind, self._queue, history, redelivered, *about))
+            self.hand(event, exception, message._traceparent)
         except Error as problem:  # of a message that cannot be read: its end tells that
             LOGGER.debug("%s is not told: %s", NAMES[kind], problem)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from . import _backhop as c
 from .delivery import Delivery
 from .history import Death, History
 from .topology import Topology
@@ -14,7 +15,7 @@ class Message:
     """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
     past. What is not asked for is not read."""
 
-    __slots__ = ("_began", "_history", "_topology", "_traceparent", "body", "redelivered")
+    __slots__ = ("_began", "_error_class", "_history", "_topology", "_traceparent", "body", "redelivered")
 
     _history: History | None
     _topology: Topology
@@ -22,6 +23,8 @@ class Message:
     """When a handler got it, by time.perf_counter; 0 before."""
     _traceparent: str
     """Of the attempt's span, in W3C's form; "" for none."""
+    _error_class: str
+    """Of what its handler raised, where that is counted."""
     _kept: Any
     """Has the properties and headers that it came with as attributes, which nobody else changes."""
 
@@ -138,7 +141,7 @@ class Message:
     @property
     def last_attempt(self) -> bool:
         """Whether it is parked if this attempt fails, for want of another; a limit of age may end it before."""
-        return 0 < self.max_attempts <= self.attempt
+        return bool(c.Policy_is_last(self._topology.policy._handle, self.attempt))
 
     @property
     def first_failure(self) -> datetime | None:

@@ -75,6 +75,7 @@ class Message(_Message):
         self._history: History | None = None
         self._began = 0.0
         self._traceparent = ""
+        self._error_class = ""
         self._topology = topology
         self._decider = decider
         self._original = original

@@ -18,10 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from . import _backhop as c
-from ._checks import short_text
-from ._core import made
 from ._errors import check
-from .event import Observer
+from .event import Counter
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Metrics"]
 
 
-class Metrics(Observer, Collector):
+class Metrics(Counter, Collector):
     """What events add up to: give it as ``on_event``, alone or in a list.
 
     :param registry: where it is collected; None: nowhere, until you register it
@@ -39,10 +37,8 @@ class Metrics(Observer, Collector):
     """
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY, *, error_types: Iterable[str] = ()) -> None:
-        self.counts: c.Metrics = made(c.bh_metrics_new())  # needs no lock: a call into the core keeps the GIL
+        super().__init__(error_types)
         self._sources: WeakSet[Any] = WeakSet()
-        for each in error_types:
-            check(c.Metrics_add_error_type(self.counts, short_text("error_types", each, "names of classes")))
         if registry is not None:
             registry.register(self)
 
@@ -56,7 +52,7 @@ class Metrics(Observer, Collector):
         """All of it in Prometheus' text format."""
         pending = sum(source.pending for source in list(self._sources))
         check(c.Metrics_set(self.counts, c.BH_METRIC_COPIES_UNCONFIRMED, pending))
-        return c.Metrics_text(self.counts)
+        return c.Metrics_text(self.total())
 
     def collect(self) -> Iterable[Metric]:
         """For prometheus_client."""

@@ -237,6 +237,7 @@ class _RehearsedMessage(Message):
         self._history: History | None = None
         self._began = 0.0
         self._traceparent = ""
+        self._error_class = ""
         self._topology = decider.topology
         self._decider = decider
         self._arrived = (exchange, routing_key, properties, headers)

@@ -120,7 +120,8 @@ class Worker:
     :param wait_queues: as History's
     :raises NoLibrabbitmqError: where this Backhop was built without librabbitmq; the text says what to install
     :raises URIError: for a URI that cannot be read
-    :raises ArgumentError: for an option that cannot be used; also InvalidNameError, PolicyError and StrategyError
+    :raises ArgumentError: for an option that cannot be used, and for Metrics with different error_types, as the core
+        counts once for all; also InvalidNameError, PolicyError and StrategyError
     """
 
     def __init__(
@@ -183,8 +184,9 @@ class Worker:
         self._asking = threading.Lock()
         self._replay: _Replay | None = None
         self._failures: OrderedDict[int, _Failure] = OrderedDict()  # by the numbers of their messages
-        self._wants_retries = truth("retry_events", retry_events)
+        self._wants_retries = self._tells_retries = truth("retry_events", retry_events)
         self._stream.attach(self)
+        self._counters = self._stream.leave_to_core()
         result = c.bh_worker_new(self.topology.policy._handle, self.topology._handle)
         handle = self._handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
         for one in _uris(uri):
@@ -377,13 +379,18 @@ class Worker:
         """Returns what is set once it has drained."""
         before, self._drained = self._drained, threading.Event()
         self._failures.clear()
-        tells_retries = self._wants_retries or self._stream.bridges or LOGGER.isEnabledFor(logging.INFO)
-        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(bool(tells_retries))))
+        is_heard = bool(self._stream.observers) or LOGGER.isEnabledFor(logging.INFO)
+        self._tells_retries = self._wants_retries or is_heard
+        self._check(c.Worker_set_event(self._handle, c.BH_EVENT_RETRIED, int(self._tells_retries)))
+        if self._counters:
+            self._check(c.Worker_set_metrics(self._handle, self._counters[0].blank()))
         try:
             self._check(c.Worker_start(self._handle))
         except Error:
             self._drained = before
             raise
+        for counter in self._counters:
+            counter.join(self._handle)
         return self._drained
 
     # --- Taking ------------------------------------------------------------------------------------------------------
@@ -459,6 +466,8 @@ class Worker:
             replay, self._replay = self._replay, None
             replay.end(event)
         if event.name == "drained":  # whatever on_event does, nobody takes this event again
+            for counter in self._counters:
+                counter.part(self._handle)
             self._end = event.error if not isinstance(event.error, WaitTimeoutError) else None
             self._drained.set()
 
@@ -496,16 +505,20 @@ class Worker:
         self._stream.failed(message, result, exception)
         assert isinstance(message, _TakenMessage)
         if result.outcome != "dropped":
-            taken, policy = message.taken, result.policy or self.policy
+            taken = message.taken
             c.Worker_set_error_class(self._handle, taken, class_of(exception))
             if message._traceparent:
                 c.Worker_set_traceparent(self._handle, taken, message._traceparent)
-            is_last = result.outcome == "permanent" or 0 < policy.max_attempts <= c.Worker_attempt(self._handle, taken)
-            if is_last or self._stream.wants(c.BH_EVENT_RETRIED):
+            if self._tells_retries or result.outcome == "permanent" or self._is_last(taken, result.policy):
                 self._failures[c.Message_number(taken)] = exception, message._traceparent, result.error
                 while len(self._failures) > _MOST_FAILURES:
                     self._failures.popitem(last=False)
         self._settle(message, result)
+
+    def _is_last(self, taken: c.Message, policy: Policy | None) -> bool:
+        """Whether it is parked, for want of another attempt."""
+        attempt = c.Worker_attempt(self._handle, taken)
+        return bool(c.Policy_is_last((policy or self.policy)._handle, attempt))
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
@@ -655,6 +668,7 @@ class _TakenMessage(Message):
         self._history: History | None = None
         self._began = 0.0
         self._traceparent = ""
+        self._error_class = ""
         self._topology = worker.topology
         self._worker = worker
         self.taken = taken

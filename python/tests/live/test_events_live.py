@@ -164,6 +164,56 @@ def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  #
 
 
 @needs_worker
+def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue, parked = broker.queue(), threading.Semaphore(0)
+
+    def on_event(event: backhop.Event) -> None:
+        if event.name == "parked":
+            parked.release()
+
+    metrics, others = backhop.prometheus.Metrics(None), backhop.prometheus.Metrics(None)
+    worker = backhop.Worker(URL, queue, POLICY, namespace=namespace, on_event=[metrics, on_event, others])
+    handled = f'messaging_process_duration_seconds_count{{queue="{queue}",error_type="TimeoutError"}}'
+    for times in (1, 2):
+        broker.publish(b"body", queue)
+        with running(worker, Handler(TimeoutError("late"), TimeoutError("late"))):
+            assert parked.acquire(timeout=PATIENCE)
+            for each in (metrics, others):  # while it runs
+                assert f"{handled} {2 * times}\n" in each.text
+                assert f'backhop_parked_total{{queue="{queue}",reason="exhausted"}} {times}\n' in each.text
+        assert f"{handled} {2 * times}\n" in metrics.text  # once it has stopped
+        assert "backhop_copies_unconfirmed 0\n" in metrics.text
+        assert not worker._failures
+
+
+@needs_worker
+def test_a_workers_metrics_count_what_succeeds_is_dropped_and_is_replayed(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue, ended = broker.queue(), threading.Semaphore(0)
+    metrics = backhop.prometheus.Metrics(None)
+
+    def handle(message: backhop.Message) -> None:
+        ended.release()
+        if message.body == b"drop":
+            raise backhop.Drop
+        if message.body == b"park" and message.history.replays == 0:
+            raise backhop.Park("for good")
+
+    worker = backhop.Worker(URL, queue, POLICY, namespace=namespace, on_event=metrics)
+    with running(worker, handle):
+        for body in (b"park", b"drop", b"succeed"):
+            broker.publish(body, queue)
+            assert ended.acquire(timeout=PATIENCE)
+        until(lambda: f'backhop_parked_total{{queue="{queue}",reason="permanent"}} 1\n' in metrics.text)
+        assert worker.replay() == 1
+        assert ended.acquire(timeout=PATIENCE)
+        until(lambda: f'backhop_attempts_count{{queue="{queue}",outcome="succeeded"}} 2\n' in metrics.text)
+    text = metrics.text
+    assert f'backhop_attempts_count{{queue="{queue}",outcome="dropped"}} 1\n' in text
+    assert f'backhop_replayed_total{{queue="{queue}"}} 1\n' in text
+    assert f'messaging_process_duration_seconds_count{{queue="{queue}",error_type="Park"}} 1\n' in text
+
+
+@needs_worker
 def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Broker, namespace: str) -> None:  # noqa: F811
     """Two messages may have one id, and some have none."""
     SPANS.clear()

@@ -278,7 +278,7 @@ def test_consume_says_what_is_wrong(client: str, broker: Broker, namespace: str)
     broker.channel.queue_delete(f"{namespace}.none.parked")
     with (
         connected(client, URL, f"{namespace}.none", Handler(), policy=QUICK, mode="none") as consumer,
-        pytest.raises(backhop.MissingError, match="cannot be consumed"),
+        pytest.raises(backhop.MissingError, match=r"cannot be consumed.*declare it first.*work_queue=.quorum."),
     ):
         consumer.begin_by_itself()
 

@@ -37,6 +37,14 @@ module Backhop
       Status.check(@native.status, @native.error)
     end
 
+    # Why the broker closed a channel that was to consume the work queue, once all was declared.
+    #
+    # @return [Error]
+    def consumer_refused(refusal)
+      @native.refuse_consumer(refusal.code, refusal.text)
+      Status.error(@native.status, @native.error)
+    end
+
     private
 
     def step

@@ -248,7 +248,7 @@ module Backhop
       took_us = is_end ? now_us - (message.began_us || now_us) : -1
       about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
                Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : ""]
-      count(name) { |metrics, event| metrics.count_message(event, *about, took_us) } if is_end
+      count(name) { |metrics| metrics.count_message(*about, took_us) } if is_end
       return unless is_heard
 
       native = Event.made(name)
@@ -268,8 +268,8 @@ module Backhop
       number = Event.number(name)
       error_class = error ? Outcomes.class_name(error) : ""
       made = plan.native
-      count(name) do |metrics, event|
-        metrics.count_copy(event, number, @queue, made.attempts, made.delay_ms, made.reason, error_class, took_us || -1)
+      count(name) do |metrics|
+        metrics.count_copy(number, @queue, made.attempts, made.delay_ms, made.reason, error_class, took_us || -1)
       end
       return unless is_heard
 
@@ -281,9 +281,11 @@ module Backhop
     private
 
     # Has the metrics count an event. What one raises is logged, and breaks nothing.
-    def count(name, &block)
+    #
+    # @yieldreturn [Integer] the core's status
+    def count(name)
       @metrics.each do |each|
-        each.count(&block)
+        Status.check(yield(each.native))
       rescue *Outcomes::FAILURES => e
         failed(name, e)
       end

@@ -81,7 +81,7 @@ module Backhop
     def max_attempts = topology.policy.max_attempts
 
     # @return [Boolean] whether it is parked if this attempt fails, as its attempts are used up then
-    def last_attempt? = max_attempts.positive? && attempt >= max_attempts
+    def last_attempt? = topology.policy.native.is_last(attempt) == 1
 
     # @return [String] where the message was first published, whatever brought it back
     def exchange = history.exchange

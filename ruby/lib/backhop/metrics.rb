@@ -41,7 +41,6 @@ module Backhop
         raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
       end
       @native = blank
-      @counted = Event.made(:delivered)
       @lock = Mutex.new
       @retriers = ObjectSpace::WeakMap.new
       @workers = []
@@ -73,11 +72,9 @@ module Backhop
       end
     end
 
-    # Yields the core's metrics, and an event to fill: to count with one call, while no other thread runs.
-    #
-    # @yieldreturn [Integer] the core's status
+    # The core's metrics, to count with one call, while no other thread runs.
     # @api private
-    def count = Status.check(yield(@native, @counted))
+    attr_reader :native
 
     # Whether each sample is handed on to a library; else all of it is read when it is asked for.
     # @api private

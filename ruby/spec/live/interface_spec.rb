@@ -134,6 +134,14 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     proxy.close
   end
 
+  it "says what to do where the queue to subscribe to is not there" do
+    connected(BunnyClient, URL, "#{queue}.none", nil, **options, mode: :none) do |client|
+      expect { client.retrier.subscribe { nil } }
+        .to raise_error(Backhop::MissingError, /"#{queue}.none" cannot be consumed.*declare it first.*work_queue: :quorum/)
+      expect(client.channel).to be_open
+    end
+  end
+
   it "refuses a message of another queue, and says what a consumer without manual_ack loses" do
     other = broker.queue
     handler = Handler.failing(1, Backhop::Park)

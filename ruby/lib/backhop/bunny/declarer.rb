@@ -11,6 +11,11 @@ module Backhop
       # What Bunny raises where the connection is gone.
       LOST = [::Bunny::Exception, ::Timeout::Error, IOError, SystemCallError].freeze
 
+      # How the broker closed a channel.
+      def self.refusal(error)
+        Declaring::Refusal.new(error.channel_close.reply_code, Outcomes.writable(error.channel_close.reply_text))
+      end
+
       # Yields one, and closes its channel in the end.
       def self.open(connection)
         declarer = new(connection)
@@ -82,7 +87,7 @@ module Backhop
         declare(declaration, passive)
         nil
       rescue ::Bunny::ChannelLevelException => e
-        Declaring::Refusal.new(e.channel_close.reply_code, Outcomes.writable(e.channel_close.reply_text))
+        Declarer.refusal(e)
       rescue *LOST
         raise unless declaration.type == "x-delayed-message"
 

@@ -116,6 +116,8 @@ module Backhop
         return unless @transport.open?
 
         ended = @channels.reject { |_, original| original.here? }.keys
+        return disconnected if ended.any? && @connection.closing? # which closes channels first
+
         error = Event.replay_error(ConnectionFailedError)
         end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?
         closed if @channel&.closed?

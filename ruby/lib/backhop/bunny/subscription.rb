@@ -82,20 +82,16 @@ module Backhop
         channel.basic_consume_with(consumer)
       rescue *Declarer::LOST => e
         Declarer.close(channel)
-        raise Subscription.send(:error, e)
+        raise error(e)
       end
 
       # The error that Bunny's is for the user.
-      def self.error(error)
-        text = Outcomes.text(error)
+      def error(error)
         case error
-        when ::Bunny::NotFound then MissingError.new("subscribing: #{text}")
-        when ::Bunny::AccessRefused then AccessError.new("subscribing: #{text}")
-        when ::Bunny::ChannelLevelException then ChannelClosedError.new("subscribing: #{text}")
-        else ConnectionFailedError.new("the connection was lost: #{text}")
+        when ::Bunny::ChannelLevelException then Declaring.new(@retrier.topology).consumer_refused(Declarer.refusal(error))
+        else ConnectionFailedError.new("the connection was lost: #{Outcomes.text(error)}")
         end
       end
-      private_class_method :error
 
       def watch
         failures = 0
