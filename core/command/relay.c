@@ -16,7 +16,6 @@
 #include <sys/un.h>
 #include <sysexits.h>
 #include <syslog.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { DRAIN_MS = 10000 };
@@ -254,7 +253,7 @@ static int level_of(const bh_event *event)
 
 static void log_json(const bh_event *event)
 {
-    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)time(NULL) * 1000, "event",
+    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)bh__epoch_ms(), "event",
                                   json_text(bh_event_name(bh_event_what(event)))));
     for (int each = 0; each < BH_FIELD_LAST; each++) {
         bh_field field = (bh_field)each;
@@ -278,7 +277,7 @@ static void log_line(bh_log *log, const bh_event *event)
     if (getenv("JOURNAL_STREAM"))
         snprintf(start, sizeof start, "<%d>", level_of(event));
     else
-        show_time(start, (int64_t)time(NULL) * 1000);
+        show_time(start, bh__epoch_ms());
     fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", line.data);
 }
 

@@ -570,8 +570,8 @@ void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
     bh_status status = status_of(code);
     self->has_ended = 1;
     bh__report_set(&self->result, status == BH_ERR_CLASH ? BH_ERR_CHANNEL : status,
-                   "the work queue \"%.*s\" cannot be consumed: the broker closed the channel (%d %.*s)", SHOWN(queue), code,
-                   SHOWN(text));
+                   "the work queue \"%.*s\" cannot be consumed: the broker closed the channel (%d %.*s)", SHOWN(queue),
+                   code, SHOWN(text));
     if (status == BH_ERR_MISSING)
         bh__report_add(&self->result, "; declare it first, or have it declared too, by %s",
                        dialects[self->dialect].work_queue);

@@ -186,6 +186,22 @@ class Replaying(LiveCase):
         self.ok("parked", "replay", queue, "--to", other, "--yes")
         self.assertEqual(sorted(ids(drain(other, 2))), ["m000000", "m000001"])
 
+    def test_ctrl_c_ends_it_in_order_and_the_same_command_goes_on(self):
+        queue = self.parked(100, "bad")
+        order = ids(self.saved(queue))
+        with Terminal("parked", "replay", queue, "--rate", "20", "--yes") as terminal:
+            terminal.expect(" left, 0 parked again")
+            terminal.type("\x03")
+            terminal.expect("interrupted: the rest is parked as before")
+            self.assertEqual(terminal.wait(), INTERRUPTED)
+        self.assertRegex(terminal.seen, r"\d+ of 100 replayed, \d+ a second, \d+(\.\d+)? s left, 0 parked again")
+        went = ids(drain(queue, 1))
+        self.assertEqual(went, order[:len(went)])
+        self.assertIn(f"{len(went)} of 100 replayed to", terminal.seen)
+        self.assertEqual(ids(self.saved(queue)), order[len(went):])
+        self.ok("parked", "replay", queue, "--yes")
+        self.assertEqual(ids(drain(queue, 100 - len(went))), order[len(went):])
+
     def test_killed_in_the_middle_nothing_is_lost_or_out_of_order_and_few_come_twice(self):
         queue = self.queue()
         rig("park", queue, 1, "bad")
