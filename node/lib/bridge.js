@@ -6,7 +6,8 @@
 //   around(message, queue, handler)            calls a message's handler and gives its result; a bridge that traces
 //
 // Events come from a retrier, which has copies(), how many are not confirmed; or from a worker, which has
-// counting(metrics): its thread counts then, beginning as these do; what it gives adds all it has counted to others.
+// countFor(metrics, errorTypes): its thread counts then, once for all bridges and beginning as these do; what it gives
+// adds all it has counted to others.
 
 const BRIDGE = Symbol('bridge')
 const TRACE = Symbol('trace') // of a message: what its tracing keeps for its copy; { traceparent, ... }

@@ -106,7 +106,7 @@ class Teller {
   constructor (queue, onEvent, source = {}) {
     this.#queue = queue
     this.source = source // which bridges hold weakly
-    for (const each of Array.isArray(onEvent) ? onEvent : onEvent === undefined ? [] : [onEvent]) {
+    for (const each of new Set(Array.isArray(onEvent) ? onEvent : onEvent === undefined ? [] : [onEvent])) {
       if (each?.[BRIDGE]) this.#bridge(each[BRIDGE](source))
       else if (typeof each === 'function') this.#listeners.push(each)
       else refuse('onEvent', each, 'a function that is given each Event, a bridge, or an array of these')

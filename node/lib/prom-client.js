@@ -16,34 +16,34 @@ const ESCAPES = { n: '\n' }
 function prometheus (options = {}) {
   const { register = common, errorTypes } = only(options, ['register', 'errorTypes'], 'prometheus')
   if (typeof register?.registerMetric !== 'function') refuse('register', register, 'a Registry of prom-client\'s')
-  return new Prometheus(register, () => counting(errorTypes))
+  return new Prometheus(register, errorTypes)
 }
 
 class Prometheus {
-  #made // gives metrics of nothing
+  #errorTypes
   #metrics
   #copies = new Copies()
   #workers = [] // which add to metrics what they counted: theirs is told even when they are gone
   #samples // of one scrape
 
-  constructor (register, made) {
-    this.#made = made
-    this.#metrics = made()
+  constructor (register, errorTypes) {
+    this.#errorTypes = errorTypes
+    this.#metrics = counting(errorTypes)
     for (const metric of METRICS) register.registerMetric(new Metric(metric, () => this.#samplesOf(metric)))
   }
 
-  [BRIDGE] ({ copies, counting }) {
-    if (!counting) {
+  [BRIDGE] ({ copies, countFor }) {
+    if (!countFor) {
       this.#copies.add(copies)
       return { counts: this.#metrics }
     }
-    this.#workers.push(counting(this.#made()))
+    this.#workers.push(countFor(counting(this.#errorTypes), this.#errorTypes))
     return {}
   }
 
   /** All that was counted, in Prometheus' text format. */
   #text () {
-    const all = this.#made()
+    const all = counting(this.#errorTypes)
     check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#copies.count))
     check(all.add(this.#metrics))
     for (const addTo of this.#workers) addTo(all)

@@ -46,6 +46,15 @@ cases('event', ({ name, expect, outcome, event, fields = {}, cause, ...rest }) =
   })
 })
 
+test('who is given twice is told once', () => {
+  const events = []
+  const listener = event => events.push(event.name)
+  const counted = prometheus({ register: new Registry() })
+  const teller = new Teller('orders', [listener, counted, listener, counted])
+  teller.tell('parked', failure(new TypeError('no')))
+  assert.deepEqual(events, ['parked'])
+})
+
 test('a listener is given each event with what it has, and the error itself', () => {
   const events = []
   const teller = new Teller('orders', event => events.push(event))

@@ -11,9 +11,13 @@ const { test } = require('node:test')
 const { promisify } = require('node:util')
 const { Worker: Thread } = require('node:worker_threads')
 
+const { Registry } = require('prom-client')
+
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, Policy, StateError, Topology, URIError, Worker, buildInfo
 } = require('backhop')
+
+const { prometheus } = require('backhop/prom-client')
 
 const warnings = require('./warnings')
 
@@ -43,6 +47,14 @@ test('options that contradict each other, are none or out of range are refused',
   for (const concurrency of [0, 1.5, '8']) assert.throws(() => new Worker(NOWHERE, { queue: 'orders', concurrency }), ArgumentError)
   for (const drain of ['2h', -1]) assert.throws(() => new Worker(NOWHERE, { queue: 'orders', drain }), ArgumentError)
   assert.throws(() => new Worker(NOWHERE, { queue: 'orders', prefetch: 65536 }), ArgumentError)
+})
+
+test('metrics that tell different errors apart are refused, as a worker counts once for all', NEEDS_WORKER, () => {
+  const counted = errorTypes => prometheus({ register: new Registry(), errorTypes })
+  const same = [counted(['TypeError', 'RangeError']), counted(['RangeError', 'TypeError'])]
+  assert.ok(new Worker(NOWHERE, { queue: 'orders', onEvent: same }))
+  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', onEvent: [...same, counted()] }),
+    { name: 'ArgumentError', message: /give each the same errorTypes/ })
 })
 
 test('a broker that is not there is an event, and stopping works', { ...NEEDS_WORKER, timeout }, async () => {

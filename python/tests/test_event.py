@@ -59,6 +59,22 @@ def test_an_event_has_what_the_core_has_of_it_in_seconds_and_the_exception(caplo
     assert record.__dict__["backhop_error_class"] == "TimeoutError"
 
 
+def test_who_is_given_twice_is_told_once() -> None:
+    pytest.importorskip("prometheus_client")
+    from backhop.prometheus import Metrics
+
+    heard: list[str] = []
+
+    def listener(event: backhop.Event) -> None:
+        heard.append(event.name)
+
+    metrics = Metrics(None)
+    events = Events("orders", [listener, metrics, listener, metrics])
+    events.tell(parked(events))
+    assert heard == ["parked"]
+    assert len(events.counters) == 1
+
+
 def test_three_hundred_parked_messages_are_not_three_hundred_lines(caplog: pytest.LogCaptureFixture) -> None:
     events = Events("a flood", None)
     for _ in range(300):

@@ -259,6 +259,7 @@ class Events:
     def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
         many = isinstance(on_event, list | tuple) and on_event
         given: Any = on_event if many else () if on_event is None else (on_event,)
+        given = {id(each): each for each in given}.values()  # one that is given twice is told once
         self.bridges = [each for each in given if isinstance(each, Observer)]
         self.counters = [each.counts for each in self.bridges if isinstance(each, Counter)]
         self.observers = [each for each in self.bridges if not isinstance(each, Counter)]
