@@ -360,6 +360,27 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     }
 }
 
+/* A delivery from its beginning, in one call; what it held before is gone. */
+%extend bh_delivery {
+    bh_status begin(bh_bytes exchange, bh_bytes routing_key) {
+        bh_delivery_clear($self);
+        bh_status status = bh_delivery_set_exchange($self, exchange);
+        return status == BH_OK ? bh_delivery_set_routing_key($self, routing_key) : status;
+    }
+}
+
+/* A delivery that is settled as it comes, in one call: its entry, or the status of a failure, which is below 0. */
+%extend bh_ledger {
+    int64_t arrive_settled(int64_t channel, int64_t delivery_tag, bh_action action, int64_t rung_ms, bh_bytes id, bh_bytes exchange,
+                           bh_bytes routing_key) {
+        int64_t entry = 0;
+        bh_status status = bh_ledger_arrive($self, channel, delivery_tag, &entry);
+        if (status == BH_OK)
+            status = bh_ledger_settle($self, entry, action, rung_ms, id, exchange, routing_key);
+        return status == BH_OK ? entry : static_cast<int64_t>(status);
+    }
+}
+
 /* A Float64Array, to write numbers to: a step of a ledger and all that it tells, in one call. Behind the last step: when to ask
  * again. */
 %{

@@ -157,7 +157,7 @@ class Line {
   }
 }
 
-/** The write buffer of the channel that publishes: what a turn of the event loop writes goes to the system at once. */
+/** The write buffer of the channel that publishes: what is published together goes to the system at once. */
 class Gathered {
   #buffer
   #chunks = []
@@ -167,7 +167,7 @@ class Gathered {
   }
 
   write (chunk) {
-    if (this.#chunks.push(chunk) === 1) setImmediate(() => this.#flush())
+    if (this.#chunks.push(chunk) === 1) queueMicrotask(() => this.#flush())
     return true
   }
 

@@ -97,7 +97,6 @@ class Decider {
   #hold = history => {
     if (this.#held !== history) {
       this.#held = undefined
-      this.#delivery.clear()
       fillDelivery(this.#delivery, history.given)
       check(this.#history.read(this.#delivery, this.topology[NATIVE]))
       this.#held = history

@@ -109,10 +109,9 @@ class Delivery {
   }
 }
 
-/** Fills an empty delivery of the core. */
+/** Fills a delivery of the core, whatever it held. */
 function fillDelivery (native, { exchange, routingKey, properties, headers = properties?.headers }) {
-  if (exchange) check(native.set_exchange(shortText(exchange)))
-  if (routingKey) check(native.set_routing_key(shortText(routingKey)))
+  check(native.begin(shortText(exchange || ''), shortText(routingKey || '')))
   if (properties) setProperties(native, properties)
   if (headers) pushHeaders(native, headers)
 }

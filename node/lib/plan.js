@@ -45,6 +45,7 @@ const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
 const shared = made(c.bh_plan_new())
 let holder
 let traced = '' // what the next plan is told of its attempt's span
+let framed // and of the largest frame
 
 const listed = (...values) => values
 
@@ -77,7 +78,7 @@ class Plan {
   #native () {
     if (holder !== this) {
       holder = undefined
-      check(shared.set_frame_max(this.#options.frameMax ?? FRAME_MAX))
+      frame(this.#options.frameMax ?? FRAME_MAX)
       check(this.#decide.call(undefined, shared, this.#nativesOf(this.#history), this.#topology, this.#options))
       holder = this
     }
@@ -204,9 +205,15 @@ function settle (options) {
 /** Whether a guard parks the message, which is all that is asked of most. */
 function isPoison (natives, topology, frameMax, now) {
   holder = undefined
-  check(shared.set_frame_max(frameMax))
+  frame(frameMax)
   check(guard(shared, natives, topology, { now, random: NO_RANDOM }))
   return shared.action() !== c.BH_ACTION_NONE
+}
+
+/** Tells the shared plan what a frame takes. */
+function frame (frameMax) {
+  if (frameMax !== framed) check(shared.set_frame_max(frameMax))
+  framed = frameMax
 }
 
 function make (native, [delivery, history], topology, options) {

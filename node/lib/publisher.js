@@ -12,6 +12,8 @@
 //
 // No callback here throws, as that would break the client's connection.
 
+const { performance } = require('node:perf_hooks') // the global one is looked up anew each time
+
 const c = require('./addon')
 const {
   ChannelClosedError, ConnectionFailedError, ContentError, PublishError, check, counted, errorOf, made
@@ -82,6 +84,7 @@ class Publisher {
   #failures = 0 // to set up
   #wait = 0 // ms, the last one
   #isPumping = false
+  #isDue = false // it pumps in the next turn
   #timer
   #at = Infinity // when it ends
   #end = 0 // of what this turn has for sending; 0: it sent nothing
@@ -117,16 +120,20 @@ class Publisher {
       copy.replayed?.(replayError(ConnectionFailedError.status))
       return
     }
-    const entry = this.#enter(copy.original)
+    const { original, action, rung, id, exchange, routingKey } = copy
+    const { number } = this.#took(original)
+    const entry = counted(this.#ledger.arrive_settled(
+      number, original.tag, ACTION_NUMBERS[action], this.#needed(rung), id, exchange, routingKey
+    ))
     this.#copies.set(entry, copy)
-    this.#settle(entry, copy)
-    this.#pump()
+    this.#pumpSoon()
   }
 
   /** No copy can be made of it: its original stays unacknowledged for a while. */
   leave (original) {
     if (!this.#line.isOpen || !original.isHere) return
-    this.#ledger.leave(this.#enter(original), now())
+    const { number } = this.#took(original)
+    this.#ledger.leave(counted(this.#ledger.arrive(number, original.tag)), now())
     this.#watch(this.#ledger.due_ms())
   }
 
@@ -157,11 +164,11 @@ class Publisher {
 
   // What is in hand
 
-  #enter (original) {
+  /** The channel of a delivery, which it keeps until it is settled. */
+  #took (original) {
     const channel = this.#channelOf(original)
-    const entry = counted(this.#ledger.arrive(channel.number, original.tag))
     channel.originals.set(original.tag, original)
-    return entry
+    return channel
   }
 
   #channelOf (original) {
@@ -175,8 +182,12 @@ class Publisher {
   }
 
   #settle (entry, { action, rung, id, exchange, routingKey }) {
-    const needed = this.#declaring.makesRungs ? rung : 0
-    check(this.#ledger.settle(entry, ACTION_NUMBERS[action], needed, id, exchange, routingKey))
+    check(this.#ledger.settle(entry, ACTION_NUMBERS[action], this.#needed(rung), id, exchange, routingKey))
+  }
+
+  /** The rung that is to be there before the copy is sent. */
+  #needed (rung) {
+    return this.#declaring.makesRungs ? rung : 0
   }
 
   /** What came by a channel that is closed is the broker's again. */
@@ -197,6 +208,16 @@ class Publisher {
 
   // What is to be done
 
+  /** With all that fails in this turn of the event loop. */
+  #pumpSoon () {
+    if (this.#isDue) return
+    this.#isDue = true
+    setImmediate(() => {
+      this.#isDue = false
+      this.#pump()
+    })
+  }
+
   #pump = () => {
     if (this.#isPumping || !this.#line.isOpen) return
     this.#isPumping = true
@@ -212,11 +233,12 @@ class Publisher {
   }
 
   #next () {
-    return this.#ledger.advance(now(), Number(this.#mayPublish()), this.#told)
+    const time = performance.now()
+    return this.#ledger.advance(Math.floor(time), Number(this.#mayPublish(time)), this.#told)
   }
 
-  #mayPublish () {
-    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#copies.size > 0 && this.#hasTime()
+  #mayPublish (time) {
+    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#copies.size > 0 && this.#hasTime(time)
   }
 
   /** Whether the channel is there, and the topology as far as is known. */
@@ -225,8 +247,7 @@ class Publisher {
   }
 
   /** Whether this turn has time to send one more; else the next goes on. */
-  #hasTime () {
-    const time = performance.now()
+  #hasTime (time) {
     if (!this.#end) {
       this.#end = time + BUDGET_MS
       setImmediate(() => {

@@ -1,6 +1,8 @@
 'use strict'
 // What the retriers over each client share: what they decide, what they tell, how they wait.
 
+const { performance } = require('node:perf_hooks') // the global one is looked up anew each time
+
 const { TRACE } = require('./bridge')
 const { Decider } = require('./decider')
 const { Declaring, MODES } = require('./declaring')
