@@ -110,7 +110,7 @@ describe('a publisher', () => {
     const sent = () => line.published.map(({ id }) => id).join('')
     line.takes = BUDGET_MS
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
-    while (!sent()) await Promise.resolve()
+    while (!sent()) await turn()
     assert.equal(sent(), 'a')
     publisher.publish(copyOf('d'))
     assert.equal(sent(), 'a')
