@@ -3,6 +3,7 @@
 
 const { inspect } = require('node:util')
 
+const NATIVE = require('./native')
 const { moment } = require('./time')
 
 const NEVER = new AbortController().signal // of what nobody stops
@@ -105,8 +106,7 @@ class Message {
   }
 
   get lastAttempt () {
-    const { maxAttempts } = this
-    return maxAttempts > 0 && this.attempt >= maxAttempts
+    return Boolean(this.#topology?.policy[NATIVE].is_last(this.attempt))
   }
 
   get exchange () {
