@@ -154,6 +154,7 @@ static void *serve(void *data)
                 self->has_answer = 1;
         }
         poll(fds, sizeof fds / sizeof fds[0], TICK_MS);
+        const int is_cut = self->cut; /* of all connections, whenever it is asked for */
         for (int i = 0; i < MOST_CONNECTIONS; i++) {
             tunnel *way = &self->tunnels[i];
             if (way->ends[CLIENT] < 0)
@@ -163,10 +164,11 @@ static void *serve(void *data)
                 is_alive = pass_on(self, way, CLIENT);
             if (is_alive && fds[2 + 2 * i].revents && !is_held(self, way))
                 is_alive = pass_on(self, way, BROKER);
-            if (!is_alive || self->cut)
+            if (!is_alive || is_cut)
                 end_tunnel(way);
         }
-        self->cut = 0;
+        if (is_cut)
+            self->cut = 0;
         if (fds[0].revents)
             accept_connection(self);
     }
