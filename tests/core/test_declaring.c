@@ -106,7 +106,8 @@ static void play(vector *v, bh_declaring *declaring)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal", "steps status text error");
+    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal",
+                 "steps status text error");
     bh_topology *topology = build_topology(v);
     bh_declaring *declaring;
     const json_t *dialect = vector_get(v, "dialect");

@@ -60,7 +60,8 @@ START_TEST(a_vector)
         expect_name(v, v->expect, "jitter", vector_jitters, bh_policy_jitter(policy));
         expect_int(v, v->expect, "max_attempts", bh_policy_max_attempts(policy));
         int64_t most = bh_policy_max_attempts(policy);
-        ck_assert_int_eq(bh_policy_is_last(policy, most), most > 0); /* no attempt is the last where there is no limit */
+        ck_assert_int_eq(bh_policy_is_last(policy, most),
+                         most > 0); /* no attempt is the last where there is no limit */
         ck_assert_int_eq(bh_policy_is_last(policy, most - 1), 0);
         expect_int(v, v->expect, "max_ms", bh_policy_max_ms(policy));
         expect_int(v, v->expect, "max_age_ms", bh_policy_max_age_ms(policy));
