@@ -9,7 +9,7 @@ broker := tests/broker/broker run
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all demo test test-core test-python test-ruby test-node parts-of-core parts-of-python parts-of-ruby parts-of-node \
-    core core-alone example-in-go chaos python-package ruby-package node-package bench packages configured clean
+    core-alone example-in-go chaos python-package ruby-package node-package bench packages configured clean
 all: packages configured
 	$(call build,all)
 
@@ -34,13 +34,13 @@ bunny-broker := $(firstword $(versions))
 
 # Each language's tests without a broker, then its live ones on a private RabbitMQ of each version, or on the broker that
 # AMQP_URL names; BACKHOP_TEST_JOBS parts of them at a time, of all languages. A language alone: make test-ruby.
-together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) core=
+together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) core-first=
 languages := python ruby node
-test: core
+test: all
 	@tools/install-packages command go $(languages)
 	+@tools/follow build/test/log $(together) $(languages:%=%-package) parts-of-core $(languages:%=parts-of-%)
 
-test-core: core
+test-core: all
 test-core test-python test-ruby test-node: test-%:
 	+@tools/follow build/test/log $(together) parts-of-$*
 
@@ -49,22 +49,21 @@ parts-of-python: python-package $(call each,python-adapters python-rest)
 parts-of-ruby: ruby-package $(call each,ruby-bunny ruby-rest) $(addprefix live/$(bunny-broker)/,$(bunnies))
 parts-of-node: node-package $(call each,node-rest node-promises node-callbacks)
 
-# What tests of the core need: nothing, where it was just built.
-core = all
-core: $(core)
-core-alone: | $(core)
+# What tests of the core have built first: nothing, where `make test` just built all of it.
+core-first = all
+core-alone: | $(core-first)
 	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
-example-in-go: | $(core)
+example-in-go: | $(core-first)
 	@tools/step "core: the example in Go" tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
 
-live/%/core-crashes: | $(core)
+live/%/core-crashes: | $(core-first)
 	$(call on,core: crashes) $(test-live) crashes
-live/%/core-slow: | $(core)
+live/%/core-slow: | $(core-first)
 	$(call on,core: slow suites) $(test-live) $(slow)
-live/%/core-rest: | $(core)
+live/%/core-rest: | $(core-first)
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
 live/%/command: export BACKHOP_MANAGEMENT = 1
-live/%/command: | $(core)
+live/%/command: | $(core-first)
 	$(call on,core: the command) tests/command/run $(out) live
 live/%/python-adapters: | python-package
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
