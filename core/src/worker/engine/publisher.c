@@ -42,10 +42,17 @@ static void on_confirm(const bh__publisher *self, bh__context *context, size_t i
     bh_ledger_confirm(context->ledger, self->channels[index].number, (int64_t)tag, multiple, is_ack, context->heard_ms);
 }
 
+/* A reply's code and text, as in "312 NO_ROUTE". */
+static bh_bytes write_reply(char out[BH__REPLY_TEXT], int code, amqp_bytes_t reply_text)
+{
+    bh_bytes text = bh__from_amqp(reply_text);
+    snprintf(out, BH__REPLY_TEXT, "%d %.*s", code, (int)text.size, text.data);
+    return bh_str(out);
+}
+
 static void on_return(bh__publisher *self, size_t index, const amqp_basic_return_t *method)
 {
-    bh_bytes text = bh__from_amqp(method->reply_text);
-    snprintf(self->return_text, sizeof self->return_text, "%d %.*s", method->reply_code, (int)text.size, text.data);
+    write_reply(self->return_text, method->reply_code, method->reply_text);
     bh__assembler_begin(&self->channels[index].returned, 0, 0, method->exchange, method->routing_key);
 }
 
@@ -58,12 +65,10 @@ static void on_returned_copy(const bh__publisher *self, bh__context *context, si
 
 static void tell_closed(const bh__context *context, const amqp_channel_close_t *close)
 {
-    char cause[300];
-    bh_bytes text = bh__from_amqp(close->reply_text);
-    snprintf(cause, sizeof cause, "%d %.*s", close->reply_code, (int)text.size, text.data);
+    char cause[BH__REPLY_TEXT];
     bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
                                  .status = BH_ERR_CHANNEL,
-                                 .cause = bh_str(cause),
+                                 .cause = write_reply(cause, close->reply_code, close->reply_text),
                                  .count = bh_ledger_copies(context->ledger),
                                  .connection = &context->publish});
 }

@@ -8,13 +8,15 @@
 /* A broker works on what a channel publishes in one process: with one channel alone that would be the bound. */
 enum { BH__PUBLISH_CHANNELS = 2, BH__FIRST_PUBLISH_CHANNEL = 1 };
 
+enum { BH__REPLY_TEXT = 264 }; /* bytes for a reply's code and text */
+
 typedef struct bh__publisher {
     struct {
         int64_t number; /* in the ledger; 0: it is not open */
         bh__assembler returned;
     } channels[BH__PUBLISH_CHANNELS];
-    char return_text[264]; /* of the last basic.return: code and text */
-    bh__report words;      /* why a channel or the connection ended last, or a rung could not be declared */
+    char return_text[BH__REPLY_TEXT]; /* of the last basic.return */
+    bh__report words;                 /* why a channel or the connection ended last, or a rung could not be declared */
 } bh__publisher;
 
 void bh__publisher_free(bh__publisher *self);
