@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHANNEL = 1, FRAME_MAX = 131072, NACKED = 1, POLL_MS = 5 };
+enum { CHANNEL = 1, FRAME_MAX = 131072, NACKED = 1, POLL_MS = 5, NACKED_MS = 10000 };
 
 struct broker {
     amqp_connection_state_t state;
@@ -669,12 +669,11 @@ int broker_try_publish(broker *self, const char *exchange, const char *routing_k
 void broker_publish(broker *self, const char *exchange, const char *routing_key,
                     const amqp_basic_properties_t *properties, bh_bytes body)
 {
-    int64_t give_up_at = now_ms() + 10000;
+    int64_t limit = now_ms() + NACKED_MS;
     int code;
     /* While RabbitMQ makes a quorum queue of the name of one that was just deleted, it nacks. */
-    while ((code = broker_try_publish(self, exchange, routing_key, properties, body)) == NACKED &&
-           now_ms() < give_up_at)
-        pause_ms(5);
+    while ((code = broker_try_publish(self, exchange, routing_key, properties, body)) == NACKED && now_ms() < limit)
+        pause_ms(POLL_MS);
     ck_assert_msg(code == 0, "publishing to %s with %s: the broker refuses it with %d", exchange, routing_key, code);
 }
 

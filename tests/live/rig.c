@@ -124,6 +124,13 @@ void rig_stop_worker(rig *self)
     rig_forget_events(self);
 }
 
+void rig_free_with_nothing_ready(rig *self)
+{
+    rig_stop_worker(self);
+    ck_assert_int_eq(broker_depth(self->broker, self->queue), 0);
+    rig_free(self);
+}
+
 void rig_restart(rig *self, bh_mode mode)
 {
     rig_stop_worker(self);
@@ -329,6 +336,12 @@ void rig_succeed(rig *self)
 void rig_publish(rig *self, const char *routing_key, const char *body)
 {
     broker_publish_text(self->broker, self->exchange, routing_key, body);
+}
+
+void rig_publish_and_take(rig *self)
+{
+    rig_publish(self, "work.a", "first");
+    rig_take(self, "first");
 }
 
 /* ----------------------------------------------------------------------------------------------------- expectations */

@@ -58,6 +58,8 @@ void rig_connect_by(rig *self, const char *url);
 void rig_start(rig *self);
 /* Frees the worker, so that what it has taken goes back, and the events that it told. */
 void rig_stop_worker(rig *self);
+/* Stops the worker, sees that nothing is ready in the work queue, and frees the rig. */
+void rig_free_with_nothing_ready(rig *self);
 /* Another worker instead of this one, in this mode. */
 void rig_restart(rig *self, bh_mode mode);
 void rig_free(rig *self);
@@ -87,6 +89,8 @@ void rig_park(rig *self, const char *error);
 void rig_succeed(rig *self);
 /* Publishes a text to the rig's exchange. */
 void rig_publish(rig *self, const char *routing_key, const char *body);
+/* Publishes "first" for the work queue, and takes it. */
+void rig_publish_and_take(rig *self);
 
 /*
  * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Those of other kinds stay for

@@ -401,8 +401,7 @@ START_TEST(a_work_queue_name_of_247_bytes_gets_its_messages_back)
     name[BH_TOPOLOGY_LONGEST_NAME] = '\0';
     rig_rename(r, r->ns, name);
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_fail(r, "507");
     rig_take(r, "first");
     expect_attempt(r, 2);

@@ -70,9 +70,7 @@ START_TEST(a_broker_that_was_down_is_found_again)
     for (int i = 0; i < COUNT; i++)
         again += succeeded.seen[i] && failed.seen[i];
     ck_assert_msg(again <= SUCCEEDED + FAILED, "%d came again", again); /* whose acks the broker may not have read */
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
@@ -110,9 +108,7 @@ START_TEST(a_connection_cut_within_a_delivery_brings_it_again_whole)
     rig_expect_silence(r, 200);
     rig_await(r, BH_EVENT_CONNECTED);
     expect_no_event(r, BH_EVENT_DISCONNECTED);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST
@@ -129,9 +125,7 @@ START_TEST(a_connection_cut_within_a_copy_publishes_it_once)
     rig_await(r, BH_EVENT_RETRIED);
     rig_expect_silence(r, 200);
     ck_assert_int_eq(waiting(r), 1);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST
@@ -141,8 +135,7 @@ START_TEST(a_connection_cut_within_an_ack_brings_the_message_again)
     enum { HALF_AN_ACK = 10 };
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_cut_to_broker(network, PROXY_CONSUMER, HALF_AN_ACK);
     rig_succeed(r);
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
@@ -150,9 +143,7 @@ START_TEST(a_connection_cut_within_an_ack_brings_the_message_again)
     ck_assert(bh_message_redelivered(r->message));
     rig_succeed(r);
     rig_expect_silence(r, 200);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST
@@ -161,8 +152,7 @@ START_TEST(a_confirm_that_is_lost_with_its_connection_costs_a_duplicate_at_most)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_cut_from_broker(network, PROXY_PUBLISHER, 0);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_DISCONNECTED);
@@ -176,9 +166,7 @@ START_TEST(a_confirm_that_is_lost_with_its_connection_costs_a_duplicate_at_most)
     ck_assert(id.size > 0 && id.size == other.size && memcmp(id.data, other.data, id.size) == 0);
     message_free(&first);
     message_free(&second);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST
@@ -406,8 +394,7 @@ START_TEST(of_a_list_of_hosts_one_that_answers_is_enough)
     }
     for (int i = 0; i < DEAD; i++)
         ck_assert_msg(told[i] > 0, "%s was not tried", dead[i]);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_fail(r, "507"); /* so it can publish too */
     rig_take(r, "first");
     rig_succeed(r);
@@ -423,8 +410,7 @@ START_TEST(a_worker_goes_on_to_the_next_host_when_one_goes_down)
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_close(network);
     rig_await(r, BH_EVENT_DISCONNECTED);
     rig_await(r, BH_EVENT_CONNECTED);
@@ -477,8 +463,7 @@ START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connec
     expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, 2 * LIMIT_MS));
     rig_connect_by(r, url);
     broker_bind(r->broker, r->queue, r->exchange, "work.#");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     silence_name_service();
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0); /* its copy now waits for the connection that waits for an address */
@@ -502,8 +487,7 @@ END_TEST
 START_TEST(a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_once)
 {
     rig *r = started_rig();
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     broker_delete_queue(r->broker, r->parked);
     rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
     expect_event(r, BH_EVENT_RETURNED, BH_ERR_PUBLISH, r->parked);
@@ -512,17 +496,14 @@ START_TEST(a_parked_queue_that_was_deleted_is_made_again_and_the_message_parked_
     expect_parked(r, "permanent");
     broker_await_depth(r->broker, r->parked, 1);
     rig_expect_silence(r, 100);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
 START_TEST(a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_once)
 {
     rig *r = started_rig();
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     broker_delete_queue(r->broker, rig_rung(r, WAITING_MS));
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_event(r, BH_EVENT_RETURNED, BH_ERR_PUBLISH, rig_rung(r, WAITING_MS));
@@ -530,17 +511,14 @@ START_TEST(a_wait_queue_that_was_deleted_is_made_again_and_the_message_retried_o
     expect_retried(r, WAITING_MS);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
     rig_expect_silence(r, 100);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
 START_TEST(a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and_the_message_is_retried_once)
 {
     rig *r = started_rig();
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     broker_delete_exchange(r->broker, rig_rung(r, WAITING_MS));
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CHANNEL, "there is no channel to publish on");
@@ -551,9 +529,7 @@ START_TEST(a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and
     rig_await_settled(r);
     expect_retried(r, WAITING_MS);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
@@ -570,8 +546,7 @@ START_TEST(a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other)
     broker_declare_queue(r->broker, rung, arguments, 3);
     broker_bind(r->broker, rung, rung, "");
     broker_publish_text(r->broker, "", rung, "filler");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     for (int i = 0; i < 2; i++) {
         expect_event(r, BH_EVENT_NACKED, BH_ERR_PUBLISH, rung);
@@ -589,9 +564,7 @@ START_TEST(a_wait_queue_that_is_full_keeps_the_message_and_stops_no_other)
     broker_purge(r->broker, rung);
     rig_await(r, BH_EVENT_RETRIED);
     broker_await_depth(r->broker, rung, 1);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
@@ -625,9 +598,7 @@ START_TEST(copies_that_are_not_confirmed_in_time_are_told_and_published_again)
     ck_assert_int_eq(tally_distinct(&copies), COUNT);
     ck_assert_int_eq(rig_count_events(r, BH_EVENT_RETRIED), COUNT);
     ck_assert_int_le(tally_duplicates(&copies), COUNT * (1 + rig_count_events(r, BH_EVENT_UNCONFIRMED)));
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST
@@ -716,9 +687,7 @@ START_TEST(a_message_that_crashed_its_consumer_too_often_waits_and_in_the_end_is
     ck_assert_int_eq(message_int(&parked, "backhop-attempts"), 0);
     expect_bytes(parked.body, "first");
     message_free(&parked);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
     proxy_close(network);
 }
 END_TEST

@@ -69,8 +69,7 @@ START_TEST(a_broker_that_falls_silent_is_left)
     rig *r = rig_in_a_hurry(rig_that_waits());
     expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, 500));
     proxy *network = start_by_proxy(r, "?heartbeat=1");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_CONSUMER);
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
@@ -130,9 +129,7 @@ START_TEST(messages_that_timed_out_with_the_broker_get_no_copy_published)
     }
     expect_no_event(r, BH_EVENT_DISCONNECTED);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 2);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
@@ -166,9 +163,7 @@ START_TEST(an_alarm_multiplies_no_message_and_stops_no_consumer)
     rig_take(r, "next");
     rig_fail(r, "507");
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 2);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 
@@ -182,8 +177,7 @@ START_TEST(copies_of_a_message_carry_one_id)
     broker_declare_classic(r->broker, twin);
     broker_bind(r->broker, full, rung, "");
     broker_bind(r->broker, twin, rung, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_event(r, BH_EVENT_NACKED, BH_ERR_PUBLISH, rung);
     broker_delete_queue(r->broker, full);

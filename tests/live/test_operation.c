@@ -128,8 +128,7 @@ START_TEST(a_copy_goes_where_its_original_is_acknowledged)
     snprintf(vhost ? vhost : url + strlen(url), 20, "/elsewhere");
     rig_connect_by(r, url);
     broker_bind(r->broker, r->queue, r->exchange, "work.#");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_PERMANENT, "410 gone", 0);
     expect_event(r, BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
@@ -154,8 +153,7 @@ START_TEST(connections_to_two_clusters_are_told_and_mended)
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
     broker_ctl("rabbitmqctl set_cluster_name another-one");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_BROKER, "\"another-one\"");

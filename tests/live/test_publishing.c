@@ -25,21 +25,15 @@ static const char *waiting(const rig *r)
     return waiting_for(r, RIG_DELAY_MS);
 }
 
-static void publish_and_take(rig *r)
-{
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
-}
-
 static void publish_and_fail(rig *r)
 {
-    publish_and_take(r);
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
 }
 
 static void publish_and_park(rig *r)
 {
-    publish_and_take(r);
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
 }
 
@@ -126,7 +120,7 @@ static rig *rig_that_repairs_nothing(int i)
 START_TEST(a_returned_copy_leaves_the_original_until_the_topology_is_whole)
 {
     rig *r = rig_that_repairs_nothing(_i);
-    publish_and_take(r);
+    rig_publish_and_take(r);
     broker_unbind(r->broker, waiting(r), waiting(r), "");
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     char id[64] = "";
@@ -326,7 +320,7 @@ END_TEST
 START_TEST(a_message_in_hand_survives_its_queue)
 {
     rig *r = rig_that_repairs_nothing(_i);
-    publish_and_take(r);
+    rig_publish_and_take(r);
     broker_delete_queue(r->broker, r->queue);
     expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, r->queue);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, r->queue);
@@ -374,7 +368,7 @@ START_TEST(a_copy_that_is_not_confirmed_in_time_leaves_the_original)
     enum { TIMEOUT = 3000 };
     rig *r = setup_rig(_i);
     proxy *network = start_impatient_by_proxy(r, TIMEOUT);
-    publish_and_take(r);
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     int64_t start = now_ms();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
@@ -402,7 +396,7 @@ START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
     rig *r = setup_rig(_i);
     bh_policy_set_initial_ms(r->policy, DELAY);
     proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
-    publish_and_take(r);
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     broker_await_depth(r->broker, rig_rung(r, DELAY), 1);
@@ -428,7 +422,7 @@ START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
     rig *r = setup_rig(_i);
     proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
     for (int is_known = 0; is_known < 2; is_known++) {
-        publish_and_take(r);
+        rig_publish_and_take(r);
         proxy_cut(network);
         if (is_known)
             expect_reconnected(r, 1);
@@ -458,7 +452,7 @@ START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, TIMEOUT));
     rig_start(r);
-    publish_and_take(r);
+    rig_publish_and_take(r);
     begin_alarm();
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_await(r, BH_EVENT_BLOCKED);

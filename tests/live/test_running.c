@@ -37,8 +37,7 @@ START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
     expect_status(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x")), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_settle(r->worker, NULL, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_ARGUMENT);
     expect_status(r->worker, bh_worker_take(r->worker, NULL, 0), BH_ERR_ARGUMENT);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     expect_status(r->worker, bh_worker_settle(r->worker, r->message, (bh_outcome)77, bh_str(""), 0), BH_ERR_ARGUMENT);
     rig_succeed(r);
     expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
@@ -70,8 +69,7 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     bh_policy *slow = slow_policy();
     ck_assert_int_eq(bh_topology_add_policy(r->topology, slow), BH_OK);
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     bh_policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
     expect_status(r->worker,
                   bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0),
@@ -163,8 +161,7 @@ START_TEST(taking_from_an_empty_queue_waits_as_long_as_told)
     int64_t start = now_ms();
     rig_expect_silence(r, 300);
     expect_waited(start, 300);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_succeed(r);
     rig_free(r);
 }
@@ -260,8 +257,7 @@ START_TEST(the_deletion_of_the_work_queue_cancels_the_consumer)
     rig_leave_work_queue(r);
     broker_declare_quorum(r->broker, r->queue);
     rig_start(rig_in_a_hurry(r));
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     broker_delete_queue(r->broker, r->queue);
     expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, r->queue);
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 0); /* nothing of it comes again */
@@ -631,9 +627,7 @@ START_TEST(run_ends_after_the_message_in_hand_and_can_be_called_again)
         expect_ok(r->worker, bh_worker_run(r->worker, succeed, NULL, &seen));
         ck_assert_int_eq(seen.count, i);
     }
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 

@@ -58,8 +58,7 @@ static void expect_counted(rig *r, const char *name, const char *labels, const c
 START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
 {
     rig *r = rig_that_sees(BH_STRATEGY_LADDER);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     int64_t number = bh_message_number(r->message);
     ck_assert_int_gt(number, 0);
     expect_told_of(r, BH_EVENT_DELIVERED, 1, "");
@@ -105,8 +104,7 @@ END_TEST
 START_TEST(what_is_parked_and_dropped_is_seen)
 {
     rig *r = rig_that_sees(BH_STRATEGY_LADDER);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_PERMANENT, "410 gone", 0);
     expect_told_of(r, BH_EVENT_FAILED, 1, "");
     expect_told_of(r, BH_EVENT_PARKED, 1, "");
@@ -126,8 +124,7 @@ END_TEST
 START_TEST(a_retry_by_the_broker_alone_is_seen)
 {
     rig *r = rig_that_sees(BH_STRATEGY_REJECT);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     expect_told_of(r, BH_EVENT_FAILED, 1, "");
     expect_told_of(r, BH_EVENT_RETRIED, 1, "");
@@ -150,8 +147,7 @@ START_TEST(nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_a
     ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_LAST, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_FAILED, 2), BH_ERR_ARGUMENT);
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     rig_take(r, "first");
     rig_settle(r, BH_OUTCOME_PERMANENT, "507", 0);

@@ -196,8 +196,7 @@ START_TEST(a_worker_that_has_lost_its_connection_stops_before_its_limit)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_close(network);
     rig_await(r, BH_EVENT_DISCONNECTED);
     rig_await(r, BH_EVENT_UNAVAILABLE);
@@ -215,8 +214,7 @@ START_TEST(a_copy_that_is_not_confirmed_holds_a_stop_up_to_its_limit)
     enum { LIMIT = 500 };
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
@@ -235,8 +233,7 @@ START_TEST(a_copy_whose_connection_is_lost_while_draining_goes_over_the_next)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
@@ -254,8 +251,7 @@ START_TEST(a_broker_that_says_nothing_holds_up_no_stop)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_ALL);
     int64_t start = now_ms();
     expect_ok(r->worker, bh_worker_stop(r->worker, 0));
@@ -270,8 +266,7 @@ START_TEST(a_broker_that_is_slow_to_answer_takes_no_time_from_who_settles)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_ALL);
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT_MS));
     pause_ms(3000); /* beyond what a broker gets that is not worth waiting for */
@@ -371,8 +366,7 @@ START_TEST(a_child_can_have_a_worker_of_its_own)
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1));
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_publish(r, "work.a", "second");
     pid_t child = fork();
     if (child == 0)
@@ -381,9 +375,7 @@ START_TEST(a_child_can_have_a_worker_of_its_own)
     rig_succeed(r);
     rig_expect_silence(r, 100);
     expect_no_event(r, BH_EVENT_DISCONNECTED);
-    rig_stop_worker(r);
-    ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
-    rig_free(r);
+    rig_free_with_nothing_ready(r);
 }
 END_TEST
 

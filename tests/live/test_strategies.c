@@ -181,8 +181,7 @@ START_TEST(a_message_that_nobody_needs_is_dropped)
 {
     rig *r = setup_rig(_i);
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_DROPPED, "", 0);
     rig_expect_silence(r, 200);
     expect_no_event(r, BH_EVENT_RETRIED);
@@ -363,8 +362,7 @@ START_TEST(a_changed_policy_goes_on_with_messages_that_wait)
     rig *r = setup_rig(_i);
     bh_policy_set_initial_ms(r->policy, 300);
     rig_start(r);
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     int64_t failed_at = now_ms();
     rig_fail(r, "507");
     rig_stop_worker(r);

@@ -120,8 +120,7 @@ START_TEST(messages_of_another_strategy_keep_their_count)
     rig_prepare(ladder);
     rig_make_worker(ladder);
 
-    rig_publish(r, "work.a", "first");
-    rig_take(r, "first");
+    rig_publish_and_take(r);
     rig_fail(r, "507");
     rig_take(r, "first");
     expect_attempt(r, 2);
