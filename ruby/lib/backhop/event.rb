@@ -50,6 +50,14 @@ module Backhop
       error.new(native.text)
     end
 
+    # Of so many messages that are not settled, or whose copies are not confirmed, in time, in the core's words.
+    # @api private
+    def self.undrained(queue, count)
+      native = Core.made(Native.bh_event_new(KINDS.fetch(:drained)))
+      { queue: queue, status: WaitTimeoutError.status, count: count }.each { |field, value| set(native, field, value) }
+      WaitTimeoutError.new(native.line)
+    end
+
     # What is told of a message once its handler has ended so.
     # @api private
     def self.of(outcome) = NAMES.fetch(Native.bh_event_of(Plan.outcome(outcome)))
