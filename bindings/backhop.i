@@ -354,6 +354,10 @@ bh_status bh_declared_new(bh_declared **out);
     int next();
     void refuse(int code, bh_bytes text);
     void refuse_consumer(int code, bh_bytes text);
+    void refuse_replay(bh_bytes queue, int code, bh_bytes text);
+    void refuse_settling(int code, bh_bytes text, bh_bytes with_acks);
+    void refuse_no_ack(bh_bytes with_acks);
+    void check_queue(bh_bytes queue);
 
     bh_declaration what();
     int passive();

@@ -263,9 +263,17 @@ static bh_bytes standard_text(const bh_event *self)
     case BH_EVENT_UNBLOCKED:
         return bh_str("the broker takes publishes again");
     case BH_EVENT_CANCELLED:
-        return bh_str("the consumer has ended: it consumes again");
+        return bh_str(bh_event_int(self, BH_FIELD_STATUS) == BH_ERR_CANCELLED
+                          ? "the broker cancelled the consumer, as it does when its queue is deleted: it consumes again"
+                          : "the consumer has ended: it consumes again");
     case BH_EVENT_MISSED:
         return bh_str("events were not taken in time, and are gone");
+    case BH_EVENT_DRAINED:
+        return bh_str(
+            bh_event_int(self, BH_FIELD_STATUS) == BH_ERR_TIMEOUT
+                ? "messages were not settled, or their copies not confirmed, before the limit: they go back to "
+                  "the queue"
+                : "");
     default:
         return bh_str("");
     }

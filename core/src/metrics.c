@@ -506,6 +506,17 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
     return BH_OK;
 }
 
+int bh__metrics_tell_the_same(const bh_metrics *self, const bh_metrics *other)
+{
+    const names *own = &self->names[ERROR_TYPE], *others = &other->names[ERROR_TYPE];
+    if (!own->is_closed || !others->is_closed)
+        return own->is_closed == others->is_closed;
+    int is_same = own->count == others->count;
+    for (size_t i = 0; is_same && i < own->count; i++)
+        is_same = find_name(others, bh__store_get(&own->store, own->items[i])) < others->count;
+    return is_same;
+}
+
 bh_status bh__metrics_copy(bh_metrics **out, const bh_metrics *from)
 {
     const names *named = &from->names[ERROR_TYPE];

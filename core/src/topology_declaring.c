@@ -562,19 +562,75 @@ void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
     go_to(self, self->at + 1);
 }
 
+/* Ends with what it means that the broker closed the channel at basic.consume or basic.get. */
+static bh_status refuse_reading(bh_declaring *self, bh_bytes queue, const char *which, const char *what, int code,
+                                bh_bytes text)
+{
+    bh_status status = status_of(code) == BH_ERR_CLASH ? BH_ERR_CHANNEL : status_of(code);
+    self->has_ended = 1;
+    return bh__report_set(&self->result, status,
+                          "the %s \"%.*s\" cannot be %s: the broker closed the channel (%d %.*s)", which, SHOWN(queue),
+                          what, code, SHOWN(text));
+}
+
 void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
 {
     if (!self || !text.data)
         return;
     bh_bytes queue = bh_topology_queue(self->topology);
-    bh_status status = status_of(code);
-    self->has_ended = 1;
-    bh__report_set(&self->result, status == BH_ERR_CLASH ? BH_ERR_CHANNEL : status,
-                   "the work queue \"%.*s\" cannot be consumed: the broker closed the channel (%d %.*s)", SHOWN(queue),
-                   code, SHOWN(text));
-    if (status == BH_ERR_MISSING)
+    if (refuse_reading(self, queue, "work queue", "consumed", code, text) == BH_ERR_MISSING)
         bh__report_add(&self->result, "; declare it first, or have it declared too, by %s",
                        dialects[self->dialect].work_queue);
+}
+
+void bh_declaring_refuse_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text)
+{
+    if (!self || !queue.data || !text.data)
+        return;
+    if (refuse_reading(self, queue, "queue", "replayed", code, text) == BH_ERR_MISSING)
+        bh__report_add(&self->result, "; declare with %s, or import %s", dialects[self->dialect].create,
+                       dialects[self->dialect].definitions);
+}
+
+void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks)
+{
+    if (!self || !text.data || !with_acks.data)
+        return;
+    self->has_ended = 1;
+    bh__report_clear(&self->result);
+    if (code == PRECONDITION_FAILED && bh__find(text, "unknown delivery tag"))
+        bh__report_set(
+            &self->result, BH_ERR_CHANNEL,
+            "the broker closed the channel (%d %.*s), as a delivery was acknowledged or rejected twice, or needs "
+            "no acknowledgement: consume with %.*s, and leave acknowledging to Backhop alone",
+            code, SHOWN(text), SHOWN(with_acks));
+}
+
+void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
+{
+    if (!self || !with_acks.data)
+        return;
+    bh_bytes queue = bh_topology_queue(self->topology);
+    self->has_ended = 1;
+    bh__report_set(
+        &self->result, BH_ERR_ARGUMENT,
+        "the consumer of \"%.*s\" gets its messages without acknowledgements, and the broker forgets each as "
+        "it sends it: what is in hand when the process ends is lost; consume with %.*s",
+        SHOWN(queue), SHOWN(with_acks));
+}
+
+void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
+{
+    if (!self || !queue.data)
+        return;
+    bh_bytes own = bh_topology_queue(self->topology);
+    self->has_ended = 1;
+    bh__report_clear(&self->result);
+    if (!bh__same(queue, own))
+        bh__report_set(&self->result, BH_ERR_ARGUMENT,
+                       "the message came from the queue \"%.*s\", and the retrier is for the queue \"%.*s\", where its "
+                       "copies would go: make a retrier for each queue",
+                       SHOWN(queue), SHOWN(own));
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- end */

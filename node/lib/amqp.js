@@ -11,18 +11,14 @@ const { EventEmitter, once } = require('node:events')
 const { methods } = require('amqp/lib/definitions')
 
 const { DELIVERY_COUNT } = require('./decider')
-const {
-  AccessError, ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError
-} = require('./errors')
+const { ArgumentError, ChannelClosedError, ConnectionFailedError } = require('./errors')
 const { debug } = require('./log')
 const { Message: BaseMessage } = require('./message')
-const { handler, shown } = require('./options')
+const { handler } = require('./options')
 const { BaseConsumer, BaseRetrier, ORIGINAL } = require('./retrier')
 const wire = require('./wire')
 
 const BASIC_NACK = 60 << 16 | 120
-const ACCESS_REFUSED = 403
-const NOT_FOUND = 404
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const CONNECTION_CLOSE = 10 << 16 | 50
 const REPLIES = new Set([
@@ -340,14 +336,13 @@ class DeclaringChannel {
       : channel.declareQueue(name, args, passive)
   }
 
-  /** A message, and how many were left behind it; undefined where there is none. */
+  /** A message, and how many were left behind it; undefined where there is none; or the broker's refusal. */
   async get (queue) {
     try {
       const got = await this.#channel.call('basicGet', { reserved1: 0, queue, noAck: false })
       return got.payload && { ...got, channel: this.#channel, left: got.args.messageCount }
     } catch (error) {
-      if (error.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
-      if (error.code === ACCESS_REFUSED) throw new AccessError(`the user may not read "${queue}"`)
+      if (error.code) return { refusal: { code: error.code, text: error.message } }
       throw new ConnectionFailedError(`the channel was closed: ${error.message}`, { cause: error })
     }
   }
@@ -365,10 +360,7 @@ class Original {
   }
 
   settle (action) {
-    if (!this.isHere) {
-      debug('a delivery is not settled: its channel is closed, and the broker delivers it again')
-      return
-    }
+    if (!this.isHere) return // the broker delivers it again
     try {
       this.send(action)
     } catch (error) {
@@ -453,6 +445,7 @@ class Message extends BaseMessage {
 class Retrier extends BaseRetrier {
   #connection
   #tap
+  #own = new WeakMap() // the last consumer tag by queue, of what is known to be its own
 
   constructor (connection, options) {
     super(options)
@@ -516,15 +509,11 @@ class Retrier extends BaseRetrier {
 
   /** A delivery that it must not settle: of another queue, or one that the broker forgot as it sent it. */
   #refuseForeign ({ queue, consumerTag }) {
-    const own = this.topology.queue
-    if (queue.name !== own) {
-      throw new ArgumentError(`this delivery is of the queue ${shown(queue.name)}, and the retrier is of ` +
-        `${shown(own)}, where its copies would go: make a retrier for each queue`)
-    }
-    if (queue.consumerTagOptions[consumerTag]?.noAck) {
-      throw new ArgumentError('this delivery needs no acknowledgement, so that a failure loses it: subscribe to ' +
-        `${shown(own)} with { ack: true }`)
-    }
+    if (this.#own.get(queue) === consumerTag) return
+    const foreign = this._diagnosis('check_queue', queue.name)
+    if (foreign) throw foreign
+    if (queue.consumerTagOptions[consumerTag]?.noAck) throw this._diagnosis('refuse_no_ack', '{ ack: true }')
+    this.#own.set(queue, consumerTag)
   }
 
   #message (original, { exchange, routingKey }, chunks, options, own) {
@@ -583,7 +572,7 @@ class Consumer extends BaseConsumer {
         reject(new ConnectionFailedError('node-amqp has no channel for the consumer'))
         return
       }
-      let why = 'the broker cancelled the consumer, as it does when the queue is deleted'
+      let why = '' // none where the broker cancels it
       queue.on('error', error => {
         why = error.message
         reject(this.#retrier._consumerRefused({ code: error.code, text: error.message }, error))

@@ -5,9 +5,9 @@ const { errorMonitor } = require('node:events')
 
 const { DELIVERY_COUNT } = require('./decider')
 const {
-  AccessError, ArgumentError, ChannelClosedError, ConnectionFailedError, MissingError
+  ArgumentError, ChannelClosedError, ConnectionFailedError, ConsumerCancelledError, errorOf
 } = require('./errors')
-const { debug, warn } = require('./log')
+const { warn } = require('./log')
 const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
 const { BaseConsumer, BaseRetrier, ORIGINAL } = require('./retrier')
@@ -17,10 +17,6 @@ const { frames } = require('./wire')
 // By the protocol, class 85: amqplib exports no names of methods.
 const CONFIRM_SELECT = 85 << 16 | 10
 const CONFIRM_SELECT_OK = 85 << 16 | 11
-const ACCESS_REFUSED = 403
-const NOT_FOUND = 404
-const PRECONDITION_FAILED = 406
-const UNKNOWN_TAG = /unknown delivery tag (\d+)/
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const MOST_HEADER_BYTES = 65536 // amqplib encodes a table in a buffer of that size
 const USED = ['_rpc', 'sendMessage', 'open'] // of a channel, and not public
@@ -254,15 +250,14 @@ class DeclaringChannel {
       : call(channel, 'assertQueue', name, options)
   }
 
-  /** A message, and how many were left behind it; undefined where there is none. */
+  /** A message, and how many were left behind it; undefined where there is none; or the broker's refusal. */
   async get (queue) {
     try {
       const incoming = await this.#get(queue)
       return incoming ? { incoming, channel: this.#channel, left: incoming.fields.messageCount } : undefined
     } catch (error) {
       const cause = this.#closed ?? error
-      if (cause.code === NOT_FOUND) throw new MissingError(`there is no queue "${queue}"`)
-      if (cause.code === ACCESS_REFUSED) throw new AccessError(`the user may not read "${queue}"`)
+      if (cause.code) return { refusal: { code: cause.code, text: replyOf(cause) } }
       throw new ConnectionFailedError(`the channel was closed: ${cause.message}`, { cause })
     }
   }
@@ -331,7 +326,6 @@ class Settler {
 
   constructor (channel) {
     this.#channel = channel
-    channel.on(errorMonitor, error => { tellUnknown(error) })
   }
 
   get isHere () {
@@ -400,18 +394,9 @@ class Settler {
     try {
       this.#channel[method](incoming, ...options)
     } catch {
-      const { deliveryTag } = incoming.fields
-      debug('delivery %d is not settled: its channel is closed, and the broker delivers it again', deliveryTag)
+      // Its channel is closed, and the broker delivers it again.
     }
   }
-}
-
-/** Of a channel that the broker closes: where a delivery was settled twice, or needed no settling, it says no more. */
-function tellUnknown (error) {
-  const tag = error.code === PRECONDITION_FAILED && UNKNOWN_TAG.exec(error.message)?.[1]
-  if (!tag) return
-  warn(`the broker closed the channel, as delivery ${tag} was acknowledged twice, or needs no acknowledgement: ` +
-    'consume without noAck, and call neither ack nor nack where the retrier does', 'BACKHOP_ACKNOWLEDGED')
 }
 
 /** A delivery to settle, on the channel that it came by and on no other. */
@@ -507,8 +492,8 @@ class Retrier extends BaseRetrier {
         settler.took(incoming.fields.deliveryTag)
         return this._handle(() => this.#message(line, settler, incoming, this._signal), handle)
       }
-      warn(`the broker cancelled the consumer of ${JSON.stringify(this.topology.queue)}, as it does when the queue ` +
-        'is deleted: nothing is consumed any more', 'BACKHOP_CANCELLED')
+      const { message } = errorOf(ConsumerCancelledError.status)
+      warn(`${message}: nothing of "${this.topology.queue}" is consumed any more`, 'BACKHOP_CANCELLED')
       if (cancelled) queueMicrotask(() => cancelled()) // what it throws would end the connection
     }
   }
@@ -557,8 +542,15 @@ class Retrier extends BaseRetrier {
         if (!isOpen(old)) this.#channels.delete(old)
       }
       this.#channels.add(channel)
+      if (!settlers.has(channel)) channel.on(errorMonitor, error => { this.#tellSettling(error) })
     }
     return settlerOf(channel)
+  }
+
+  /** The broker closes a channel: where a delivery was settled twice, or needed no settling, it says no more. */
+  #tellSettling (error) {
+    const advice = error.code && this._diagnosis('refuse_settling', error.code, replyOf(error), 'noAck: false')
+    if (advice) warn(advice.message, 'BACKHOP_ACKNOWLEDGED')
   }
 
   #message (line, settler, incoming, signal) {
@@ -637,7 +629,7 @@ class Consumer extends BaseConsumer {
         }
         this.#channel = undefined // the next one is on a channel of its own, as a handler may hold this one for long
         settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
-        this._ended('the broker cancelled the consumer, as it does when the queue is deleted')
+        this._ended()
       }, {})
       this.#tag = consumerTag
       this.#channel = channel
@@ -650,7 +642,7 @@ class Consumer extends BaseConsumer {
 
   /** Its line's. */
   lost () {
-    this._ended('')
+    this._ended()
   }
 
   blocked () {}

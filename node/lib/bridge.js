@@ -6,7 +6,7 @@
 //   around(message, queue, handler)            calls a message's handler and gives its result; a bridge that traces
 //
 // Events come from a retrier, which has copies(), how many are not confirmed; or from a worker, which has
-// countFor(metrics, errorTypes): its thread counts then, once for all bridges and beginning as these do; what it gives
+// countFor(metrics): its thread counts then, once for all bridges and beginning as these do; what it gives
 // adds all it has counted to others.
 
 const BRIDGE = Symbol('bridge')

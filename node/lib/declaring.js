@@ -75,11 +75,14 @@ class Declaring {
     declaredOn(line).forget()
   }
 
-  /** Why the broker closed a channel that was to consume the work queue, once all was declared. */
-  consumerRefused ({ code, text }) {
+  /**
+   * What is wrong with how the topology is used, once all was declared, in the core's words; undefined for nothing.
+   * `asks` is the core's, as 'refuse_consumer', and called with the arguments.
+   */
+  diagnosis (asks, ...args) {
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
-    native.refuse_consumer(code, text)
-    return errorOf(native.status(), native.error())
+    native[asks](...args)
+    return native.status() ? errorOf(native.status(), native.error()) : undefined
   }
 
   /** On channels of the line's, as each refusal closes one. */

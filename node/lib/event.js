@@ -9,7 +9,7 @@ const { inspect } = require('node:util')
 
 const c = require('./addon')
 const { BRIDGE } = require('./bridge')
-const { BackhopError, check, counted, errorOf, made } = require('./errors')
+const { BackhopError, WaitTimeoutError, check, counted, errorOf, made } = require('./errors')
 const { debug, warn } = require('./log')
 const { namesOf, refuse } = require('./options')
 const { textOf } = require('./outcomes')
@@ -213,8 +213,17 @@ function replayError (status, cause = '') {
   return errorOf(status, String(native.text()))
 }
 
+/** Of so many messages that are not settled, or whose copies are not confirmed, in time, in the core's words. */
+function undrained (queue, count) {
+  const native = made(c.bh_event_new(KINDS.get('drained')))
+  check(native.set_string(QUEUE, queue))
+  check(native.set_int(STATUS, WaitTimeoutError.status))
+  check(native.set_int(COUNT, count))
+  return new WaitTimeoutError(String(native.line()))
+}
+
 const ENDS = new Map(Object.entries(OUTCOMES).map(([name, number]) => [name, c.bh_event_name(c.bh_event_of(number))]))
 /** What is told of a message once its handler has ended so. */
 const endOf = outcome => ENDS.get(outcome)
 
-module.exports = { EACH_MESSAGE, Event, Teller, endOf, replayError }
+module.exports = { EACH_MESSAGE, Event, Teller, endOf, replayError, undrained }

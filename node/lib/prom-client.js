@@ -37,7 +37,7 @@ class Prometheus {
       this.#copies.add(copies)
       return { counts: this.#metrics }
     }
-    this.#workers.push(countFor(counting(this.#errorTypes), this.#errorTypes))
+    this.#workers.push(countFor(counting(this.#errorTypes)))
     return {}
   }
 

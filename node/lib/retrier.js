@@ -8,9 +8,9 @@ const { Decider } = require('./decider')
 const { Declaring, MODES } = require('./declaring')
 const {
   AccessError, ArgumentError, ChannelClosedError, ConsumerCancelledError, ContentError, FrameError, MissingError,
-  WaitTimeoutError
+  errorOf
 } = require('./errors')
-const { Teller, endOf } = require('./event')
+const { Teller, endOf, undrained } = require('./event')
 const { debug } = require('./log')
 const NATIVE = require('./native')
 const { handler, instance, numberOf, only, refuse, whole } = require('./options')
@@ -283,8 +283,13 @@ class BaseRetrier {
   }
 
   /** Why the broker closed a channel that was to consume: by its reply code and text. */
-  _consumerRefused (refusal, cause) {
-    return Object.assign(this.#declaring.consumerRefused(refusal), { cause })
+  _consumerRefused ({ code, text }, cause) {
+    return Object.assign(this._diagnosis('refuse_consumer', code, text), { cause })
+  }
+
+  /** What is wrong with how a client consumes, as of Declaring. */
+  _diagnosis (asks, ...args) {
+    return this.#declaring.diagnosis(asks, ...args)
   }
 
   #publisher (line) {
@@ -324,10 +329,7 @@ class BaseRetrier {
     } finally {
       clearTimeout(timer)
     }
-    throw new WaitTimeoutError(
-      `${this.#handling} handlers still run, and ${this.pending} copies are not confirmed; the broker delivers their ` +
-      'originals again'
-    )
+    throw undrained(this.#topology.queue, this.#handling + this.pending)
   }
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // before Node 18.18 there is none
@@ -391,6 +393,7 @@ class BaseRetrier {
       for (let seen = 0; done.count < done.most && seen < limit; seen++) {
         const got = await channel.get(queue)
         if (!got) return
+        if (got.refusal) throw this._diagnosis('refuse_replay', queue, got.refusal.code, got.refusal.text)
         // A passive declare of a busy quorum queue tells 0.
         if (seen === 0) limit = isOwn ? Math.min(got.left + 1, MOST_LOOKED) : got.left + 1
         const message = this._parked(got, line)
@@ -454,7 +457,7 @@ class Consumption {
 /**
  * A subscription that is made again where it ends, until it is cancelled or its connection is lost. A client's own has
  *
- *   _subscribe()      resolves once it consumes, and calls _ended(why) where the broker ends it later
+ *   _subscribe()      resolves once it consumes, and calls _ended where the broker ends it later
  *   _unsubscribe()    resolves once nothing more is delivered
  *   isLost            why it will never be again: an Error; undefined while it can be
  */
@@ -487,8 +490,11 @@ class BaseConsumer {
     this.#since = performance.now()
   }
 
-  /** `error`: why it could not be made again; none where the one that there was has ended. */
-  _ended (why, error) {
+  /**
+   * `why`: the broker's or the client's words, none where it was cancelled; `error`: why it could not be made again,
+   * none where the one that there was has ended.
+   */
+  _ended (why = '', error) {
     if (this.isCancelled || this.#timer) return
     if (this.isLost) {
       this.#stopping.abort()
@@ -498,8 +504,9 @@ class BaseConsumer {
     if (performance.now() - this.#since > LASTED_MS) this.#failures = this.#wait = 0
     const delay = this.#retrier._backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
     this.#wait = delay
+    const ended = why ? new ChannelClosedError(why) : errorOf(ConsumerCancelledError.status)
     this.#retrier._teller.tell(error ? 'unavailable' : 'cancelled', () => ({
-      cause: why, connection: 'consume', error: error ?? new ConsumerCancelledError(why), delay
+      cause: why, connection: 'consume', error: error ?? ended, delay
     }))
     this.#timer = setTimeout(() => this.#again(), Math.min(this.#wait, LONGEST_TIMER))
   }

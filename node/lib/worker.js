@@ -63,7 +63,6 @@ class Worker extends EventEmitter {
   #replaying // the promise of the replay that is under way
   #retryEvents
   #teller
-  #errorTypes // that its metrics tell apart
   #isHeard // whether somebody listens to what becomes of each message
   #tellsRetries
   #failures = new Map() // { error, trace } of messages that failed, by number, until it is told what became of them
@@ -103,7 +102,7 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
-    this.#teller = new Teller(this.#topology.queue, onEvent, { countFor: (...counted) => this.#countFor(...counted) })
+    this.#teller = new Teller(this.#topology.queue, onEvent, { countFor: metrics => this.#countFor(metrics) })
     this.#isHeard = this.#teller.isHeard
     this.on('newListener', name => { this.#isHeard ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
@@ -121,14 +120,8 @@ class Worker extends EventEmitter {
   }
 
   /** Has the background thread count metrics, once for all who ask; gives what adds them to others. */
-  #countFor (metrics, errorTypes = []) {
+  #countFor (metrics) {
     const native = this.#native
-    const types = [...errorTypes].sort().join()
-    this.#errorTypes ??= types
-    if (types !== this.#errorTypes) {
-      throw new ArgumentError('onEvent holds metrics with different errorTypes, and a worker counts once for all: ' +
-        'give each the same errorTypes')
-    }
     this.#check(native.set_metrics(metrics))
     return others => check(native.read_metrics(others))
   }

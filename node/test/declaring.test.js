@@ -17,7 +17,7 @@ const DIALECTS = {
 }
 
 vectors.cases('topology/declaring', given => {
-  vectors.only(given, 'name policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal expect')
+  vectors.only(given, 'name policy topology dialect mode rung_ms makes_rungs refusals then expect')
   vectors.only(given.expect, 'status text error steps')
   const topology = vectors.topology(given, vectors.policy(given))
   const { dialect = 'c', mode = 'create', rung_ms: rung = 0, makes_rungs: makesRungs = false, refusals = [] } = given
@@ -34,7 +34,10 @@ vectors.cases('topology/declaring', given => {
     if (!refusal) continue
     native.refuse(refusal[3], refusal[4])
   }
-  if (given.consumer_refusal) native.refuse_consumer(...given.consumer_refusal)
+  if (given.then) {
+    const [call, ...args] = given.then
+    native[call](...args)
+  }
   const { status: end = 'BH_OK', text, error = [], steps } = given.expect
   assert.equal(c.bh_status_name(native.status()), end)
   if (text !== undefined) assert.equal(native.error(), text)

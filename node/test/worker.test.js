@@ -54,7 +54,7 @@ test('metrics that tell different errors apart are refused, as a worker counts o
   const same = [counted(['TypeError', 'RangeError']), counted(['RangeError', 'TypeError'])]
   assert.ok(new Worker(NOWHERE, { queue: 'orders', onEvent: same }))
   assert.throws(() => new Worker(NOWHERE, { queue: 'orders', onEvent: [...same, counted()] }),
-    { name: 'ArgumentError', message: /give each the same errorTypes/ })
+    { name: 'ArgumentError', message: /give each the same error types/ })
 })
 
 test('a broker that is not there is an event, and stopping works', { ...NEEDS_WORKER, timeout }, async () => {

@@ -38,7 +38,7 @@ def step(handle: c.Declaring) -> list[Any]:
 
 @vectors.cases("topology/declaring")
 def test_a_vector(case: vectors.Case) -> None:
-    vectors.only(case, "name policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal expect")
+    vectors.only(case, "name policy topology dialect mode rung_ms makes_rungs refusals then expect")
     expect = case["expect"]
     vectors.only(expect, "steps status text error")
     topology = vectors.topology(case, vectors.policy(case))
@@ -53,8 +53,9 @@ def test_a_vector(case: vectors.Case) -> None:
         refusal = refusals.get(tuple(steps[-1][:3]))
         if refusal:
             c.Declaring_refuse(handle, *refusal)
-    if "consumer_refusal" in case:
-        c.Declaring_refuse_consumer(handle, *case["consumer_refusal"])
+    if "then" in case:
+        call, *arguments = case["then"]
+        getattr(c, f"Declaring_{call}")(handle, *arguments)
     if "steps" in expect:
         assert [got[: len(row)] for got, row in zip(steps, expect["steps"], strict=True)] == expect["steps"]
     text = c.Declaring_error(handle)

@@ -244,9 +244,9 @@ def test_a_callback_may_end_the_process_at_the_last_event(go: str) -> None:
 @needs_worker
 def test_metrics_that_tell_other_classes_of_errors_apart_are_refused() -> None:
     prometheus = pytest.importorskip("backhop.prometheus")
-    same = [prometheus.Metrics(None, error_types=["TimeoutError"]) for _ in range(2)]
+    same = [prometheus.Metrics(None, error_types=types) for types in (["OSError", "KeyError"], ["KeyError", "OSError"])]
     backhop.Worker("amqp://localhost", "orders", on_event=same)
-    with pytest.raises(backhop.ArgumentError, match="give each the same error_types"):
+    with pytest.raises(backhop.ArgumentError, match="give each the same error types"):
         backhop.Worker("amqp://localhost", "orders", on_event=[*same, prometheus.Metrics(None)])
 
 

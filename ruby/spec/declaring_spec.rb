@@ -15,13 +15,13 @@ RSpec.describe Backhop::Declaring do
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
     end
-    [steps, given["consumer_refusal"] && declaring.consumer_refused(described_class::Refusal.new(*given["consumer_refusal"]))]
+    [steps, given["then"] && declaring.diagnosis(*given["then"])]
   rescue Backhop::Error => e
     [steps, e]
   end
 
   cases "topology/declaring" do |given|
-    Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal expect")
+    Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals then expect")
     Vectors.only(given["expect"], "status text error steps")
     steps, error = carry_out(given)
     compare(given["expect"].slice("status", "steps", "text", "error"),

@@ -36,10 +36,10 @@ RSpec.describe Backhop::Worker do
     end
 
     it "refuses metrics that do not tell the same classes of errors apart, as it counts once for all" do
-      metrics = [[], [], [KeyError]].map { |types| Backhop::Metrics.new(error_types: types) }
+      metrics = [[IOError, KeyError], [KeyError, IOError], []].map { |types| Backhop::Metrics.new(error_types: types) }
       expect { described_class.new(nowhere, queue: "orders", on_event: metrics.first(2)) }.not_to raise_error
       expect { described_class.new(nowhere, queue: "orders", on_event: metrics) }
-        .to raise_error(Backhop::InvalidArgumentError, /different error_types.*give each the same/)
+        .to raise_error(Backhop::InvalidArgumentError, /different error types.*give each the same/)
     end
 
     it "refuses to run without a URI, and without a block", :unsigned do

@@ -77,6 +77,36 @@ static void answer(vector *v, bh_declaring *step)
     json_decref(row);
 }
 
+/* A row's text at a column. */
+static bh_bytes text_at(vector *v, const json_t *row, size_t column)
+{
+    return vector_bytes(v, "then", json_array_get(row, column));
+}
+
+static int code_at(vector *v, const json_t *row, size_t column)
+{
+    return (int)vector_int(v, "then", json_array_get(row, column));
+}
+
+/* What is asked after the steps. */
+static void ask_then(vector *v, bh_declaring *declaring)
+{
+    const json_t *row = vector_get(v, "then");
+    const char *call = row ? json_string_value(json_array_get(row, 0)) : "";
+    if (strcmp(call, "refuse_consumer") == 0)
+        bh_declaring_refuse_consumer(declaring, code_at(v, row, 1), text_at(v, row, 2));
+    else if (strcmp(call, "refuse_replay") == 0)
+        bh_declaring_refuse_replay(declaring, text_at(v, row, 1), code_at(v, row, 2), text_at(v, row, 3));
+    else if (strcmp(call, "refuse_settling") == 0)
+        bh_declaring_refuse_settling(declaring, code_at(v, row, 1), text_at(v, row, 2), text_at(v, row, 3));
+    else if (strcmp(call, "refuse_no_ack") == 0)
+        bh_declaring_refuse_no_ack(declaring, text_at(v, row, 1));
+    else if (strcmp(call, "check_queue") == 0)
+        bh_declaring_check_queue(declaring, text_at(v, row, 1));
+    else if (row)
+        vector_fail(v, "then", "names no call");
+}
+
 static void play(vector *v, bh_declaring *declaring)
 {
     const json_t *expected = json_object_get(v->expect, "steps"), *mode = vector_get(v, "mode");
@@ -91,10 +121,7 @@ static void play(vector *v, bh_declaring *declaring)
         ck_assert_uint_lt(json_array_size(got), 500);
         answer(v, declaring);
     }
-    const json_t *refusal = vector_get(v, "consumer_refusal");
-    if (refusal)
-        bh_declaring_refuse_consumer(declaring, (int)vector_int(v, "consumer_refusal", json_array_get(refusal, 0)),
-                                     vector_bytes(v, "consumer_refusal", json_array_get(refusal, 1)));
+    ask_then(v, declaring);
     v->checks++;
     if (expected && !json_equal(got, expected)) {
         char *text = json_dumps(got, 0);
@@ -106,8 +133,7 @@ static void play(vector *v, bh_declaring *declaring)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals consumer_refusal",
-                 "steps status text error");
+    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals then", "steps status text error");
     bh_topology *topology = build_topology(v);
     bh_declaring *declaring;
     const json_t *dialect = vector_get(v, "dialect");

@@ -55,6 +55,45 @@ static void expect_counted(rig *r, const char *name, const char *labels, const c
     expect_line_of_metrics(r, line);
 }
 
+/* Metrics with these classes of errors, up to the first "". */
+static bh_metrics *metrics_of(const char *first, const char *second)
+{
+    bh_metrics *metrics;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    if (*first)
+        ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str(first)), BH_OK);
+    if (*second)
+        ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str(second)), BH_OK);
+    return metrics;
+}
+
+START_TEST(a_worker_counts_once_for_metrics_that_tell_the_same_errors_apart)
+{
+    static const char *const others[][2] = {{"", ""}, {"OSError", ""}, {"OSError", "KeyError"}};
+    rig *r = rig_new(BH_STRATEGY_LADDER, setups[setup_first()].type);
+    bh_metrics *first = metrics_of("OSError", "TimeoutError"), *same = metrics_of("TimeoutError", "OSError");
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, first));
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, same));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        bh_metrics *other = metrics_of(others[i][0], others[i][1]);
+        ck_assert_int_eq(bh_worker_set_metrics(r->worker, other), BH_ERR_ARGUMENT);
+        expect_part(bh_worker_error(r->worker), "give each the same error types");
+        bh_metrics_free(other);
+    }
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, NULL));
+    bh_metrics *unnamed = metrics_of("", "");
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, unnamed));
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, unnamed));
+    ck_assert_int_eq(bh_worker_set_metrics(r->worker, first), BH_ERR_ARGUMENT);
+    bh_metrics_free(unnamed);
+    bh_metrics_free(first);
+    bh_metrics_free(same);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
 {
     rig *r = rig_that_sees(BH_STRATEGY_LADDER);
@@ -167,6 +206,7 @@ Suite *suite_seeing(void)
     TCase *cases = tcase_create("seeing");
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, a_message_that_fails_and_then_succeeds_is_seen_all_the_way);
+    tcase_add_test(cases, a_worker_counts_once_for_metrics_that_tell_the_same_errors_apart);
     tcase_add_test(cases, what_is_parked_and_dropped_is_seen);
     tcase_add_test(cases, a_retry_by_the_broker_alone_is_seen);
     tcase_add_test(cases, nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks);

@@ -87,6 +87,20 @@ BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
 /* The broker closed the channel at basic.consume of the work queue, once all was declared: what that means is told as at the
  * end. BH_ERR_MISSING, BH_ERR_ACCESS, or BH_ERR_CHANNEL. */
 BH_API void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text);
+/* It closed the channel at basic.get of a queue whose messages are replayed, likewise. */
+BH_API void bh_declaring_refuse_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text);
+/*
+ * What is wrong with how a client's user consumes the work queue, likewise. `with_acks` is how he consumes it with
+ * acknowledgements, as he writes it ("auto_ack=False").
+ *
+ * The broker closed a channel on which deliveries are settled: BH_ERR_CHANNEL where one was settled twice or needs no
+ * acknowledgement; BH_OK, as there is nothing to say, where it is for another reason.
+ */
+BH_API void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks);
+/* A consumer gets its messages without acknowledgements (no-ack): BH_ERR_ARGUMENT. */
+BH_API void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks);
+/* A delivery came from this queue: BH_ERR_ARGUMENT where that is not the work queue. */
+BH_API void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue);
 
 /*
  * The step: what to declare, durable, and neither auto-deleted nor exclusive nor internal; passive: only to look whether

@@ -129,8 +129,8 @@ BH_API int bh_event_has(const bh_event *self, bh_field field);
 BH_API bh_bytes bh_event_string(const bh_event *self, bh_field field);
 BH_API int64_t bh_event_int(const bh_event *self, bh_field field);
 /* Why, in words, with what to do; never a password. It is the text that was set; else the sentence that the kind means each
- * time, where it has one: refused, disconnected, blocked, unblocked, cancelled, missed; unavailable by its connection; stale
- * and replayed by their status; else why it is parked; else the handler's error; else "". */
+ * time, where it has one: refused, disconnected, blocked, unblocked, missed; unavailable by its connection; cancelled, drained,
+ * stale and replayed by their status; else why it is parked; else the handler's error; else "". */
 BH_API bh_bytes bh_event_text(const bh_event *self);
 
 /* How loudly it is logged: its kind's level, but a warning where what ends well most times did not, and an error where it

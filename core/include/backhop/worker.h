@@ -92,8 +92,9 @@ BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
  * succeeded, failed, retried, dropped), which cost nothing then; 1 for all others. BH_ERR_ARGUMENT. */
 BH_API bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on);
 /* Counts metrics from here on, of all kinds of events, told or not; the classes of errors that these metrics tell apart
- * are told apart, and what they have counted is the beginning. They are copied; NULL: none are counted, as at first.
- * BH_ERR_NO_MEMORY. */
+ * are told apart, and what they have counted is the beginning. They are copied; NULL: none are counted, as at first. Who
+ * counts for several metrics sets each: BH_ERR_ARGUMENT where those before tell other classes of errors apart, in whatever
+ * order they are named. BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
 /*
  * Whether a worker that was never ready gives up where that cannot mend itself: a refused password, vhost or permission,

@@ -120,7 +120,7 @@ describe('the interface', NEEDS_BROKER, () => {
       })
     })
     await broker.publish('body', other)
-    await warned(`this delivery is of the queue '${other}', and the retrier is of '${own}'`)
+    await warned(`the message came from the queue "${other}", and the retrier is for the queue "${own}"`)
     assert.equal(handled, 0)
   })
 
@@ -136,7 +136,7 @@ describe('the interface', NEEDS_BROKER, () => {
       })
     })
     await broker.publish('body', own)
-    await warned(`subscribe to '${own}' with { ack: true }`)
+    await warned(`the consumer of "${own}" gets its messages without acknowledgements`)
     assert.equal(handled, 0)
   })
 
@@ -152,7 +152,7 @@ describe('the interface', NEEDS_BROKER, () => {
       await channel.consume(queue, retrier.wrap(handle(channel)), options)
       await broker.publish('body', queue)
       await closed
-      await warned('was acknowledged twice, or needs no acknowledgement: consume without noAck')
+      await warned('was acknowledged or rejected twice, or needs no acknowledgement: consume with noAck: false')
     }
   })
 
@@ -183,7 +183,7 @@ describe('the interface', NEEDS_BROKER, () => {
       const seen = []
       await consumer.begin(message => { seen.push(String(message.body)) })
       await broker.channel.deleteQueue(queue)
-      await warned('the consumer has ended: it consumes again (the broker cancelled the consumer')
+      await warned('the broker cancelled the consumer, as it does when its queue is deleted: it consumes again')
       await broker.channel.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
       await broker.publish('again', queue)
       await until(() => seen.includes('again'))

@@ -25,7 +25,7 @@ from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
 from ._frames import How, settlement
 from ._publisher import ChannelClosingError, Copy, Publisher
-from ._retrier import LOGGER, BaseRetrier
+from ._retrier import BaseRetrier
 from .message import Message
 from .plan import Plan
 
@@ -65,6 +65,11 @@ class AioPikaOriginal:
         """Whether it can still be settled."""
         return is_here(self.channel)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the broker delivers it again: one that needs no acknowledgement it has forgotten."""
+        return bool(self.tag) and not is_here(self.channel)
+
     def settle(self, how: How) -> asyncio.Future[None] | None:
         """Settles it, where nothing of it is published: a future of when that is written."""
         return settle(self.writer, self.channel, self.tag, how) if self.tag else None  # else it needs no ack
@@ -73,7 +78,6 @@ class AioPikaOriginal:
 def settle(writer: Writer, channel: WireChannel, tag: int, how: How) -> asyncio.Future[None] | None:
     """Settles a delivery: a future of when that is written. Where its channel is gone, the broker delivers it again."""
     if not is_here(channel):
-        LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
         return None
     return writer.write(channel, settlement(channel.number, tag, how))
 
@@ -189,10 +193,11 @@ class _ConfirmChannel:
             await self._pass_on(arrived)
 
     def _closed(self, closing: asyncio.Future[Any]) -> None:
-        self._publisher._closed(self, _reason(closing))
+        self._publisher._closed(self, reason_of(closing))
 
 
-def _reason(closing: asyncio.Future[Any]) -> str:
+def reason_of(closing: asyncio.Future[Any]) -> str:
+    """Why a channel or a connection is closed."""
     return "it was cancelled" if closing.cancelled() else repr(closing.exception())
 
 
@@ -209,7 +214,7 @@ class AioPikaPublisher(Publisher):
 
     def _connection_closed(self, closing: asyncio.Future[Any]) -> None:
         self.writer.close()
-        self._lost(_reason(closing))
+        self._lost(reason_of(closing))
 
     async def drain(self) -> None:
         """Returns when no copy is pending, and all is written."""
@@ -245,7 +250,7 @@ class AioPikaPublisher(Publisher):
         return _ConfirmChannel(self, self._connection)
 
     def _watch_channel(self, channel: WireChannel) -> None:
-        channel.closing.add_done_callback(lambda closing: self._ended(channel, _reason(closing)))
+        channel.closing.add_done_callback(lambda closing: self._ended(channel, reason_of(closing)))
 
     def _settle(self, channel: WireChannel, tag: int, how: How) -> None:
         settle(self.writer, channel, tag, how)

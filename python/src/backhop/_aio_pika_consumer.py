@@ -15,7 +15,7 @@ import aio_pika
 import aiormq
 from aiormq.abc import AbstractChannel as WireChannel
 
-from ._aio_pika_channels import refusal_of
+from ._aio_pika_channels import reason_of, refusal_of
 from ._declaring import consumer_refused, forget
 from ._errors import Error
 
@@ -100,6 +100,8 @@ class Consumer:
             failures += 1
             if self._wire is not None:
                 forget(self._wire.connection)
+                if failures == 1 and self._wire.is_closed:
+                    why = reason_of(self._wire.closing)
             wait = self._retrier._wait(failures)
             self._retrier._announce_end(failures, wait, why)
             await asyncio.sleep(wait)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from . import _backhop as c
 from ._core import made
-from ._errors import Error, check, error, in_seconds
+from ._errors import ChannelClosedError, Error, check, error, in_seconds
 from .topology import WHATS, Declaration, Topology
 
 Mode: TypeAlias = Literal["create", "verify", "none"]
 """How to treat the broker's topology: make what is missing, change nothing and say what is missing, ask nothing."""
 
 MODES: dict[Mode, int] = {"create": c.BH_MODE_CREATE, "verify": c.BH_MODE_VERIFY, "none": c.BH_MODE_NONE}
-
-ACCESS_REFUSED, NOT_FOUND = 403, 404
 
 
 class Step(NamedTuple):
@@ -88,11 +86,25 @@ def declaring(
             raise error(status, in_seconds(c.Declaring_error(handle)))
 
 
-def consumer_refused(topology: Topology, refusal: Refusal) -> Error:
-    """Why the broker closed a channel that was to consume the work queue, once all was declared."""
+def diagnosis(topology: Topology, asks: Callable[..., None], *arguments: object) -> Error | None:
+    """What is wrong with how the topology is used, once all was declared, in the core's words; None for nothing.
+
+    :param asks: of the binding, as ``Declaring_refuse_consumer``, which is called with the arguments
+    """
     handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
-    c.Declaring_refuse_consumer(handle, refusal.code, refusal.text)
-    return error(c.Declaring_status(handle), in_seconds(c.Declaring_error(handle)))
+    asks(handle, *arguments)
+    status = c.Declaring_status(handle)
+    return error(status, in_seconds(c.Declaring_error(handle))) if status else None
+
+
+def consumer_refused(topology: Topology, refusal: Refusal) -> Error:
+    """Why the broker closed a channel that was to consume the work queue."""
+    return diagnosis(topology, c.Declaring_refuse_consumer, *refusal) or ChannelClosedError(refusal.text)
+
+
+def replay_refused(topology: Topology, queue: str, refusal: Refusal) -> Error:
+    """Why the broker closed a channel that was to replay a queue."""
+    return diagnosis(topology, c.Declaring_refuse_replay, queue, *refusal) or ChannelClosedError(refusal.text)
 
 
 def _declaration(handle: c.Declaring) -> Declaration:

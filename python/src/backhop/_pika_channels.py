@@ -22,7 +22,7 @@ from ._declaring import Refusal, Step, Steps
 from ._errors import ConnectionFailedError, Error
 from ._frames import How, settlement
 from ._publisher import ChannelClosingError, Copy, Publisher
-from ._retrier import LOGGER, BaseRetrier
+from ._retrier import BaseRetrier
 from .message import Message
 from .plan import Plan
 
@@ -68,10 +68,9 @@ class PikaOriginal:
         """Whether it can still be settled."""
         return is_here(self.channel)
 
-    def settle(self, how: How) -> None:
-        """Settles it, where nothing of it is published."""
-        if self.tag:  # else it needs no acknowledgement
-            settle(self.channel, self.tag, how)
+    def settle(self, how: How) -> bool:
+        """Settles it, where nothing of it is published: whether that could be; else the broker delivers it again."""
+        return not self.tag or settle(self.channel, self.tag, how)  # without a tag it needs no acknowledgement
 
 
 def is_here(channel: Any) -> bool:
@@ -79,12 +78,12 @@ def is_here(channel: Any) -> bool:
     return channel.is_open and not channel.connection.is_closed
 
 
-def settle(channel: Any, tag: int, how: How) -> None:
-    """Settles a delivery; where its channel is gone, the broker delivers it again."""
-    if is_here(channel):
-        channel.connection._output_marshaled_frames([settlement(channel.channel_number, tag, how)])
-    else:
-        LOGGER.info("delivery %d is not settled: its channel is closed, and the broker delivers it again", tag)
+def settle(channel: Any, tag: int, how: How) -> bool:
+    """Settles a delivery: whether that could be. Where its channel is gone, the broker delivers it again."""
+    if not is_here(channel):
+        return False
+    channel.connection._output_marshaled_frames([settlement(channel.channel_number, tag, how)])
+    return True
 
 
 class AsyncConnection(Protocol):

@@ -13,7 +13,7 @@ from . import _backhop as c
 from ._amqp import Text
 from ._checks import HOUR_MS, instance, span_ms
 from ._core import made, number
-from ._declaring import MODES, Mode, Steps, declaring
+from ._declaring import MODES, Mode, Steps, declaring, diagnosis
 from ._errors import (
     ArgumentTypeError,
     ChannelClosedError,
@@ -22,6 +22,7 @@ from ._errors import (
     Error,
     FrameError,
     PoisonError,
+    WaitTimeoutError,
     check,
 )
 from ._time import Seconds, milliseconds, seconds
@@ -40,10 +41,6 @@ BACK_OFF = Policy(initial=0.1, factor=2, max=10, jitter="equal", max_attempts=0)
 MAY_BE_POISON = "x-delivery-count"
 """Without this header nothing tells of lost consumers, and the guard has nothing to say."""
 
-NEEDS_NO_ACK = (
-    "the broker sends the messages of %s without waiting for acknowledgements (auto_ack, no_ack), and forgets each as "
-    "it sends it: one that is in hand when the process ends is lost; consume with acknowledgements"
-)
 SETTLED_ALREADY = (
     "delivery %d is acknowledged or rejected already: let the handler return, raise or raise Park instead, as Backhop "
     "settles its messages"
@@ -115,12 +112,17 @@ class BaseRetrier(Generic[Channel]):
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
         self._was_asked = False  # whether declare() or verify() was ever called
-        self._told: set[object] = set()  # what is said once
+        self._told: set[object] = set()  # consumers of which it was said what they lose
         self._begin()
         self._events.attach(self)
 
     def _begin(self) -> None:
         """What a client needs besides."""
+
+    @property
+    def pending(self) -> int:
+        """How many copies are not confirmed yet; their originals are unacknowledged."""
+        raise NotImplementedError
 
     @property
     def topology(self) -> Topology:
@@ -169,10 +171,10 @@ class BaseRetrier(Generic[Channel]):
         """The queue is not consumed: at the first failure the consumer has ended, then it cannot be made again.
 
         :param wait: until it is tried again, in seconds
+        :param cause: an error, or the client's words; "" where the broker cancelled the consumer
         """
-        kind, error = c.BH_EVENT_CANCELLED, ConsumerCancelledError.status
-        if failures > 1:
-            kind, error = c.BH_EVENT_UNAVAILABLE, ChannelClosedError.status
+        kind = c.BH_EVENT_UNAVAILABLE if failures > 1 else c.BH_EVENT_CANCELLED
+        error = ChannelClosedError.status if cause or failures > 1 else ConsumerCancelledError.status
         why: Fields = {
             "status": cause.status if isinstance(cause, Error) else error,
             "connection": "consume",
@@ -181,10 +183,27 @@ class BaseRetrier(Generic[Channel]):
         }
         self._events.tell(self._events.make(kind, why))
 
-    def _say_once(self, key: object, text: str, *arguments: object) -> None:
-        if key not in self._told:
-            self._told.add(key)
-            LOGGER.error(text, *arguments)
+    def _say_no_ack(self, consumer: object, with_acks: str) -> None:
+        """Says once what a consumer without acknowledgements loses.
+
+        :param with_acks: how one with acknowledgements is made, as a user writes it
+        """
+        if consumer not in self._told:
+            self._told.add(consumer)
+            LOGGER.error("%s", diagnosis(self._topology, c.Declaring_refuse_no_ack, with_acks))
+
+    def _undrained(self) -> WaitTimeoutError:
+        """Copies are not confirmed in time."""
+        event = self._events.make(c.BH_EVENT_DRAINED, {"status": WaitTimeoutError.status, "count": self.pending})
+        return WaitTimeoutError(c.Event_line(event))
+
+    def _announce_stale(self, message: Message) -> None:
+        """Its channel is gone, and the broker delivers it again."""
+        try:
+            id_ = message.id
+        except Error:  # it cannot be read
+            id_ = ""
+        self._events.tell(self._events.make(c.BH_EVENT_STALE, {"id": id_, "count": 1}))
 
     def _guard(self, message: Message) -> Plan | None:
         return self._decider.guard(message.history)

@@ -31,16 +31,15 @@ import aiormq
 from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 
-from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, take_all
+from ._aio_pika_channels import AioPikaOriginal, AioPikaPublisher, close, refusal_of, take_all
 from ._aio_pika_consumer import Consumer
 from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import Steps, check_broker
-from ._errors import AccessError, ArgumentTypeError, Error, MissingError, PoisonError, WaitTimeoutError
+from ._declaring import Steps, check_broker, replay_refused
+from ._errors import AccessError, ArgumentTypeError, Error, MissingError, PoisonError
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
-    NEEDS_NO_ACK,
     REFUSALS,
     SETTLED_ALREADY,
     BaseRetrier,
@@ -225,8 +224,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             except BaseException as error:
                 await self._failed(message, error)
             else:
-                self._acknowledge(message)  # soon: nothing comes after it that would have to wait
-                events.succeeded(message)
+                self._succeeded(message)  # written soon: nothing comes after it that would have to wait
 
         return on_message
 
@@ -234,7 +232,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         channel = incoming.channel
         tag = incoming.delivery_tag or 0
         if incoming.processed:
-            self._say_once(incoming.consumer_tag, NEEDS_NO_ACK, f"consumer {incoming.consumer_tag}")
+            self._say_no_ack(incoming.consumer_tag, "no_ack=False")
             tag = 0
         publisher = self._publisher(channel.connection)
         return Message(self._decider, self._topology, AioPikaOriginal(channel, tag, publisher.writer), incoming)
@@ -292,9 +290,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         instance("message", message, Message, "give a message of read")
         check_error(error)
         if error is None:
-            if written := self._acknowledge(message):
+            if written := self._succeeded(message):
                 await _written(written)
-            self._events.succeeded(message)
             return
         try:
             plan = self._plan(message, error)
@@ -302,6 +299,15 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             self._refuse(message, problem)
         else:
             await self._carry_out(message, plan, error)
+
+    def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
+        """Its handler succeeded; a future of when it is acknowledged."""
+        if message._original.is_lost:
+            self._announce_stale(message)
+            return None
+        written = self._acknowledge(message)
+        self._events.succeeded(message)
+        return written
 
     def _acknowledge(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges; a future of when that is written."""
@@ -314,7 +320,9 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def _carry_out(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
         original = message._original
         if plan.action in ("ack", "drop"):
-            if written := self._acknowledge(message):
+            if original.is_lost:
+                self._announce_stale(message)
+            elif written := self._acknowledge(message):
                 await _written(written)
         elif message._incoming.processed and original.tag:
             LOGGER.error(SETTLED_ALREADY, original.tag)
@@ -361,9 +369,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         try:
             await asyncio.wait_for(drained, limit)
         except asyncio.TimeoutError:
-            raise WaitTimeoutError(
-                f"{self.pending} copies are not confirmed; the broker delivers their originals again"
-            ) from None
+            raise self._undrained() from None
 
     # Replaying
 
@@ -422,11 +428,14 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         """The next message to replay, None for none, and how many are behind it."""
         try:
             delivered = await channel.basic_get(queue)
-        except (aiormq.exceptions.ChannelNotFoundEntity, aiormq.exceptions.ChannelAccessRefused) as error:
-            if is_shared:  # who may not read it, or has not declared it, replays what is parked all the same
-                return None, 0
-            is_missing = isinstance(error, aiormq.exceptions.ChannelNotFoundEntity)
-            raise (MissingError if is_missing else AccessError)(str(error)) from error
+        except aiormq.exceptions.ChannelClosed as error:
+            refusal = refusal_of(error)
+            if not refusal.code:  # it was not the broker
+                raise
+            refused = replay_refused(self.topology, queue, refusal)
+            if is_shared and isinstance(refused, MissingError | AccessError):
+                return None, 0  # who may not read it, or has not declared it, replays what is parked all the same
+            raise refused from error
         if delivered.delivery_tag is None:
             return None, 0
         return self._read(aio_pika.IncomingMessage(delivered)), delivered.message_count or 0

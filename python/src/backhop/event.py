@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from . import _backhop as c
 from ._checks import function, short_text
 from ._core import made
-from ._errors import ArgumentError, Error, ForkedError, check, error, in_seconds
+from ._errors import Error, ForkedError, check, error, in_seconds
 from ._time import seconds
 from .outcomes import Park, Result, RetryAfter, awaited, called
 from .plan import OUTCOMES, Plan
@@ -277,18 +277,9 @@ class Events:
             each.attach(source)
 
     def leave_to_core(self) -> list[Counter]:
-        """Those for whom the core of a worker counts, once for all: nothing is counted here any more.
-
-        :raises ArgumentError: they do not tell the same classes of errors apart
-        """
+        """Those for whom the core of a worker counts, once for all: nothing is counted here any more."""
         self.counters = []
-        counters = [each for each in self.bridges if isinstance(each, Counter)]
-        if len({each.error_types for each in counters}) > 1:
-            raise ArgumentError(
-                "on_event holds Metrics with different error_types, and a worker counts once for all: give each the "
-                "same error_types"
-            )
-        return counters
+        return [each for each in self.bridges if isinstance(each, Counter)]
 
     def tells(self, kind: int) -> bool:
         """Whether anybody wants to hear of it, as an event."""

@@ -26,9 +26,10 @@ import pika.compat
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
+from . import _backhop as c
 from ._amqp import copied
 from ._checks import LONGEST_MS, instance, span_ms, whole
-from ._declaring import ACCESS_REFUSED, NOT_FOUND, Steps, check_broker
+from ._declaring import Refusal, Steps, check_broker, diagnosis, replay_refused
 from ._errors import (
     AccessError,
     ArgumentTypeError,
@@ -36,14 +37,12 @@ from ._errors import (
     Error,
     MissingError,
     PoisonError,
-    WaitTimeoutError,
 )
 from ._pika_channels import Declarer, PikaOriginal, PikaPublisher
 from ._pika_consumers import AsyncConsumer, BlockingConsumer, Consumer
 from ._retrier import (
     LOGGER,
     MAY_BE_POISON,
-    NEEDS_NO_ACK,
     REFUSALS,
     BaseRetrier,
     check_error,
@@ -61,6 +60,7 @@ from .topology import Topology
 
 __all__ = ["Consumer", "Message", "PoisonError", "Retrier"]
 
+_WITH_ACKS = "auto_ack=False"
 _ASYNC_ELSEWHERE = "give a plain function, or consume over aio-pika, or with Worker.serve"
 
 
@@ -156,12 +156,11 @@ class Retrier(BaseRetrier[Any]):
         _asynchronous(channel).add_on_close_callback(self._channel_closed)
 
     def _channel_closed(self, _: Any, reason: Any) -> None:
-        if "unknown delivery tag" in str(reason):
-            LOGGER.error(
-                "the broker closed the channel, as a delivery was settled twice (%s): a handler must not acknowledge "
-                "or reject itself, which Backhop does, and the consumer must have auto_ack=False",
-                reason,
-            )
+        if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+            return
+        refusal = reason.reply_code, reason.reply_text
+        if advice := diagnosis(self._topology, c.Declaring_refuse_settling, *refusal, _WITH_ACKS):
+            LOGGER.error("%s", advice)
 
     # Declaring
 
@@ -263,7 +262,7 @@ class Retrier(BaseRetrier[Any]):
         :raises ArgumentTypeError: for what is not callable, and for a coroutine function
         """
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
-        flush, events = self._flush, self._events
+        succeeded, events = self._succeeded, self._events
         run = events.surrounded(handle)
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
@@ -284,9 +283,7 @@ class Retrier(BaseRetrier[Any]):
             except Exception as error:
                 self._failed(message, error)
             else:
-                message._original.settle("ack")
-                flush()
-                events.succeeded(message)
+                succeeded(message)
 
         return on_message
 
@@ -296,7 +293,7 @@ class Retrier(BaseRetrier[Any]):
         if asynchronous._consumers_with_noack:
             consumer = getattr(method, "consumer_tag", None)
             if consumer in asynchronous._consumers_with_noack:
-                self._say_once(consumer, NEEDS_NO_ACK, f"consumer {consumer}")
+                self._say_no_ack(consumer, _WITH_ACKS)
                 tag = 0
         original = PikaOriginal(asynchronous, tag)
         return Message(self._decider, self._topology, original, method, properties, body)
@@ -360,11 +357,16 @@ class Retrier(BaseRetrier[Any]):
         instance("message", message, Message, "give a message of read")
         check_error(error)
         if error is None:
-            message._original.settle("ack")
+            self._succeeded(message)
+        else:
+            self._failed(message, error)
+
+    def _succeeded(self, message: Message) -> None:
+        if message._original.settle("ack"):
             self._flush()
             self._events.succeeded(message)
         else:
-            self._failed(message, error)
+            self._announce_stale(message)
 
     def _failed(self, message: Message, error: BaseException) -> None:
         try:
@@ -376,7 +378,8 @@ class Retrier(BaseRetrier[Any]):
 
     def _carry_out(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
         if plan.action in ("ack", "drop"):
-            message._original.settle("ack")
+            if not message._original.settle("ack"):
+                self._announce_stale(message)
         else:
             self._publisher.settle(plan, message, message._original, error)
         self._flush()
@@ -418,9 +421,7 @@ class Retrier(BaseRetrier[Any]):
         self._run_callbacks()
         self._run_until(lambda: not self.pending, timeout)
         if self.pending:
-            raise WaitTimeoutError(
-                f"{self.pending} copies are not confirmed; the broker delivers their originals again"
-            )
+            raise self._undrained()
 
     def _run_callbacks(self) -> None:
         """Those that wait for the connection's thread; within one of these, they are its caller's."""
@@ -583,13 +584,14 @@ class _Replay:
     def _closed(self, channel: Any, reason: Exception) -> None:
         if channel is not self._channel:
             return
-        code = reason.reply_code if isinstance(reason, pika.exceptions.ChannelClosedByBroker) else 0
-        if code not in (NOT_FOUND, ACCESS_REFUSED):
+        if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
             self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
-        elif self._is_shared:  # who may not read it, or has not declared it, replays what is parked all the same
-            self._end(self._error)
-        else:
-            self._end((MissingError if code == NOT_FOUND else AccessError)(reason.reply_text))  # type: ignore[attr-defined]
+            return
+        refusal = Refusal(reason.reply_code, reason.reply_text)
+        refused = replay_refused(self._retrier.topology, self._queue, refusal)
+        # Who may not read what others share, or has not declared it, replays what is parked all the same.
+        is_left_out = self._is_shared and isinstance(refused, MissingError | AccessError)
+        self._end(self._error if is_left_out else refused)
 
     def _end(self, error: Error | None) -> None:
         if self._is_over:

@@ -207,6 +207,8 @@ class Worker:
             self._check(c.Worker_set_legacy_counter(handle, legacy_header(legacy_counter)))
         for wait_queue in queues("wait_queues", wait_queues):
             self._check(c.Worker_add_wait_queue(handle, wait_queue))
+        for counter in self._counters:
+            self._check(c.Worker_set_metrics(handle, counter.blank()))
         self._readable.register(c.Worker_fd(handle), select.POLLIN)
 
     def _check(self, status: int) -> None:

@@ -741,6 +741,53 @@ def test_after_a_reconnect_no_stale_message_is_acknowledged(broker: Broker, name
     assert broker.count(queue) == 0
 
 
+@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+def test_a_message_whose_channel_is_gone_when_its_handler_ends_is_told_as_stale_alone(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue = broker.queue()
+    events: list[backhop.Event] = []
+    broker.publish(b"body", queue, message_id="m1")
+
+    async def close() -> None:
+        await consumer.channel.close()
+
+    def handle(_: Message) -> object:
+        return close() if client == "aio-pika" else consumer.channel.close()
+
+    with connected(client, URL, queue, handle, policy=QUICK, namespace=namespace, on_event=events.append) as consumer:
+        consumer.declare()
+        consumer.begin()
+        until(lambda: any(event.name == "stale" for event in events))
+    stale = next(event for event in events if event.name == "stale")
+    assert stale.id == "m1"
+    assert "the broker delivers it again" in stale.text
+    assert "succeeded" not in [event.name for event in events]
+    until(lambda: there(broker, queue) == 1)
+
+
+@pytest.mark.parametrize("client", ["blocking", "aio-pika"])
+def test_a_drain_that_meets_its_limit_says_how_many_are_not_confirmed(
+    client: str, broker: Broker, namespace: str, proxy: Proxy
+) -> None:
+    queue = broker.queue()
+
+    def handle(_: Message) -> None:
+        proxy.hold()
+        raise backhop.Park
+
+    with connected(client, proxy.url, queue, handle, policy=QUICK, namespace=namespace) as consumer:
+        consumer.declare()
+        consumer.begin()
+        broker.publish(b"body", queue)
+        until(lambda: consumer.retrier.pending == 1)
+        with pytest.raises(backhop.WaitTimeoutError, match=f'queue "{queue}", 1 message: .*not confirmed'):
+            consumer.call(
+                (lambda: consumer.retrier.drain(0.1)) if client == "blocking" else consumer.retrier.drain(0.1)
+            )
+        proxy.release()
+
+
 # --- Strategies ------------------------------------------------------------------------------------------------------
 
 
@@ -915,7 +962,7 @@ def test_replaying_without_a_parked_queue_says_so(client: str, broker: Broker, n
     queue = broker.queue()
     with (
         connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer,
-        pytest.raises(backhop.MissingError, match=rf"{queue}\.parked"),
+        pytest.raises(backhop.MissingError, match=rf'"{queue}\.parked" cannot be replayed.*declare with mode="create"'),
     ):
         consumer.replay()
 

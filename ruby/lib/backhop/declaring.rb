@@ -37,12 +37,13 @@ module Backhop
       Status.check(@native.status, @native.error)
     end
 
-    # Why the broker closed a channel that was to consume the work queue, once all was declared.
+    # What is wrong with how the topology is used, once all was declared, in the core's words.
     #
-    # @return [Error]
-    def consumer_refused(refusal)
-      @native.refuse_consumer(refusal.code, refusal.text)
-      Status.error(@native.status, @native.error)
+    # @param asks [Symbol, String] of the core, as :refuse_consumer, which is called with the arguments
+    # @return [Error, nil] nil for nothing
+    def diagnosis(asks, *arguments)
+      @native.public_send(asks, *arguments)
+      Status.error(@native.status, @native.error) unless @native.status.zero?
     end
 
     private

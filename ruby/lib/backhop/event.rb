@@ -50,6 +50,14 @@ module Backhop
       error.new(native.text)
     end
 
+    # Of so many messages that are not settled, or whose copies are not confirmed, in time, in the core's words.
+    # @api private
+    def self.undrained(queue, count)
+      native = Core.made(Native.bh_event_new(KINDS.fetch(:drained)))
+      { queue: queue, status: WaitTimeoutError.status, count: count }.each { |field, value| set(native, field, value) }
+      WaitTimeoutError.new(native.line)
+    end
+
     # What is told of a message once its handler has ended so.
     # @api private
     def self.of(outcome) = NAMES.fetch(Native.bh_event_of(Plan.outcome(outcome)))
@@ -203,14 +211,8 @@ module Backhop
     # Leaves to the core of a worker what it can count itself, once for all metrics.
     #
     # @return [Array<Metrics>] these
-    # @raise [InvalidArgumentError] they do not tell the same classes of errors apart
     def leave_to_core
-      counted = @metrics
-      @metrics = []
-      return counted if counted.map(&:error_types).uniq.size < 2
-
-      raise InvalidArgumentError, "on_event holds Metrics with different error_types, and a worker counts once for all: give " \
-                                  "each the same error_types"
+      @metrics.tap { @metrics = [] }
     end
 
     # Whether one of them needs to be told of each copy that is safe.

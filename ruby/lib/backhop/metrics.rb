@@ -46,10 +46,6 @@ module Backhop
       @workers = []
     end
 
-    # @return [Array<String>] the classes of errors to tell apart; none: the first that are met
-    # @api private
-    attr_reader :error_types
-
     # Counts an event: for on_event.
     #
     # @param event [Event]

@@ -106,6 +106,7 @@ module Backhop
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
       @counted = @listeners.leave_to_core
+      @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
       tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
       @failures = tells_retries ? {} : nil # errors and spans, by the number of their message
       check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))

@@ -849,7 +849,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       consuming(BunnyClient, proxy.url, queue, handler, **options) do |consumer|
         broker.publish("body", queue)
         until_true { consumer.retrier.pending == 1 }
-        expect { consumer.retrier.drain(0.1) }.to raise_error(Backhop::WaitTimeoutError, /1 copies/)
+        expect { consumer.retrier.drain(0.1) }.to raise_error(Backhop::WaitTimeoutError, /1 message: .*not confirmed/)
         proxy.release
       end
       proxy.close

@@ -153,12 +153,29 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
       broker.publish("body", queue)
       client.channel.queue(queue, no_declare: true).subscribe(&client.retrier.wrap(handler))
       expect(broker.bodies(parked, 1)).to eq(["body"])
-      expect(log.string).to include("subscribe with manual_ack: true")
+      expect(log.string).to include("consume with manual_ack: true")
       client.retrier.drain(PATIENCE)
       expect(client.channel).to be_open
     end
     expect(handler.messages.map(&:body)).to eq(["body"])
     until_true { broker.count(other) == 1 }
+  end
+
+  it "tells of a message whose channel is gone when its handler ends that it comes again, and nothing else" do
+    events = Queue.new
+    connected(BunnyClient, URL, queue, nil, **options, on_event: events.method(:push)) do |client|
+      client.declare
+      broker.publish("body", queue, message_id: "m1")
+      work = client.channel.queue(queue, no_declare: true)
+      delivery = until_true { work.pop(manual_ack: true).then { |got| got if got.first } }
+      message = client.retrier.read(*delivery)
+      client.channel.close
+      client.retrier.settle(message)
+    end
+    told = Array.new(events.size) { events.pop }
+    expect(told.map(&:name)).to eq(%i[delivered stale])
+    expect(told.last).to have_attributes(id: "m1", text: /the broker delivers it again/)
+    until_true { broker.count(queue) == 1 }
   end
 
   it "says that declare was forgotten" do

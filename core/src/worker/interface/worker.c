@@ -271,6 +271,12 @@ bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics)
 {
     bh_metrics *copy = NULL;
     bh_status status = may_set(self);
+    if (status == BH_OK && metrics && self->mailbox.metrics &&
+        !bh__metrics_tell_the_same(self->mailbox.metrics, metrics))
+        return refuse_call(
+            self, BH_ERR_ARGUMENT,
+            "the metrics have different error types, and a worker counts once for all of them: give each "
+            "the same error types");
     if (status == BH_OK && metrics)
         status = bh__metrics_copy(&copy, metrics);
     if (status != BH_OK)

@@ -465,10 +465,7 @@ static void tell_drained(bh__runner *self, int64_t count)
         news.status = self->problem.status;
         news.text = bh__report_text(&self->problem);
     } else if (count) {
-        news.status = BH_ERR_TIMEOUT;
-        news.text =
-            bh_str("messages were not settled, or their copies not confirmed, before the limit: they go back to "
-                   "the queue");
+        news.status = BH_ERR_TIMEOUT; /* which says it all */
     } else {
         news.text = bh_str("what was taken is settled, or the broker has it again");
     }

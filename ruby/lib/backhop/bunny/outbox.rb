@@ -116,7 +116,7 @@ module Backhop
         return unless @transport.open?
 
         ended = @channels.reject { |_, original| original.here? }.keys
-        return disconnected if ended.any? && @connection.closing? # which closes channels first
+        return disconnected if ended.any? && !@connection.open? # whose close closes its channels first
 
         error = Event.replay_error(ConnectionFailedError)
         end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?

@@ -35,10 +35,6 @@ module Backhop
         channel = Declarer.channel(@connection)
         replay(channel, @retrier.topology.parked_queue)
         replay_unroutable(channel) unless @is_over
-      rescue ::Bunny::NotFound => e
-        raise MissingError, e.message
-      rescue ::Bunny::AccessRefused => e
-        raise AccessError, e.message
       ensure
         Declarer.close(channel)
       end
@@ -47,7 +43,7 @@ module Backhop
       def replay_unroutable(channel)
         queue = @retrier.topology.unroutable_queue
         replay(channel, queue, MOST_LOOKED) { |message| own?(message) } if queue
-      rescue ::Bunny::NotFound, ::Bunny::AccessRefused
+      rescue MissingError, AccessError
         nil
       end
 
@@ -70,6 +66,8 @@ module Backhop
           hear until @ends.empty?
         end
         hear until @open.zero?
+      rescue ::Bunny::ChannelLevelException => e
+        raise Declaring.new(@retrier.topology).diagnosis(:refuse_replay, queue, *Declarer.refusal(e))
       end
 
       # How many messages are behind the one that it takes; nil where none is there.

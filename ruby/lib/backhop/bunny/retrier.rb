@@ -187,7 +187,8 @@ module Backhop
       def settle(message, error = nil)
         return settle_by(message, plan(message, error), error) if error
 
-        acknowledge(message)
+        return tell_stale(message.arrived_properties[:message_id]) unless message.original.settle(:ack)
+
         tell_message(:succeeded, message)
       rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
         refuse(message, e)
@@ -212,7 +213,7 @@ module Backhop
       def drain(timeout = nil)
         return self if @publisher.drain(timeout)
 
-        raise WaitTimeoutError, "#{pending} copies are not confirmed; the broker delivers their originals again"
+        raise Event.undrained(topology.queue, pending)
       end
 
       # Sends parked messages back to their work queue, as if they had never failed. It ends with the messages that were
@@ -307,16 +308,11 @@ module Backhop
       def see(consumer)
         return unless consumer
 
-        unless consumer.queue_name.b == topology.queue.b
-          raise InvalidArgumentError, "it came from queue #{consumer.queue_name.inspect}, and the retrier is for queue " \
-                                      "#{topology.queue.inspect}: make a retrier for each queue"
-        end
-        if consumer.no_ack
-          Backhop.log(:error) do
-            "the consumer of queue #{topology.queue.inspect} acknowledges what it gets at once, and a message whose handler " \
-              "does not end is lost: subscribe with manual_ack: true"
-          end
-        end
+        declaring = Declaring.new(topology)
+        foreign = declaring.diagnosis(:check_queue, consumer.queue_name)
+        raise foreign if foreign
+
+        Backhop.log(:error) { declaring.diagnosis(:refuse_no_ack, "manual_ack: true").message } if consumer.no_ack
         @consumer = consumer
       end
 
@@ -327,10 +323,6 @@ module Backhop
         channel = delivery_info.channel
         is_stale = tag.respond_to?(:stale?) && tag.stale?(channel.recoveries_counter.get)
         Original.new(channel, tag.to_i, is_stale: is_stale, is_settled: is_settled)
-      end
-
-      def acknowledge(message)
-        message.original.settle(:ack) || tell_stale(message.arrived_properties[:message_id])
       end
 
       def settle_by(message, plan, error = nil)

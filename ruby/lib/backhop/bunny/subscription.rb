@@ -88,10 +88,12 @@ module Backhop
       # The error that Bunny's is for the user.
       def error(error)
         case error
-        when ::Bunny::ChannelLevelException then Declaring.new(@retrier.topology).consumer_refused(Declarer.refusal(error))
+        when ::Bunny::ChannelLevelException then refused(Declarer.refusal(error))
         else ConnectionFailedError.new("the connection was lost: #{Outcomes.text(error)}")
         end
       end
+
+      def refused(refusal) = Declaring.new(@retrier.topology).diagnosis(:refuse_consumer, *refusal)
 
       def watch
         failures = 0
