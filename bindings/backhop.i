@@ -260,6 +260,7 @@ typedef enum bh_action {
     bh_bytes header_string(size_t index);
     int64_t header_int(size_t index);
     bh_bytes header_source(size_t index);
+    binary copy_properties(const bh_delivery *delivery, int smallest_integers);
 }
 bh_status bh_plan_new(bh_plan **out);
 

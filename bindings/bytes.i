@@ -302,10 +302,10 @@ static bool bh_int64_in(Napi::Value value, int64_t *number)
 %typemap(out, fragment="bh_int64") int64_t "$result = bh_int64_out(env, $1);"
 
 /*
- * All that a plan decided, in one call, as arguments of a function, whose result it gives: action, attempts, delay,
- * retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration, kept properties (bits by their
- * numbers); then of each header name, type and value: an int64, or a string (of an array its only one, of a void the
- * source).
+ * All that a plan decided but for the headers, in one call, as arguments of a function, whose result it gives: action,
+ * attempts, delay, retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration, kept
+ * properties (bits by their numbers). The headers likewise: of each name, type and value: an int64, or a string (of an
+ * array its only one, of a void the source).
  */
 %{
 #include <vector>
@@ -315,13 +315,20 @@ struct described_plan {
     const bh_plan *plan;
     function to;
 };
+struct described_headers {
+    const bh_plan *plan;
+    function to;
+};
 %}
 %typemap(in) function "$1 = $input;"
 %fragment("bh_described", "header", fragment="bh_out", fragment="bh_int64") %{
 static Napi::Value bh_described(Napi::Env env, described_plan described)
 {
     const bh_plan *plan = described.plan;
-    std::vector<napi_value> all = {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < BH_PROPERTY_LAST; i++)
+        kept |= static_cast<uint32_t>(bh_plan_keeps_property(plan, static_cast<bh_property>(i))) << i;
+    const napi_value all[] = {
         Napi::Number::New(env, bh_plan_action(plan)),
         bh_int64_out(env, bh_plan_attempts(plan)),
         bh_int64_out(env, bh_plan_delay_ms(plan)),
@@ -334,11 +341,15 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
         Napi::Boolean::New(env, bh_plan_on_demand(plan)),
         bh_int64_out(env, bh_plan_rung_ms(plan)),
         bh_out(env, bh_plan_expiration(plan)),
+        Napi::Number::New(env, kept),
     };
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < BH_PROPERTY_LAST; i++)
-        kept |= static_cast<uint32_t>(bh_plan_keeps_property(plan, static_cast<bh_property>(i))) << i;
-    all.push_back(Napi::Number::New(env, kept));
+    return Napi::Function(env, described.to).Call(sizeof all / sizeof all[0], all);
+}
+
+static Napi::Value bh_described(Napi::Env env, described_headers described)
+{
+    const bh_plan *plan = described.plan;
+    std::vector<napi_value> all;
     for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
         bh_type type = bh_plan_header_type(plan, i);
         all.push_back(bh_out(env, bh_plan_header_name(plan, i)));
@@ -353,10 +364,35 @@ static Napi::Value bh_described(Napi::Env env, described_plan described)
     return Napi::Function(env, described.to).Call(all);
 }
 %}
-%typemap(out, fragment="bh_described") described_plan "$result = bh_described(env, $1);"
+%typemap(out, fragment="bh_described") described_plan, described_headers "$result = bh_described(env, $1);"
+
+/* A Buffer to write to. */
+%{
+struct room {
+    char *data;
+    size_t size;
+};
+%}
+%typemap(in) room {
+    void *data = nullptr;
+    if (napi_get_buffer_info(env, $input, &data, &$1.size) != napi_ok)
+        SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no Buffer");
+    $1.data = static_cast<char *>(data);
+}
 %extend bh_plan {
     described_plan described(function to) {
         return {$self, to};
+    }
+    described_headers described_headers(function to) {
+        return {$self, to};
+    }
+    /* bh_plan_copy_properties, written to a Buffer, which costs less than a new one: how many bytes; 0 also where it has no room. */
+    int64_t write_copy_properties(const bh_delivery *delivery, int smallest_integers, room to) {
+        bh_bytes properties = bh_plan_copy_properties($self, delivery, smallest_integers);
+        if (properties.size > to.size)
+            return 0;
+        memcpy(to.data, properties.data, properties.size);
+        return static_cast<int64_t>(properties.size);
     }
 }
 

@@ -12,7 +12,7 @@
 #ifndef BACKHOP_COMMAND_ARCHIVE_H
 #define BACKHOP_COMMAND_ARCHIVE_H
 
-#include "wire/buffer.h"
+#include "buffer.h"
 #include "wire/message.h"
 
 #include <jansson.h>

@@ -59,6 +59,7 @@ struct bh_plan {
     header headers[MOST_HEADERS];
     size_t header_count;
     int no_memory;
+    bh__buffer copied; /* the properties that were written last */
 };
 
 bh_status bh_plan_new(bh_plan **out)
@@ -78,6 +79,7 @@ void bh_plan_free(bh_plan *self)
     if (!self)
         return;
     bh__store_free(&self->store);
+    bh__buffer_free(&self->copied);
     free(self);
 }
 
@@ -106,6 +108,7 @@ static void clear(bh_plan *self)
         .is_retry_after_met = 1,
         .reason = "",
         .store = {self->store.data, 0, self->store.capacity},
+        .copied = self->copied,
     };
     *self = empty;
 }
@@ -313,11 +316,9 @@ static int64_t broker_bytes(const bh_plan *self, const input *in)
     return is_dead_lettered ? (int64_t)(512 + 6 * self->exchange.size + self->routing_key.size) : 64;
 }
 
-/* Bytes that are left in the frame beside what the copy keeps; negative where not even that fits. */
-static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
+/* Bytes of what the copy keeps. */
+static size_t kept_bytes(const bh_plan *self, const bh_delivery *delivery)
 {
-    if (self->frame_max == 0)
-        return INT64_MAX;
     size_t kept = 2 + 1 + 4 + bh__delivery_headers_bytes(delivery); /* flags, delivery-mode, length of the table */
     if (self->expiration.size > 0)
         kept += 1 + self->expiration.size;
@@ -328,7 +329,20 @@ static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
     for (size_t i = 0; i < tree.count; i = tree.nodes[i].end)
         if (!bh_plan_keeps_header(self, bh__store_get(tree.store, tree.nodes[i].name)))
             kept -= tree.nodes[i].bytes;
-    return self->frame_max - FRAME_OVERHEAD - CONTENT_HEADER_START - (int64_t)kept;
+    return kept;
+}
+
+/* Bytes that are left in the frame beside what the copy keeps; negative where not even that fits. */
+static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
+{
+    if (self->frame_max == 0)
+        return INT64_MAX;
+    return self->frame_max - FRAME_OVERHEAD - CONTENT_HEADER_START - (int64_t)kept_bytes(self, delivery);
+}
+
+size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery)
+{
+    return kept_bytes(self, delivery) + (size_t)headers_bytes(self, delivery);
 }
 
 /* Shortens the error's text by at least `over` bytes; false where nothing of it would be left. */
@@ -879,4 +893,10 @@ bh_bytes bh_plan_header_source(const bh_plan *self, size_t index)
 {
     const header *found = header_at(self, index);
     return self && found->type == BH_TYPE_VOID ? get(self, found->string) : bh_str("");
+}
+
+bh__buffer *bh__plan_buffer(bh_plan *self)
+{
+    bh__buffer_clear(&self->copied);
+    return &self->copied;
 }

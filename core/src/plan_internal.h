@@ -1,6 +1,8 @@
-/* Plan, as the relay makes it and events see it. Internal. */
+/* Plan, as the relay makes it, events see it and its copy is written. Internal. */
 #ifndef BACKHOP_PLAN_INTERNAL_H
 #define BACKHOP_PLAN_INTERNAL_H
+
+#include "buffer.h"
 
 #include <backhop/plan.h>
 
@@ -18,5 +20,13 @@ bh_status bh__plan_shelve(bh_plan *self, const bh_delivery *delivery, const bh_h
                           int64_t now_ms, bh_bytes random);
 /* The error's text that the copy carries; "" where there is none. */
 bh_bytes bh__plan_error(const bh_plan *self);
+
+/* Writes a header that the plan sets, name, type and value, where there is room; false where it is of BH_TYPE_VOID: then its
+ * name alone, and the value that it stands for, with its type, goes behind it. */
+int bh__plan_put_header(const bh_plan *self, size_t index, bh__buffer *out);
+/* Bytes that its copy's properties take on the wire, flags included; of its own delivery. */
+size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery);
+/* An empty buffer that the plan frees. */
+bh__buffer *bh__plan_buffer(bh_plan *self);
 
 #endif

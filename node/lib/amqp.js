@@ -231,10 +231,8 @@ class WireChannel extends EventEmitter {
     this.#connection._sendMethod(this.#number, methods[name], args)
   }
 
-  publish (args, properties, content, frameMax) {
-    const bytes = wire.frames(this.#number, properties, content, frameMax)
-    this.send('basicPublish', args)
-    this.#connection.write(bytes)
+  publish (message, frameMax) {
+    this.#connection.write(wire.frames(this.#number, message, frameMax))
   }
 
   lost (reason) {
@@ -300,10 +298,9 @@ class PublishingChannel {
     return this.#channel.isOpen
   }
 
-  publish ({ exchange, routingKey, mandatory, properties, content }) {
+  publish (message) {
     if (!this.isOpen || !this.#line.isOpen) return false
-    const args = { reserved1: 0, exchange, routingKey, mandatory, immediate: false }
-    this.#channel.publish(args, properties, content, this.#line.frameMax)
+    this.#channel.publish(message, this.#line.frameMax)
     return true
   }
 }

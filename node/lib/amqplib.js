@@ -12,6 +12,7 @@ const { Message: BaseMessage } = require('./message')
 const { callable, handler, only, refuse } = require('./options')
 const { BaseConsumer, BaseRetrier, ORIGINAL } = require('./retrier')
 const { decodedHeaders } = require('./values')
+const { frames } = require('./wire')
 
 // By the protocol, class 85: amqplib exports no names of methods.
 const CONFIRM_SELECT = 85 << 16 | 10
@@ -149,7 +150,7 @@ class Line {
     if (!isOpen(channel)) throw new ChannelClosedError('the channel was closed')
     const slot = this.#connection.channels[channel.ch]
     slot.buffer = new Gathered(slot.buffer)
-    return new PublishingChannel(channel)
+    return new PublishingChannel(channel, slot.buffer)
   }
 }
 
@@ -179,20 +180,32 @@ class Gathered {
 
 class PublishingChannel {
   #channel
+  #buffer
 
-  constructor (channel) {
+  constructor (channel, buffer) {
     this.#channel = channel
+    this.#buffer = buffer
   }
 
   get isOpen () {
     return isOpen(this.#channel)
   }
 
-  /**
-   * As amqplib's own publish, less its options: they have no cluster id. It throws what cannot be encoded, before
-   * anything is written; false: the channel is closed, or just being closed.
-   */
-  publish ({ exchange, routingKey, mandatory, properties, content }) {
+  /** Throws where it cannot be encoded, before it writes; false: the channel is closed, or just being closed. */
+  publish (message) {
+    if (!this.isOpen) return false
+    return Buffer.isBuffer(message.properties) ? this.#write(message) : this.#send(message)
+  }
+
+  #write (message) {
+    const { ch, connection } = this.#channel
+    this.#buffer.write(frames(ch, message, connection.frameMax))
+    connection.sentSinceLastCheck = true // else it would send a heartbeat
+    return true
+  }
+
+  /** As amqplib's own publish, less its options: they have no cluster id. */
+  #send ({ exchange, routingKey, mandatory, properties, content }) {
     try {
       this.#channel.sendMessage({ exchange, routingKey, mandatory }, properties, content)
       return true
@@ -419,7 +432,7 @@ class Original {
   }
 
   properties (plan, { given }) {
-    return plan.copyProperties(given.properties, LONG)
+    return plan._encodedProperties() ?? plan.copyProperties(given.properties, LONG)
   }
 }
 

@@ -35,10 +35,12 @@ const ACTION_NUMBERS = {
 const ACTIONS = namesOf(ACTION_NUMBERS)
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
 const OPTIONS = ['policy', 'outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
-const KEPT = 12 // of a described plan: bits by the numbers of properties; behind it are the headers
+const KEPT = 12 // of a described plan: bits by the numbers of properties
+const MOST_PROPERTY_BYTES = 65536
 const { array: ARRAY, int64: INT64, void: VOID } = TYPES
 
 const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
+const WRITTEN = Buffer.alloc(MOST_PROPERTY_BYTES) // the properties of the last copy
 
 // One of the core's for all plans, as making them costs more than deciding: a plan whose place another one took decides
 // again, which gives the same.
@@ -56,6 +58,7 @@ class Plan {
   #topology
   #options
   #all
+  #listed // the headers
 
   /** `nativesOf` gives the core's delivery and history, `decide` asks the core; the Decider's options are settled. */
   constructor (history, topology, options = {}, nativesOf = ownNatives, decide = make, known = OPTIONS) {
@@ -150,14 +153,19 @@ class Plan {
   }
 
   get headers () {
-    return [...this.#ownHeaders()].map(([name, type, value]) => [
-      name, { '!': TYPE_NAMES.get(type), value: type === ARRAY ? [value] : value }
-    ])
+    const own = this.#ownHeaders
+    const headers = []
+    for (let i = 0; i < own.length; i += 3) {
+      const type = own[i + 1]
+      const value = own[i + 2]
+      headers.push([own[i], { '!': TYPE_NAMES.get(type), value: type === ARRAY ? [value] : value }])
+    }
+    return headers
   }
 
-  * #ownHeaders () {
-    const all = this.#all
-    for (let i = KEPT + 1; i < all.length; i += 3) yield [all[i], all[i + 1], all[i + 2]]
+  /** Of each name, type and value. */
+  get #ownHeaders () {
+    return (this.#listed ??= this.#native().described_headers(listed))
   }
 
   copyProperties (properties, options) {
@@ -171,7 +179,7 @@ class Plan {
   }
 
   copyHeaders (headers, { integer = value => value } = {}) {
-    const all = this.#all
+    const own = this.#ownHeaders
     const native = this.#native()
     const copy = {}
     const keep = (given, value) => {
@@ -180,14 +188,27 @@ class Plan {
     }
     if (isPairs(headers)) for (const [name, value] of headers) keep(name, value)
     else if (headers) for (const name of Object.keys(headers)) keep(name, headers[name])
-    for (let i = KEPT + 1; i < all.length; i += 3) {
-      const type = all[i + 1]
-      const value = all[i + 2]
-      if (type === INT64) set(copy, all[i], integer(value))
-      else if (type === ARRAY) set(copy, all[i], [value])
-      else set(copy, all[i], type === VOID ? wireValue(valueOf(headers, value)) : value)
+    for (let i = 0; i < own.length; i += 3) {
+      const type = own[i + 1]
+      const value = own[i + 2]
+      if (type === INT64) set(copy, own[i], integer(value))
+      else if (type === ARRAY) set(copy, own[i], [value])
+      else set(copy, own[i], type === VOID ? wireValue(valueOf(headers, value)) : value)
     }
     return copy
+  }
+
+  /**
+   * The copy's properties as they are on the wire, each integer of a header as the smallest type that holds it, as
+   * amqplib has them. Undefined where the core cannot write them: the headers nest deeper than it keeps them.
+   */
+  _encodedProperties () {
+    const [delivery] = this.#nativesOf(this.#history)
+    const size = this.#native().write_copy_properties(delivery, 1, WRITTEN)
+    if (!size) return undefined
+    const properties = Buffer.allocUnsafe(size)
+    WRITTEN.copy(properties, 0, 0, size)
+    return properties
   }
 
   [inspect.custom] (depth, options) {

@@ -9,6 +9,8 @@ const { ArgumentError } = require('./errors')
 const CLASS_BASIC = 60
 const EXCHANGE_DECLARE = 40 << 16 | 10
 const QUEUE_DECLARE = 50 << 16 | 10
+const BASIC_PUBLISH = CLASS_BASIC << 16 | 40
+const MANDATORY = 1
 const PASSIVE = 1
 const DURABLE = 2
 const FRAME_METHOD = 1
@@ -198,16 +200,48 @@ function declare (channel, method, names, args, isPassive) {
   return Buffer.concat(frame(FRAME_METHOD, channel, head, ...names, flags, table(entries.flat())))
 }
 
-/** The frames of a message, but for its method: encoded properties and content. */
-function frames (channel, properties, content, frameMax) {
-  const head = Buffer.alloc(12)
-  head.writeUInt16BE(CLASS_BASIC)
-  head.writeBigUInt64BE(BigInt(content.length), 4)
-  const parts = frame(FRAME_HEADER, channel, head, properties)
-  for (let at = 0; at < content.length; at += frameMax - FRAME_OVERHEAD) {
-    parts.push(...frame(FRAME_BODY, channel, content.subarray(at, at + frameMax - FRAME_OVERHEAD)))
+/** The frames of a message: encoded properties and content. */
+function frames (channel, { exchange, routingKey, mandatory, properties, content }, frameMax) {
+  if (!(content instanceof Uint8Array)) throw new TypeError(`the body is no Buffer, but ${typeof content}`)
+  const exchangeBytes = bytesOf(exchange)
+  const keyBytes = bytesOf(routingKey)
+  const most = frameMax - FRAME_OVERHEAD
+  const methodSize = 4 + 2 + 1 + exchangeBytes.length + 1 + keyBytes.length + 1
+  const count = 2 + Math.ceil(content.length / most)
+  const size = methodSize + 12 + properties.length + content.length + count * FRAME_OVERHEAD
+  const to = Buffer.allocUnsafe(size)
+
+  let at = begin(to, 0, FRAME_METHOD, channel, methodSize)
+  at = to.writeUInt32BE(BASIC_PUBLISH, at)
+  at = to.writeUInt16BE(0, at)
+  at = put(to, exchangeBytes, to.writeUInt8(exchangeBytes.length, at))
+  at = put(to, keyBytes, to.writeUInt8(keyBytes.length, at))
+  at = to.writeUInt8(mandatory ? MANDATORY : 0, at)
+  at = to.writeUInt8(FRAME_END, at)
+
+  at = begin(to, at, FRAME_HEADER, channel, 12 + properties.length)
+  at = to.writeUInt32BE(CLASS_BASIC << 16, at)
+  at = to.writeBigUInt64BE(BigInt(content.length), at)
+  at = to.writeUInt8(FRAME_END, put(to, properties, at))
+
+  for (let from = 0; from < content.length; from += most) {
+    const part = content.length > most ? content.subarray(from, from + most) : content
+    at = to.writeUInt8(FRAME_END, put(to, part, begin(to, at, FRAME_BODY, channel, part.length)))
   }
-  return Buffer.concat(parts)
+  return to
+}
+
+function begin (to, at, type, channel, size) {
+  return to.writeUInt32BE(size, to.writeUInt16BE(channel, to.writeUInt8(type, at)))
+}
+
+function put (to, bytes, at) {
+  to.set(bytes, at)
+  return at + bytes.length
+}
+
+function bytesOf (text) {
+  return typeof text === 'string' ? Buffer.from(text) : text
 }
 
 function frame (type, channel, ...payload) {

@@ -113,14 +113,17 @@ describe('a header frame', () => {
 
   it('and the body are cut into frames', () => {
     const content = Buffer.alloc(100, 'x')
-    const bytes = wire.frames(3, Buffer.of(0, 0), content, 48)
+    const message = { exchange: 'a', routingKey: Buffer.of(254), mandatory: true, properties: Buffer.of(0, 0), content }
+    const bytes = wire.frames(3, message, 48)
     const frames = []
     for (let at = 0; at < bytes.length;) {
       const size = bytes.readUInt32BE(at + 3)
       frames.push([bytes[at], bytes.readUInt16BE(at + 1), size, bytes[at + 7 + size]])
       at += 8 + size
     }
-    assert.deepEqual(frames, [[2, 3, 14, 206], [3, 3, 40, 206], [3, 3, 40, 206], [3, 3, 20, 206]])
+    assert.deepEqual(bytes.subarray(7, 19), Buffer.of(0, 60, 0, 40, 0, 0, 1, 97, 1, 254, 1, 206))
+    assert.deepEqual(frames, [[1, 3, 11, 206], [2, 3, 14, 206], [3, 3, 40, 206], [3, 3, 40, 206], [3, 3, 20, 206]])
+    assert.throws(() => wire.frames(3, { ...message, content: 'parsed' }, 48), /the body is no Buffer, but string/)
   })
 })
 

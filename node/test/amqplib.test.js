@@ -3,6 +3,7 @@
 
 const assert = require('node:assert/strict')
 const path = require('node:path')
+const { PassThrough } = require('node:stream')
 const { describe, it } = require('node:test')
 
 const { Policy, Topology } = require('backhop')
@@ -13,26 +14,40 @@ const { inside } = require('./internals')
 const { Decider } = inside('decider')
 const { BACK_OFF } = inside('publisher')
 const { decodedHeaders } = inside('values')
+const { frames } = inside('wire')
 
-const DEFS = path.join(path.dirname(require.resolve('amqplib')), 'lib/defs')
-const { BasicProperties, decode, encodeProperties } = require(DEFS)
+const LIB = path.join(path.dirname(require.resolve('amqplib')), 'lib')
+const { BasicProperties, BasicPublish, decode, encodeProperties } = require(path.join(LIB, 'defs'))
+const { Connection } = require(path.join(LIB, 'connection'))
 
 const HEAD = 7 + 12 // bytes of the frame, the class and the size
 const topology = new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none' }) })
 const decider = new Decider(topology, { clock: () => 1_800_000_000_000 })
 const LONG = { integer: value => ({ '!': 'long', value }) }
 
-/** What amqplib reads of what it writes. */
-function wire (properties) {
-  return decode(BasicProperties, encodeProperties(BasicProperties, 1, 0, properties).subarray(HEAD, -1))
+function encoded (properties) {
+  return encodeProperties(BasicProperties, 1, 0, properties).subarray(HEAD, -1)
 }
 
-/** What a failed message's copy has on the wire, as amqplib reads it. */
-function copied (properties) {
+/** What amqplib reads of what it writes. */
+function wire (properties) {
+  return decode(BasicProperties, encoded(properties))
+}
+
+function planOf (properties) {
   const headers = properties.headers && decodedHeaders(properties.headers)
   const history = decider.read({ exchange: 'events', routingKey: 'order.created', properties, headers })
-  const plan = decider.plan(history, decider.result(new Error('no')))
-  return wire(plan.copyProperties(history.given.properties, LONG))
+  return { history, plan: decider.plan(history, decider.result(new Error('no'))) }
+}
+
+/** What a failed message's copy has on the wire, as amqplib reads it: the same bytes, whether the core or amqplib writes it. */
+function copied (properties, isWritten = true) {
+  const { history, plan } = planOf(properties)
+  const written = plan._encodedProperties()
+  if (!isWritten) assert.equal(written, undefined)
+  const bytes = encoded(plan.copyProperties(history.given.properties, LONG))
+  if (isWritten) assert.deepEqual(written, bytes)
+  return decode(BasicProperties, bytes)
 }
 
 const table = value => ({ '!': 'object', value }) // amqplib's notation: it is one, whatever it looks like
@@ -58,6 +73,69 @@ describe('a copy over amqplib', () => {
     }
     const { headers: kept } = copied({ headers: wire({ headers }).headers })
     for (const [name, value] of Object.entries(headers)) assert.deepEqual(kept[name], value, name)
+  })
+
+  it('has the bytes that amqplib writes', () => {
+    const edges = [2 ** 7, 2 ** 8, 2 ** 15, 2 ** 16, 2 ** 31, 2 ** 32, 2 ** 50, 2 ** 53, 2 ** 63, 2 ** 64]
+    const near = edges.flatMap(edge => [edge - 1, edge, edge + 1, 1 - edge, -edge, -edge - 1])
+    const numbers = [0, -0, 0.5, -0.5, 1e-300, 1e300, 2 ** 63 - 1024, ...near].filter(number => number >= -(2 ** 63))
+    let deep = 'end'
+    for (let i = 0; i < 30; i++) deep = i % 2 ? [deep, i] : { inner: deep, more: [] }
+    copied({
+      headers: {
+        numbers,
+        ...Object.fromEntries(numbers.map((number, i) => [`number ${i}`, number])),
+        2: 'a name that is a number comes first',
+        long: 'grün '.repeat(2000),
+        most: Buffer.alloc(20_000, 7),
+        ['n'.repeat(255)]: '',
+        [`cut ${'\ufffd'.repeat(200)}`]: 'a name of what was no UTF-8',
+        empty: {},
+        deep,
+        CC: ['other', 'ünother'],
+        'x-death': [{ count: 1, queue: 'x' }],
+        'backhop-attempts': 3,
+        'backhop-error': 'old',
+        moment: { '!': 'timestamp', value: 0 },
+        decimal: { '!': 'decimal', value: { places: 255, digits: 2 ** 32 - 1 } }
+      },
+      contentType: 'text/plain',
+      contentEncoding: '',
+      deliveryMode: 1,
+      priority: 255,
+      correlationId: '\ufffd'.repeat(200),
+      replyTo: 'c'.repeat(255),
+      expiration: '600000',
+      messageId: 'ü',
+      timestamp: 2 ** 53,
+      type: 't',
+      userId: 'guest',
+      appId: 'a',
+      clusterId: 'k'
+    })
+    copied({})
+    copied({ headers: {}, priority: 0, timestamp: 0 })
+  })
+
+  it('is left to amqplib where the core cannot write it, which throws then', () => {
+    for (const priority of [-1, 256]) {
+      assert.throws(() => copied({ priority }, false), RangeError)
+    }
+  })
+
+  it('has the frames that amqplib writes', () => {
+    const { history, plan } = planOf({ headers: { text: 'x' } })
+    const properties = plan._encodedProperties()
+    const given = plan.copyProperties(history.given.properties, LONG)
+    const { exchange } = plan
+    for (const size of [0, 1, 4088, 4089, 8176, 8177, 100_000]) {
+      const message = { exchange, routingKey: 'grün', mandatory: size !== 1, content: Buffer.alloc(size, 'backhop') }
+      const written = []
+      const connection = new Connection(new PassThrough())
+      connection.channels[7] = { buffer: { write: chunk => written.push(chunk) } }
+      connection.sendMessage(7, BasicPublish, message, BasicProperties, given, message.content)
+      assert.deepEqual(frames(7, { ...message, properties }, connection.frameMax), Buffer.concat(written))
+    }
   })
 
   it('writes its own numbers as 64-bit integers', () => {
@@ -120,7 +198,7 @@ describe('a copy over amqplib', () => {
     for (const outer of [value => [value], value => ({ a: value })]) {
       let deep = 'end'
       for (let i = 0; i < 3000; i++) deep = outer(deep)
-      let copy = copied({ headers: { deep } }).headers.deep
+      let copy = copied({ headers: { deep } }, false).headers.deep
       let depth = 0
       for (; typeof copy === 'object' && Object.values(copy).length; depth++) copy = Object.values(copy)[0]
       assert.ok(depth > 32 && depth <= 90, String(depth))

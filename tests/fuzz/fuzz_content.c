@@ -94,6 +94,20 @@ static void check_properties(const property_list *original, const property_list 
     }
 }
 
+/* As the copy of the wire, but for what a value has in more ways than one: a boolean, a NaN, an integer. */
+static void check_copy_of_delivery(size_t size)
+{
+    static property_list copy;
+    for (int smallest = 0; smallest < 2; smallest++) {
+        bh_bytes bytes = bh_plan_copy_properties(with.plan, with.delivery, smallest);
+        CHECK((bytes.size == 0) == bh_delivery_is_truncated(with.delivery));
+        if (bytes.size == 0)
+            return;
+        CHECK(smallest ? bytes.size <= size : bytes.size == size);
+        CHECK(property_list_read(&copy, bytes) && copy.size == bytes.size);
+    }
+}
+
 static void check_copy(const property_list *original, bh_bytes wire, const bh_topology *topology, int64_t frame_max)
 {
     static property_list copy;
@@ -104,6 +118,7 @@ static void check_copy(const property_list *original, bh_bytes wire, const bh_to
     CHECK(property_list_read(&copy, bytes) && copy.size == bytes.size);
     check_properties(original, &copy);
     check_headers(original, &copy);
+    check_copy_of_delivery(bytes.size);
 
     CHECK(bh__content_read(with.delivery_of_copy, bh_plan_exchange(with.plan), bh_plan_routing_key(with.plan), bytes) ==
           BH_OK);

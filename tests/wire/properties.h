@@ -5,7 +5,7 @@
 #ifndef BACKHOP_TESTS_WIRE_PROPERTIES_H
 #define BACKHOP_TESTS_WIRE_PROPERTIES_H
 
-#include "wire/buffer.h"
+#include "buffer.h"
 
 #include <backhop/delivery.h>
 #include <stdlib.h>

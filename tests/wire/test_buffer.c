@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "wire/buffer.h"
+#include "buffer.h"
 
 #include <stdio.h>
 

@@ -354,6 +354,181 @@ START_TEST(a_copy_of_a_message_without_headers_has_those_of_the_plan)
 }
 END_TEST
 
+/* Headers of every type, tables and arrays in each other, and each property but the headers. */
+static void add_everything(void)
+{
+    static const struct {
+        char type;
+        char value[9];
+        size_t size;
+    } cases[] = {
+        {BH_TYPE_BOOLEAN, "\1", 1},         {BH_TYPE_INT8, "\x80", 1},
+        {BH_TYPE_UINT8, "\x80", 1},         {BH_TYPE_INT16, "\x80\1", 2},
+        {BH_TYPE_UINT16, "\x80\1", 2},      {BH_TYPE_INT32, "\x80\1\2\3", 4},
+        {BH_TYPE_UINT32, "\x80\1\2\3", 4},  {BH_TYPE_INT64, "\x80\1\2\3\4\5\6\7", 8},
+        {BH_TYPE_UINT64, "\xff\1\2\3", 8},  {BH_TYPE_TIMESTAMP, "\0\1\2\3\4\5\6\7", 8},
+        {BH_TYPE_FLOAT, "\x3F\xC0\0\0", 4}, {BH_TYPE_DOUBLE, "\xBF\xF8\0\0\0\0\0\1", 8},
+        {BH_TYPE_DECIMAL, "\2\xff\0\1", 5}, {BH_TYPE_VOID, "", 0},
+        {BH_TYPE_STRING, "\0\0\0\2a\0", 6}, {BH_TYPE_BYTES, "\0\0\0\3a\0\xfe", 7},
+        {BH_TYPE_ARRAY, "\0\0\0\0", 4},     {BH_TYPE_TABLE, "\0\0\0\0", 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[] = {(char)('A' + (char)i), '\0'};
+        add_field(&headers, name, cases[i].type, cases[i].value, cases[i].size);
+    }
+    for (int depth = 0; depth < BH_DELIVERY_MAX_DEPTH - 1; depth++) {
+        bh__buffer outer = {.data = NULL};
+        if (depth % 2)
+            add_field(&nested, "beside", BH_TYPE_VOID, NULL, 0);
+        else
+            add_bytes(&nested, "b\xff", 2);
+        add_counted(&outer, 4, bytes_of(&nested));
+        bh__buffer_clear(&nested);
+        if (depth % 2) {
+            add_number(&nested, BH_TYPE_TABLE, 1);
+            add_bytes(&nested, outer.data, bh__buffer_size(&outer));
+        } else {
+            add_field(&nested, "inner", BH_TYPE_ARRAY, outer.data, bh__buffer_size(&outer));
+        }
+        bh__buffer_free(&outer);
+    }
+    bh__buffer whole = {.data = NULL};
+    add_counted(&whole, 4, bytes_of(&nested));
+    add_field(&headers, "nested", BH_TYPE_TABLE, whole.data, bh__buffer_size(&whole));
+    bh__buffer_free(&whole);
+    add_field(&headers, "CC", BH_TYPE_ARRAY, "\0\0\0\7S\0\0\0\2to", 11); /* which the copy has as backhop-cc */
+    add_text(&headers, "x-delay", "100");
+    add_number(&wire, 0xFFFC, 2);
+    for (int i = 0; i < BH_PROPERTY_LAST; i++) {
+        if (i == BH_PROPERTY_HEADERS)
+            add_counted(&wire, 4, bytes_of(&headers));
+        else if (i == BH_PROPERTY_DELIVERY_MODE || i == BH_PROPERTY_PRIORITY)
+            add_number(&wire, 255, 1);
+        else if (i == BH_PROPERTY_TIMESTAMP)
+            add_number(&wire, UINT64_C(0xfedcba9876543210), 8);
+        else
+            add_counted(&wire, 1, bh_str(i % 3 ? "text" : ""));
+    }
+}
+
+START_TEST(a_copy_of_the_delivery_alone_has_the_same_bytes)
+{
+    decision made;
+    bh__buffer out = {.data = NULL};
+    add_everything();
+    ck_assert_int_eq(read(bytes_of(&wire)), BH_OK);
+    ck_assert_int_eq(bh_delivery_is_truncated(delivery), 0);
+    make_decision(&made, BH_OUTCOME_FAILED);
+    ck_assert_int_eq(bh__content_copy(&out, made.plan, bytes_of(&wire)), BH_OK);
+    for (int again = 0; again < 2; again++) {
+        bh_bytes copy = bh_plan_copy_properties(made.plan, delivery, 0);
+        ck_assert_uint_eq(copy.size, bh__buffer_size(&out));
+        ck_assert_mem_eq(copy.data, out.data, copy.size);
+    }
+    bh__buffer_free(&out);
+    free_decision(&made);
+}
+END_TEST
+
+START_TEST(a_copy_may_have_the_smallest_integers)
+{
+    static const struct {
+        int64_t number;
+        char type;
+        size_t size;
+    } cases[] = {
+        {INT8_MAX, BH_TYPE_INT8, 1},
+        {INT8_MIN, BH_TYPE_INT8, 1},
+        {INT8_MAX + 1, BH_TYPE_INT16, 2},
+        {INT8_MIN - 1, BH_TYPE_INT16, 2},
+        {INT16_MAX, BH_TYPE_INT16, 2},
+        {INT16_MIN, BH_TYPE_INT16, 2},
+        {INT16_MAX + 1, BH_TYPE_INT32, 4},
+        {INT16_MIN - 1, BH_TYPE_INT32, 4},
+        {INT32_MAX, BH_TYPE_INT32, 4},
+        {INT32_MIN, BH_TYPE_INT32, 4},
+        {INT64_C(1) + INT32_MAX, BH_TYPE_INT64, 8},
+        {INT64_C(-1) + INT32_MIN, BH_TYPE_INT64, 8},
+        {INT64_MAX, BH_TYPE_INT64, 8},
+        {INT64_MIN, BH_TYPE_INT64, 8},
+    };
+    size_t count = sizeof cases / sizeof cases[0];
+    decision made;
+    static property_list copy;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(bh_delivery_push_int(delivery, bh_str("n"), BH_TYPE_INT64, cases[i].number), BH_OK);
+    ck_assert_int_eq(bh_delivery_push_int(delivery, bh_str("a type of its own"), BH_TYPE_UINT16, 1), BH_OK);
+    make_decision(&made, BH_OUTCOME_FAILED);
+    ck_assert(property_list_read(&copy, bh_plan_copy_properties(made.plan, delivery, 1)));
+    ck_assert_uint_eq(copy.header_count, count + 1 + bh_plan_header_count(made.plan));
+    for (size_t i = 0; i < count; i++) {
+        bh_bytes value = copy.headers[i].value;
+        ck_assert_uint_eq(value.size, 1 + cases[i].size);
+        ck_assert_int_eq(*value.data, cases[i].type);
+        ck_assert_uint_eq(bh__get_number(value.data + 1, cases[i].size),
+                          (uint64_t)cases[i].number & UINT64_MAX >> (64 - 8 * cases[i].size));
+    }
+    ck_assert_mem_eq(copy.headers[count].value.data, "u\0\1", 3);
+    ck_assert_mem_eq(find(&copy, "backhop-attempts")->value.data, "l\0\0\0\0\0\0\0\1", 9);
+    free_decision(&made);
+}
+END_TEST
+
+START_TEST(no_copy_is_written_of_a_delivery_that_has_not_all)
+{
+    decision made;
+    bh_delivery *other = NULL;
+    ck_assert_int_eq(bh_delivery_new(&other), BH_OK);
+    ck_assert_int_eq(read((bh_bytes){"\0\0", 2}), BH_OK);
+    make_decision(&made, BH_OUTCOME_FAILED);
+    ck_assert_uint_gt(bh_plan_copy_properties(made.plan, delivery, 0).size, 0);
+    ck_assert_uint_eq(bh_plan_copy_properties(made.plan, NULL, 0).size, 0);
+    ck_assert_uint_eq(bh_plan_copy_properties(NULL, delivery, 0).size, 0);
+    static const int64_t priorities[] = {-1, 256};
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(bh_delivery_set_number(other, BH_PROPERTY_PRIORITY, priorities[i]), BH_OK);
+        ck_assert_uint_eq(bh_plan_copy_properties(made.plan, other, 0).size, 0);
+    }
+    bh_delivery_clear(other);
+    for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
+        ck_assert_int_eq(bh_delivery_begin_array(other, bh_str("deep")), BH_OK);
+    ck_assert_uint_eq(bh_plan_copy_properties(made.plan, other, 0).size, 0);
+    for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
+        ck_assert_int_eq(bh_delivery_end(other), BH_OK);
+    ck_assert_uint_eq(bh_plan_copy_properties(made.plan, other, 0).size, 0);
+    bh_delivery_free(other);
+    free_decision(&made);
+}
+END_TEST
+
+START_TEST(a_plan_without_a_copy_writes_none)
+{
+    decision made;
+    ck_assert_int_eq(read((bh_bytes){"\0\0", 2}), BH_OK);
+    make_decision(&made, BH_OUTCOME_OK);
+    bh_bytes nothing = bh_plan_copy_properties(made.plan, delivery, 0);
+    ck_assert_uint_eq(nothing.size, 0);
+    ck_assert_str_eq(nothing.data, "");
+    free_decision(&made);
+}
+END_TEST
+
+START_TEST(a_copy_of_another_delivery_than_was_decided_on_has_void_for_what_is_not_there)
+{
+    decision made;
+    static property_list copy;
+    bh_delivery *other = NULL;
+    ck_assert_int_eq(bh_delivery_new(&other), BH_OK);
+    add_field(&headers, "CC", BH_TYPE_ARRAY, "\0\0\0\7S\0\0\0\2to", 11);
+    ck_assert_int_eq(read(only_headers()), BH_OK);
+    make_decision(&made, BH_OUTCOME_FAILED);
+    ck_assert(property_list_read(&copy, bh_plan_copy_properties(made.plan, other, 0)));
+    ck_assert_mem_eq(find(&copy, "backhop-cc")->value.data, "V", 1);
+    bh_delivery_free(other);
+    free_decision(&made);
+}
+END_TEST
+
 START_TEST(a_copy_of_what_is_malformed_is_refused_and_writes_nothing)
 {
     decision made;
@@ -386,6 +561,11 @@ Suite *suite_content(void)
     tcase_add_checked_fixture(copying, set_up, tear_down);
     tcase_add_test(copying, a_copy_has_the_properties_and_foreign_headers_byte_for_byte);
     tcase_add_test(copying, a_copy_of_a_message_without_headers_has_those_of_the_plan);
+    tcase_add_test(copying, a_copy_of_the_delivery_alone_has_the_same_bytes);
+    tcase_add_test(copying, a_copy_may_have_the_smallest_integers);
+    tcase_add_test(copying, no_copy_is_written_of_a_delivery_that_has_not_all);
+    tcase_add_test(copying, a_plan_without_a_copy_writes_none);
+    tcase_add_test(copying, a_copy_of_another_delivery_than_was_decided_on_has_void_for_what_is_not_there);
     tcase_add_test(copying, a_copy_of_what_is_malformed_is_refused_and_writes_nothing);
     suite_add_tcase(suite, copying);
     return suite;

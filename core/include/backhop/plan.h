@@ -160,6 +160,18 @@ BH_API bh_bytes bh_plan_header_string(const bh_plan *self, size_t index);
 BH_API int64_t bh_plan_header_int(const bh_plan *self, size_t index);
 BH_API bh_bytes bh_plan_header_source(const bh_plan *self, size_t index);
 
+/*
+ * All of the copy's properties as they are on the wire, behind the body's size in a content header: flags, properties,
+ * headers. They stay until the plan is asked for them again, or freed. The delivery is the one that was decided on.
+ *
+ *   smallest_integers  1: an int64 of the delivery is written as the smallest signed type that holds it, as clients do that
+ *                      read all integers alike; 0: as an int64
+ *
+ * "" where no copy is published, where the delivery has not all of its headers (bh_delivery_is_truncated) or a priority
+ * that is no byte, or where there is no memory: then the copy is written of what the functions above tell.
+ */
+BH_API bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int smallest_integers);
+
 BH_END_DECLS
 
 #endif

@@ -1,5 +1,7 @@
 #include "wire/content.h"
 
+#include "plan_internal.h"
+
 /* The properties as they lie: strings without their length, the headers without theirs; data NULL: absent. */
 typedef struct content {
     bh_bytes values[BH_PROPERTY_LAST];
@@ -277,72 +279,33 @@ bh_bytes bh__content_string(bh_bytes properties, const char *name)
 
 enum { HEADER_ROOM = 255 + 32 }; /* of a header that the plan sets: its name, and all but its string */
 
-static void put_short(bh__buffer *out, bh_bytes text)
-{
-    bh__put_number(out, text.size, 1);
-    bh__put_bytes(out, text);
-}
-
-static void put_long(bh__buffer *out, bh_bytes text)
-{
-    bh__put_number(out, text.size, LENGTH_BYTES);
-    bh__put_bytes(out, text);
-}
-
-static void put_type(bh__buffer *out, bh_type type)
-{
-    bh__put_number(out, (uint64_t)type, TYPE_BYTES);
-}
-
 /* A header that the plan sets. */
 static void put_header(bh__buffer *out, const bh_plan *plan, size_t index, const content *original)
 {
-    bh_type type = bh_plan_header_type(plan, index);
-    bh_bytes text = bh_plan_header_string(plan, index);
-    put_short(out, bh_plan_header_name(plan, index));
     field source;
-    switch (type) {
-    case BH_TYPE_STRING:
-        put_type(out, type);
-        put_long(out, text);
-        break;
-    case BH_TYPE_INT64:
-        put_type(out, type);
-        bh__put_number(out, (uint64_t)bh_plan_header_int(plan, index), 8);
-        break;
-    case BH_TYPE_ARRAY:
-        put_type(out, type);
-        bh__put_number(out, TYPE_BYTES + LENGTH_BYTES + text.size, LENGTH_BYTES);
-        put_type(out, BH_TYPE_STRING);
-        put_long(out, text);
-        break;
-    default:
-        if (find_header(original, bh_plan_header_source(plan, index), &source))
-            bh__put_bytes(out, source.whole);
-        else
-            put_type(out, BH_TYPE_VOID);
-    }
+    if (bh__plan_put_header(plan, index, out))
+        return;
+    if (find_header(original, bh_plan_header_source(plan, index), &source))
+        bh__put_bytes(out, source.whole);
+    else
+        bh__put_number(out, BH_TYPE_VOID, TYPE_BYTES);
 }
 
 static void put_headers(bh__buffer *out, const bh_plan *plan, const content *original)
 {
     bh_bytes headers = original->values[BH_PROPERTY_HEADERS];
     reader wire = {headers.data, headers.data ? headers.data + headers.size : NULL};
-    size_t length_at = out->end;
-    bh__put_number(out, 0, LENGTH_BYTES);
+    size_t start = bh__begin_counted(out, LENGTH_BYTES);
     field kept;
     while (wire.at != wire.end && take_field(&wire, 0, &kept)) {
         if (!bh_plan_keeps_header(plan, kept.name))
             continue;
-        put_short(out, kept.name);
+        bh__put_counted(out, kept.name, 1);
         bh__put_bytes(out, kept.whole);
     }
     for (size_t i = 0; i < bh_plan_header_count(plan); i++)
         put_header(out, plan, i, original);
-    size_t end = out->end;
-    out->end = length_at;
-    bh__put_number(out, end - length_at - LENGTH_BYTES, LENGTH_BYTES);
-    out->end = end;
+    bh__end_counted(out, start, LENGTH_BYTES);
 }
 
 /* More than the copy can take. */
@@ -378,11 +341,11 @@ bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes proper
         } else if (property == BH_PROPERTY_DELIVERY_MODE) {
             bh__put_number(out, 2, 1);
         } else if (property == BH_PROPERTY_EXPIRATION && expiration.size) {
-            put_short(out, expiration);
+            bh__put_counted(out, expiration, 1);
         } else if (value.data && bh_plan_keeps_property(plan, (bh_property)property)) {
             int is_string = property != BH_PROPERTY_PRIORITY && property != BH_PROPERTY_TIMESTAMP;
             if (is_string)
-                put_short(out, value);
+                bh__put_counted(out, value, 1);
             else
                 bh__put_bytes(out, value);
         } else {

@@ -7,7 +7,7 @@
 #ifndef BACKHOP_WORKER_WIRE_CONTENT_H
 #define BACKHOP_WORKER_WIRE_CONTENT_H
 
-#include "wire/buffer.h"
+#include "buffer.h"
 
 #include <backhop/plan.h>
 

@@ -4,7 +4,7 @@
 #define BACKHOP_WORKER_WIRE_LINK_H
 
 #include "librabbitmq.h"
-#include "wire/buffer.h"
+#include "buffer.h"
 #include "report.h"
 #include "wire/socket.h"
 

@@ -1,6 +1,6 @@
 /* Buffer: bytes that are written at one end and read at the other. Internal. */
-#ifndef BACKHOP_WORKER_WIRE_BUFFER_H
-#define BACKHOP_WORKER_WIRE_BUFFER_H
+#ifndef BACKHOP_BUFFER_H
+#define BACKHOP_BUFFER_H
 
 #include "memory.h"
 
@@ -60,6 +60,28 @@ static inline void bh__put_number(bh__buffer *self, uint64_t number, size_t size
     for (size_t i = 0; i < size; i++)
         self->data[self->end + i] = (char)(number >> 8 * (size - 1 - i));
     self->end += size;
+}
+
+/* Bytes behind their length, of `length_size` bytes. */
+static inline void bh__put_counted(bh__buffer *self, bh_bytes bytes, size_t length_size)
+{
+    bh__put_number(self, bytes.size, length_size);
+    bh__put_bytes(self, bytes);
+}
+
+/* A length of `length_size` bytes that is not known yet, and is once what it counts is written; what begins one gives where it is. */
+static inline size_t bh__begin_counted(bh__buffer *self, size_t length_size)
+{
+    bh__put_number(self, 0, length_size);
+    return self->end;
+}
+
+static inline void bh__end_counted(bh__buffer *self, size_t start, size_t length_size)
+{
+    size_t end = self->end;
+    self->end = start - length_size;
+    bh__put_number(self, end - start, length_size);
+    self->end = end;
 }
 
 static inline uint64_t bh__get_number(const char *data, size_t size)

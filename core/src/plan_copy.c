@@ -1,0 +1,193 @@
+/* The copy's properties as they are on the wire: AMQP 0-9-1, section 4.2.6.1, with the types of headers that RabbitMQ has. */
+#include "delivery_internal.h"
+#include "plan_internal.h"
+
+enum { TYPE_BYTES = 1, SHORT_LENGTH = 1, LONG_LENGTH = 4, MOST_PRIORITY = 255 };
+
+static void put_type(bh__buffer *out, bh_type type)
+{
+    bh__put_number(out, (uint64_t)type, TYPE_BYTES);
+}
+
+static void put_string(bh__buffer *out, bh_bytes text)
+{
+    put_type(out, BH_TYPE_STRING);
+    bh__put_counted(out, text, LONG_LENGTH);
+}
+
+int bh__plan_put_header(const bh_plan *self, size_t index, bh__buffer *out)
+{
+    bh_type type = bh_plan_header_type(self, index);
+    bh_bytes text = bh_plan_header_string(self, index);
+    bh__put_counted(out, bh_plan_header_name(self, index), SHORT_LENGTH);
+    if (type == BH_TYPE_INT64) {
+        put_type(out, type);
+        bh__put_number(out, (uint64_t)bh_plan_header_int(self, index), 8);
+    } else if (type == BH_TYPE_ARRAY) {
+        put_type(out, type);
+        size_t start = bh__begin_counted(out, LONG_LENGTH);
+        put_string(out, text);
+        bh__end_counted(out, start, LONG_LENGTH);
+    } else if (type == BH_TYPE_STRING) {
+        put_string(out, text);
+    }
+    return type != BH_TYPE_VOID;
+}
+
+/* The values of a delivery that are being written. */
+typedef struct writer {
+    bh__buffer *out;
+    bh__tree tree;
+    int smallest_integers;
+} writer;
+
+static bh_type type_of(const writer *self, const bh__node *node)
+{
+    if (node->type != BH_TYPE_INT64 || !self->smallest_integers)
+        return node->type;
+    if (node->number >= INT8_MIN && node->number <= INT8_MAX)
+        return BH_TYPE_INT8;
+    if (node->number >= INT16_MIN && node->number <= INT16_MAX)
+        return BH_TYPE_INT16;
+    return node->number >= INT32_MIN && node->number <= INT32_MAX ? BH_TYPE_INT32 : BH_TYPE_INT64;
+}
+
+static void put_real(bh__buffer *out, bh_type type, double real)
+{
+    uint64_t bits = 0;
+    uint32_t half = 0;
+    float small = (float)real;
+    memcpy(&bits, &real, sizeof bits);
+    memcpy(&half, &small, sizeof half);
+    if (type == BH_TYPE_FLOAT)
+        bh__put_number(out, half, 4);
+    else
+        bh__put_number(out, bits, 8);
+}
+
+/* Everything but tables and arrays. */
+static void put_scalar(bh__buffer *out, bh_type type, const bh__node *node, bh_bytes string)
+{
+    switch (type) {
+    case BH_TYPE_BOOLEAN:
+    case BH_TYPE_INT8:
+    case BH_TYPE_UINT8:
+        bh__put_number(out, (uint64_t)node->number, 1);
+        break;
+    case BH_TYPE_INT16:
+    case BH_TYPE_UINT16:
+        bh__put_number(out, (uint64_t)node->number, 2);
+        break;
+    case BH_TYPE_INT32:
+    case BH_TYPE_UINT32:
+        bh__put_number(out, (uint64_t)node->number, 4);
+        break;
+    case BH_TYPE_FLOAT:
+    case BH_TYPE_DOUBLE:
+        put_real(out, type, node->real);
+        break;
+    case BH_TYPE_DECIMAL:
+        bh__put_number(out, (uint64_t)node->places, 1);
+        bh__put_number(out, (uint64_t)node->number, 4);
+        break;
+    case BH_TYPE_STRING:
+    case BH_TYPE_BYTES:
+        bh__put_counted(out, string, LONG_LENGTH);
+        break;
+    case BH_TYPE_VOID:
+        break;
+    default:
+        bh__put_number(out, (uint64_t)node->number, 8);
+    }
+}
+
+/* A value with its type. It calls itself for each that is in it: no deeper than a delivery keeps them. */
+static void put_value(const writer *self, size_t index)
+{
+    const bh__node *node = &self->tree.nodes[index];
+    bh_type type = type_of(self, node);
+    put_type(self->out, type);
+    if (type != BH_TYPE_ARRAY && type != BH_TYPE_TABLE) {
+        put_scalar(self->out, type, node, bh__store_get(self->tree.store, node->string));
+        return;
+    }
+    size_t start = bh__begin_counted(self->out, LONG_LENGTH);
+    for (size_t i = index + 1; i < node->end; i = self->tree.nodes[i].end) {
+        if (type == BH_TYPE_TABLE)
+            bh__put_counted(self->out, bh__store_get(self->tree.store, self->tree.nodes[i].name), SHORT_LENGTH);
+        put_value(self, i);
+    }
+    bh__end_counted(self->out, start, LONG_LENGTH);
+}
+
+/* What the delivery's first header of this name has. */
+static void put_value_of(const writer *self, bh_bytes name)
+{
+    for (size_t i = 0; i < self->tree.count; i = self->tree.nodes[i].end) {
+        if (bh__same(bh__store_get(self->tree.store, self->tree.nodes[i].name), name)) {
+            put_value(self, i);
+            return;
+        }
+    }
+    put_type(self->out, BH_TYPE_VOID);
+}
+
+static void put_headers(const writer *self, const bh_plan *plan)
+{
+    size_t start = bh__begin_counted(self->out, LONG_LENGTH);
+    for (size_t i = 0; i < self->tree.count; i = self->tree.nodes[i].end) {
+        bh_bytes name = bh__store_get(self->tree.store, self->tree.nodes[i].name);
+        if (!bh_plan_keeps_header(plan, name))
+            continue;
+        bh__put_counted(self->out, name, SHORT_LENGTH);
+        put_value(self, i);
+    }
+    for (size_t i = 0; i < bh_plan_header_count(plan); i++)
+        if (!bh__plan_put_header(plan, i, self->out))
+            put_value_of(self, bh_plan_header_source(plan, i));
+    bh__end_counted(self->out, start, LONG_LENGTH);
+}
+
+/* False where the copy has no such property. */
+static int put_property(const writer *self, const bh_plan *plan, const bh_delivery *delivery, bh_property property)
+{
+    bh_bytes expiration = bh_plan_expiration(plan);
+    int is_kept = bh_plan_keeps_property(plan, property) && bh_delivery_has_property(delivery, property);
+    if (property == BH_PROPERTY_HEADERS)
+        put_headers(self, plan);
+    else if (property == BH_PROPERTY_DELIVERY_MODE)
+        bh__put_number(self->out, 2, 1);
+    else if (property == BH_PROPERTY_EXPIRATION && expiration.size)
+        bh__put_counted(self->out, expiration, SHORT_LENGTH);
+    else if (is_kept && property == BH_PROPERTY_PRIORITY)
+        bh__put_number(self->out, (uint64_t)bh_delivery_number(delivery, property), 1);
+    else if (is_kept && property == BH_PROPERTY_TIMESTAMP)
+        bh__put_number(self->out, (uint64_t)bh_delivery_number(delivery, property), 8);
+    else if (is_kept)
+        bh__put_counted(self->out, bh_delivery_property(delivery, property), SHORT_LENGTH);
+    else
+        return 0;
+    return 1;
+}
+
+bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int smallest_integers)
+{
+    int64_t priority = bh_delivery_number(delivery, BH_PROPERTY_PRIORITY);
+    if (!bh_plan_publishes(self) || !delivery || bh_delivery_is_truncated(delivery) || bh__delivery_is_open(delivery) ||
+        priority < 0 || priority > MOST_PRIORITY)
+        return bh_str("");
+    bh__buffer *out = bh__plan_buffer(self);
+    if (!bh__buffer_reserve(out, bh__plan_copy_bytes(self, delivery)))
+        return bh_str("");
+    writer values = {out, bh__delivery_tree(delivery), smallest_integers};
+    unsigned flags = 0;
+    bh__put_number(out, 0, 2);
+    for (int property = 0; property < BH_PROPERTY_LAST; property++)
+        if (put_property(&values, self, delivery, (bh_property)property))
+            flags |= 1U << (15 - property);
+    size_t end = out->end;
+    out->end = 0;
+    bh__put_number(out, flags, 2);
+    out->end = end;
+    return (bh_bytes){out->data, end};
+}
