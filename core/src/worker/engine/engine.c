@@ -384,14 +384,15 @@ static void relay_arrived(bh__engine *self)
     self->waiting_count = waiting.count;
 }
 
-/* What the procedures have to look at, so that the pump must not wait: a link that broke, a consumer that ended, what
- * became of a replayed message, a rung that a copy needs, a work queue that is looked for. */
-static unsigned news_of(const bh__engine *self)
+unsigned bh__engine_news(const bh__engine *self)
 {
-    return (unsigned)is_alive(&self->context.consume.link) + (unsigned)is_alive(&self->context.publish.link) * 2 +
-           (unsigned)self->consumer.is_consuming * 4 + (unsigned)self->context.is_declared * 8 +
+    const bh__context *context = &self->context;
+    int has_drained = self->stage == BH__DRAINING && bh_ledger_unsettled(context->ledger) == 0;
+    return (unsigned)is_alive(&context->consume.link) + (unsigned)is_alive(&context->publish.link) * 2 +
+           (unsigned)self->consumer.is_consuming * 4 + (unsigned)context->is_declared * 8 +
            (unsigned)self->getter.result * 16 + (unsigned)self->wanted_count * 64 +
-           (self->context.places.wanted_count ? 1U << 31 : 0);
+           (context->places.wanted_count ? 1U << 31 : 0) + (has_drained ? 1U << 30 : 0) +
+           (self->getter.entry ? 1U << 29 : 0);
 }
 
 void bh__engine_pump(bh__engine *self, int64_t until_ms)
@@ -399,7 +400,7 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     bh__link *const links[] = {&self->context.consume.link, &self->context.publish.link};
     int64_t now_ms = bh__monotonic_ms();
     int ready[2];
-    unsigned before = news_of(self);
+    unsigned before = bh__engine_news(self);
     settle_in_time(self, now_ms);
     if (self->context.settings->relay)
         relay_arrived(self);
@@ -408,7 +409,7 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);
     }
-    wait_for_news(self, news_of(self) == before ? until_ms : now_ms, ready);
+    wait_for_news(self, bh__engine_news(self) == before ? until_ms : now_ms, ready);
     now_ms = bh__monotonic_ms();
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase != BH__TALKING || (!ready[i] && !links[i]->has_more))

@@ -56,6 +56,10 @@ int bh__engine_is_interrupted(const bh__engine *self);
 
 /* One round: settles, publishes, acknowledges, writes; waits for something to happen until then at most; reads. */
 void bh__engine_pump(bh__engine *self, int64_t until_ms);
+/* Another number once there is something that the procedures have to look at, so that nothing waits before they did: a
+ * link broke, a consumer ended, a parked message came or its replay ended, a copy needs a rung, a work queue is looked
+ * for, the last message was settled while the worker drains. */
+unsigned bh__engine_news(const bh__engine *self);
 /* Carries out what callers have settled. */
 void bh__engine_settle(bh__engine *self);
 /* Does what the ledger says. */

@@ -354,8 +354,10 @@ static void look_after(bh__runner *self)
 
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms)
 {
-    look_after(self);
-    bh__engine_pump(&self->engine, earlier(next_due_ms(self), until_ms));
+    unsigned before = bh__engine_news(&self->engine);
+    look_after(self); /* which pumps too: what its caller waits for can have happened there */
+    int has_news = bh__engine_news(&self->engine) != before;
+    bh__engine_pump(&self->engine, has_news ? bh__monotonic_ms() : earlier(next_due_ms(self), until_ms));
 }
 
 static void work(bh__runner *self)
