@@ -473,7 +473,7 @@ bh_ending bh_ending_of(int reply_code);
     void flush();
 
     bh_status open_publisher(int64_t *number);
-    void close_publisher(int64_t publisher, bh_ending ending, int64_t now_ms);
+    int close_publisher(int64_t publisher, bh_ending ending, int64_t now_ms);
     void disconnect(bh_ending ending, int64_t now_ms);
     void confirm(int64_t publisher, int64_t tag, int multiple, int is_ack, int64_t now_ms);
     void block(int is_blocked, int64_t now_ms);

@@ -238,19 +238,18 @@ static int is_complaint(bh_ending ending)
     return ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING;
 }
 
-void bh_ledger_close_publisher(bh_ledger *self, int64_t number, bh_ending ending, int64_t now_ms)
+int bh_ledger_close_publisher(bh_ledger *self, int64_t number, bh_ending ending, int64_t now_ms)
 {
     bh__ledger_publisher *ended = self ? find_publisher(self, number) : NULL;
     if (!ended)
-        return;
+        return 0;
     uint32_t culprit = is_complaint(ending) ? only_sent(self, ended) : BH__NO_SLOT;
     close_publisher(self, ended, is_complaint(ending) && culprit == BH__NO_SLOT);
-    if (culprit == BH__NO_SLOT)
-        return;
-    if (ending == BH_ENDING_MISSING)
+    if (culprit != BH__NO_SLOT && ending == BH_ENDING_MISSING)
         bh__ledger_fail_copy(self, culprit, BH_EVENT_RETURNED, BH_ERR_MISSING, now_ms);
-    else
+    else if (culprit != BH__NO_SLOT)
         refuse_copy(self, culprit, BH_ERR_CHANNEL, now_ms);
+    return ending != BH_ENDING_ORDERLY;
 }
 
 /* Whether the connection was lost over this copy, which was alone in flight: it was so as a suspect, and the broker

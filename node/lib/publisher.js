@@ -387,10 +387,8 @@ class Publisher {
   }
 
   /** There is no channel to publish on. */
-  #tellUnavailable (error, delay) {
-    this.#teller.tell('unavailable', () => ({
-      cause: error.message, connection: 'publish', error, delay, count: this.#ledger.copies()
-    }))
+  #tellUnavailable ({ error, delay, count = this.#ledger.copies() }) {
+    this.#teller.tell('unavailable', () => ({ cause: error.message, connection: 'publish', error, delay, count }))
   }
 
   /** The core's sentence about the last step. */
@@ -412,7 +410,7 @@ class Publisher {
       if (!this.#line.isOpen) return
       this.#endReplays(replayError(PublishError.status, error.message))
       const wait = this.#wait = this.#backOff.delay(++this.#failures, { previous: this.#wait, random: Math.random() })
-      this.#tellUnavailable(error, wait)
+      this.#tellUnavailable({ error, delay: wait })
       await new Promise(resolve => setTimeout(resolve, Math.min(wait, LONGEST_TIMER)).unref())
     } finally {
       this.#isSettingUp = false
@@ -446,10 +444,12 @@ class Publisher {
 
   #closed ({ code, text }) {
     const ending = c.bh_ending_of(code)
+    const count = this.#ledger.copies()
     this.#why = text
-    if (ending !== c.BH_ENDING_ORDERLY) this.#tellUnavailable(new ChannelClosedError(text))
+    if (this.#ledger.close_publisher(this.#number, ending, now())) {
+      this.#tellUnavailable({ error: new ChannelClosedError(text), count })
+    }
     if (ending === c.BH_ENDING_MISSING) this.#doubt()
-    this.#ledger.close_publisher(this.#number, ending, now())
     this.#channel = this.#number = undefined
     this.#isClosing = false
     this.#pump()

@@ -90,7 +90,9 @@ class Sequence {
       case 'settle':
         return ledger.settle(this.number(first), ACTIONS.indexOf(second), third, fourth ?? 'id', 'events', 'order.created')
       case 'close_channel': this.same(ledger.close_channel(this.number(first)), second, args); break
-      case 'close_publisher': ledger.close_publisher(this.number(first), ENDINGS.indexOf(second), now); break
+      case 'close_publisher':
+        this.same(Boolean(ledger.close_publisher(this.number(first), ENDINGS.indexOf(second), now)), third, args)
+        break
       case 'disconnect': ledger.disconnect(ENDINGS.indexOf(first), now); break
       case 'confirm': ledger.confirm(this.number(first), second, third ? 1 : 0, fourth === false ? 0 : 1, now); break
       case 'return': c.bh_ledger_return(ledger, this.number(first), second, 'events', third ?? 'order.created'); break

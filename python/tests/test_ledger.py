@@ -117,7 +117,8 @@ class Sequence:
             return int(getattr(c, f"Ledger_{verb}")(ledger, *arguments))
         elif verb == "close_publisher":
             ending = ENDINGS.index(arguments[1])
-            c.Ledger_close_publisher(ledger, self._number(arguments[0]), ending, self.now_ms)
+            told = c.Ledger_close_publisher(ledger, self._number(arguments[0]), ending, self.now_ms)
+            self._same(bool(told), arguments[2])
         elif verb == "disconnect":
             c.Ledger_disconnect(ledger, ENDINGS.index(arguments[0]), self.now_ms)
         elif verb == "confirm":

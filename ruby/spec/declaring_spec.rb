@@ -15,7 +15,7 @@ RSpec.describe Backhop::Declaring do
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
     end
-    [steps, given["then"] && declaring.diagnosis(*given["then"])]
+    [steps, given["then"] && declaring.diagnosis { |native| native.public_send(*given["then"]) }]
   rescue Backhop::Error => e
     [steps, e]
   end

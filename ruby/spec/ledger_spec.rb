@@ -88,7 +88,8 @@ class LedgerSequence
   def tell(verb, first, arguments)
     case verb
     when "close_channel" then compare(@ledger.close_channel(number(first)), arguments[1])
-    when "close_publisher" then @ledger.close_publisher(number(first), ENDINGS.index(arguments[1]), @now_ms)
+    when "close_publisher"
+      compare(@ledger.close_publisher(number(first), ENDINGS.index(arguments[1]), @now_ms) == 1, arguments[2])
     when "disconnect" then @ledger.disconnect(ENDINGS.index(first), @now_ms)
     when "confirm"
       @ledger.confirm(number(first), arguments[1], arguments[2] ? 1 : 0, arguments[3] == false ? 0 : 1, @now_ms)

@@ -402,9 +402,9 @@ static void publish(sequence *self, bh_status *status)
         *status = bh_ledger_open_publisher(ledger, &number);
         keep_number(self, 1, *status, number);
     } else if (is_verb(self, "close_publisher")) {
-        bh_ledger_close_publisher(ledger, number_argument(self, 1),
-                                  (bh_ending)vector_name_value(self->v, "do", argument(self, 2), endings),
-                                  self->now_ms);
+        bh_ending ending = (bh_ending)vector_name_value(self->v, "do", argument(self, 2), endings);
+        ck_assert_int_eq(bh_ledger_close_publisher(ledger, number_argument(self, 1), ending, self->now_ms),
+                         flag_argument(self, 3));
     } else if (is_verb(self, "disconnect")) {
         bh_ledger_disconnect(ledger, (bh_ending)vector_name_value(self->v, "do", argument(self, 1), endings),
                              self->now_ms);

@@ -152,9 +152,10 @@ BH_API void bh_ledger_flush(bh_ledger *self);
 /* A channel with confirms was opened; *out is its number. BH_ERR_STATE (BH_LEDGER_MOST_PUBLISHERS are open),
  * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
 BH_API bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out);
-/* It ended alone; or all of them with their connection, where BH_ENDING_MISSING is as BH_ENDING_COMPLAINT. What was not
- * confirmed is sent again. An unknown number is ignored. */
-BH_API void bh_ledger_close_publisher(bh_ledger *self, int64_t publisher, bh_ending ending, int64_t now_ms);
+/* It ended alone: 1 where that is to be told, as BH_EVENT_UNAVAILABLE, and 0 where it was orderly; or all of them with
+ * their connection, where BH_ENDING_MISSING is as BH_ENDING_COMPLAINT. What was not confirmed is sent again. An unknown
+ * number is ignored: 0. */
+BH_API int bh_ledger_close_publisher(bh_ledger *self, int64_t publisher, bh_ending ending, int64_t now_ms);
 BH_API void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms);
 /* basic.ack or basic.nack of the publisher's tag-th publish; multiple: of all up to it (0: of all). A tag that no publish
  * had is ignored. */

@@ -339,7 +339,7 @@ class Publisher(ABC):
             self._lost(error)
             return
         now = self._clock()
-        self._say_unavailable(repr(error))
+        self._say_unavailable(repr(error), self.pending)
         why = str(replay_error(PublishError, repr(error)))
         for entry, copy in list(self._copies.items()):
             if c.Ledger_state(self._ledger, entry) != c.BH_STATE_DUE:
@@ -365,11 +365,11 @@ class Publisher(ABC):
             return
         self._channel, self._is_ready = None, False
         self._why = str(reason)
-        ending = c.bh_ending_of(reply_code)
-        if ending != c.BH_ENDING_ORDERLY:
-            self._say_unavailable(str(reason))
+        ending, count = c.bh_ending_of(reply_code), self.pending
+        if c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock()):
+            self._say_unavailable(self._why, count)
+        if ending == c.BH_ENDING_MISSING:
             self._doubt()
-        c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock())
         self._number = 0
         if not self._is_open:
             self._lost(reason)
@@ -553,9 +553,9 @@ class Publisher(ABC):
         about: Fields = {"id": copy.id, "attempts": copy.attempts, "count": 1}
         self._announce(self._events.make(kind, {**about, **fields}), copy.error)
 
-    def _say_unavailable(self, cause: str) -> None:
+    def _say_unavailable(self, cause: str, count: int) -> None:
         """Announces that there is no channel to publish on."""
-        about: Fields = {"status": ChannelClosedError.status, "connection": "publish", "count": self.pending}
+        about: Fields = {"status": ChannelClosedError.status, "connection": "publish", "count": count}
         self._announce(self._events.make(c.BH_EVENT_UNAVAILABLE, {**about, "cause": cause}))
 
     def _announce(self, event: c.Event, exception: BaseException | None = None) -> None:

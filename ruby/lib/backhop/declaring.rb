@@ -39,10 +39,10 @@ module Backhop
 
     # What is wrong with how the topology is used, once all was declared, in the core's words.
     #
-    # @param asks [Symbol, String] of the core, as :refuse_consumer, which is called with the arguments
+    # @yieldparam native [Native::Declaring] to be asked, as by refuse_consumer
     # @return [Error, nil] nil for nothing
-    def diagnosis(asks, *arguments)
-      @native.public_send(asks, *arguments)
+    def diagnosis
+      yield @native
       Status.error(@native.status, @native.error) unless @native.status.zero?
     end
 

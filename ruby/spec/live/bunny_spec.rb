@@ -882,6 +882,22 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       looking&.kill
     end
 
+    it "publishes on another channel where its own was closed in order, and tells nobody" do
+      events = Queue.new
+      handler = Handler.new(*[Backhop::Park.new] * 2)
+      connected(BunnyClient, URL, queue, handler, **options, on_event: events.method(:push)) do |consumer|
+        consumer.declare
+        consumer.begin
+        broker.publish("one", queue)
+        until_true { broker.count(parked) == 1 && consumer.retrier.pending.zero? }
+        publishing = consumer.connection.instance_variable_get(:@channels).values.find(&:using_publisher_confirmations?)
+        publishing.close
+        broker.publish("two", queue)
+        until_true { broker.count(parked) == 2 && consumer.retrier.pending.zero? }
+      end
+      expect(Array.new(events.size) { events.pop.name }).to eq(%i[delivered failed parked delivered failed parked])
+    end
+
     it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
       told = StringIO.new
       connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start

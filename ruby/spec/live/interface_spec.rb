@@ -178,6 +178,22 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     until_true { broker.count(queue) == 1 }
   end
 
+  it "says why the channel closed to a ported handler that still acknowledges, and consumes on" do
+    broker.publish("body", queue)
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      handled = Queue.new
+      subscription = client.retrier.subscribe do |message|
+        handled << message.body
+        message.delivery_info.channel.ack(message.delivery_info.delivery_tag) if message.body == "body"
+      end
+      until_true { log.string.include?("acknowledged or rejected twice, or needs no acknowledgement") }
+      broker.publish("next", queue)
+      expect(Array.new(2) { Timeout.timeout(PATIENCE) { handled.pop } }).to eq(%w[body next])
+      subscription.cancel
+      client.retrier.drain(PATIENCE)
+    end
+  end
+
   it "says that declare was forgotten" do
     broker.publish("body", queue)
     connected(BunnyClient, URL, queue, Handler.failing(1), **options) do |client|

@@ -63,13 +63,13 @@ static void on_returned_copy(const bh__publisher *self, bh__context *context, si
                      copy->exchange, copy->routing_key);
 }
 
-static void tell_closed(const bh__context *context, const amqp_channel_close_t *close)
+static void tell_closed(const bh__context *context, const amqp_channel_close_t *close, int64_t copies)
 {
     char cause[BH__REPLY_TEXT];
     bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
                                  .status = BH_ERR_CHANNEL,
                                  .cause = write_reply(cause, close->reply_code, close->reply_text),
-                                 .count = bh_ledger_copies(context->ledger),
+                                 .count = copies,
                                  .connection = &context->publish});
 }
 
@@ -80,10 +80,10 @@ static void on_publish_channel_close(bh__publisher *self, bh__context *context, 
     amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
     bh_status status =
         bh__link_answer_channel_close(&context->publish.link, channel, close, "publishing", &self->words);
-    bh_ending ending = bh_ending_of(close->reply_code);
-    if (ending != BH_ENDING_ORDERLY)
-        tell_closed(context, close);
-    bh_ledger_close_publisher(context->ledger, self->channels[index].number, ending, bh__monotonic_ms());
+    int64_t copies = bh_ledger_copies(context->ledger);
+    if (bh_ledger_close_publisher(context->ledger, self->channels[index].number, bh_ending_of(close->reply_code),
+                                  bh__monotonic_ms()))
+        tell_closed(context, close, copies);
     bh__assembler_clear(&self->channels[index].returned);
     self->channels[index].number = 0;
     if (status == BH_ERR_MISSING && context->settings->mode == BH_MODE_CREATE)

@@ -63,18 +63,17 @@ module Backhop
         copy.publish(@channel)
       end
 
-      # The reply code by which the broker closed it: of those that mean nothing of their own, any.
-      def reply_code = REPLY_CODES.fetch(reason[/\A(?:\d+ )?([A-Z_]+)/, 1], PRECONDITION_FAILED)
+      # The reply code by which the broker closed it: of those that mean nothing of their own, any; 0 where it did not.
+      def reply_code = reason.empty? ? 0 : REPLY_CODES.fetch(reason[/\A(?:\d+ )?([A-Z_]+)/, 1], PRECONDITION_FAILED)
 
-      # Why the broker closed it, in its words.
+      # Why the broker closed it, in its words; "" where it did not.
       def reason
-        return @reason if @reason
-
-        @channel.close
-        "for a reason that Bunny did not tell"
-      rescue ::Bunny::ChannelAlreadyClosed => e
-        Outcomes.writable(e.message)[/closed due to a server-reported channel error: (.*)\z/m, 1] ||
-          "for a reason that Bunny did not tell"
+        @reason ||= begin
+          @channel.close
+          ""
+        rescue ::Bunny::ChannelAlreadyClosed => e
+          Outcomes.writable(e.message)[/closed due to a server-reported channel error: (.*)\z/m, 1] || ""
+        end
       end
 
       # Closes it, if it is not gone.

@@ -154,11 +154,14 @@ module Backhop
 
       def closed
         @reason = @channel.reason
-        tell(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: size)
-        @ledger.close_publisher(@channel.number, Native.bh_ending_of(@channel.reply_code), Outbox.now_ms)
+        count = size
+        ending = Native.bh_ending_of(@channel.reply_code)
+        if @ledger.close_publisher(@channel.number, ending, Outbox.now_ms) == 1
+          tell(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
+        end
         @closed = @channel
         @channel = nil
-        doubt
+        doubt if ending == Native::BH_ENDING_MISSING
       end
 
       def blocked

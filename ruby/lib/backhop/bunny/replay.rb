@@ -67,7 +67,8 @@ module Backhop
         end
         hear until @open.zero?
       rescue ::Bunny::ChannelLevelException => e
-        raise Declaring.new(@retrier.topology).diagnosis(:refuse_replay, queue, *Declarer.refusal(e))
+        refusal = Declarer.refusal(e)
+        raise(Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_replay(queue, *refusal) })
       end
 
       # How many messages are behind the one that it takes; nil where none is there.

@@ -309,11 +309,16 @@ module Backhop
         return unless consumer
 
         declaring = Declaring.new(topology)
-        foreign = declaring.diagnosis(:check_queue, consumer.queue_name)
+        foreign = declaring.diagnosis { |native| native.check_queue(consumer.queue_name) }
         raise foreign if foreign
 
-        Backhop.log(:error) { declaring.diagnosis(:refuse_no_ack, "manual_ack: true").message } if consumer.no_ack
+        Backhop.log(:error) { without_ack(declaring).message } if consumer.no_ack
         @consumer = consumer
+      end
+
+      # What a consumer without acknowledgements loses.
+      def without_ack(declaring)
+        declaring.diagnosis { |native| native.refuse_no_ack("manual_ack: true") }
       end
 
       # The tag of what queue.pop gives knows, up to Bunny 2, whether it is of before a recovery. That of a consumer is

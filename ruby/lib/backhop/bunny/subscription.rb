@@ -74,6 +74,7 @@ module Backhop
         @transport = @connection.transport
         channel = Declarer.channel(@connection, nil, @threads)
         channel.prefetch(@prefetch)
+        channel.on_error { |_, close| tell_settling(close) }
         consumer = ::Bunny::Consumer.new(channel, @retrier.topology.queue.b, channel.generate_consumer_tag("backhop"), false)
         consumer.on_delivery(&@handler)
         consumer.on_cancellation { @is_cancelled = true }
@@ -93,7 +94,16 @@ module Backhop
         end
       end
 
-      def refused(refusal) = Declaring.new(@retrier.topology).diagnosis(:refuse_consumer, *refusal)
+      def refused(refusal)
+        Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_consumer(*refusal) }
+      end
+
+      # The broker closes the channel: where a delivery was settled twice, it says no more.
+      def tell_settling(close)
+        why = [close.reply_code, Outcomes.writable(close.reply_text), "manual_ack: true"]
+        advice = Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_settling(*why) }
+        Backhop.log(:error) { advice.message } if advice
+      end
 
       def watch
         failures = 0
