@@ -19,6 +19,7 @@ const CONFIRM_SELECT = 85 << 16 | 10
 const CONFIRM_SELECT_OK = 85 << 16 | 11
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const MOST_HEADER_BYTES = 65536 // amqplib encodes a table in a buffer of that size
+const BLOCK_BYTES = 65536 // that are written together
 const USED = ['_rpc', 'sendMessage', 'open'] // of a channel, and not public
 const LONG = { integer: value => ({ '!': 'long', value }) } // else amqplib writes the smallest type
 const REPLY = /^.*? with message "(.*)"$/s
@@ -157,15 +158,29 @@ class Line {
 /** The write buffer of the channel that publishes: what is published together goes to the system at once. */
 class Gathered {
   #buffer
-  #chunks = []
+  #block = Buffer.alloc(0)
+  #begin = 0 // of what is to go
+  #end = 0
 
   constructor (buffer) {
     this.#buffer = buffer
   }
 
+  /** A Buffer that goes as it is once this code has run. */
+  room = size => {
+    if (this.#block.length - this.#end < size) {
+      this.#flush()
+      this.#block = Buffer.allocUnsafeSlow(Math.max(size, BLOCK_BYTES))
+      this.#begin = this.#end = 0
+    }
+    if (this.#begin === this.#end) queueMicrotask(() => this.#flush())
+    this.#end += size
+    return this.#block.subarray(this.#end - size, this.#end)
+  }
+
   write (chunk) {
-    if (this.#chunks.push(chunk) === 1) queueMicrotask(() => this.#flush())
-    return true
+    this.#flush()
+    return this.#buffer.write(chunk)
   }
 
   end () {
@@ -174,7 +189,9 @@ class Gathered {
   }
 
   #flush () {
-    if (this.#chunks.length) this.#buffer.write(Buffer.concat(this.#chunks.splice(0)))
+    if (this.#begin === this.#end) return
+    this.#buffer.write(this.#block.subarray(this.#begin, this.#end))
+    this.#begin = this.#end
   }
 }
 
@@ -199,7 +216,7 @@ class PublishingChannel {
 
   #write (message) {
     const { ch, connection } = this.#channel
-    this.#buffer.write(frames(ch, message, connection.frameMax))
+    frames(ch, message, connection.frameMax, this.#buffer.room)
     connection.sentSinceLastCheck = true // else it would send a heartbeat
     return true
   }

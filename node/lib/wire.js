@@ -200,28 +200,29 @@ function declare (channel, method, names, args, isPassive) {
   return Buffer.concat(frame(FRAME_METHOD, channel, head, ...names, flags, table(entries.flat())))
 }
 
-/** The frames of a message: encoded properties and content. */
-function frames (channel, { exchange, routingKey, mandatory, properties, content }, frameMax) {
+/** The frames of a message: encoded properties and content. `room` gives a Buffer of so many bytes to write them to. */
+function frames (channel, message, frameMax, room = Buffer.allocUnsafe) {
+  const { exchange, routingKey, mandatory, properties, content } = message
   if (!(content instanceof Uint8Array)) throw new TypeError(`the body is no Buffer, but ${typeof content}`)
-  const exchangeBytes = bytesOf(exchange)
-  const keyBytes = bytesOf(routingKey)
+  const exchangeSize = Buffer.byteLength(exchange)
+  const keySize = Buffer.byteLength(routingKey)
   const most = frameMax - FRAME_OVERHEAD
-  const methodSize = 4 + 2 + 1 + exchangeBytes.length + 1 + keyBytes.length + 1
+  const methodSize = 4 + 2 + 1 + exchangeSize + 1 + keySize + 1
   const count = 2 + Math.ceil(content.length / most)
-  const size = methodSize + 12 + properties.length + content.length + count * FRAME_OVERHEAD
-  const to = Buffer.allocUnsafe(size)
+  const to = room(methodSize + 12 + properties.length + content.length + count * FRAME_OVERHEAD)
 
   let at = begin(to, 0, FRAME_METHOD, channel, methodSize)
   at = to.writeUInt32BE(BASIC_PUBLISH, at)
   at = to.writeUInt16BE(0, at)
-  at = put(to, exchangeBytes, to.writeUInt8(exchangeBytes.length, at))
-  at = put(to, keyBytes, to.writeUInt8(keyBytes.length, at))
+  at = put(to, exchange, to.writeUInt8(exchangeSize, at))
+  at = put(to, routingKey, to.writeUInt8(keySize, at))
   at = to.writeUInt8(mandatory ? MANDATORY : 0, at)
   at = to.writeUInt8(FRAME_END, at)
 
   at = begin(to, at, FRAME_HEADER, channel, 12 + properties.length)
   at = to.writeUInt32BE(CLASS_BASIC << 16, at)
-  at = to.writeBigUInt64BE(BigInt(content.length), at)
+  at = to.writeUInt32BE(0, at) // the size's upper half
+  at = to.writeUInt32BE(content.length, at)
   at = to.writeUInt8(FRAME_END, put(to, properties, at))
 
   for (let from = 0; from < content.length; from += most) {
@@ -235,13 +236,10 @@ function begin (to, at, type, channel, size) {
   return to.writeUInt32BE(size, to.writeUInt16BE(channel, to.writeUInt8(type, at)))
 }
 
-function put (to, bytes, at) {
-  to.set(bytes, at)
-  return at + bytes.length
-}
-
-function bytesOf (text) {
-  return typeof text === 'string' ? Buffer.from(text) : text
+function put (to, content, at) {
+  if (typeof content === 'string') return at + to.write(content, at)
+  to.set(content, at)
+  return at + content.length
 }
 
 function frame (type, channel, ...payload) {
