@@ -293,6 +293,7 @@ typedef enum bh_declaration { BH_DECLARE_EXCHANGE, BH_DECLARE_QUEUE, BH_DECLARE_
 
     bh_status add_policy(bh_policy *policy);
     bh_status build(bh_policy *policy);
+    bh_status check_policy(const bh_policy *policy);
     bh_status check_broker(bh_bytes product, bh_bytes version);
     bh_bytes error();
 

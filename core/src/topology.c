@@ -623,6 +623,15 @@ int bh__topology_serves(const bh_topology *self, const bh_policy *policy)
            asked.fixed_ms == self->fixed_ms && asked.fixed_most_ms == self->fixed_most_ms;
 }
 
+bh_status bh_topology_check_policy(const bh_topology *self, const bh_policy *policy)
+{
+    if (!self || !policy)
+        return BH_ERR_ARGUMENT;
+    if (!self->is_built)
+        return BH_ERR_STATE;
+    return bh__topology_serves(self, policy) ? BH_OK : BH_ERR_FOREIGN_POLICY;
+}
+
 int bh__topology_has_policy(const bh_topology *self, const bh_policy *policy)
 {
     size_t i = 0;

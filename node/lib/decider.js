@@ -107,10 +107,7 @@ class Decider {
 
 /** Refuses policies of which the topology has not all waits. */
 function checkServed (topology, policies = []) {
-  for (const [, policy] of policies) {
-    const random = Buffer.alloc(RANDOM_BYTES)
-    new Plan(new History(new Delivery(), { topology }), topology, { policy, now: 0, random })
-  }
+  for (const [, policy] of policies) check(topology[NATIVE].check_policy(policy[NATIVE]))
 }
 
 class GivenHistory extends History {

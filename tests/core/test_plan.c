@@ -340,6 +340,7 @@ static bh_status make_with(bh_policy *other)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     bh_status status = bh_plan_make(plan, d, h, other, t, BH_OUTCOME_FAILED, bh_str("507"), 0, DEFAULT_NOW_MS, random);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, other, t, DEFAULT_NOW_MS, random), status);
+    ck_assert_int_eq(bh_topology_check_policy(t, other), status);
     return status;
 }
 

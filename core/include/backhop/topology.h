@@ -84,6 +84,9 @@ BH_API bh_status bh_topology_add_policy(bh_topology *self, bh_policy *policy);
  * BH_ERR_NO_MEMORY. After a failure there are no declarations.
  */
 BH_API bh_status bh_topology_build(bh_topology *self, bh_policy *policy);
+/* Whether the topology has all waits of a policy, so that plans can be made by it. BH_ERR_FOREIGN_POLICY, BH_ERR_STATE (not
+ * built), BH_ERR_ARGUMENT. */
+BH_API bh_status bh_topology_check_policy(const bh_topology *self, const bh_policy *policy);
 /*
  * Whether a broker can serve the strategy, by `product` and `version` of its server-properties ("RabbitMQ", "4.0.5").
  * BH_ERR_BROKER, BH_ERR_STATE (not built).
