@@ -72,11 +72,7 @@ class Message(_Message):
         original: AioPikaOriginal,
         incoming: aio_pika.abc.AbstractIncomingMessage,
     ) -> None:
-        self._history: History | None = None
-        self._began = 0.0
-        self._traceparent = ""
-        self._error_class = ""
-        self._topology = topology
+        _Message.__init__(self, topology)
         self._decider = decider
         self._original = original
         self._incoming = incoming

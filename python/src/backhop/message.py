@@ -17,14 +17,6 @@ class Message:
 
     __slots__ = ("_began", "_error_class", "_history", "_topology", "_traceparent", "body", "redelivered")
 
-    _history: History | None
-    _topology: Topology
-    _began: float
-    """When a handler got it, by time.perf_counter; 0 before."""
-    _traceparent: str
-    """Of the attempt's span, in W3C's form; "" for none."""
-    _error_class: str
-    """Of what its handler raised, where that is counted."""
     _kept: Any
     """Has the properties and headers that it came with as attributes, which nobody else changes."""
 
@@ -32,6 +24,17 @@ class Message:
     """The body, as it is on the wire."""
     redelivered: bool
     """Whether the broker delivered it before, without a settlement."""
+
+    def __init__(self, topology: Topology) -> None:
+        """Called by its name, as super() costs more, and a message is made for each delivery."""
+        self._topology = topology
+        self._history: History | None = None
+        self._began = 0.0
+        """When a handler got it, by time.perf_counter; 0 before."""
+        self._traceparent = ""
+        """Of the attempt's span, in W3C's form; "" for none."""
+        self._error_class = ""
+        """Of what its handler raised, where that is counted."""
 
     def _read(self) -> History:
         """Reads it."""

@@ -72,11 +72,7 @@ class Message(_Message):
     def __init__(
         self, decider: Decider, topology: Topology, original: PikaOriginal, method: Any, properties: Any, body: bytes
     ) -> None:
-        self._history: History | None = None
-        self._began = 0.0
-        self._traceparent = ""
-        self._error_class = ""
-        self._topology = topology
+        _Message.__init__(self, topology)
         self._decider = decider
         self._original = original
         self._properties = self._kept = properties

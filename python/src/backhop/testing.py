@@ -234,11 +234,7 @@ class _RehearsedMessage(Message):
         headers: Mapping[str, Any],
         redelivered: bool,
     ) -> None:
-        self._history: History | None = None
-        self._began = 0.0
-        self._traceparent = ""
-        self._error_class = ""
-        self._topology = decider.topology
+        Message.__init__(self, decider.topology)
         self._decider = decider
         self._arrived = (exchange, routing_key, properties, headers)
         self.body = body

@@ -667,11 +667,7 @@ class _TakenMessage(Message):
     __slots__ = ("_worker", "taken")
 
     def __init__(self, worker: Worker, taken: c.Message) -> None:
-        self._history: History | None = None
-        self._began = 0.0
-        self._traceparent = ""
-        self._error_class = ""
-        self._topology = worker.topology
+        Message.__init__(self, worker.topology)
         self._worker = worker
         self.taken = taken
 
