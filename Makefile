@@ -56,6 +56,8 @@ core-alone: | $(core-first)
 example-in-go: | $(core-first)
 	@tools/step "core: the example in Go" tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
 
+live/%: export BACKHOP_BROKER_MEMORY ?= 1
+
 live/%/core-crashes: | $(core-first)
 	$(call on,core: crashes) $(test-live) crashes
 live/%/core-slow: | $(core-first)

@@ -13,6 +13,24 @@
 typedef bh_bytes binary;
 %}
 
+/* Makes an event another one, of what most have: an error and its class that are empty, and a duration below 0, are left out. */
+%{
+static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
+                         int64_t duration_us)
+{
+    bh_status status = bh_event_begin(event, kind);
+    if (status == BH_OK)
+        status = bh_event_set_string(event, BH_FIELD_QUEUE, queue);
+    if (status == BH_OK && error_class.size)
+        status = bh_event_set_string(event, BH_FIELD_ERROR_CLASS, error_class);
+    if (status == BH_OK && error.size)
+        status = bh_event_set_string(event, BH_FIELD_ERROR, error);
+    if (status == BH_OK && duration_us >= 0)
+        status = bh_event_set_int(event, BH_FIELD_DURATION, duration_us);
+    return status;
+}
+%}
+
 #if defined(SWIGPYTHON)
 
 %fragment("bh_in", "header") %{
@@ -503,32 +521,24 @@ struct bh_filling {
         return {$self, to};
     }
     /* Makes it another event, in one call, and counts it, where there are metrics: its level, or the status of a failure, which is
-     * below 0. What is empty or 0 is left out. First what becomes of a message in its handler, then any. */
+     * below 0. What is empty or 0 is left out, and as bh_fill. First what becomes of a message in its handler, then any. */
     int64_t handled(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
                     bh_bytes error_class, bh_bytes error, int64_t duration_us, bh_metrics *metrics) {
-        bh_filling filling = {$self, bh_event_begin($self, kind)};
-        filling.string(BH_FIELD_QUEUE, queue);
+        bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
         if (filling.status == BH_OK)
             filling.status = bh_event_set_history($self, history, redelivered, now_ms);
-        filling.string(BH_FIELD_ERROR_CLASS, error_class);
-        filling.string(BH_FIELD_ERROR, error);
-        filling.number(BH_FIELD_DURATION, duration_us);
         return filling.end(metrics);
     }
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
                  bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
                  int64_t status, bh_bytes connection, bh_metrics *metrics) {
-        bh_filling filling = {$self, bh_event_begin($self, kind)};
-        filling.string(BH_FIELD_QUEUE, queue);
+        bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
         filling.string(BH_FIELD_ID, id);
         filling.number(BH_FIELD_ATTEMPTS, attempts);
         filling.number(BH_FIELD_DELAY, delay_ms);
         filling.number(BH_FIELD_COUNT, count);
         filling.string(BH_FIELD_REASON, reason);
-        filling.string(BH_FIELD_ERROR_CLASS, error_class);
-        filling.string(BH_FIELD_ERROR, error);
         filling.string(BH_FIELD_TEXT, text);
-        filling.number(BH_FIELD_DURATION, duration_us);
         filling.number(BH_FIELD_STATUS, status);
         filling.string(BH_FIELD_CONNECTION, connection);
         if (filling.status == BH_OK)
@@ -539,26 +549,8 @@ struct bh_filling {
 
 #endif
 
-#ifndef SWIGJAVASCRIPT /* where an event's fill, above, does it all */
-/*
- * What a message and its handler, or its plan, tell, in one call: what is empty, or below 0, is left out.
- */
-%{
-static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh_bytes error_class, bh_bytes error,
-                         int64_t duration_us)
-{
-    bh_status status = bh_event_begin(event, kind);
-    if (status == BH_OK)
-        status = bh_event_set_string(event, BH_FIELD_QUEUE, queue);
-    if (status == BH_OK && error_class.size)
-        status = bh_event_set_string(event, BH_FIELD_ERROR_CLASS, error_class);
-    if (status == BH_OK && error.size)
-        status = bh_event_set_string(event, BH_FIELD_ERROR, error);
-    if (status == BH_OK && duration_us >= 0)
-        status = bh_event_set_int(event, BH_FIELD_DURATION, duration_us);
-    return status;
-}
-%}
+#ifndef SWIGJAVASCRIPT /* which counts it in the same call, above */
+/* What a message and its handler, or its plan, tell, in one call; as bh_fill. */
 %extend bh_event {
     bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
                            bh_bytes error_class, bh_bytes error, int64_t duration_us) {

@@ -148,7 +148,7 @@ class Teller {
   /** Makes the core's object such an event, and has it counted; gives its level. */
   #fill (kind, {
     history, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '', errorClass = '',
-    errorText = '', text = '', cause = '', duration = 0, connection = '', error,
+    errorText = '', text = '', cause = '', duration = -1, connection = '', error,
     status = !errorClass && error instanceof BackhopError ? error.status : 0
   }) {
     const native = this.#native

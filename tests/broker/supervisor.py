@@ -66,6 +66,8 @@ TOOLS = (
 PORTS = (5672, 5671, 25672, 4369, 25673, 15672)  # of a node with an address of its own
 PREFIX, LOCK = "backhop-broker-", "supervisor.lock"  # a directory; the file there that is locked
 HOME = "/var/lib/rabbitmq"  # RabbitMQ's, in a tree; the data directory is mounted there
+LEAST_MEMORY_KB = 4 << 20  # that has to be available before RabbitMQ's files are in memory
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
 PR_SET_PDEATHSIG, CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 1, 0x20000, 0x4000000, 0x20000000
 CLONE_NEWNET = 0x40000000
 NOWHERE = "02:00:00:00:00:00"  # a hardware address that nobody has
@@ -157,7 +159,7 @@ def pause() -> None:
         raise Abandoned
 
 
-def system_call(name: str, *arguments: int) -> None:
+def system_call(name: str, *arguments: int | bytes | None) -> None:
     if getattr(LIBC, name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
@@ -437,6 +439,14 @@ def wants_management() -> bool:
     return os.environ.get("BACKHOP_MANAGEMENT", "") not in ("", "0")
 
 
+def wants_memory() -> bool:
+    """Whether RabbitMQ's files are to be in memory (BACKHOP_BROKER_MEMORY), and there is enough of it."""
+    if os.environ.get("BACKHOP_BROKER_MEMORY", "") in ("", "0"):
+        return False
+    available = re.search(r"^MemAvailable: *(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return bool(available) and int(available[1]) >= LEAST_MEMORY_KB
+
+
 def is_answering(address: str, port: int, tls: ssl.SSLContext | None) -> bool:
     """Tells whether there is an AMQP 0-9-1 broker that greets clients (Connection.Start)."""
     try:
@@ -488,6 +498,7 @@ class Node:
         self.port, self.tls_port, distribution_port, epmd_port, ctl_port, self.management_port = ports
         self.process: subprocess.Popen[bytes] | None = None
         self.is_paused = False
+        self.is_in_memory = wants_memory()
         passwd = (tree / "etc/passwd").read_text()
         self.user = re.findall(r"^rabbitmq:[^:]*:(\d+):(\d+):", passwd, re.MULTILINE)[0]
         local_only = f"-kernel inet_dist_use_interface {{{address.replace('.', ',')}}}"
@@ -507,8 +518,8 @@ class Node:
             "RABBITMQ_CONFIG_FILE": f"{HOME}/rabbitmq.conf",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{HOME}/advanced.config",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{HOME}/enabled_plugins",
-            # No busy waiting: the processors are for the tests.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{local_only} +sbwt none",
+            # No busy waiting, and one scheduler, which wakes no other: the processors are for the tests.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{local_only} +sbwt none{' +S 1:1' if self.is_in_memory else ''}",
             "RABBITMQ_CTL_ERL_ARGS": local_only,
         }
 
@@ -516,6 +527,8 @@ class Node:
         """Makes the files that RabbitMQ reads: `settings` are further lines of its configuration."""
         self.tls = ssl.create_default_context(cafile="ca.pem")
         self.home.mkdir(0o700, parents=True)
+        if self.is_in_memory:
+            self.mount_memory()
         (self.directory / "hosts").write_text(hosts)
         shutil.copy("server.pem", self.home)
         shutil.copy("server.key", self.home)
@@ -552,6 +565,20 @@ class Node:
         (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
         for path in (self.home, *self.home.rglob("*")):
             os.chown(path, *map(int, self.user))
+
+    def mount_memory(self) -> None:
+        """Has the home in memory, where nobody waits for a disk."""
+        system_call("mount", b"tmpfs", os.fsencode(self.home), b"tmpfs", 0, b"mode=0700")
+
+    def free_memory(self, keep: bool) -> None:
+        """Undoes that, once the node has ended; where it is asked to, the files are on the disk then."""
+        kept = self.directory / "kept"
+        if keep:
+            shutil.copytree(self.home, kept)
+        system_call("umount2", os.fsencode(self.home), 0)
+        if keep:
+            self.home.rmdir()
+            kept.rename(self.home)
 
     def spawn(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Starts a program in the tree: one of RabbitMQ's, where it is no absolute path."""
@@ -916,6 +943,8 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     """Runs a broker in a new directory, which is removed in the end, until it is abandoned."""
     need_program("openssl")
     clean_up()
+    system_call("unshare", CLONE_NEWNS)  # what is mounted from here on ends with this process and its children
+    system_call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
     reservation, ports = reserve_ports()
     directory = tempfile.mkdtemp(prefix=PREFIX)
     os.chmod(directory, 0o755)
@@ -943,6 +972,8 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
         )  # what a tool that was killed left
         for node in nodes:
             node.kill()
+            if node.is_in_memory:
+                node.free_memory(keep)
         reservation.close()
         os.chdir("/")
         if keep:

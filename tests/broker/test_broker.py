@@ -275,6 +275,12 @@ class Tests:
             self.assert_answering(two)
 
     def test_restart_keeps_the_data(self: Any) -> None:
+        for memory in ("0", "1"):
+            self.settings["BACKHOP_BROKER_MEMORY"] = memory
+            with self.subTest(memory=memory):
+                self.assert_restart_keeps_the_data()
+
+    def assert_restart_keeps_the_data(self: Any) -> None:
         with self.started() as (_, broker):
             self.assertEqual(ctl(broker, "rabbitmqctl", "add_vhost", "x").returncode, 0)
             self.assertEqual(ctl(broker, "save").returncode, 0)
@@ -308,6 +314,15 @@ class Tests:
         self.assertEqual(done.returncode, 125)
         self.assertIn(f"RabbitMQ {self.version} did not start: it ended", done.stderr)
         self.assertIn("rabbitmq-server", done.stderr)  # from the log
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can read and remove the files that are kept")
+    def test_files_in_memory_are_on_the_disk_where_they_are_kept(self: Any) -> None:
+        self.action = [*self.action[:1], "--keep", *self.action[1:]]
+        done = self.run_broker("true", BACKHOP_BROKER_MEMORY="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (log,) = Path(self.directory).glob("backhop-broker-*/home/log/rabbit@localhost.log")
+        self.assertIn("Starting RabbitMQ", log.read_text())
+        self.assertNotIn(self.directory, Path("/proc/mounts").read_text())
 
     def test_the_management_api_is_there_where_it_is_wanted(self: Any) -> None:
         program = "import os, urllib.request as r; u = os.environ['BACKHOP_MANAGEMENT_URL'].replace('guest:guest@', '');"
