@@ -352,21 +352,29 @@ static void look_after(bh__runner *self)
     look_for_wanted_queues(self);
 }
 
+/* Pumps, and waits until then at most; not at all where there is news since `before`: what was done since then pumps too, so that
+ * what its caller waits for, or what is to be looked after next, can have happened there. */
+static void pump(bh__runner *self, unsigned before, int64_t until_ms)
+{
+    int has_news = bh__engine_news(&self->engine) != before;
+    bh__engine_pump(&self->engine, has_news ? bh__monotonic_ms() : earlier(next_due_ms(self), until_ms));
+}
+
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms)
 {
     unsigned before = bh__engine_news(&self->engine);
-    look_after(self); /* which pumps too: what its caller waits for can have happened there */
-    int has_news = bh__engine_news(&self->engine) != before;
-    bh__engine_pump(&self->engine, has_news ? bh__monotonic_ms() : earlier(next_due_ms(self), until_ms));
+    look_after(self);
+    pump(self, before, until_ms);
 }
 
 static void work(bh__runner *self)
 {
     while (!is_stopping(self) && !is_to_give_up(self)) {
+        unsigned before = bh__engine_news(&self->engine);
         connect_consumer_if_due(self);
         look_after(self);
         replay_if_asked(self);
-        bh__engine_pump(&self->engine, next_due_ms(self));
+        pump(self, before, INT64_MAX);
     }
 }
 
