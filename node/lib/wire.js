@@ -11,6 +11,7 @@ const EXCHANGE_DECLARE = 40 << 16 | 10
 const QUEUE_DECLARE = 50 << 16 | 10
 const BASIC_PUBLISH = CLASS_BASIC << 16 | 40
 const MANDATORY = 1
+const MOST_NAME_BYTES = 255
 const PASSIVE = 1
 const DURABLE = 2
 const FRAME_METHOD = 1
@@ -206,6 +207,9 @@ function frames (channel, message, frameMax, room = Buffer.allocUnsafe) {
   if (!(content instanceof Uint8Array)) throw new TypeError(`the body is no Buffer, but ${typeof content}`)
   const exchangeSize = Buffer.byteLength(exchange)
   const keySize = Buffer.byteLength(routingKey)
+  if (Math.max(exchangeSize, keySize) > MOST_NAME_BYTES) {
+    throw new RangeError(`the exchange or the routing key has more than ${MOST_NAME_BYTES} bytes`)
+  }
   const most = frameMax - FRAME_OVERHEAD
   const methodSize = 4 + 2 + 1 + exchangeSize + 1 + keySize + 1
   const count = 2 + Math.ceil(content.length / most)

@@ -124,6 +124,8 @@ describe('a header frame', () => {
     assert.deepEqual(bytes.subarray(7, 19), Buffer.of(0, 60, 0, 40, 0, 0, 1, 97, 1, 254, 1, 206))
     assert.deepEqual(frames, [[1, 3, 11, 206], [2, 3, 14, 206], [3, 3, 40, 206], [3, 3, 40, 206], [3, 3, 20, 206]])
     assert.throws(() => wire.frames(3, { ...message, content: 'parsed' }, 48), /the body is no Buffer, but string/)
+    const refused = { ...message, routingKey: 'ä'.repeat(128) }
+    assert.throws(() => wire.frames(3, refused, 48, () => assert.fail('it asks for room')), /more than 255 bytes/)
   })
 })
 
