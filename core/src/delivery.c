@@ -123,8 +123,7 @@ int bh__is_integer(bh_type type)
     }
 }
 
-/* Bytes of a value on the wire, without its name and type; of a string, table or array those of its length. */
-static size_t value_bytes(bh_type type)
+size_t bh__value_bytes(bh_type type)
 {
     switch (type) {
     case BH_TYPE_BOOLEAN:
@@ -192,7 +191,7 @@ static bh_status push(bh_delivery *self, bh_bytes name, bh__node node, bh_bytes 
         self->has_lost_headers |= !has_room;
     }
 
-    size_t bytes = (in_array ? 0 : 1 + name.size) + 1 + value_bytes(type) + string.size;
+    size_t bytes = (in_array ? 0 : 1 + name.size) + 1 + bh__value_bytes(type) + string.size;
     if (self->open_count == 0)
         self->header_start = self->headers_bytes;
     self->headers_bytes += bytes;

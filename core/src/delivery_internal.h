@@ -37,6 +37,9 @@ int bh__delivery_lost_headers(const bh_delivery *self);
 /* 1 while a table or array is open. */
 int bh__delivery_is_open(const bh_delivery *self);
 int bh__is_integer(bh_type type);
+/* Bytes of a value on the wire, without its name and type; of a string, table or array those of its length. 0 for a void,
+ * and for a number that is no type. */
+size_t bh__value_bytes(bh_type type);
 /* Bytes of a property on the wire, 0 where it is absent. */
 size_t bh__delivery_property_bytes(const bh_delivery *self, bh_property property);
 /* Bytes of all headers on the wire, the table's length not included. */

@@ -37,6 +37,7 @@ int bh__plan_put_header(const bh_plan *self, size_t index, bh__buffer *out)
 /* The values of a delivery that are being written. */
 typedef struct writer {
     bh__buffer *out;
+    const bh_delivery *delivery;
     bh__tree tree;
     int smallest_integers;
 } writer;
@@ -52,39 +53,27 @@ static bh_type type_of(const writer *self, const bh__node *node)
     return node->number >= INT32_MIN && node->number <= INT32_MAX ? BH_TYPE_INT32 : BH_TYPE_INT64;
 }
 
-static void put_real(bh__buffer *out, bh_type type, double real)
+/* A float or double, as it is on the wire. */
+static uint64_t real_bits(bh_type type, double real)
 {
     uint64_t bits = 0;
     uint32_t half = 0;
+    if (type == BH_TYPE_DOUBLE) {
+        memcpy(&bits, &real, sizeof bits);
+        return bits;
+    }
     float small = (float)real;
-    memcpy(&bits, &real, sizeof bits);
     memcpy(&half, &small, sizeof half);
-    if (type == BH_TYPE_FLOAT)
-        bh__put_number(out, half, 4);
-    else
-        bh__put_number(out, bits, 8);
+    return half;
 }
 
 /* Everything but tables and arrays. */
 static void put_scalar(bh__buffer *out, bh_type type, const bh__node *node, bh_bytes string)
 {
     switch (type) {
-    case BH_TYPE_BOOLEAN:
-    case BH_TYPE_INT8:
-    case BH_TYPE_UINT8:
-        bh__put_number(out, (uint64_t)node->number, 1);
-        break;
-    case BH_TYPE_INT16:
-    case BH_TYPE_UINT16:
-        bh__put_number(out, (uint64_t)node->number, 2);
-        break;
-    case BH_TYPE_INT32:
-    case BH_TYPE_UINT32:
-        bh__put_number(out, (uint64_t)node->number, 4);
-        break;
     case BH_TYPE_FLOAT:
     case BH_TYPE_DOUBLE:
-        put_real(out, type, node->real);
+        bh__put_number(out, real_bits(type, node->real), bh__value_bytes(type));
         break;
     case BH_TYPE_DECIMAL:
         bh__put_number(out, (uint64_t)node->places, 1);
@@ -94,10 +83,8 @@ static void put_scalar(bh__buffer *out, bh_type type, const bh__node *node, bh_b
     case BH_TYPE_BYTES:
         bh__put_counted(out, string, LONG_LENGTH);
         break;
-    case BH_TYPE_VOID:
-        break;
     default:
-        bh__put_number(out, (uint64_t)node->number, 8);
+        bh__put_number(out, (uint64_t)node->number, bh__value_bytes(type));
     }
 }
 
@@ -123,13 +110,11 @@ static void put_value(const writer *self, size_t index)
 /* What the delivery's first header of this name has. */
 static void put_value_of(const writer *self, bh_bytes name)
 {
-    for (size_t i = 0; i < self->tree.count; i = self->tree.nodes[i].end) {
-        if (bh__same(bh__store_get(self->tree.store, self->tree.nodes[i].name), name)) {
-            put_value(self, i);
-            return;
-        }
-    }
-    put_type(self->out, BH_TYPE_VOID);
+    const bh__node *node = bh__delivery_header(self->delivery, name);
+    if (node)
+        put_value(self, (size_t)(node - self->tree.nodes));
+    else
+        put_type(self->out, BH_TYPE_VOID);
 }
 
 static void put_headers(const writer *self, const bh_plan *plan)
@@ -149,8 +134,9 @@ static void put_headers(const writer *self, const bh_plan *plan)
 }
 
 /* False where the copy has no such property. */
-static int put_property(const writer *self, const bh_plan *plan, const bh_delivery *delivery, bh_property property)
+static int put_property(const writer *self, const bh_plan *plan, bh_property property)
 {
+    const bh_delivery *delivery = self->delivery;
     bh_bytes expiration = bh_plan_expiration(plan);
     int is_kept = bh_plan_keeps_property(plan, property) && bh_delivery_has_property(delivery, property);
     if (property == BH_PROPERTY_HEADERS)
@@ -179,11 +165,11 @@ bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int
     bh__buffer *out = bh__plan_buffer(self);
     if (!bh__buffer_reserve(out, bh__plan_copy_bytes(self, delivery)))
         return bh_str("");
-    writer values = {out, bh__delivery_tree(delivery), smallest_integers};
+    writer values = {out, delivery, bh__delivery_tree(delivery), smallest_integers};
     unsigned flags = 0;
     bh__put_number(out, 0, 2);
     for (int property = 0; property < BH_PROPERTY_LAST; property++)
-        if (put_property(&values, self, delivery, (bh_property)property))
+        if (put_property(&values, self, (bh_property)property))
             flags |= 1U << (15 - property);
     size_t end = out->end;
     out->end = 0;

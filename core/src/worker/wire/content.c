@@ -1,5 +1,6 @@
 #include "wire/content.h"
 
+#include "delivery_internal.h"
 #include "plan_internal.h"
 
 /* The properties as they lie: strings without their length, the headers without theirs; data NULL: absent. */
@@ -79,36 +80,16 @@ static int parse_properties(content *self, bh_bytes properties)
 }
 
 /* A field's value, without its type; tables, arrays, strings and bytes without their length. */
-static int take_value(reader *self, char type, bh_bytes *out)
+static int take_value(reader *self, bh_type type, bh_bytes *out)
 {
-    switch ((unsigned char)type) {
-    case BH_TYPE_VOID:
-        return take_bytes(self, 0, out);
-    case BH_TYPE_BOOLEAN:
-    case BH_TYPE_INT8:
-    case BH_TYPE_UINT8:
-        return take_bytes(self, 1, out);
-    case BH_TYPE_INT16:
-    case BH_TYPE_UINT16:
-        return take_bytes(self, 2, out);
-    case BH_TYPE_INT32:
-    case BH_TYPE_UINT32:
-    case BH_TYPE_FLOAT:
-        return take_bytes(self, 4, out);
-    case BH_TYPE_DECIMAL:
-        return take_bytes(self, 5, out);
-    case BH_TYPE_INT64:
-    case BH_TYPE_UINT64:
-    case BH_TYPE_DOUBLE:
-    case BH_TYPE_TIMESTAMP:
-        return take_bytes(self, 8, out);
+    switch (type) {
     case BH_TYPE_STRING:
     case BH_TYPE_BYTES:
     case BH_TYPE_ARRAY:
     case BH_TYPE_TABLE:
         return take_counted(self, LENGTH_BYTES, out);
     default:
-        return 0;
+        return (type == BH_TYPE_VOID || bh__value_bytes(type) > 0) && take_bytes(self, bh__value_bytes(type), out);
     }
 }
 
@@ -126,9 +107,11 @@ static int take_field(reader *self, int is_array, field *out)
     out->name = bh_str("");
     if (!is_array && !take_counted(self, 1, &out->name))
         return 0;
-    if (!take_bytes(self, TYPE_BYTES, &type) || !take_value(self, *type.data, &out->value))
+    if (!take_bytes(self, TYPE_BYTES, &type))
         return 0;
     out->type = (bh_type)(unsigned char)*type.data;
+    if (!take_value(self, out->type, &out->value))
+        return 0;
     out->whole = (bh_bytes){type.data, (size_t)(self->at - type.data)};
     return 1;
 }
