@@ -1,4 +1,4 @@
-# The front door: `make demo`, `make test`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
+# The front door: `make demo`, `make test`, `make check-packages`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
 BACKHOP_BROKER_VERSIONS ?= 4.0
 BACKHOP_TEST_JOBS ?= 6
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
@@ -9,7 +9,8 @@ broker := tests/broker/broker run
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all demo test test-core test-python test-ruby test-node parts-of-core parts-of-python parts-of-ruby parts-of-node \
-    core-alone example-in-go chaos python-package ruby-package node-package bench packages configured clean
+    core-alone example-in-go chaos python-package ruby-package node-package python-tests ruby-tests node-tests \
+    check-packages python-release ruby-release node-release bench packages configured clean
 all: packages configured
 	$(call build,all)
 
@@ -45,9 +46,9 @@ test-core test-python test-ruby test-node: test-%:
 	+@tools/follow build/test/log $(together) parts-of-$*
 
 parts-of-core: $(call each,core-slow core-crashes core-rest command) core-alone example-in-go
-parts-of-python: python-package $(call each,python-adapters python-rest)
-parts-of-ruby: ruby-package $(call each,ruby-bunny ruby-rest) $(addprefix live/$(bunny-broker)/,$(bunnies))
-parts-of-node: node-package $(call each,node-rest node-promises node-callbacks)
+parts-of-python: python-tests $(call each,python-adapters python-rest)
+parts-of-ruby: ruby-tests $(call each,ruby-bunny ruby-rest) $(addprefix live/$(bunny-broker)/,$(bunnies))
+parts-of-node: node-tests $(call each,node-rest node-promises node-callbacks)
 
 # What tests of the core have built first: nothing, where `make test` just built all of it.
 core-first = all
@@ -84,14 +85,29 @@ live/%/node-callbacks: | node-package
 live/%/node-rest: | node-package
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' node/tools/test default test/live
 
-# The languages' packages, built, installed in places of their own, and tested without a broker, where a file changed.
-python-package ruby-package node-package: %-package: build/%/checked
+# The languages' packages, built and installed in places of their own, and what is done with them, where a file changed:
+# their tests without a broker, and what else a release needs (the stages of each language's tools/check).
+python-package ruby-package node-package: %-package: build/%/package-done
+python-tests ruby-tests node-tests: %-tests: build/%/test-done
+python-release ruby-release node-release: %-release: build/%/release-done
+
+# What is published: the packages in all their forms, how they are written, types, signatures, documentation.
+check-packages: all
+	@tools/install-packages $(languages)
+	+@tools/follow build/check-packages/log $(together) $(languages:%=%-release)
 
 .SECONDEXPANSION:
-files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*')
-build/%/checked: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | packages
+files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*' \
+    -not -path '*/ext/backhop/core/*' -not -name 'backhop_wrap.*')
+build/%/package-done: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | packages
 	@tools/install-packages $*
-	@$*/tools/check
+	@$*/tools/check package
+	@touch $@
+build/%/test-done: build/%/package-done
+	@$*/tools/check test
+	@touch $@
+build/%/release-done: build/%/package-done
+	@$*/tools/check release
 	@touch $@
 
 # What a decision costs, and what the ledger; then Backhop in each language beside what one would have without it, on a private RabbitMQ or on

@@ -25,3 +25,21 @@ step() { # NAME COMMAND [ARG...]; NAME is one of $steps_of, where that is set
     [ -n "${out:-}" ] || rm -f "$log"
     return "$status"
 }
+
+# A language's tools/check: the stage that is named, or all of them.
+run_stages() { # [package | test | release]
+    case ${1:-all} in
+    package) package ;;
+    test) tests ;;
+    release) release ;;
+    all)
+        package
+        tests
+        release
+        ;;
+    *)
+        echo "check: there is no stage \"$1\": give package, test or release" >&2
+        return 2
+        ;;
+    esac
+}
