@@ -35,7 +35,7 @@ bunny-broker := $(firstword $(versions))
 
 # Each language's tests without a broker, then its live ones on a private RabbitMQ of each version, or on the broker that
 # AMQP_URL names; BACKHOP_TEST_JOBS parts of them at a time, of all languages. A language alone: make test-ruby.
-together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) core-first=
+together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) core-first= packages-first=
 languages := python ruby node
 test: all
 	@tools/install-packages command go $(languages)
@@ -96,10 +96,12 @@ check-packages: all
 	@tools/install-packages $(languages)
 	+@tools/follow build/check-packages/log $(together) $(languages:%=%-release)
 
+# As core-first: nothing where it is done, so that what takes longest begins at once.
+packages-first = packages
 .SECONDEXPANSION:
 files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*' \
     -not -path '*/ext/backhop/core/*' -not -name 'backhop_wrap.*')
-build/%/package-done: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | packages
+build/%/package-done: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | $(packages-first)
 	@tools/install-packages $*
 	@$*/tools/check package
 	@touch $@
