@@ -24,11 +24,21 @@ void bench_need(bh_status status)
         bench_fail("%s", bh_status_text(status).data);
 }
 
-double bench_now_ms(void)
+static double clock_ms(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec / 1e6;
+}
+
+double bench_now_ms(void)
+{
+    return clock_ms(CLOCK_MONOTONIC);
+}
+
+double bench_used_ms(void)
+{
+    return clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void bench_pause_ms(double ms)
@@ -287,9 +297,10 @@ static long peak_kib(void)
     return kib;
 }
 
-void bench_print(int messages, double ms, const bench_sample *samples)
+void bench_print(int messages, double ms, double used_ms, const bench_sample *samples)
 {
-    printf("{\"messages\": %d, \"seconds\": %.6f, \"peak_kib\": %ld", messages, ms / 1e3, peak_kib());
+    printf("{\"messages\": %d, \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"peak_kib\": %ld", messages, ms / 1e3,
+           used_ms / 1e3, peak_kib());
     if (samples)
         printf(", \"delay_and_lateness_ms\": [");
     for (int i = 0; samples && i < messages; i++)

@@ -31,7 +31,8 @@ typedef enum bench_setup {
 
 _Noreturn void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_need(bh_status status);
-double bench_now_ms(void); /* monotonic */
+double bench_now_ms(void);  /* monotonic */
+double bench_used_ms(void); /* processor time of this process */
 void bench_pause_ms(double ms);
 /* From a command line. */
 bench_task bench_task_of(const char *name);
@@ -81,7 +82,8 @@ bench_sample *bench_sample_of(bench_sample *samples, int count, const char *body
 /* It came back, after the time that `delay_ms` says. */
 void bench_sample_back(bench_sample *self, double delay_ms);
 
-/* Writes the result, a JSON object, on standard output. `samples` may be NULL. */
-void bench_print(int messages, double ms, const bench_sample *samples);
+/* Writes the result, a JSON object, on standard output: `ms` went by, this process used a processor
+ * for `used_ms`. `samples` may be NULL. */
+void bench_print(int messages, double ms, double used_ms, const bench_sample *samples);
 
 #endif

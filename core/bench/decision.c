@@ -17,6 +17,7 @@ typedef struct {
     bh_delivery *delivery;
     bh_history *history;
     bh_plan *plan;
+    bh_metrics *metrics;
 } objects;
 
 static void need(bh_status status)
@@ -103,6 +104,15 @@ static void push_and_decide(objects *self)
     decide(self);
 }
 
+/* A message that fails, and its copy, as they are counted. */
+static void count(objects *self)
+{
+    bh_bytes queue = bh_str("cdn-purge"), error_class = bh_str("TimeoutError");
+    need(bh_metrics_count_message(self->metrics, BH_EVENT_FAILED, queue, self->history, 0, INT64_C(1700000060000),
+                                  error_class, 20000));
+    need(bh_metrics_count_copy(self->metrics, BH_EVENT_RETRIED, queue, 4, 8000, bh_str(""), error_class, 900));
+}
+
 static double now_ns(void)
 {
     struct timespec time;
@@ -140,7 +150,9 @@ int main(void)
     need(bh_delivery_new(&self.delivery));
     need(bh_history_new(&self.history));
     need(bh_plan_new(&self.plan));
+    need(bh_metrics_new(&self.metrics));
     push_and_decide(&self);
+    count(&self);
     push_and_decide(&self); /* warm from here on */
 
     printf("ten headers, five x-death records; median of %d batches of %d\n\n", BATCHES, ROUNDS);
@@ -150,7 +162,9 @@ int main(void)
     measure("make the plan", make_plan, &self);
     measure("history and plan", decide, &self);
     measure("all of it", push_and_decide, &self);
+    measure("count it", count, &self);
 
+    bh_metrics_free(self.metrics);
     bh_plan_free(self.plan);
     bh_history_free(self.history);
     bh_delivery_free(self.delivery);

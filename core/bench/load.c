@@ -175,7 +175,7 @@ static void begin_return(load_return *self, int messages)
 static void end_return(load_return *self, double ms)
 {
     pthread_join(self->thread, NULL);
-    bench_print(self->messages, ms, self->samples);
+    bench_print(self->messages, ms, bench_used_ms(), self->samples);
     free(self->samples);
 }
 

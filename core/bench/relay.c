@@ -153,7 +153,7 @@ static void relay_traffic(traffic *self)
     pthread_join(waiting, &ok);
     if (!ok)
         bench_fail("the traffic ended before its time");
-    bench_print(self->messages, self->publishing_ms, self->samples);
+    bench_print(self->messages, self->publishing_ms, bench_used_ms(), self->samples);
     bh_worker_free(worker);
     bh_relay_free(relay);
 }

@@ -12,8 +12,8 @@ enum { DRAIN_MS = 60000 };
 typedef struct bench_run {
     bench_task task;
     int messages;
-    int done; /* handled for the last time */
-    double start;
+    int done;           /* handled for the last time */
+    double start, used; /* at the first message */
     bench_sample *samples;
     bh_metrics *metrics; /* NULL: none are counted */
     bh_delivery *delivery;
@@ -36,8 +36,10 @@ static bh_outcome consume(bh_worker *worker, bh_message *message, void *data)
 {
     bench_run *self = data;
     (void)message;
-    if (self->done == 0)
+    if (self->done == 0) {
         self->start = bench_now_ms();
+        self->used = bench_used_ms();
+    }
     finish_one(self, worker);
     return BH_OUTCOME_OK;
 }
@@ -86,7 +88,7 @@ static void run(bench_run *self)
     bench_need(bh_worker_set_metrics(worker, self->metrics));
     if (bh_worker_run(worker, handlers[self->task], hear, self) != BH_OK)
         bench_fail("%s", bh_worker_error(worker).data);
-    bench_print(self->messages, bench_now_ms() - self->start, self->samples);
+    bench_print(self->messages, bench_now_ms() - self->start, bench_used_ms() - self->used, self->samples);
     bh_worker_free(worker);
     bh_topology_free(topology);
     bh_policy_free(policy);

@@ -4,14 +4,18 @@
 //     node contend.js CONTENDER TASK MESSAGES
 //
 // Contenders: amqplib (a loop of one's own on a confirm channel, which acknowledges in the callbacks of the confirms),
-// adapter (backhop/amqplib), adapter-metrics (the same with backhop/prom-client), worker (Worker). Tasks: consume
-// (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged), decision (no
-// broker: what the adapter decides for a message with ten headers, one of them an x-death of five records).
+// adapter (backhop/amqplib), worker (Worker), worker-metrics (with backhop/prom-client). Tasks: consume (acknowledge
+// each), retry (each fails: a copy waits, confirmed, then the original is acknowledged), seen (of adapter: retry, by
+// retriers that take turns: one as if it had no events, one to which nobody listens, one with backhop/prom-client),
+// decision (no broker: what the adapter decides for a message with ten headers, one of them an x-death of five
+// records).
 //
 // AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has
-// them. The object has "messages", "seconds" from the first message to the end of the connections, "peak_kib", the peak
-// memory, "max_block_ms", for how long the event loop did nothing but one turn at most, and "max_block_cpu_ms", how
-// much processor time a turn took at most: other programs had the rest; for decision "microseconds", the median of one.
+// them. The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this
+// process's processor time meanwhile, "peak_kib", the peak memory, "max_block_ms", for how long the event loop did
+// nothing but one turn at most, and "max_block_cpu_ms", how much processor time a turn took at most: other programs had
+// the rest; for seen "cpu_us", the processor time a message in each turn, by "silent", "off" and "on"; for decision
+// "microseconds", the median of one.
 
 const fs = require('node:fs')
 const path = require('node:path')
@@ -26,6 +30,7 @@ const { Decider } = require(path.join(path.dirname(require.resolve('backhop')), 
 const QUEUE = 'backhop.bench.work' // as core/bench/bench.h has them
 const NAMESPACE = 'backhop.bench'
 const PREFETCH = 1000
+const [SEEN_PREFETCH, SEEN_TURN] = [100, 1000] // messages: what is in hand at a turn's end is counted in the next one
 const ERROR = '507 queue is full'
 const URL = process.env.AMQP_URL
 const FRAME_MAX = 65536 // as the adapter has it
@@ -33,7 +38,7 @@ const LONG = { integer: value => ({ '!': 'long', value }) }
 const SCHEDULE = '/proc/thread-self/schedstat'
 const LOOK_AFTER = 5 // ms, how often the event loop is asked to show that it is not blocked
 
-const policy = () => new Policy({ initial: '10m', max: '10m', jitter: 'none', maxRetryAfter: 0 })
+const policy = (Class = Policy) => new Class({ initial: '10m', max: '10m', jitter: 'none', maxRetryAfter: 0 })
 
 /** The longest turns of the event loop, in milliseconds. */
 class Turns {
@@ -70,20 +75,26 @@ function usedCpu () {
 
 /** What a handler does, and how long it took from the first message on. */
 class Task {
-  #done = 0
+  done = 0
+  spent = [] // processor time at the beginnings of turns, in microseconds
 
   constructor (name, messages) {
-    this.fails = name === 'retry'
+    this.fails = name === 'retry' || name === 'seen'
     this.messages = messages
     this.isDone = new Promise(resolve => { this.end = resolve })
   }
 
   handle () {
-    if (!this.#done) {
+    if (!this.done) {
       this.start = performance.now()
+      this.cpuStart = process.cpuUsage()
       this.turns = new Turns()
     }
-    if (++this.#done === this.messages) this.end()
+    if (this.done % SEEN_TURN === 0) {
+      const { user, system } = process.cpuUsage()
+      this.spent.push(user + system)
+    }
+    if (++this.done === this.messages) this.end()
     if (this.fails) throw new Error(ERROR)
   }
 }
@@ -123,26 +134,50 @@ async function runAmqplib (task) {
   await connection.close()
 }
 
-async function runAdapterMetrics (task) {
+function metrics () {
   const { Registry } = require('prom-client')
   const { prometheus } = require('backhop/prom-client')
-  await runAdapter(task, prometheus({ register: new Registry() }))
+  return prometheus({ register: new Registry() })
 }
 
-async function runAdapter (task, onEvent) {
+/** Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones. */
+async function runSeen (task) {
+  const lib = path.dirname(require.resolve('backhop'))
+  const options = ['silent', 'off', 'on'].map(seen => {
+    // Each has the package's code for itself: what V8 learns of one makes no other slower.
+    for (const file of Object.keys(require.cache)) if (file.startsWith(lib)) delete require.cache[file]
+    const { Retrier } = require('backhop/amqplib')
+    if (seen === 'silent') silence(require(path.join(lib, 'event')))
+    return { Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
+  })
+  await runAdapter(task, options, SEEN_PREFETCH)
+  const spent = task.spent.slice(1).map((end, i) => (end - task.spent[i]) / SEEN_TURN)
+  const [silent, off, on] = [0, 1, 2].map(retrier => spent.filter((_, i) => i >= 3 && i % 3 === retrier))
+  return { silent, off, on }
+}
+
+/** As if there were no events at all. */
+function silence ({ Teller }) {
+  for (const name of ['isHeard', 'isListened']) Object.defineProperty(Teller.prototype, name, { value: false })
+  Teller.prototype.tell = () => undefined
+}
+
+async function runAdapter (task, options = [{ Retrier, Policy }], prefetch = PREFETCH) {
   const connection = await amqplib.connect(URL)
   const channel = await connection.createChannel()
-  await channel.prefetch(PREFETCH)
-  const retrier = new Retrier(channel, { queue: QUEUE, policy: policy(), namespace: NAMESPACE, onEvent })
-  await channel.consume(QUEUE, retrier.wrap(message => task.handle(message)))
+  await channel.prefetch(prefetch)
+  const retriers = options.map(({ Retrier, Policy, onEvent }) =>
+    new Retrier(channel, { queue: QUEUE, policy: policy(Policy), namespace: NAMESPACE, onEvent }))
+  const callbacks = retriers.map(each => each.wrap(message => task.handle(message)))
+  await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_TURN) % callbacks.length](message))
   await task.isDone
-  await retrier.drain()
+  await Promise.all(retriers.map(each => each.drain()))
   await connection.close()
 }
 
-async function runWorker (task) {
+async function runWorker (task, onEvent) {
   const topology = new Topology({ queue: QUEUE, policy: policy(), namespace: NAMESPACE, workQueue: 'quorum' })
-  const worker = new Worker(URL, { topology, concurrency: PREFETCH, prefetch: PREFETCH, mode: 'none' })
+  const worker = new Worker(URL, { topology, concurrency: PREFETCH, prefetch: PREFETCH, mode: 'none', onEvent })
   task.isDone.then(() => worker.stop())
   await worker.run(message => task.handle(message))
 }
@@ -174,7 +209,10 @@ function decide (count) {
 }
 
 const CONTENDERS = {
-  amqplib: runAmqplib, adapter: runAdapter, 'adapter-metrics': runAdapterMetrics, worker: runWorker
+  amqplib: runAmqplib,
+  adapter: task => runAdapter(task),
+  worker: task => runWorker(task),
+  'worker-metrics': task => runWorker(task, metrics())
 }
 
 async function main () {
@@ -185,13 +223,20 @@ async function main () {
     return
   }
   const task = new Task(name, messages)
+  if (name === 'seen') {
+    console.log(JSON.stringify({ messages, cpu_us: await runSeen(task) }))
+    task.turns.end()
+    return
+  }
   await CONTENDERS[contender](task)
   const seconds = (performance.now() - task.start) / 1000
+  const { user, system } = process.cpuUsage(task.cpuStart)
   task.turns.end()
   const { wall, cpu } = task.turns
   console.log(JSON.stringify({
     messages,
     seconds,
+    cpu_seconds: (user + system) / 1e6,
     peak_kib: process.resourceUsage().maxRSS,
     max_block_ms: Number(wall.toFixed(1)),
     max_block_cpu_ms: Number(cpu.toFixed(1))

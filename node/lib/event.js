@@ -140,19 +140,35 @@ class Teller {
    * itself, and `trace`, that of the attempt. It is not called where nobody wants to know. `to` as of hand.
    */
   tell (name, fieldsOf, to = NOBODY) {
-    if (!this.isHeard && !to.isWanted && EACH_MESSAGE.includes(name)) return undefined
+    if (!EACH_MESSAGE.includes(name)) return this.#tell(name, fieldsOf(), this.#counts, to)
+    const isTold = to.isWanted || this.isListened
+    if (!isTold && (!this.#counts || name === 'delivered')) return undefined
     const fields = fieldsOf()
-    return this.#hand(this.#native, this.#fill(KINDS.get(name), fields), fields, to)
+    if (this.#counts && name !== 'delivered') this.#count(KINDS.get(name), fields)
+    return isTold ? this.#tell(name, fields, null, to) : undefined
   }
 
-  /** Makes the core's object such an event, and has it counted; gives its level. */
+  #tell (name, fields, counts, to) {
+    return this.#hand(this.#native, this.#fill(KINDS.get(name), fields, counts), fields, to)
+  }
+
+  /** What happens to each message is counted without an event: its delivery at the end of that. */
+  #count (kind, {
+    history, redelivered, now, attempts, delay, reason = '', errorClass = '', duration = -1
+  }) {
+    const [queue, counts, us] = [this.#queue, this.#counts, Math.round(duration * US)]
+    if (history) check(counts.count_message(kind, queue, history, Number(redelivered), now, errorClass, us))
+    else check(counts.count_copy(kind, queue, attempts, delay, reason, errorClass, us))
+  }
+
+  /** Makes the core's object such an event, and has it counted where `counts` is not null; gives its level. */
   #fill (kind, {
     history, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '', errorClass = '',
     errorText = '', text = '', cause = '', duration = -1, connection = '', error,
     status = !errorClass && error instanceof BackhopError ? error.status : 0
-  }) {
+  }, counts) {
     const native = this.#native
-    const [queue, counts, us] = [this.#queue, this.#counts, Math.round(duration * US)]
+    const [queue, us] = [this.#queue, Math.round(duration * US)]
     if (history) {
       const isAgain = Number(redelivered)
       return counted(native.handled(kind, queue, history, isAgain, now, errorClass, errorText, us, counts))

@@ -4,14 +4,17 @@
 
 Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
 confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
-a task a message); and blocking and select (backhop.pika; select-silent as if it had no events, select-metrics with
-backhop.prometheus.Metrics), aio-pika (backhop.aio_pika), worker (backhop.Worker; worker-metrics likewise).
+a task a message); and blocking and select (backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker;
+worker-metrics with backhop.prometheus.Metrics).
 Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
-decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
+seen (of select: retry, by retriers that take turns: one as if it had no events, one to which nobody listens, one with
+backhop.prometheus.Metrics), decision (no broker: what an adapter decides for a message with ten headers, one of them an
+x-death of five records).
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them.
-The object has "messages", "seconds" from the first message to the end of the connections, and "peak_kib", the peak
-memory; for decision "microseconds", the median of one.
+The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's
+processor time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each turn,
+by "silent", "off" and "on"; for decision "microseconds", the median of one.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any
 
 import aio_pika
@@ -42,6 +46,7 @@ from backhop.outcomes import Result
 
 QUEUE, NAMESPACE = "backhop.bench.work", "backhop.bench"  # as core/bench/bench.h has them
 PREFETCH = 1000
+SEEN_PREFETCH, SEEN_TURN = 100, 1000  # messages: what is in hand at a turn's end is counted in the next one
 ERROR = "507 queue is full"
 URL = os.environ.get("AMQP_URL", "")
 POLICY = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
@@ -51,14 +56,17 @@ class Task:
     """What a handler does, and how long it took from the first message on."""
 
     def __init__(self, name: str, messages: int) -> None:
-        self.fails = name == "retry"
+        self.fails = name in ("retry", "seen")
         self.messages = messages
         self.done = 0
-        self.start = 0.0
+        self.start = self.cpu_start = 0.0
+        self.turns: list[float] = []  # processor time at their beginnings
 
     def handle(self, _: object) -> None:
         if not self.done:
-            self.start = time.perf_counter()
+            self.start, self.cpu_start = time.perf_counter(), time.process_time()
+        if self.done % SEEN_TURN == 0:
+            self.turns.append(time.process_time())
         self.done += 1
         if self.fails:
             raise RuntimeError(ERROR)
@@ -209,38 +217,68 @@ def run_blocking(task: Task) -> None:
     connection.close()
 
 
-def run_select_metrics(task: Task) -> None:
+class Silent(Events):
+    """As if there were no events at all."""
+
+    __slots__ = ()
+
+    def delivered(self, *_: object) -> None:
+        pass
+
+    def succeeded(self, *_: object) -> None:
+        pass
+
+    def failed(self, *_: object) -> None:
+        pass
+
+    def count_copy(self, *_: object) -> None:
+        pass
+
+    def tells(self, _: int) -> bool:
+        return False
+
+
+def run_seen(task: Task) -> dict[str, list[float]]:
+    """Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones."""
     from backhop.prometheus import Metrics
 
-    run_select(task, Metrics())
+    names = ("silent", "off", "on")
+
+    def retriers(channel: Any) -> list[backhop.pika.Retrier]:
+        listeners = (None, None, Metrics())
+        made = [backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, on_event=each) for each in listeners]
+        made[0]._events.__class__ = Silent
+        return made
+
+    run_select(task, retriers, SEEN_PREFETCH)
+    spent = [(end - start) / SEEN_TURN * 1e6 for start, end in pairwise(task.turns)]
+    return {name: spent[i + len(names) :: len(names)] for i, name in enumerate(names)}
 
 
-def run_select_silent(task: Task) -> None:
-    """As if there were no events at all."""
-    for each in ("delivered", "succeeded", "failed"):
-        setattr(Events, each, lambda *_: None)
-    Events.tells = lambda *_: False
-    run_select(task)
+def one_retrier(channel: Any) -> list[backhop.pika.Retrier]:
+    return [backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)]
 
 
-def run_select(task: Task, on_event: Any = None) -> None:
+def run_select(
+    task: Task, make: Callable[[Any], list[backhop.pika.Retrier]] = one_retrier, prefetch: int = PREFETCH
+) -> None:
     def on_open(connection: Any) -> None:
         connection.channel(on_open_callback=on_channel)
 
     def on_channel(channel: Any) -> None:
-        channel.basic_qos(prefetch_count=PREFETCH)
-        retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, on_event=on_event)
-        on_message = retrier.wrap(task.handle)
+        channel.basic_qos(prefetch_count=prefetch)
+        retriers = make(channel)
+        callbacks = [each.wrap(task.handle) for each in retriers]
 
         def end() -> None:
-            if retrier.pending:
+            if any(each.pending for each in retriers):
                 connection.ioloop.call_later(0.001, end)
             else:
                 channel.add_callback(lambda _: connection.close(), [pika.spec.Basic.GetEmpty])
                 channel.basic_get(QUEUE, lambda *_: None)  # as below
 
         def until_done(*delivery: Any) -> None:
-            on_message(*delivery)
+            callbacks[task.done // SEEN_TURN % len(callbacks)](*delivery)
             if task.is_done:
                 end()
 
@@ -337,8 +375,6 @@ CONTENDERS: dict[str, Callable[[Task], None]] = {
     "plain-aio-pika": run_plain_aio_pika,
     "blocking": run_blocking,
     "select": run_select,
-    "select-silent": run_select_silent,
-    "select-metrics": run_select_metrics,
     "aio-pika": run_aio_pika,
     "worker": run_worker,
     "worker-metrics": run_worker_metrics,
@@ -352,10 +388,17 @@ def main() -> None:
         print(json.dumps({"messages": messages, "microseconds": decide(messages)}))
         return
     task = Task(name, messages)
+    if name == "seen":
+        print(json.dumps({"messages": messages, "cpu_us": run_seen(task)}))
+        return
     CONTENDERS[contender](task)
-    seconds = time.perf_counter() - task.start
-    peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"messages": messages, "seconds": seconds, "peak_kib": peak_kib}))
+    result = {
+        "messages": messages,
+        "seconds": time.perf_counter() - task.start,
+        "cpu_seconds": time.process_time() - task.cpu_start,
+        "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@
 #     ruby contend.rb CONTENDER TASK MESSAGES
 #
 # Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
-# (Backhop::Worker); adapter-silent, as if it had no events; adapter-metrics and worker-metrics, with Backhop::Metrics.
-# Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
-# decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
+# (Backhop::Worker); worker-metrics, with Backhop::Metrics. Tasks: consume (acknowledge each), retry (each fails: a copy waits,
+# confirmed, then the original is acknowledged), seen (of adapter: retry, by retriers that take turns: one as if it had no
+# events, one to which nobody listens, one with Backhop::Metrics), decision (no broker: what an adapter decides for a message
+# with ten headers, one of them an x-death of five records).
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
-# time meanwhile, and "peak_kib", the peak memory; for decision "microseconds", the median of one.
+# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each turn, by "silent",
+# "off" and "on"; for decision "microseconds", the median of one.
 
 require "json"
 
@@ -21,22 +23,28 @@ require "backhop/bunny"
 QUEUE = "backhop.bench.work" # as core/bench/bench.h has them
 NAMESPACE = "backhop.bench"
 PREFETCH = 1000
+SEEN_PREFETCH = 100
+SEEN_TURN = 1000 # messages: what is in hand at a turn's end is counted in the next one
 ERROR = "507 queue is full"
 POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_after: 0)
 
 # What a handler does, and how long it took from the first message on.
 class Task
-  attr_reader :start, :cpu_start
+  attr_reader :start, :cpu_start, :done, :turns
 
   def initialize(name, messages)
-    @fails = name == "retry"
+    @fails = %w[retry seen].include?(name)
     @left = messages
+    @done = 0
+    @turns = [] # processor time at their beginnings
     @start = nil
     @over = Queue.new
   end
 
   def call
     begin_now unless @start
+    @turns << cpu_now if (@done % SEEN_TURN).zero?
+    @done += 1
     @left -= 1
     @over << true if @left.zero?
     raise ERROR if @fails
@@ -97,13 +105,32 @@ def run_bunny(task)
   close(connection, channel)
 end
 
-def run_adapter(task, on_event = nil)
+# As if a retrier had no events at all.
+module Silent
+  def tell_message(*) = nil
+
+  def tell_plan(*, **) = nil
+end
+
+# Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones.
+def run_seen(task)
+  run_adapter(task, [nil, nil, Backhop::Metrics.new], SEEN_PREFETCH) { |first| first.extend(Silent) }
+  spent = task.turns.each_cons(2).map { |start, finish| (finish - start) / SEEN_TURN * 1e6 }
+  %w[silent off on].each_with_index.to_h { |name, i| [name, spent.drop(3).each_slice(3).filter_map { |turns| turns[i] }] }
+end
+
+def run_adapter(task, listeners = [nil], prefetch = PREFETCH)
   connection, channel, queue = connect
-  retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
-  consumer = queue.subscribe(manual_ack: true, &retrier.wrap { |_delivery_info, _properties, _payload| task.call })
+  channel.prefetch(prefetch)
+  retriers = listeners.map do |on_event|
+    Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
+  end
+  yield retriers.first if block_given?
+  callbacks = retriers.map { |retrier| retrier.wrap { |_delivery_info, _properties, _payload| task.call } }
+  consumer = queue.subscribe(manual_ack: true) { |*delivery| callbacks[task.done / SEEN_TURN % callbacks.size].call(*delivery) }
   task.wait
   consumer.cancel
-  retrier.drain
+  retriers.each(&:drain)
   close(connection, channel)
 end
 
@@ -151,8 +178,11 @@ Backhop.logger.level = Logger::ERROR
 if name == "decision"
   puts JSON.generate(messages: messages, microseconds: decide(messages))
 else
-  %i[tell_message tell_plan].each { |name| Backhop::Retrier.define_method(name) { |*, **| nil } } if seen == "silent"
   task = Task.new(name, messages)
+  if name == "seen"
+    puts JSON.generate(messages: messages, cpu_us: run_seen(task))
+    exit
+  end
   send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
   seconds = task.now - task.start
   cpu_seconds = task.cpu_now - task.cpu_start
