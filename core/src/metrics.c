@@ -5,7 +5,6 @@
 #include "report.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     MOST_BUCKETS = 15,
@@ -121,7 +120,7 @@ bh_bytes bh_metric_label(int metric, size_t index)
 static label label_of(int metric, size_t index)
 {
     label found = QUEUE;
-    while (found < LABELS - 1 && strcmp(labels[found].name, table[metric].labels[index]) != 0)
+    while (found < LABELS - 1 && !bh__same(bh_str(labels[found].name), bh_str(table[metric].labels[index])))
         found++;
     return found;
 }
