@@ -521,14 +521,7 @@ struct bh_filling {
         return {$self, to};
     }
     /* Makes it another event, in one call, and counts it, where there are metrics: its level, or the status of a failure, which is
-     * below 0. What is empty or 0 is left out, and as bh_fill. First what becomes of a message in its handler, then any. */
-    int64_t handled(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                    bh_bytes error_class, bh_bytes error, int64_t duration_us, bh_metrics *metrics) {
-        bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
-        if (filling.status == BH_OK)
-            filling.status = bh_event_set_history($self, history, redelivered, now_ms);
-        return filling.end(metrics);
-    }
+     * below 0. What is empty or 0 is left out, and as bh_fill. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
                  bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
                  int64_t status, bh_bytes connection, bh_metrics *metrics) {
@@ -549,7 +542,6 @@ struct bh_filling {
 
 #endif
 
-#ifndef SWIGJAVASCRIPT /* which counts it in the same call, above */
 /* What a message and its handler, or its plan, tell, in one call; as bh_fill. */
 %extend bh_event {
     bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
@@ -557,12 +549,13 @@ struct bh_filling {
         bh_status status = bh_fill($self, kind, queue, error_class, error, duration_us);
         return status == BH_OK ? bh_event_set_history($self, history, redelivered, now_ms) : status;
     }
+#ifndef SWIGJAVASCRIPT /* whose copies keep what a plan tells, and not the plan */
     bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
         return status == BH_OK ? bh_event_set_plan($self, plan) : status;
     }
-}
 #endif
+}
 
 %typemap(in, numinputs=0) int64_t no_wait "$1 = 0;"
 

@@ -14,7 +14,7 @@
 // them. The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this
 // process's processor time meanwhile, "peak_kib", the peak memory, "max_block_ms", for how long the event loop did
 // nothing but one turn at most, and "max_block_cpu_ms", how much processor time a turn took at most: other programs had
-// the rest; for seen "cpu_us", the processor time a message in each turn, by "silent", "off" and "on"; for decision
+// the rest; for seen "cpu_us", the processor time a message in each batch, by "silent", "off" and "on"; for decision
 // "microseconds", the median of one.
 
 const fs = require('node:fs')
@@ -30,7 +30,7 @@ const { Decider } = require(path.join(path.dirname(require.resolve('backhop')), 
 const QUEUE = 'backhop.bench.work' // as core/bench/bench.h has them
 const NAMESPACE = 'backhop.bench'
 const PREFETCH = 1000
-const [SEEN_PREFETCH, SEEN_TURN] = [100, 1000] // messages: what is in hand at a turn's end is counted in the next one
+const [SEEN_PREFETCH, SEEN_BATCH] = [100, 1000] // messages: what is in hand at a batch's end is counted in the next one
 const ERROR = '507 queue is full'
 const URL = process.env.AMQP_URL
 const FRAME_MAX = 65536 // as the adapter has it
@@ -73,10 +73,16 @@ function usedCpu () {
   return Number(line.toString('latin1', 0, fs.readSync(schedule, line, 0, line.length, 0)).split(' ')[0]) / 1e6
 }
 
+/** Processor time of the process, in microseconds. */
+function cpuNow () {
+  const { user, system } = process.cpuUsage()
+  return user + system
+}
+
 /** What a handler does, and how long it took from the first message on. */
 class Task {
   done = 0
-  spent = [] // processor time at the beginnings of turns, in microseconds
+  batches = [] // processor time at their beginnings, in microseconds
 
   constructor (name, messages) {
     this.fails = name === 'retry' || name === 'seen'
@@ -87,13 +93,9 @@ class Task {
   handle () {
     if (!this.done) {
       this.start = performance.now()
-      this.cpuStart = process.cpuUsage()
       this.turns = new Turns()
     }
-    if (this.done % SEEN_TURN === 0) {
-      const { user, system } = process.cpuUsage()
-      this.spent.push(user + system)
-    }
+    if (this.done % SEEN_BATCH === 0) this.batches.push(cpuNow())
     if (++this.done === this.messages) this.end()
     if (this.fails) throw new Error(ERROR)
   }
@@ -140,7 +142,7 @@ function metrics () {
   return prometheus({ register: new Registry() })
 }
 
-/** Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones. */
+/** Processor time a message, in microseconds, of batches of three retriers that take turns, without the first ones. */
 async function runSeen (task) {
   const lib = path.dirname(require.resolve('backhop'))
   const options = ['silent', 'off', 'on'].map(seen => {
@@ -151,7 +153,7 @@ async function runSeen (task) {
     return { Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
   })
   await runAdapter(task, options, SEEN_PREFETCH)
-  const spent = task.spent.slice(1).map((end, i) => (end - task.spent[i]) / SEEN_TURN)
+  const spent = task.batches.slice(1).map((end, i) => (end - task.batches[i]) / SEEN_BATCH)
   const [silent, off, on] = [0, 1, 2].map(retrier => spent.filter((_, i) => i >= 3 && i % 3 === retrier))
   return { silent, off, on }
 }
@@ -169,7 +171,7 @@ async function runAdapter (task, options = [{ Retrier, Policy }], prefetch = PRE
   const retriers = options.map(({ Retrier, Policy, onEvent }) =>
     new Retrier(channel, { queue: QUEUE, policy: policy(Policy), namespace: NAMESPACE, onEvent }))
   const callbacks = retriers.map(each => each.wrap(message => task.handle(message)))
-  await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_TURN) % callbacks.length](message))
+  await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_BATCH) % callbacks.length](message))
   await task.isDone
   await Promise.all(retriers.map(each => each.drain()))
   await connection.close()
@@ -230,13 +232,13 @@ async function main () {
   }
   await CONTENDERS[contender](task)
   const seconds = (performance.now() - task.start) / 1000
-  const { user, system } = process.cpuUsage(task.cpuStart)
+  const used = cpuNow() - task.batches[0]
   task.turns.end()
   const { wall, cpu } = task.turns
   console.log(JSON.stringify({
     messages,
     seconds,
-    cpu_seconds: (user + system) / 1e6,
+    cpu_seconds: used / 1e6,
     peak_kib: process.resourceUsage().maxRSS,
     max_block_ms: Number(wall.toFixed(1)),
     max_block_cpu_ms: Number(cpu.toFixed(1))

@@ -170,8 +170,8 @@ class Teller {
     const native = this.#native
     const [queue, us] = [this.#queue, Math.round(duration * US)]
     if (history) {
-      const isAgain = Number(redelivered)
-      return counted(native.handled(kind, queue, history, isAgain, now, errorClass, errorText, us, counts))
+      check(native.fill_message(kind, queue, history, Number(redelivered), now, errorClass, errorText, us))
+      return native.level()
     }
     return counted(native.fill(
       kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection,

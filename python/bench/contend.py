@@ -13,8 +13,8 @@ x-death of five records).
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them.
 The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's
-processor time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each turn,
-by "silent", "off" and "on"; for decision "microseconds", the median of one.
+processor time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each
+batch, by "silent", "off" and "on"; for decision "microseconds", the median of one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from backhop.outcomes import Result
 
 QUEUE, NAMESPACE = "backhop.bench.work", "backhop.bench"  # as core/bench/bench.h has them
 PREFETCH = 1000
-SEEN_PREFETCH, SEEN_TURN = 100, 1000  # messages: what is in hand at a turn's end is counted in the next one
+SEEN_PREFETCH, SEEN_BATCH = 100, 1000  # messages: what is in hand at a batch's end is counted in the next one
 ERROR = "507 queue is full"
 URL = os.environ.get("AMQP_URL", "")
 POLICY = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
@@ -59,14 +59,14 @@ class Task:
         self.fails = name in ("retry", "seen")
         self.messages = messages
         self.done = 0
-        self.start = self.cpu_start = 0.0
-        self.turns: list[float] = []  # processor time at their beginnings
+        self.start = 0.0
+        self.batches: list[float] = []  # processor time at their beginnings
 
     def handle(self, _: object) -> None:
         if not self.done:
-            self.start, self.cpu_start = time.perf_counter(), time.process_time()
-        if self.done % SEEN_TURN == 0:
-            self.turns.append(time.process_time())
+            self.start = time.perf_counter()
+        if self.done % SEEN_BATCH == 0:
+            self.batches.append(time.process_time())
         self.done += 1
         if self.fails:
             raise RuntimeError(ERROR)
@@ -239,7 +239,7 @@ class Silent(Events):
 
 
 def run_seen(task: Task) -> dict[str, list[float]]:
-    """Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones."""
+    """Processor time a message, in microseconds, of batches of three retriers that take turns, but the first ones."""
     from backhop.prometheus import Metrics
 
     names = ("silent", "off", "on")
@@ -251,7 +251,7 @@ def run_seen(task: Task) -> dict[str, list[float]]:
         return made
 
     run_select(task, retriers, SEEN_PREFETCH)
-    spent = [(end - start) / SEEN_TURN * 1e6 for start, end in pairwise(task.turns)]
+    spent = [(end - start) / SEEN_BATCH * 1e6 for start, end in pairwise(task.batches)]
     return {name: spent[i + len(names) :: len(names)] for i, name in enumerate(names)}
 
 
@@ -278,7 +278,7 @@ def run_select(
                 channel.basic_get(QUEUE, lambda *_: None)  # as below
 
         def until_done(*delivery: Any) -> None:
-            callbacks[task.done // SEEN_TURN % len(callbacks)](*delivery)
+            callbacks[task.done // SEEN_BATCH % len(callbacks)](*delivery)
             if task.is_done:
                 end()
 
@@ -395,7 +395,7 @@ def main() -> None:
     result = {
         "messages": messages,
         "seconds": time.perf_counter() - task.start,
-        "cpu_seconds": time.process_time() - task.cpu_start,
+        "cpu_seconds": time.process_time() - task.batches[0],
         "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
     print(json.dumps(result))

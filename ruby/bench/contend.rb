@@ -12,7 +12,7 @@
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
-# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each turn, by "silent",
+# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each batch, by "silent",
 # "off" and "on"; for decision "microseconds", the median of one.
 
 require "json"
@@ -24,46 +24,38 @@ QUEUE = "backhop.bench.work" # as core/bench/bench.h has them
 NAMESPACE = "backhop.bench"
 PREFETCH = 1000
 SEEN_PREFETCH = 100
-SEEN_TURN = 1000 # messages: what is in hand at a turn's end is counted in the next one
+SEEN_BATCH = 1000 # messages: what is in hand at a batch's end is counted in the next one
 ERROR = "507 queue is full"
 POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_after: 0)
 
 # What a handler does, and how long it took from the first message on.
 class Task
-  attr_reader :start, :cpu_start, :done, :turns
+  attr_reader :start, :done, :batches
 
   def initialize(name, messages)
     @fails = %w[retry seen].include?(name)
-    @left = messages
+    @messages = messages
     @done = 0
-    @turns = [] # processor time at their beginnings
+    @batches = [] # processor time at their beginnings
     @start = nil
     @over = Queue.new
   end
 
   def call
-    begin_now unless @start
-    @turns << cpu_now if (@done % SEEN_TURN).zero?
+    @start ||= now
+    @batches << cpu_now if (@done % SEEN_BATCH).zero?
     @done += 1
-    @left -= 1
-    @over << true if @left.zero?
+    @over << true if @done == @messages
     raise ERROR if @fails
   end
 
-  def done? = @left <= 0
+  def done? = @done >= @messages
 
   def wait = @over.pop
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   def cpu_now = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
-
-  private
-
-  def begin_now
-    @start = now
-    @cpu_start = cpu_now
-  end
 end
 
 def connect
@@ -112,11 +104,11 @@ module Silent
   def tell_plan(*, **) = nil
 end
 
-# Processor time a message, in microseconds, in each of the turns of three retriers, but for their first ones.
+# Processor time a message, in microseconds, of batches of three retriers that take turns, without the first ones.
 def run_seen(task)
   run_adapter(task, [nil, nil, Backhop::Metrics.new], SEEN_PREFETCH) { |first| first.extend(Silent) }
-  spent = task.turns.each_cons(2).map { |start, finish| (finish - start) / SEEN_TURN * 1e6 }
-  %w[silent off on].each_with_index.to_h { |name, i| [name, spent.drop(3).each_slice(3).filter_map { |turns| turns[i] }] }
+  spent = task.batches.each_cons(2).map { |start, finish| (finish - start) / SEEN_BATCH * 1e6 }
+  %w[silent off on].each_with_index.to_h { |name, i| [name, spent.drop(3).each_slice(3).filter_map { |batches| batches[i] }] }
 end
 
 def run_adapter(task, listeners = [nil], prefetch = PREFETCH)
@@ -127,7 +119,9 @@ def run_adapter(task, listeners = [nil], prefetch = PREFETCH)
   end
   yield retriers.first if block_given?
   callbacks = retriers.map { |retrier| retrier.wrap { |_delivery_info, _properties, _payload| task.call } }
-  consumer = queue.subscribe(manual_ack: true) { |*delivery| callbacks[task.done / SEEN_TURN % callbacks.size].call(*delivery) }
+  consumer = queue.subscribe(manual_ack: true) { |*delivery|
+    callbacks[task.done / SEEN_BATCH % callbacks.size].call(*delivery)
+  }
   task.wait
   consumer.cancel
   retriers.each(&:drain)
@@ -185,7 +179,7 @@ else
   end
   send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
   seconds = task.now - task.start
-  cpu_seconds = task.cpu_now - task.cpu_start
+  cpu_seconds = task.cpu_now - task.batches.first
   peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i
   puts JSON.generate(messages: messages, seconds: seconds, cpu_seconds: cpu_seconds, peak_kib: peak_kib)
 end
