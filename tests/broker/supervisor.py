@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 # RabbitMQ: Debian suite
 SUITES = {"3.8": "bullseye", "3.10": "bookworm", "4.0": "trixie", "4.3": "forky"}
@@ -939,6 +939,20 @@ def clean_up() -> None:
                 shutil.rmtree(path.parent, ignore_errors=True)
 
 
+def new_directory() -> tuple[Path, TextIO]:
+    """Makes a directory for a broker's files, and locks it until the file that is returned is closed.
+
+    The file gets the name that clean_up() looks for when it is locked already.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
+    os.chmod(directory, 0o755)
+    unlocked = directory / f"{LOCK}.new"
+    lock = open(unlocked, "w")
+    try_lock(lock.fileno())
+    unlocked.rename(directory / LOCK)
+    return directory, lock
+
+
 def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     """Runs a broker in a new directory, which is removed in the end, until it is abandoned."""
     need_program("openssl")
@@ -946,11 +960,8 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     system_call("unshare", CLONE_NEWNS)  # what is mounted from here on ends with this process and its children
     system_call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
     reservation, ports = reserve_ports()
-    directory = tempfile.mkdtemp(prefix=PREFIX)
-    os.chmod(directory, 0o755)
+    directory, lock = new_directory()
     os.chdir(directory)
-    lock = open(LOCK, "w")  # open until the end
-    try_lock(lock.fileno())
     program = str(Path(__file__).resolve().with_name("broker"))
     ctl = shlex.join([sys.executable, program, "ctl", f"{directory}/ctl.sock", "--"])
     Path("ctl").write_text(f'#!/bin/sh\nexec {ctl} "$@"\n')
@@ -978,7 +989,7 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
         os.chdir("/")
         if keep:
             say(f"the files of the broker are in {directory}")
-            Path(directory, LOCK).unlink()
+            (directory / LOCK).unlink()
         else:
             shutil.rmtree(directory)
         lock.close()

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+import supervisor
+
 BROKER = str(Path(__file__).resolve().with_name("broker"))
 LIMIT = 300.0  # seconds, for what may have to prepare a tree first
 TEST_LIMIT = 600  # seconds, for one test
@@ -434,6 +436,45 @@ class ClusterTests(Tests):
                 tool.communicate(timeout=60)
             for each in (one, two):
                 self.assert_cluster_gone(each)
+
+
+CLEAN_UP = """
+import select, supervisor
+print("begins", flush=True)
+while not select.select([0], [], [], 0)[0]:
+    supervisor.clean_up()
+supervisor.clean_up()
+"""
+
+
+class DirectoryTests(unittest.TestCase):
+    """A broker's directory, without the broker."""
+
+    def test_no_broker_that_starts_removes_the_directory_of_another_one_that_starts(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="test-broker-") as place:
+            others = [
+                subprocess.Popen(
+                    [sys.executable, "-c", CLEAN_UP],
+                    env=environment(TMPDIR=place, PYTHONPATH=os.path.dirname(BROKER)),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+                for _ in range(3)
+            ]
+            kept, tempfile.tempdir = tempfile.tempdir, place
+            try:
+                for each in others:
+                    assert each.stdout and each.stdout.readline() == b"begins\n"
+                for _ in range(2000):
+                    directory, lock = supervisor.new_directory()
+                    (directory / "ctl").touch()
+                    lock.close()  # now any of them may
+            finally:
+                tempfile.tempdir = kept
+                for each in others:
+                    each.communicate(timeout=60)
+            self.assertEqual([each.returncode for each in others], [0] * len(others))
+            self.assertEqual(os.listdir(place), [])
 
 
 signal.signal(
