@@ -582,6 +582,7 @@ int bh_event_is_of_each(int kind);
 %object(Log, bh_log)
 %extend bh_log {
     bh_bytes line(const bh_event *event, int64_t now_ms);
+    bh_bytes listener_line(const bh_event *event, bh_bytes error, int64_t now_ms);
 }
 bh_status bh_log_new(bh_log **out);
 
@@ -667,6 +668,7 @@ bh_status bh_metrics_new(bh_metrics **out);
     bh_status set_error_class(bh_message *message, bh_bytes error_class);
     bh_status set_traceparent(bh_message *message, bh_bytes traceparent);
     bh_status read_metrics(bh_metrics *out);
+    int64_t copies();
     bh_status take_event(bh_event **out);
     bh_status replay(int64_t most);
     bh_status stop(int64_t limit_ms);

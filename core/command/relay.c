@@ -324,6 +324,8 @@ static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
         status = bh_worker_set_prefetch(worker, (int)setup_number("prefetch", o->prefetch, 1, 65535));
     if (status == BH_OK && o->verbose)
         status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
+    if (status == BH_OK && o->verbose)
+        status = bh_worker_set_event(worker, BH_EVENT_DROPPED, 1);
     if (status != BH_OK)
         options_refuse("%s", bh_worker_error(worker).data);
     return worker;

@@ -341,8 +341,10 @@ bh_level bh_event_level(const bh_event *self)
     case BH_EVENT_UNAVAILABLE:
     case BH_EVENT_DRAINED:
         return bh__needs_a_person(status) ? BH_LEVEL_ERROR : status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
+    case BH_EVENT_RETURNED: /* an exchange that is missing can be declared meanwhile */
+        return status == BH_ERR_ACCESS ? BH_LEVEL_ERROR : levels[self->kind];
     case BH_EVENT_REPLAYED:
-        return status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
+        return status == BH_ERR_ACCESS ? BH_LEVEL_ERROR : status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
     default:
         return levels[self->kind];
     }

@@ -163,12 +163,16 @@ bh_bytes bh_event_line(const bh_event *self)
 
 /* ----------------------------------------------------------------------------------------------------------------- log */
 
+/* Lines of one kind. */
+typedef struct flood {
+    int64_t since_ms; /* the second of which the lines are counted */
+    int count;
+    int64_t left_out; /* since the last line */
+} flood;
+
 struct bh_log {
-    struct {
-        int64_t since_ms; /* the second of which the lines are counted */
-        int count;
-        int64_t left_out; /* since the last line */
-    } lines[BH_EVENT_LAST][QUEUES];
+    flood events[BH_EVENT_LAST][QUEUES];
+    flood listeners[QUEUES]; /* that failed */
 };
 
 bh_status bh_log_new(bh_log **out)
@@ -184,30 +188,65 @@ void bh_log_free(bh_log *self)
     free(self);
 }
 
+static size_t queue_of(const bh_event *event)
+{
+    return bh__hash(bh_event_string(event, BH_FIELD_QUEUE)) % QUEUES;
+}
+
+/* Whether one more line is to be written now. */
+static int admit_line(flood *self, int64_t now_ms)
+{
+    if (self->count == 0 || now_ms < self->since_ms || now_ms - self->since_ms >= SECOND_MS) {
+        self->since_ms = now_ms;
+        self->count = 0;
+    }
+    if (self->count >= LINES_A_SECOND) {
+        self->left_out++;
+        return 0;
+    }
+    self->count++;
+    return 1;
+}
+
+/* Says in a line that was admitted what is left out. */
+static bh_bytes end_line(flood *self, bh__report *line)
+{
+    if (self->left_out)
+        bh__report_add(line, " (%lld more like it were left out before)", (long long)self->left_out);
+    if (self->count == LINES_A_SECOND)
+        bh__report_add(line, " (further ones of this second are left out)");
+    self->left_out = 0;
+    return bh__report_text(line);
+}
+
 bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms)
 {
     if (!self || !event)
         return bh_str("");
     if (bh_event_level(event) == BH_LEVEL_DEBUG)
         return bh_event_line(event);
-    size_t queue = bh__hash(bh_event_string(event, BH_FIELD_QUEUE)) % QUEUES;
-    int64_t *since_ms = &self->lines[event->kind][queue].since_ms,
-            *left_out = &self->lines[event->kind][queue].left_out;
-    int *count = &self->lines[event->kind][queue].count;
-    if (*count == 0 || now_ms < *since_ms || now_ms - *since_ms >= SECOND_MS) {
-        *since_ms = now_ms;
-        *count = 0;
-    }
-    if (*count >= LINES_A_SECOND) {
-        ++*left_out;
+    flood *of = &self->events[event->kind][queue_of(event)];
+    if (!admit_line(of, now_ms))
         return bh_str("");
-    }
-    ++*count;
     write_line(event->line, event);
-    if (*left_out)
-        bh__report_add(event->line, " (%lld more like it were left out before)", (long long)*left_out);
-    if (*count == LINES_A_SECOND)
-        bh__report_add(event->line, " (further ones of this second are left out)");
-    *left_out = 0;
-    return bh__report_text(event->line);
+    return end_line(of, event->line);
+}
+
+bh_bytes bh_log_listener_line(bh_log *self, const bh_event *event, bh_bytes error, int64_t now_ms)
+{
+    if (!self || !event || !error.data)
+        return bh_str("");
+    flood *of = &self->listeners[queue_of(event)];
+    if (!admit_line(of, now_ms))
+        return bh_str("");
+    bh_bytes queue = bh_event_string(event, BH_FIELD_QUEUE);
+    bh__report_clear(event->line);
+    bh__report_add(event->line, "a listener failed at %s", bh_event_name((int)event->kind).data);
+    if (queue.size) {
+        bh__report_add(event->line, " of ");
+        add_quoted(event->line, queue);
+    }
+    bh__report_add(event->line, ": ");
+    bh__report_add_shown(event->line, bh__cut(error, BH_HISTORY_MOST_ERROR_BYTES), 0);
+    return end_line(of, event->line);
 }

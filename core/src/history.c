@@ -651,7 +651,9 @@ int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t 
 int64_t bh__history_recovery_ms(const bh_history *self, int64_t now_ms)
 {
     int64_t first_ms = bh_history_first_failure_ms(self);
-    return bh_history_attempts(self) > 0 && first_ms >= 0 && first_ms <= now_ms ? now_ms - first_ms : -1;
+    if (bh_history_attempts(self) == 0 || first_ms < 0 || first_ms > now_ms)
+        return -1;
+    return now_ms - first_ms <= BH_POLICY_LONGEST_MS ? now_ms - first_ms : -1;
 }
 
 bh_bytes bh_history_traceparent(const bh_history *self)

@@ -231,7 +231,7 @@ bh_status bh_metrics_add_error_type(bh_metrics *self, bh_bytes error_class)
     names *known = self ? &self->names[ERROR_TYPE] : NULL;
     if (!known || !error_class.data || !is_usable(error_class))
         return BH_ERR_ARGUMENT;
-    if (find_name(known, error_class) == known->count) {
+    if (!bh__same(error_class, bh_str(BH_METRICS_OTHER)) && find_name(known, error_class) == known->count) {
         if (known->count >= BH_METRICS_MOST_ERROR_TYPES)
             return BH_ERR_ARGUMENT;
         if (!add_name(known, error_class))
@@ -248,14 +248,14 @@ static int find_value(bh_metrics *self, label of, bh_bytes name, size_t *out)
     *out = EMPTY;
     if (name.size == 0)
         return 1;
-    size_t at = find_name(known, name);
-    *out = FIRST_NAME + at;
-    if (at < known->count)
-        return 1;
-    if (!known->is_closed && at < labels[of].most && is_usable(name) && !bh__same(name, bh_str(BH_METRICS_OTHER)))
-        return add_name(known, name);
     *out = OTHER;
-    return 1;
+    if (bh__same(name, bh_str(BH_METRICS_OTHER)))
+        return 1;
+    size_t at = find_name(known, name);
+    if (at == known->count && (known->is_closed || at >= labels[of].most || !is_usable(name)))
+        return 1;
+    *out = FIRST_NAME + at;
+    return at < known->count || add_name(known, name);
 }
 
 static bh_bytes value_name(const bh_metrics *self, const series *of, size_t index)
@@ -331,18 +331,24 @@ static int add_sample(bh_metrics *self, bh_metric metric, const facts *of, bh_by
     return 1;
 }
 
+/* Adds to a total, neither of them negative: what messages' headers add up to ends at the greatest number. */
+static void add_to(int64_t *total, int64_t value)
+{
+    *total = value > INT64_MAX - *total ? INT64_MAX : *total + value;
+}
+
 static void count_value(series *self, int64_t value)
 {
     size_t bucket = 0;
     if (table[self->metric].instrument == BH_INSTRUMENT_COUNTER) {
-        self->count += value;
+        add_to(&self->count, value);
         return;
     }
     while (bucket < table[self->metric].bucket_count && value > table[self->metric].buckets[bucket])
         bucket++;
     self->buckets[bucket]++;
     self->count++;
-    self->sum += value;
+    add_to(&self->sum, value);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ observing */
@@ -441,10 +447,10 @@ bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_byte
     const int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED;
     if (!self || !is_end || !queue.data || !history || !error_class.data)
         return BH_ERR_ARGUMENT;
-    int64_t took_ms = duration_us > 0 ? duration_us / 1000 : 0;
-    const facts delivered = {.kind = BH_EVENT_DELIVERED,
-                             .queue = queue,
-                             .lateness_ms = bh_history_lateness_ms(history, redelivered, now_ms - took_ms)};
+    int64_t lateness_ms = -1; /* where it is not known when its handler began */
+    if (duration_us >= 0)
+        lateness_ms = bh_history_lateness_ms(history, redelivered, now_ms - duration_us / 1000);
+    const facts delivered = {.kind = BH_EVENT_DELIVERED, .queue = queue, .lateness_ms = lateness_ms};
     const facts ended = {.kind = kind,
                          .queue = queue,
                          .error_class = error_class,
@@ -498,8 +504,8 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
         if (!find_series(self, from->metric, values, &at))
             return BH_ERR_NO_MEMORY;
         series *to = &self->series[at];
-        to->count += from->count; /* NOLINT(clang-analyzer-core.NullDereference): find_series has made it */
-        to->sum += from->sum;
+        add_to(&to->count, from->count); /* NOLINT(clang-analyzer-core.NullDereference): find_series has made it */
+        add_to(&to->sum, from->sum);
         for (size_t bucket = 0; bucket <= MOST_BUCKETS; bucket++)
             to->buckets[bucket] += from->buckets[bucket];
     }

@@ -132,6 +132,8 @@ START_TEST(no_event_tells_nothing)
     ck_assert_int_eq(bh_log_new(&log), BH_OK);
     ck_assert_str_eq(bh_log_line(log, NULL, 0).data, "");
     ck_assert_str_eq(bh_log_line(NULL, NULL, 0).data, "");
+    ck_assert_str_eq(bh_log_listener_line(log, NULL, bh_str("x"), 0).data, "");
+    ck_assert_str_eq(bh_log_listener_line(NULL, NULL, bh_str("x"), 0).data, "");
     bh_log_free(log);
     bh_log_free(NULL);
 }
@@ -381,6 +383,10 @@ START_TEST(an_event_is_as_loud_as_what_a_person_has_to_do)
         {BH_EVENT_DRAINED, BH_ERR_CLASH, BH_LEVEL_ERROR},
         {BH_EVENT_REPLAYED, BH_OK, BH_LEVEL_INFO},
         {BH_EVENT_REPLAYED, BH_ERR_CONNECTION, BH_LEVEL_WARNING},
+        {BH_EVENT_REPLAYED, BH_ERR_ACCESS, BH_LEVEL_ERROR},
+        {BH_EVENT_RETURNED, BH_ERR_PUBLISH, BH_LEVEL_WARNING},
+        {BH_EVENT_RETURNED, BH_ERR_MISSING, BH_LEVEL_WARNING},
+        {BH_EVENT_RETURNED, BH_ERR_ACCESS, BH_LEVEL_ERROR},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bh_event_begin(event, cases[i].kind);
@@ -431,6 +437,34 @@ START_TEST(a_flood_is_ten_lines_a_second_of_each_kind_and_queue)
 }
 END_TEST
 
+START_TEST(a_listener_that_fails_each_time_is_ten_lines_a_second_of_each_queue)
+{
+    bh_event *failed, *parked;
+    bh_log *log;
+    const bh_bytes error = bh_str("KeyError: no\x1bsuch hook");
+    ck_assert_int_eq(bh_log_new(&log), BH_OK);
+    ck_assert_int_eq(bh_event_new(&failed, BH_EVENT_FAILED), BH_OK);
+    ck_assert_int_eq(bh_event_new(&parked, BH_EVENT_PARKED), BH_OK);
+    ck_assert_str_eq(bh_log_listener_line(log, failed, bh_str("no"), 0).data, "a listener failed at failed: no");
+    bh_event_set_string(failed, BH_FIELD_QUEUE, bh_str("orders"));
+    bh_event_set_string(parked, BH_FIELD_QUEUE, bh_str("orders"));
+    ck_assert_str_eq(bh_log_listener_line(log, failed, error, 5000).data,
+                     "a listener failed at failed of \"orders\": KeyError: no?such hook");
+    int lines = 1, own = 0;
+    for (int i = 1; i < 300; i++) {
+        lines += bh_log_listener_line(log, i % 2 ? failed : parked, error, 5000 + i).size > 0;
+        own += bh_log_line(log, parked, 5000 + i).size > 0;
+    }
+    ck_assert_int_eq(lines, 10);
+    ck_assert_int_eq(own, 10); /* which are counted for themselves */
+    ck_assert_str_eq(bh_log_listener_line(log, parked, bh_str("no"), 6000).data,
+                     "a listener failed at parked of \"orders\": no (290 more like it were left out before)");
+    bh_event_free(parked);
+    bh_event_free(failed);
+    bh_log_free(log);
+}
+END_TEST
+
 Suite *suite_event(void)
 {
     Suite *suite = suite_create("event");
@@ -448,6 +482,7 @@ Suite *suite_event(void)
     tcase_add_test(calls, what_strangers_write_stays_one_harmless_line);
     tcase_add_test(calls, an_event_is_as_loud_as_what_a_person_has_to_do);
     tcase_add_test(calls, a_flood_is_ten_lines_a_second_of_each_kind_and_queue);
+    tcase_add_test(calls, a_listener_that_fails_each_time_is_ten_lines_a_second_of_each_queue);
     suite_add_tcase(suite, calls);
     return suite;
 }

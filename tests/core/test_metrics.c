@@ -231,6 +231,11 @@ START_TEST(a_success_after_failures_has_all_its_samples)
     ck_assert_uint_eq(bh_metrics_sample_count(metrics), 2);
     expect_sample(0, BH_METRIC_ATTEMPTS, 3, "orders", "succeeded");
     expect_sample(1, BH_METRIC_RECOVERY_TIME, 4.02, "orders", "");
+    ck_assert_int_eq(
+        bh_metrics_count_message(metrics, BH_EVENT_SUCCEEDED, bh_str("orders"), history, 0, 5020, bh_str(""), -1),
+        BH_OK); /* when its handler began is unknown: so is how late that was */
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 2);
+    expect_sample(0, BH_METRIC_ATTEMPTS, 3, "orders", "succeeded");
     bh_history_free(history);
 }
 END_TEST
@@ -281,6 +286,14 @@ START_TEST(what_is_no_end_of_a_message_or_a_copy_is_refused)
 }
 END_TEST
 
+static size_t lines_of(const char *text, const char *name)
+{
+    size_t count = 0;
+    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
+        count += strncmp(line, name, strlen(name)) == 0;
+    return count;
+}
+
 START_TEST(an_error_that_nobody_named_is_one_of_the_others)
 {
     begin(BH_EVENT_RETRIED, "orders");
@@ -290,12 +303,18 @@ START_TEST(an_error_that_nobody_named_is_one_of_the_others)
     ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("TimeoutError")), BH_OK);
     ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("")), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("\xff")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("_OTHER")), BH_OK);
     bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("ValueError"));
     observe();
     expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "_OTHER");
     bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
     observe();
     expect_sample(0, BH_METRIC_RETRIES, 1, "orders", "TimeoutError");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("_OTHER"));
+    observe();
+    ck_assert_uint_eq(
+        lines_of(bh_metrics_text(metrics).data, "backhop_retries_total{queue=\"orders\",error_type=\"_OTHER\"}"),
+        1); /* named or not, it is one series */
     char name[16];
     for (int i = 1; i < BH_METRICS_MOST_ERROR_TYPES; i++) {
         snprintf(name, sizeof name, "E%d", i);
@@ -304,14 +323,6 @@ START_TEST(an_error_that_nobody_named_is_one_of_the_others)
     ck_assert_int_eq(bh_metrics_add_error_type(metrics, bh_str("one too many")), BH_ERR_ARGUMENT);
 }
 END_TEST
-
-static size_t lines_of(const char *text, const char *name)
-{
-    size_t count = 0;
-    for (const char *line = text; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        count += strncmp(line, name, strlen(name)) == 0;
-    return count;
-}
 
 START_TEST(ten_thousand_ids_errors_and_queues_are_few_series)
 {
@@ -356,6 +367,44 @@ START_TEST(labels_are_escaped_and_absurd_values_are_bounded)
     bh_event_set_int(event, BH_FIELD_COUNT, -3);
     observe();
     ck_assert_uint_eq(bh_metrics_sample_count(metrics), 0);
+}
+END_TEST
+
+/* What a message's headers say is a stranger's. */
+START_TEST(what_headers_claim_adds_up_to_the_greatest_number_at_most)
+{
+    enum { MANY = 20000 };
+    bh_history *absurd = history_of(1000000000);
+    bh_metrics *sum;
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(
+            bh_metrics_count_message(metrics, BH_EVENT_SUCCEEDED, bh_str("orders"), absurd, 0, 5020, bh_str(""), 1),
+            BH_OK);
+    expect_text("backhop_attempts_sum{queue=\"orders\",outcome=\"succeeded\"} 9223372036854.775807\n");
+    ck_assert_int_eq(bh_metrics_new(&sum), BH_OK);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(bh_metrics_add(sum, metrics), BH_OK);
+    ck_assert_ptr_nonnull(strstr(bh_metrics_text(sum).data, "outcome=\"succeeded\"} 9223372036854.775807\n"));
+    bh_metrics_free(sum);
+    bh_history_free(absurd);
+}
+END_TEST
+
+/* So long ago that no policy can have begun then. */
+START_TEST(a_first_failure_of_long_ago_is_no_recovery)
+{
+    static const struct {
+        int64_t now_ms;
+        size_t samples;
+    } cases[] = {{BH_POLICY_LONGEST_MS + 1000, 4}, {BH_POLICY_LONGEST_MS + 1001, 3}};
+    bh_history *history = history_of(1); /* whose first failure was at 1000 ms */
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(bh_metrics_count_message(metrics, BH_EVENT_SUCCEEDED, bh_str("orders"), history, 0,
+                                                  cases[i].now_ms, bh_str(""), 1),
+                         BH_OK);
+        ck_assert_uint_eq(bh_metrics_sample_count(metrics), cases[i].samples);
+    }
+    bh_history_free(history);
 }
 END_TEST
 
@@ -434,6 +483,8 @@ Suite *suite_metrics(void)
     tcase_add_test(calls, an_error_that_nobody_named_is_one_of_the_others);
     tcase_add_test(calls, ten_thousand_ids_errors_and_queues_are_few_series);
     tcase_add_test(calls, labels_are_escaped_and_absurd_values_are_bounded);
+    tcase_add_test(calls, what_headers_claim_adds_up_to_the_greatest_number_at_most);
+    tcase_add_test(calls, a_first_failure_of_long_ago_is_no_recovery);
     tcase_add_test(calls, what_others_counted_is_added);
     tcase_add_test(calls, each_metric_of_each_event_is_text);
     tcase_add_test(calls, missing_arguments_are_refused);

@@ -200,6 +200,33 @@ START_TEST(what_a_full_queue_pushes_out_is_tried_again_where_that_is_set)
 }
 END_TEST
 
+START_TEST(what_is_dropped_by_setting_is_told_and_counted)
+{
+    relaying self = setup();
+    rig *r = self.rig;
+    bh_metrics *metrics;
+    message got;
+    ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
+    bh_relay_set_outcome(self.relay, BH_DEATH_REJECTED, BH_OUTCOME_DROPPED);
+    declare_work(&self, r->queue, "quorum", no_more());
+    add_queues(&self);
+    make_worker(&self);
+    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DROPPED, 1));
+    expect_ok(r->worker, bh_worker_set_metrics(r->worker, metrics));
+    rig_connect(r);
+    broker_publish_text(r->broker, "", r->queue, "one");
+    reject_next(&self, r->queue, &got);
+    message_free(&got);
+    rig_await(r, BH_EVENT_DROPPED);
+    expect_bytes(bh_event_string(r->event, BH_FIELD_QUEUE), r->queue);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPT), 1);
+    expect_ok(r->worker, bh_worker_read_metrics(r->worker, metrics));
+    expect_part(bh_metrics_text(metrics), "outcome=\"dropped\"} 1\n");
+    bh_metrics_free(metrics);
+    tear_down(&self);
+}
+END_TEST
+
 /* ---------------------------------------------------------------------------------------------------------- strangers */
 
 static void publish_with_death(const relaying *self, const char *queue, const char *body)
@@ -354,7 +381,8 @@ START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_ro
     broker_publish_text(r->broker, "", r->queue, "one");
     broker_get(r->broker, r->queue, &got);
     while (broker_try_publish(r->broker, "", r->queue, NULL, bh_str("others")) == 0)
-        pause_ms(5); /* until it is full: before the rejection, as what came back while there is room would be purged below */
+        pause_ms(
+            5); /* until it is full: before the rejection, as what came back while there is room would be purged below */
     broker_reject(r->broker, &got, 0);
     message_free(&got);
     rig_await(r, BH_EVENT_RETRIED);
@@ -655,6 +683,7 @@ Suite *suite_relay(void)
         tcase_add_test(rounds, by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that_failed_alone);
     tcase_add_test(rounds, what_expired_or_was_delivered_too_often_is_parked_with_the_broker_s_word);
     tcase_add_test(rounds, what_a_full_queue_pushes_out_is_tried_again_where_that_is_set);
+    tcase_add_test(rounds, what_is_dropped_by_setting_is_told_and_counted);
     suite_add_tcase(suite, rounds);
     TCase *strangers = tcase_create("strangers");
     tcase_add_test(strangers, what_a_stranger_publishes_leads_to_no_queue_that_is_not_served);

@@ -2,8 +2,11 @@
 #include "rig.h"
 #include "setups.h"
 #include "suites.h"
+#include "trouble.h"
 
 #include <backhop.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -200,6 +203,66 @@ START_TEST(nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_a
 }
 END_TEST
 
+typedef struct reading {
+    bh_worker *worker;
+    atomic_int is_over;
+} reading;
+
+static void *read_metrics(void *data)
+{
+    reading *self = data;
+    bh_metrics *sum;
+    ck_assert_int_eq(bh_metrics_new(&sum), BH_OK);
+    while (!atomic_load(&self->is_over)) {
+        bh_status status = bh_worker_read_metrics(self->worker, sum);
+        ck_assert_msg(status == BH_OK || status == BH_ERR_STATE, "%s", bh_status_text(status).data);
+    }
+    bh_metrics_free(sum);
+    return NULL;
+}
+
+/* As a program that is scraped while it sets up its worker anew. */
+START_TEST(metrics_can_be_read_while_another_thread_sets_them)
+{
+    rig *r = rig_new(BH_STRATEGY_LADDER, setups[setup_first()].type);
+    pthread_t reader;
+    ck_assert_int_eq(bh_topology_build(r->topology, r->policy), BH_OK);
+    ck_assert_int_eq(bh_worker_new(&r->worker, r->policy, r->topology), BH_OK);
+    reading of = {.worker = r->worker};
+    ck_assert_int_eq(pthread_create(&reader, NULL, read_metrics, &of), 0);
+    for (int i = 0; i < 2000; i++) {
+        bh_metrics *metrics = metrics_of(i % 3 ? "TimeoutError" : "", "");
+        expect_ok(r->worker, bh_worker_set_metrics(r->worker, NULL));
+        expect_ok(r->worker, bh_worker_set_metrics(r->worker, metrics));
+        bh_metrics_free(metrics);
+    }
+    atomic_store(&of.is_over, 1);
+    ck_assert_int_eq(pthread_join(reader, NULL), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(how_many_copies_are_unconfirmed_is_known_without_metrics)
+{
+    rig *r = rig_new(BH_STRATEGY_LADDER, setups[setup_first()].type);
+    rig_prepare(r);
+    rig_make_worker(r);
+    ck_assert_int_eq(bh_worker_copies(r->worker), 0);
+    ck_assert_int_eq(bh_worker_copies(NULL), 0);
+    rig_start(r);
+    rig_publish_and_take(r);
+    begin_alarm();
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_await(r, BH_EVENT_BLOCKED);
+    ck_assert_int_eq(bh_worker_copies(r->worker), 1);
+    end_alarm();
+    rig_await_settled(r);
+    while (bh_worker_copies(r->worker) > 0)
+        pause_ms(1);
+    rig_free(r);
+}
+END_TEST
+
 Suite *suite_seeing(void)
 {
     Suite *suite = suite_create("seeing");
@@ -210,6 +273,8 @@ Suite *suite_seeing(void)
     tcase_add_test(cases, what_is_parked_and_dropped_is_seen);
     tcase_add_test(cases, a_retry_by_the_broker_alone_is_seen);
     tcase_add_test(cases, nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks);
+    tcase_add_test(cases, metrics_can_be_read_while_another_thread_sets_them);
+    tcase_add_test(cases, how_many_copies_are_unconfirmed_is_known_without_metrics);
     suite_add_tcase(suite, cases);
     return suite;
 }

@@ -34,7 +34,8 @@ typedef enum bh_level {
       "it comes again: its copy is confirmed [id, attempts, delay_ms, error_class, error, duration_us]")               \
     X(BH_EVENT_PARKED, "parked", WARNING,                                                                              \
       "it is parked: its copy is confirmed [id, attempts, reason, error_class, error, duration_us]")                   \
-    X(BH_EVENT_DROPPED, "dropped", INFO, "its handler says that nobody needs it [id, attempt, attempts, duration_us]") \
+    X(BH_EVENT_DROPPED, "dropped", INFO,                                                                               \
+      "nobody needs it: its handler says so, or a relay's settings [id, attempt, attempts, duration_us]")              \
     X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages went back to the work queue [count; status, text]")        \
     X(BH_EVENT_RETURNED, "returned", WARNING,                                                                          \
       "no queue took the copy; it is published again [id, attempts, delay_ms, status, text]")                          \
@@ -154,6 +155,9 @@ BH_API void bh_log_free(bh_log *self);
 /* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock.
  * The line is the event's: valid until that changes. */
 BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
+/* The line to write where one that was told of an event failed at it, with its error in words; likewise: of each queue ten
+ * in a second. "": it is left out. */
+BH_API bh_bytes bh_log_listener_line(bh_log *self, const bh_event *event, bh_bytes error, int64_t now_ms);
 
 BH_END_DECLS
 

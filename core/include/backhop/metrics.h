@@ -92,8 +92,8 @@ BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
 /*
  * Counts a message that was handled, at the end of that: what its events BH_EVENT_DELIVERED and `kind` (bh_event_of) tell, in
  * one call and without making them. `redelivered`: of the delivery; now_ms: since the epoch; error_class: as "TimeoutError",
- * "" for none; duration_us: how long the handler took, below 0 where that is unknown. BH_ERR_ARGUMENT (also another kind than
- * succeeded, failed and dropped), BH_ERR_NO_MEMORY (it is not counted).
+ * "" for none; duration_us: how long the handler took, below 0 where that is unknown, and then also how late the message came.
+ * BH_ERR_ARGUMENT (also another kind than succeeded, failed and dropped), BH_ERR_NO_MEMORY (it is not counted).
  */
 BH_API bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue,
                                           const bh_history *history, int redelivered, int64_t now_ms,

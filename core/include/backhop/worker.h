@@ -19,8 +19,7 @@
  * again, for as long as the worker runs.
  *
  * Threads: settings, start, run and free are for one thread at a time; take, settle, settle_by, fail, fail_by, set_error_class, set_traceparent,
- * read, attempt, take_event, read_metrics,
- * replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
+ * read, attempt, take_event, read_metrics, copies, replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
  */
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
@@ -140,6 +139,8 @@ BH_API bh_status bh_worker_set_traceparent(bh_worker *self, bh_message *message,
 /* Adds what the worker has counted to these metrics (bh_worker_set_metrics), as bh_metrics_add. BH_ERR_STATE (it counts
  * none), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
 BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
+/* How many copies are not confirmed yet, whose originals are unacknowledged; 0 for NULL and in a fork's child. */
+BH_API int64_t bh_worker_copies(const bh_worker *self);
 /* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
  * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);

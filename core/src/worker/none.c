@@ -63,6 +63,12 @@ NONE(bh_worker_fail_by, bh_message *message, const bh_policy *policy, bh_bytes e
 NONE(bh_worker_read, const bh_message *message, bh_delivery *delivery, bh_history *history)
 #pragma GCC diagnostic pop
 
+int64_t bh_worker_copies(const bh_worker *self)
+{
+    (void)self;
+    return 0;
+}
+
 bh_status bh_worker_start(bh_worker *self)
 {
     (void)self;

@@ -143,6 +143,11 @@ static bh_status carry_out_dead_letter(bh__context *self, bh_message *message)
 {
     if (bh_plan_action(self->plan) != BH_ACTION_DROP)
         return carry_out(self, message);
+    bh__tell(self, (bh__news){.kind = BH_EVENT_DROPPED,
+                              .queue = bh_relay_queue(self->settings->relay),
+                              .id = bh_history_id(self->history),
+                              .message = message,
+                              .history = self->history});
     bh_ledger_acknowledge(self->ledger, message->entry);
     bh__release(self, message->entry);
     return BH_OK;

@@ -204,8 +204,7 @@ void bh__engine_advance(bh__engine *self)
         }
     }
     bh__consumer_look_at_left(&self->consumer, &self->context);
-    if (self->context.mailbox->metrics)
-        atomic_store(&self->context.mailbox->unconfirmed_count, bh_ledger_copies(self->context.ledger));
+    atomic_store(&self->context.mailbox->unconfirmed_count, bh_ledger_copies(self->context.ledger));
 }
 
 void bh__engine_settle(bh__engine *self)

@@ -271,19 +271,23 @@ bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics)
 {
     bh_metrics *copy = NULL;
     bh_status status = may_set(self);
-    if (status == BH_OK && metrics && self->mailbox.metrics &&
-        !bh__metrics_tell_the_same(self->mailbox.metrics, metrics))
-        return refuse_call(
-            self, BH_ERR_ARGUMENT,
-            "the metrics have different error types, and a worker counts once for all of them: give each "
-            "the same error types");
     if (status == BH_OK && metrics)
         status = bh__metrics_copy(&copy, metrics);
     if (status != BH_OK)
         return status;
-    bh_metrics_free(self->mailbox.metrics);
-    self->mailbox.metrics = copy;
-    return BH_OK;
+    bh_metrics **counted = &self->mailbox.metrics, *unused = copy;
+    pthread_mutex_lock(&self->mailbox.counting); /* as another thread may read them */
+    int are_alike = !copy || !*counted || bh__metrics_tell_the_same(*counted, copy);
+    if (are_alike) {
+        unused = *counted;
+        *counted = copy;
+    }
+    pthread_mutex_unlock(&self->mailbox.counting);
+    bh_metrics_free(unused);
+    return are_alike ? BH_OK
+                     : refuse_call(self, BH_ERR_ARGUMENT,
+                                   "the metrics have different error types, and a worker counts once for all of "
+                                   "them: give each the same error types");
 }
 
 bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy)
@@ -606,15 +610,20 @@ bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
     bh__mailbox *mailbox = &self->mailbox;
     if (bh__mailbox_is_forked(mailbox))
         return BH_ERR_FORKED;
-    if (!mailbox->metrics)
-        return BH_ERR_STATE;
     pthread_mutex_lock(&mailbox->counting);
-    bh_status status =
-        bh_metrics_set(mailbox->metrics, BH_METRIC_COPIES_UNCONFIRMED, atomic_load(&mailbox->unconfirmed_count));
+    bh_status status = BH_ERR_STATE;
+    if (mailbox->metrics)
+        status =
+            bh_metrics_set(mailbox->metrics, BH_METRIC_COPIES_UNCONFIRMED, atomic_load(&mailbox->unconfirmed_count));
     if (status == BH_OK)
         status = bh_metrics_add(out, mailbox->metrics);
     pthread_mutex_unlock(&mailbox->counting);
     return status;
+}
+
+int64_t bh_worker_copies(const bh_worker *self)
+{
+    return self && !bh__mailbox_is_forked(&self->mailbox) ? atomic_load(&self->mailbox.unconfirmed_count) : 0;
 }
 
 bh_status bh_worker_replay(bh_worker *self, int64_t most)
