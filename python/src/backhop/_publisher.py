@@ -423,8 +423,7 @@ class Publisher(ABC):
 
     def _publish(self, entry: int) -> None:
         copy = self._copies[entry]
-        if copy.event is not None or self._events.counters:
-            copy.written = time.monotonic()
+        copy.written = self._looked
         try:
             self._write(copy)
         except ChannelClosingError:
@@ -531,7 +530,7 @@ class Publisher(ABC):
             self._stop_replay(entry, text, now)
 
     def _tell_safe(self, kind: int, copy: Copy) -> None:
-        duration_us = int((time.monotonic() - copy.written) * 1_000_000) if copy.written else -1
+        duration_us = int((self._looked - copy.written) * 1_000_000) if copy.written else -1
         self._events.count_copy(kind, copy.attempts, copy.delay_ms, copy.reason, copy.error_class, duration_us)
         if copy.event is not None:
             if duration_us >= 0:

@@ -137,8 +137,9 @@ class BaseRetrier(Generic[Channel]):
     def _plan(self, message: Message, error: BaseException) -> Plan:
         """What becomes of a message whose handler raised."""
         result = self._decider.result(error)
-        self._events.failed(message, result, error)
-        return self._decider.plan(message.history, result, message._traceparent)
+        now_ms = self._decider.now_ms
+        self._events.failed(message, result, error, now_ms)
+        return self._decider.plan(message.history, result, message._traceparent, now_ms)
 
     def _declaring(self, connection: object) -> Steps:
         """What declare() does on a connection, by the mode."""

@@ -84,10 +84,18 @@ class Decider:
         """What an exception of the handler means."""
         return self._choice.result(exception)
 
-    def plan(self, history: History, result: Result, traceparent: str = "") -> Plan:
-        """What to do with the message."""
+    @property
+    def now_ms(self) -> int:
+        """What the clock shows, in milliseconds since the epoch."""
+        return since_epoch(self.clock())
+
+    def plan(self, history: History, result: Result, traceparent: str = "", now_ms: int | None = None) -> Plan:
+        """What to do with the message.
+
+        :param now_ms: who read the clock already says what it showed
+        """
         random = _NO_COPY if result.outcome in ("ok", "dropped") else self.random(RANDOM_BYTES)
-        now_ms = since_epoch(self.clock())
+        now_ms = self.now_ms if now_ms is None else now_ms
         return Plan._decided(history, self.topology, result, traceparent, self.frame_max, now_ms, random)
 
     def replay(self, history: History) -> Plan:

@@ -14,7 +14,7 @@ from . import _backhop as c
 from ._checks import function, short_text
 from ._core import made
 from ._errors import Error, ForkedError, check, error, in_seconds
-from ._time import seconds
+from ._time import seconds, since_epoch
 from .outcomes import Park, Result, RetryAfter, awaited, called
 from .plan import OUTCOMES, Plan
 
@@ -372,22 +372,35 @@ class Events:
         if message._began:
             self._ended(c.BH_EVENT_SUCCEEDED, message)
 
-    def failed(self, message: Message, result: Result, exception: BaseException) -> None:
-        """Its handler failed, or said that nobody needs it."""
-        if message._began or result.outcome == "dropped":  # which may be told where its delivery was not
-            self._ended(_ENDS[result.outcome], message, exception, result.error)
+    def failed(
+        self, message: Message, result: Result, exception: BaseException, now_ms: int | None = None
+    ) -> None:
+        """Its handler failed, or said that nobody needs it.
 
-    def _ended(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
+        :param now_ms: who read the clock already says what it showed, in milliseconds since the epoch
+        """
+        if message._began or result.outcome == "dropped":  # which may be told where its delivery was not
+            self._ended(_ENDS[result.outcome], message, exception, result.error, now_ms)
+
+    def _ended(
+        self,
+        kind: int,
+        message: Message,
+        exception: BaseException | None = None,
+        error: str = "",
+        now_ms: int | None = None,
+    ) -> None:
         if self.counters:
             duration_us = int((time.perf_counter() - message._began) * 1_000_000)
             error_class = message._error_class = "" if exception is None else class_of(exception)
+            now_ms = since_epoch(self._clock()) if now_ms is None else now_ms
+            queue, redelivered = self._queue, message.redelivered
             try:
-                history, now_ms = message.history._handle, int(self._clock() * 1000)
+                history = (message._history or message.history)._handle
             except Error:  # it cannot be read, which is told where it is to be settled
                 return
-            about = history, message.redelivered, now_ms, error_class, duration_us
             for counter in self.counters:
-                c.Metrics_count_message(counter, kind, self._queue, *about)
+                c.Metrics_count_message(counter, kind, queue, history, redelivered, now_ms, error_class, duration_us)
         if self.tells(kind):
             self._tell_of(kind, message, exception, error)
 
@@ -449,9 +462,12 @@ def _complain(event: c.Event) -> None:
     LOGGER.exception("on_event failed at %s", NAMES[c.Event_what(event)])
 
 
+_CARRIERS = (RetryAfter, Park)
+
+
 def class_of(exception: BaseException) -> str:
     """Of RetryAfter and Park that of what they were given, or raised from."""
-    if isinstance(exception, (RetryAfter, Park)):
+    if isinstance(exception, _CARRIERS):
         given = exception.error if isinstance(exception, RetryAfter) else exception.reason
         met = given if isinstance(given, BaseException) else exception.__cause__ or exception.__context__
         exception = met or exception
