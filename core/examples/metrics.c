@@ -1,6 +1,6 @@
 /*
  * Handles the messages of the queue cdn-purge, some of which fail at first, and writes the worker's metrics into a file,
- * in Prometheus' text format: every ten seconds, and when it stops.
+ * in Prometheus' text format: every ten seconds, whether there are messages or not, and when it stops.
  *
  *     AMQP_URL=amqp://guest:guest@localhost/ ./metrics backhop.prom
  */
@@ -10,11 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { EVERY_S = 10 };
+enum { EVERY_S = 10, LOOK_MS = 1000 };
 
 static bh_worker *worker;
-static const char *file;
-static time_t written;
 
 static void stop(int number)
 {
@@ -22,38 +20,54 @@ static void stop(int number)
     bh_worker_stop(worker, 5000);
 }
 
-/* Adds up what every worker of the process has counted: here it is one. */
-static void write_metrics(void)
+/* Adds up what every worker of the process has counted: here it is one. Who reads the file finds it whole. */
+static void write_metrics(const char *file)
 {
+    char fresh[4096];
     bh_metrics *sum;
-    FILE *out = fopen(file, "w");
+    snprintf(fresh, sizeof fresh, "%s.new", file);
+    FILE *out = fopen(fresh, "w");
     if (out && bh_metrics_new(&sum) == BH_OK) {
         bh_worker_read_metrics(worker, sum);
         fputs(bh_metrics_text(sum).data, out);
         bh_metrics_free(sum);
     }
-    if (out)
-        fclose(out);
-    written = time(NULL);
+    if (!out || fclose(out) != 0 || rename(fresh, file) != 0)
+        perror(file);
 }
 
-static bh_outcome purge(bh_worker *self, bh_message *message, void *data)
+static void purge(bh_message *message)
 {
-    (void)data;
-    if (time(NULL) - written >= EVERY_S)
-        write_metrics();
-    if (bh_worker_attempt(self, message) > 1 || bh_message_body(message).size % 2)
-        return BH_OUTCOME_OK;
-    bh_worker_set_error_class(self, message, bh_str("QueueFull"));
-    bh_worker_fail(self, message, bh_str("507 queue is full"), 0);
-    return BH_OUTCOME_FAILED;
+    if (bh_worker_attempt(worker, message) > 1 || bh_message_body(message).size % 2) {
+        bh_worker_settle(worker, message, BH_OUTCOME_OK, bh_str(""), 0);
+        return;
+    }
+    bh_worker_set_error_class(worker, message, bh_str("QueueFull"));
+    bh_worker_settle(worker, message, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0);
 }
 
-static void report(bh_worker *self, const bh_event *event, void *data)
+/* Until the worker has stopped. */
+static void run(const char *file)
 {
-    (void)self;
-    (void)data;
-    fprintf(stderr, "%s\n", bh_event_line(event).data);
+    bh_status status = BH_OK;
+    time_t written = 0;
+    while (status == BH_OK || status == BH_ERR_TIMEOUT) {
+        bh_message *message;
+        bh_event *event;
+        status = bh_worker_take(worker, &message, LOOK_MS);
+        if (status == BH_OK) {
+            purge(message);
+            bh_message_free(message);
+        }
+        while (bh_worker_take_event(worker, &event) == BH_OK) {
+            fprintf(stderr, "%s\n", bh_event_line(event).data);
+            bh_event_free(event);
+        }
+        if (time(NULL) - written >= EVERY_S || (status != BH_OK && status != BH_ERR_TIMEOUT)) {
+            write_metrics(file);
+            written = time(NULL);
+        }
+    }
 }
 
 int main(int count, char **words)
@@ -63,7 +77,10 @@ int main(int count, char **words)
     bh_topology *topology;
     bh_metrics *metrics;
 
-    file = count > 1 ? words[1] : "/dev/stdout";
+    if (count != 2) {
+        fprintf(stderr, "usage: metrics FILE\n");
+        return EXIT_FAILURE;
+    }
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("cdn-purge")) != BH_OK ||
         bh_metrics_new(&metrics) != BH_OK)
         return EXIT_FAILURE;
@@ -78,10 +95,11 @@ int main(int count, char **words)
 
     bh_status status = bh_worker_add_uri(worker, bh_str(url ? url : "amqp://guest:guest@localhost/"));
     if (status == BH_OK)
-        status = bh_worker_run(worker, purge, report, NULL);
-    if (status != BH_OK)
+        status = bh_worker_start(worker);
+    if (status == BH_OK)
+        run(words[1]);
+    else
         fprintf(stderr, "metrics: %s\n", bh_worker_error(worker).data);
-    write_metrics();
 
     bh_worker_free(worker);
     bh_metrics_free(metrics);
