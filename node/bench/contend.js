@@ -14,8 +14,8 @@
 // them. The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this
 // process's processor time meanwhile, "peak_kib", the peak memory, "max_block_ms", for how long the event loop did
 // nothing but one turn at most, and "max_block_cpu_ms", how much processor time a turn took at most: other programs had
-// the rest; for seen "cpu_us", the processor time a message in each batch, by "silent", "off" and "on"; for decision
-// "microseconds", the median of one.
+// the rest; for seen "cpu_us", the processor time a message in each batch, by "silent", "off" and "on", and "cycle_us",
+// how long a message took in the silent ones; for decision "microseconds", the median of one.
 
 const fs = require('node:fs')
 const path = require('node:path')
@@ -83,6 +83,7 @@ function cpuNow () {
 class Task {
   done = 0
   batches = [] // processor time at their beginnings, in microseconds
+  moments = [] // what a clock showed then, likewise
 
   constructor (name, messages) {
     this.fails = name === 'retry' || name === 'seen'
@@ -95,7 +96,10 @@ class Task {
       this.start = performance.now()
       this.turns = new Turns()
     }
-    if (this.done % SEEN_BATCH === 0) this.batches.push(cpuNow())
+    if (this.done % SEEN_BATCH === 0) {
+      this.batches.push(cpuNow())
+      this.moments.push(performance.now() * 1000)
+    }
     if (++this.done === this.messages) this.end()
     if (this.fails) throw new Error(ERROR)
   }
@@ -142,7 +146,7 @@ function metrics () {
   return prometheus({ register: new Registry() })
 }
 
-/** Processor time a message, in microseconds, of batches of three retriers that take turns, without the first ones. */
+/** What a message takes, in microseconds, in batches of three retriers that take turns, without the first ones. */
 async function runSeen (task) {
   const lib = path.dirname(require.resolve('backhop'))
   const options = ['silent', 'off', 'on'].map(seen => {
@@ -153,9 +157,11 @@ async function runSeen (task) {
     return { Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
   })
   await runAdapter(task, options, SEEN_PREFETCH)
-  const spent = task.batches.slice(1).map((end, i) => (end - task.batches[i]) / SEEN_BATCH)
-  const [silent, off, on] = [0, 1, 2].map(retrier => spent.filter((_, i) => i >= 3 && i % 3 === retrier))
-  return { silent, off, on }
+  const [spent, took] = [task.batches, task.moments].map(all => {
+    const each = all.slice(1).map((end, i) => (end - all[i]) / SEEN_BATCH)
+    return [0, 1, 2].map(turn => each.filter((_, i) => i >= 3 && i % 3 === turn))
+  })
+  return { cycle_us: took[0], cpu_us: { silent: spent[0], off: spent[1], on: spent[2] } }
 }
 
 /** As if there were no events at all. */
@@ -226,7 +232,7 @@ async function main () {
   }
   const task = new Task(name, messages)
   if (name === 'seen') {
-    console.log(JSON.stringify({ messages, cpu_us: await runSeen(task) }))
+    console.log(JSON.stringify({ messages, ...await runSeen(task) }))
     task.turns.end()
     return
   }

@@ -13,7 +13,7 @@
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
 # time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each batch, by "silent",
-# "off" and "on"; for decision "microseconds", the median of one.
+# "off" and "on", and "cycle_us", how long a message took in the silent ones; for decision "microseconds", the median of one.
 
 require "json"
 
@@ -30,20 +30,24 @@ POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_af
 
 # What a handler does, and how long it took from the first message on.
 class Task
-  attr_reader :start, :done, :batches
+  attr_reader :start, :done, :batches, :moments
 
   def initialize(name, messages)
     @fails = %w[retry seen].include?(name)
     @messages = messages
     @done = 0
     @batches = [] # processor time at their beginnings
+    @moments = [] # what a clock showed then
     @start = nil
     @over = Queue.new
   end
 
   def call
     @start ||= now
-    @batches << cpu_now if (@done % SEEN_BATCH).zero?
+    if (@done % SEEN_BATCH).zero?
+      @batches << cpu_now
+      @moments << now
+    end
     @done += 1
     @over << true if @done == @messages
     raise ERROR if @fails
@@ -104,11 +108,14 @@ module Silent
   def tell_plan(*, **) = nil
 end
 
-# Processor time a message, in microseconds, of batches of three retriers that take turns, without the first ones.
+# What a message takes, in microseconds, in batches of three retriers that take turns, without the first ones.
 def run_seen(task)
   run_adapter(task, [nil, nil, Backhop::Metrics.new], SEEN_PREFETCH) { |first| first.extend(Silent) }
-  spent = task.batches.each_cons(2).map { |start, finish| (finish - start) / SEEN_BATCH * 1e6 }
-  %w[silent off on].each_with_index.to_h { |name, i| [name, spent.drop(3).each_slice(3).filter_map { |batches| batches[i] }] }
+  spent, took = [task.batches, task.moments].map do |all|
+    each = all.each_cons(2).map { |start, finish| (finish - start) / SEEN_BATCH * 1e6 }
+    %w[silent off on].each_with_index.to_h { |name, i| [name, each.drop(3).each_slice(3).filter_map { |batches| batches[i] }] }
+  end
+  { cycle_us: took["silent"], cpu_us: spent }
 end
 
 def run_adapter(task, listeners = [nil], prefetch = PREFETCH)
@@ -174,7 +181,7 @@ if name == "decision"
 else
   task = Task.new(name, messages)
   if name == "seen"
-    puts JSON.generate(messages: messages, cpu_us: run_seen(task))
+    puts JSON.generate(messages: messages, **run_seen(task))
     exit
   end
   send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
