@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
+import pickle
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -99,9 +105,112 @@ def test_a_listener_that_fails_is_logged_and_the_next_ones_hear(caplog: pytest.L
 
     events = Events("orders", [Failing(), fail, lambda event: heard.append(event.name)])
     events.tell(events.make(c.BH_EVENT_PARKED, {}))
-    assert caplog.text.count("on_event failed at parked") == 2
+    assert caplog.text.count('a listener failed at parked of "orders": LookupError') == 2
     assert heard == ["parked"]
     assert [each.levelname for each in caplog.records].count("WARNING") == 1
+
+
+def test_a_listener_that_always_fails_is_ten_lines_a_second(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic() + 10
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def fail(event: backhop.Event) -> None:
+        raise LookupError("no")
+
+    events = Events("a failing listener", fail)
+    for _ in range(300):
+        events.tell(events.make(c.BH_EVENT_RETRIED, {}))
+    assert caplog.text.count("a listener failed at retried") == 10
+
+
+@pytest.mark.parametrize("given", [[], ()])
+def test_an_empty_list_of_listeners_is_none(given: Any) -> None:
+    events = Events("orders", given)
+    assert not events.is_heard
+    assert not events.listeners
+
+
+def test_an_event_can_be_copied_pickled_and_made_a_dict() -> None:
+    heard: list[backhop.Event] = []
+    events = Events("orders", [heard.append])
+    events.tell(parked(events, error="TimeoutError: timeout_ms is 1500"), TimeoutError("late"))
+    events.tell(events.make(c.BH_EVENT_DISCONNECTED, {"status": backhop.ConnectionFailedError.status}))
+    for event in heard:
+        for other in (copy.deepcopy(event), pickle.loads(pickle.dumps(event)), dataclasses.replace(event)):
+            assert str(other) == str(event)
+            assert other.fields == event.fields
+        assert dataclasses.asdict(event)["name"] == event.name
+
+
+class Surrounding(Observer):
+    """What fails, or would swallow what a handler raises."""
+
+    def __init__(self, fails_at: str) -> None:
+        self.fails_at = fails_at
+        self.entered = 0
+
+    def handling(self, message: Message) -> AbstractContextManager[object]:
+        if self.fails_at == "begin":
+            raise LookupError("begin")
+        return self.surrounding()
+
+    @contextmanager
+    def surrounding(self) -> Iterator[None]:
+        if self.fails_at == "enter":
+            raise LookupError("enter")
+        self.entered += 1
+        try:
+            yield
+        except ValueError:
+            if self.fails_at == "instead":
+                raise LookupError("instead") from None
+            if self.fails_at == "leave":
+                return
+            raise
+        finally:
+            self.entered -= 1
+        if self.fails_at == "leave":
+            raise LookupError("leave")
+
+
+@pytest.mark.parametrize("fails_at", ["begin", "enter", "instead", "leave", "never"])
+@pytest.mark.parametrize("raised", [None, ValueError("its own"), backhop.Park("why")], ids=repr)
+def test_a_handler_runs_and_raises_whatever_a_bridge_does_around_it(
+    fails_at: str, raised: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    bridges = [Surrounding("never"), Surrounding(fails_at), Surrounding("never")]
+    events, handled = Events(f"{fails_at}, {raised!r}", bridges), list[int]()  # for each its own lines of the log
+
+    def handle(_: Message) -> None:
+        handled.append(sum(each.entered for each in bridges))
+        if raised:
+            raise raised
+
+    with pytest.raises(type(raised)) if raised else nullcontext() as met:
+        events.surrounded(handle)(Kept({}))
+    assert handled == [2 if fails_at in ("begin", "enter") else 3]
+    assert not sum(each.entered for each in bridges)
+    assert met is None or met.value is raised
+    is_logged = fails_at in ("begin", "enter")
+    is_logged = is_logged or (fails_at == "instead" and isinstance(raised, ValueError))
+    is_logged = is_logged or (fails_at == "leave" and raised is None)
+    assert ("LookupError" in caplog.text) is is_logged
+
+
+def test_a_handler_that_runs_later_than_it_was_read_is_timed_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    heard: list[backhop.Event] = []
+    events, message = Events("orders", heard.append), Kept({})
+    events.delivered(message)
+    now += 10  # it waits for a thread
+    with events.handling(message, is_timed=True):
+        now += 0.0625
+    now += 5  # it waits to be settled
+    events.succeeded(message)
+    assert [(event.name, event.duration) for event in heard] == [("delivered", None), ("succeeded", 0.0625)]
 
 
 @pytest.mark.parametrize(("error", "name"), [
@@ -118,7 +227,8 @@ class Kept(Message):
     """A message that a client has read."""
 
     def __init__(self, headers: dict[str, Any]) -> None:
-        self._began, self._traceparent, self.redelivered = 0.0, "", False
+        Message.__init__(self, Topology("orders"))
+        self.redelivered = False
         self._history = History(Delivery("events", "order.created", headers=headers), Topology("orders"))
 
 
@@ -168,5 +278,33 @@ def test_the_classes_to_tell_apart_are_named() -> None:
         events.tell(events.make(c.BH_EVENT_RETRIED, {"error_class": class_of(error)}))
     assert 'backhop_retries_total{queue="orders",error_type="TimeoutError"} 1' in metrics.text
     assert 'error_type="_OTHER"} 1' in metrics.text
-    with pytest.raises(backhop.ArgumentError):
-        Metrics(None, error_types=[f"Error{i}" for i in range(33)])
+
+
+def test_more_classes_than_are_told_apart_are_refused_by_the_options_name() -> None:
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry.sdk")
+    import backhop.opentelemetry
+    import backhop.prometheus
+
+    prometheus: Any = partial(backhop.prometheus.Metrics, None)
+    for make in (prometheus, backhop.opentelemetry.Metrics):
+        make(error_types=[f"Error{i}" for i in range(32)])
+        with pytest.raises(backhop.ArgumentError, match="error_types: 'Error32' is one too many: give at most 32"):
+            make(error_types=(f"Error{i}" for i in range(33)))
+        wrong: Any
+        for wrong in ("TimeoutError", [TimeoutError], [""], 7):
+            with pytest.raises(backhop.ArgumentError, match="error_types"):
+                make(error_types=wrong)
+
+
+def test_what_is_dropped_is_no_failure() -> None:
+    pytest.importorskip("prometheus_client")
+    from backhop.prometheus import Metrics
+
+    metrics, heard = Metrics(None), list[backhop.Event]()
+    events = Events("orders", [metrics, heard.append])
+    message = Kept({})
+    events.delivered(message)
+    events.failed(message, Result("dropped"), backhop.Drop("done"))
+    assert 'messaging_process_duration_seconds_count{queue="orders",error_type=""} 1' in metrics.text
+    assert [(event.name, event.error_class, event.exception) for event in heard[1:]] == [("dropped", "", None)]

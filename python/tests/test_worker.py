@@ -736,7 +736,7 @@ class TestLive:
         broker.publish(b"body", name)
         with running(_worker(name, on_event=fail), inbox):
             assert inbox.get().body == b"body"
-        assert "on_event failed at connected" in caplog.text
+        assert "a listener failed at connected" in caplog.text
 
     def test_the_event_and_the_log_of_a_parked_message_have_what_the_handler_raised(
         self, broker: Broker, caplog: pytest.LogCaptureFixture

@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from live import needs_worker
 
 import backhop
+from backhop.event import Observer
 from backhop.testing import rehearse
 
 POLICY = backhop.Policy()
@@ -88,6 +90,10 @@ def of_topology() -> dict[str, list[Any]]:
     }
 
 
+async def awaited(event: backhop.Event) -> None:
+    """A listener that nobody awaits."""
+
+
 def of_consumers() -> dict[str, list[Any]]:
     """Of retriers and the worker."""
     return {
@@ -113,7 +119,19 @@ def of_consumers() -> dict[str, list[Any]]:
         "wait_queues": ["wait", b"wait", None, 7, THING, {}, [None], [""], [7], [MUCH]],
         "confirm_timeout": [*NO_TIMES, -1, 0, 0.0001, 4000, math.inf],
         "back_off": NO_POLICY,
-        "on_event": ["print", 7, [], True, THING],
+        "on_event": [
+            "print",
+            7,
+            True,
+            THING,
+            {print},
+            [7],
+            [[]],
+            awaited,
+            partial(awaited),
+            [print, awaited],
+            Observer,
+        ],
     }
 
 

@@ -7,7 +7,8 @@ import os
 import random as _random
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, Literal, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Literal, TypeVar
 
 from . import _backhop as c
 from ._amqp import Text
@@ -112,6 +113,7 @@ class BaseRetrier(Generic[Channel]):
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
         self._was_asked = False  # whether declare() or verify() was ever called
+        self._consumers: set[Any] = set()  # its own, until they are cancelled
         self._told: set[object] = set()  # consumers of which it was said what they lose
         self._begin()
         self._events.attach(self)
@@ -140,6 +142,22 @@ class BaseRetrier(Generic[Channel]):
         now_ms = self._decider.now_ms
         self._events.failed(message, result, error, now_ms)
         return self._decider.plan(message.history, result, message._traceparent, now_ms)
+
+    def handling(self, message: Message) -> AbstractContextManager[object]:
+        """A context to run the handler of a message of ``read`` in, in whichever thread: in it is what listeners have
+        around a handler, as the span of backhop.opentelemetry's Tracing, and how long it takes is what is told as the
+        handler's duration. An exception goes through it: hand that to ``settle``.
+
+            with retrier.handling(message):
+                purge(message.body)
+
+        :raises ArgumentTypeError: for what is no message
+        """
+        return self._events.handling(instance("message", message, Message, "give a message of read"), is_timed=True)
+
+    def _consumes(self, connection: object) -> bool:
+        """Whether it consumes on a connection, by a consumer of its own."""
+        return any(each._is_on(connection) for each in self._consumers)
 
     def _declaring(self, connection: object) -> Steps:
         """What declare() does on a connection, by the mode."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import _backhop as c
-from ._checks import function, short_text
+from ._amqp import Text
+from ._checks import function, short_text, shortened
 from ._core import made
-from ._errors import Error, ForkedError, check, error, in_seconds
+from ._errors import ArgumentError, ArgumentTypeError, Error, ForkedError, check, error, in_seconds
 from ._time import seconds, since_epoch
-from .outcomes import Park, Result, RetryAfter, awaited, called
+from .outcomes import Park, Result, RetryAfter, awaited, called, is_async, story
 from .plan import OUTCOMES, Plan
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ class Event:
     """Of a message that was parked: as Plan's."""
     error_class: str = ""
     """The class of what the handler raised."""
-    failure: str = ""
+    error_text: str = ""
     """What the handler raised, in words."""
     lateness: float | None = None
     """Of a retry that is delivered: how many seconds later than due it came back."""
@@ -89,10 +91,11 @@ class Event:
     """Of a success: seconds from the first failure to it."""
     level: int = logging.INFO
     """How it is logged, as Python's logging counts."""
-    _handle: c.Event | None = field(default=None, repr=False, compare=False)
+    _line: str = field(default="", repr=False, compare=False)
+    """The core's."""
 
     def __str__(self) -> str:
-        return self.name if self._handle is None else _line(c.Event_line(self._handle), self)
+        return _readable(self._line, self) if self._line else self.name
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -123,8 +126,8 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
 
     string = c.Event_string
     status, reason = number(c.BH_FIELD_STATUS), string(handle, c.BH_FIELD_REASON)
-    text, failure = c.Event_text(handle), string(handle, c.BH_FIELD_ERROR)
-    text = text if failure else in_seconds(text)  # what a handler raised is in its own units
+    text, error_text = c.Event_text(handle), string(handle, c.BH_FIELD_ERROR)
+    text = text if error_text else in_seconds(text)  # what a handler raised is in its own units
     return Event(
         name=NAMES[c.Event_what(handle)],
         text=text,
@@ -140,12 +143,12 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
         attempt=number(c.BH_FIELD_ATTEMPT),
         reason=reason,
         error_class=string(handle, c.BH_FIELD_ERROR_CLASS),
-        failure=failure,
+        error_text=error_text,
         lateness=optional(c.BH_FIELD_LATENESS, 1000),
         duration=optional(c.BH_FIELD_DURATION, 1_000_000),
         recovery=optional(c.BH_FIELD_RECOVERY, 1000),
         level=_LEVELS[c.Event_level(handle)],
-        _handle=handle,
+        _line=c.Event_line(handle),
     )
 
 
@@ -160,8 +163,8 @@ def replay_error(kind: type[Error], cause: object = "") -> Error:
     return error(kind.status, in_seconds(c.Event_text(event)))
 
 
-def _line(line: str, event: Event) -> str:
-    return line if event.failure else in_seconds(line)  # what a handler raised is in its own units
+def _readable(line: str, event: Event) -> str:
+    return line if event.error_text else in_seconds(line)  # what a handler raised is in its own units
 
 
 class Observer:
@@ -178,8 +181,37 @@ class Observer:
         """
 
     def handling(self, message: Message) -> AbstractContextManager[object]:
-        """What a handler runs in."""
+        """What a handler runs in. Where it fails, or would keep an exception from being seen, the handler runs and its
+        exception goes on all the same."""
         return nullcontext()
+
+
+_MOST_ERROR_TYPES = 32
+"""The core's BH_METRICS_MOST_ERROR_TYPES."""
+
+
+def checked_error_types(given: Any) -> tuple[Text, ...]:
+    """The classes of errors that a user named, to be told apart.
+
+    :raises ArgumentTypeError: for what is no list of names
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ArgumentTypeError(f"error_types is {shortened(given)}: give a list of names, as ['TimeoutError']")
+    return tuple(short_text("one of error_types", each, "the name of a class") for each in given)
+
+
+def blank(error_types: tuple[Text, ...]) -> c.Metrics:
+    """Counts of nothing.
+
+    :raises ArgumentError: for more classes than the core tells apart, and for what is no name
+    """
+    counts = made(c.bh_metrics_new())
+    for i, each in enumerate(error_types):
+        if c.Metrics_add_error_type(counts, each):
+            why = "is one too many" if i >= _MOST_ERROR_TYPES else "is no name"
+            advice = f"give at most {_MOST_ERROR_TYPES} names of classes, in UTF-8"
+            raise ArgumentError(f"error_types: {shortened(each)} {why}: {advice}")
+    return counts
 
 
 class Counter(Observer):
@@ -193,17 +225,14 @@ class Counter(Observer):
     """What is counted here; it needs no lock, as a call into the core keeps the GIL."""
 
     def __init__(self, error_types: Iterable[str] = ()) -> None:
-        self.error_types = tuple(short_text("error_types", each, "names of classes") for each in error_types)
+        self.error_types = checked_error_types(error_types)
         self.counts = self.blank()
         self._workers: list[c.Worker] = []
         self._lock = threading.Lock()
 
     def blank(self) -> c.Metrics:
         """Counts of nothing, with the same classes of errors."""
-        counts = made(c.bh_metrics_new())
-        for each in self.error_types:
-            check(c.Metrics_add_error_type(counts, each))
-        return counts
+        return blank(self.error_types)
 
     def join(self, worker: c.Worker) -> None:
         """A worker's core counts from now on, until ``part``."""
@@ -236,13 +265,13 @@ def _read(worker: c.Worker, counts: c.Metrics) -> None:
 Fields: TypeAlias = Mapping[str, str | int]
 """Of an event, by the core's names; and last the ``cause``, of what its kind means each time."""
 Listener: TypeAlias = Callable[[Event], object] | Observer
-Listeners: TypeAlias = Listener | Iterable[Listener] | None
+Listeners: TypeAlias = Listener | Sequence[Listener] | None
 
 
 class Events:
     """Where the events of a retrier or a worker go: to the log, and to whoever listens; in any thread.
 
-    :raises ArgumentTypeError: for a listener that cannot be called
+    :raises ArgumentTypeError: for a listener that cannot be called, or whose call would have to be awaited
     """
 
     __slots__ = (
@@ -257,15 +286,15 @@ class Events:
     )
 
     def __init__(self, queue: str, on_event: Listeners, clock: Callable[[], float] = time.time) -> None:
-        many = isinstance(on_event, list | tuple) and on_event
-        given: Any = on_event if many else () if on_event is None else (on_event,)
+        is_many = isinstance(on_event, Sequence) and not isinstance(on_event, str | bytes)
+        given: Any = on_event if is_many else () if on_event is None else (on_event,)
         given = {id(each): each for each in given}.values()  # one that is given twice is told once
         self.bridges = [each for each in given if isinstance(each, Observer)]
         self.counters = [each.counts for each in self.bridges if isinstance(each, Counter)]
         self.observers = [each for each in self.bridges if not isinstance(each, Counter)]
         self.listeners = [each for each in given if not isinstance(each, Observer)]
         for each in self.listeners:
-            function("on_event", each)
+            _check_listener(each)
         self._surrounding = [each for each in self.bridges if type(each).handling is not Observer.handling]
         self.is_heard = bool(self.observers or self.listeners)
         self._queue = queue
@@ -332,8 +361,8 @@ class Events:
         for observer in self.observers:
             try:
                 observer.observe(event, exception, traceparent)
-            except Exception:
-                _complain(event)
+            except Exception as failure:
+                _complain(event, failure)
         level = _LEVELS[c.Event_level(event)]
         is_logged = LOGGER.isEnabledFor(level)
         if not is_logged and not self.listeners:
@@ -341,14 +370,14 @@ class Events:
         told = event_of(event, exception)
         if is_logged:
             try:
-                _log(told, level)
-            except Exception:  # of a filter's
-                _complain(event)
+                _log(event, told, level)
+            except Exception as failure:  # of a filter's
+                _complain(event, failure)
         for listener in self.listeners if is_for_all else ():
             try:
                 listener(told)
-            except Exception:
-                _complain(event)
+            except Exception as failure:
+                _complain(event, failure)
 
     def count_copy(
         self, kind: int, attempts: int, delay_ms: int, reason: str, error_class: str, duration_us: int
@@ -363,7 +392,7 @@ class Events:
         """A handler gets it now."""
         is_told = self.is_heard or LOGGER.isEnabledFor(logging.DEBUG)
         if is_told or self.counters:
-            message._began = time.perf_counter()
+            message._began, message._over = time.perf_counter(), 0.0
         if is_told:
             self._tell_of(c.BH_EVENT_DELIVERED, message)
 
@@ -372,9 +401,7 @@ class Events:
         if message._began:
             self._ended(c.BH_EVENT_SUCCEEDED, message)
 
-    def failed(
-        self, message: Message, result: Result, exception: BaseException, now_ms: int | None = None
-    ) -> None:
+    def failed(self, message: Message, result: Result, exception: BaseException, now_ms: int | None = None) -> None:
         """Its handler failed, or said that nobody needs it.
 
         :param now_ms: who read the clock already says what it showed, in milliseconds since the epoch
@@ -390,10 +417,11 @@ class Events:
         error: str = "",
         now_ms: int | None = None,
     ) -> None:
+        error_class = class_of(exception) if exception is not None and kind == c.BH_EVENT_FAILED else ""
         if self.counters:
-            duration_us = int((time.perf_counter() - message._began) * 1_000_000)
-            error_class = message._error_class = "" if exception is None else class_of(exception)
-            now_ms = since_epoch(self._clock()) if now_ms is None else now_ms
+            duration_us, since_ms = _times(message)
+            message._error_class = error_class
+            now_ms = (since_epoch(self._clock()) if now_ms is None else now_ms) - since_ms
             queue, redelivered = self._queue, message.redelivered
             try:
                 history = (message._history or message.history)._handle
@@ -402,18 +430,23 @@ class Events:
             for counter in self.counters:
                 c.Metrics_count_message(counter, kind, queue, history, redelivered, now_ms, error_class, duration_us)
         if self.tells(kind):
-            self._tell_of(kind, message, exception, error)
+            self._tell_of(kind, message, exception, error_class, error)
 
-    def _tell_of(self, kind: int, message: Message, exception: BaseException | None = None, error: str = "") -> None:
-        is_end, is_failure = kind != c.BH_EVENT_DELIVERED, kind == c.BH_EVENT_FAILED
-        duration_us = int((time.perf_counter() - message._began) * 1_000_000) if is_end and message._began else -1
-        error_class = class_of(exception) if exception is not None and is_failure else ""
-        about = int(self._clock() * 1000), error_class, error if is_failure else "", duration_us
+    def _tell_of(
+        self,
+        kind: int,
+        message: Message,
+        exception: BaseException | None = None,
+        error_class: str = "",
+        error: str = "",
+    ) -> None:
+        duration_us, since_ms = (-1, 0) if kind == c.BH_EVENT_DELIVERED else _times(message)
+        about = int(self._clock() * 1000) - since_ms, error_class, error if error_class else "", duration_us
         try:
             event = made(c.bh_event_new(kind))
             history, redelivered = message.history._handle, message.redelivered
             check(c.Event_fill_message(event, kind, self._queue, history, redelivered, *about))
-            self.hand(event, exception, message._traceparent)
+            self.hand(event, exception if error_class else None, message._traceparent)
         except Error as problem:  # of a message that cannot be read: its end tells that
             LOGGER.debug("%s is not told: %s", NAMES[kind], problem)
 
@@ -439,36 +472,107 @@ class Events:
 
         return run
 
-    def handling(self, message: Message) -> AbstractContextManager[object]:
-        """What a handler runs in."""
-        if not self._surrounding:
-            return nullcontext()
-        stack = ExitStack()
-        for each in self._surrounding:
-            stack.enter_context(each.handling(message))
-        return stack
+    def handling(self, message: Message, *, is_timed: bool = False) -> AbstractContextManager[object]:
+        """What a handler runs in, whatever becomes of it.
+
+        :param is_timed: whether it begins later than it was delivered, or ends earlier than it is settled
+        """
+        is_timed = is_timed and bool(message._began)
+        return _Surroundings(self, message, is_timed) if self._surrounding or is_timed else nullcontext()
 
 
-def _log(event: Event, level: int) -> None:
-    assert event._handle is not None
+class _Surroundings:
+    """What bridges have around a handler. Where one of them fails that is logged: the handler runs all the same, and
+    what it raises goes through as it is."""
+
+    __slots__ = ("_entered", "_events", "_is_timed", "_message")
+
+    def __init__(self, events: Events, message: Message, is_timed: bool) -> None:
+        self._events = events
+        self._message = message
+        self._is_timed = is_timed
+        self._entered: list[AbstractContextManager[object]] = []
+
+    def __enter__(self) -> None:
+        if self._is_timed:
+            self._message._began, self._message._over = time.perf_counter(), 0.0
+        for each in self._events._surrounding:
+            try:
+                manager = each.handling(self._message)
+                manager.__enter__()
+            except Exception as failure:
+                _complain(self._events.make(c.BH_EVENT_DELIVERED, {}), failure)
+            else:
+                self._entered.append(manager)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_timed:
+            self._message._over = time.perf_counter()
+        while self._entered:
+            try:
+                self._entered.pop().__exit__(kind, raised, traceback)
+            except BaseException as failure:
+                if failure is raised:
+                    continue
+                if not isinstance(failure, Exception):
+                    raise
+                _complain(self._events.make(c.BH_EVENT_FAILED if raised else c.BH_EVENT_SUCCEEDED, {}), failure)
+
+
+def _times(message: Message) -> tuple[int, int]:
+    """How long its handler took, in microseconds, below 0 where that is unknown; and how long ago it ended, in
+    milliseconds."""
+    if not message._began:
+        return -1, 0
+    now = time.perf_counter()
+    over = message._over or now
+    return int((over - message._began) * 1_000_000), int((now - over) * 1000)
+
+
+def _check_listener(listener: object) -> None:
+    if isinstance(listener, type) and issubclass(listener, Observer):
+        raise ArgumentTypeError(f"on_event has the class {listener.__name__}: give one of it, {listener.__name__}()")
+    function("on_event", listener)
+    if is_async(listener):
+        raise ArgumentTypeError(
+            f"on_event has {shortened(listener)}, a coroutine function, which nobody awaits: give a plain function, "
+            "which may call asyncio.create_task"
+        )
+
+
+def _log(event: c.Event, told: Event, level: int) -> None:
     with _LOGGING:
-        line = c.Log_line(_LOG, event._handle, int(time.monotonic() * 1000))
+        line = c.Log_line(_LOG, event, int(time.monotonic() * 1000))
     if line:
         is_traced = level >= logging.WARNING or LOGGER.isEnabledFor(logging.DEBUG)
-        LOGGER.log(level, "%s", _line(line, event), exc_info=event.exception if is_traced else None, extra=event.fields)
+        LOGGER.log(
+            level, "%s", _readable(line, told), exc_info=told.exception if is_traced else None, extra=told.fields
+        )
 
 
-def _complain(event: c.Event) -> None:
-    LOGGER.exception("on_event failed at %s", NAMES[c.Event_what(event)])
+def _complain(event: c.Event, failure: Exception) -> None:
+    """Logs that a listener failed."""
+    with suppress(Exception):  # of a filter's, which may be what failed
+        with _LOGGING:
+            line = c.Log_listener_line(_LOG, event, story(failure), int(time.monotonic() * 1000))
+        if line:
+            LOGGER.error("%s", line, exc_info=failure)
 
 
 _CARRIERS = (RetryAfter, Park)
 
 
-def class_of(exception: BaseException) -> str:
-    """Of RetryAfter and Park that of what they were given, or raised from."""
+def met(exception: BaseException) -> BaseException:
+    """What a handler met: of RetryAfter and Park what they were given, or raised from."""
     if isinstance(exception, _CARRIERS):
         given = exception.error if isinstance(exception, RetryAfter) else exception.reason
-        met = given if isinstance(given, BaseException) else exception.__cause__ or exception.__context__
-        exception = met or exception
-    return type(exception).__name__
+        carried = given if isinstance(given, BaseException) else exception.__cause__ or exception.__context__
+        return carried or exception
+    return exception
+
+
+def class_of(exception: BaseException) -> str:
+    """The class of what a handler met, by its name."""
+    return type(met(exception)).__name__

@@ -15,8 +15,10 @@ class Message:
     """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
     past. What is not asked for is not read."""
 
-    __slots__ = ("_began", "_error_class", "_history", "_topology", "_traceparent", "body", "redelivered")
+    __slots__ = ("_began", "_error_class", "_history", "_over", "_topology", "_traceparent", "body", "redelivered")
 
+    _over: float
+    """Once a handler has it: when that has ended, by time.perf_counter; 0: when it is settled."""
     _kept: Any
     """Has the properties and headers that it came with as attributes, which nobody else changes."""
 

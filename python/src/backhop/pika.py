@@ -324,7 +324,8 @@ class Retrier(BaseRetrier[Any]):
             self.settle(message)
 
     def read(self, method: Any, properties: Any, body: bytes | None, channel: Any = None) -> Message:
-        """The message as a handler gets it, for who calls the handler himself, in a thread as it may be.
+        """The message as a handler gets it, for who calls the handler himself, in a thread as it may be: in
+        ``handling``.
 
         The poison guard is not asked. Hand it to ``settle`` in the end, in the connection's thread.
 

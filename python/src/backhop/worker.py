@@ -220,6 +220,11 @@ class Worker:
         """How long, how often, how random, when to give up."""
         return self.topology.policy
 
+    @property
+    def _copies(self) -> int:
+        """How many copies are not confirmed yet."""
+        return c.Worker_copies(self._handle)
+
     # --- Running -----------------------------------------------------------------------------------------------------
 
     def run(self, handle: Handler) -> None:

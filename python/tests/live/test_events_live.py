@@ -94,7 +94,7 @@ def check(seen: Seen, queue: str, told: list[backhop.Event]) -> None:
     ]
     assert {event.queue for event in about} == {queue}
     assert [event.error_class for event in about if event.name != "delivered"] == ["TimeoutError"] * 4
-    assert about[1].failure == "TimeoutError: late"
+    assert about[1].error_text == "TimeoutError: late"
     assert about[1].duration is not None
     assert about[2].delay == 0.1
     assert about[3].lateness is not None
@@ -237,7 +237,7 @@ def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Brok
             event = seen.events.get(timeout=PATIENCE)
             retried += [event] if event.name == "retried" else []
     assert {str(event.exception) for event in retried} == {"one", "two", "three"}
-    assert all(event.failure == f"LookupError: {event.exception}" for event in retried)
+    assert all(event.error_text == f"LookupError: {event.exception}" for event in retried)
     attempts = {span.context.span_id for span in spans_of("process", queue)}
     assert {span.parent.span_id for span in spans_of("retry", queue)} == attempts
     assert len(attempts) == 3
