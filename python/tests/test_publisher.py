@@ -124,8 +124,43 @@ def test_a_copy_is_pending_while_it_is_written_and_until_its_original_is_settled
     assert publisher.pending_at_write == [3, 3, 3]
     publisher._answered(2, True, True)
     assert (publisher.pending, publisher.settled) == (1, [(1, "ack"), (2, "ack")])
-    publisher._lost("the broker went away")
+    publisher._lost("the broker went away", False)
     assert publisher.pending == 0
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_a_lost_connection_is_told_once_with_what_comes_again(is_wanted: bool) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2, 3)
+    publisher._is_open = False
+    publisher._ended(Original.channel, "the broker went away", False)
+    publisher._closed(publisher, "the broker went away")
+    publisher._lost("the broker went away", is_wanted)
+    told = [(event.name, event.connection, event.count) for event in events]
+    assert told == ([] if is_wanted else [("disconnected", "consume", 3)])
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_was_in_hand_from_a_channel_that_the_broker_closed_is_told_as_stale(is_refused: bool) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2)
+    publisher._ended(Original.channel, "406 unknown delivery tag", is_refused)
+    assert [(event.name, event.id) for event in events] == ([("stale", "1"), ("stale", "2")] if is_refused else [])
+    publisher._lost("the broker went away", False)
+    assert "disconnected" not in [event.name for event in events]
+
+
+def test_that_the_broker_takes_no_publishes_is_told_where_that_changes(time: Time) -> None:
+    events: list[backhop.Event] = []
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2)
+    for is_blocked in (True, True, False, False):
+        publisher._is_blocked = is_blocked
+        go_on(publisher, time, 3)
+    told = [(event.name, event.connection, event.count) for event in events]
+    assert told == [("blocked", "publish", 2), ("unblocked", "publish", 2)]
 
 
 def test_a_confirm_that_came_while_the_event_loop_stood_still_is_heard(
@@ -240,7 +275,7 @@ def test_a_replay_that_is_not_taken_ends_at_once_with_an_error(end: str, time: T
     elif end == "unconfirmed":
         go_on(publisher, time, TIMEOUT + 2)
     elif end == "lost":
-        publisher._lost("the broker went away")
+        publisher._lost("the broker went away", False)
     kinds = {
         "lost": backhop.ConnectionFailedError,
         "closed": backhop.ChannelClosedError,

@@ -196,16 +196,32 @@ class _ConfirmChannel:
         self._publisher._closed(self, reason_of(closing))
 
 
+def is_refused(closing: asyncio.Future[Any]) -> bool:
+    """Whether it was the broker that closed a channel."""
+    error = None if closing.cancelled() else closing.exception()
+    return isinstance(error, aiormq.exceptions.ChannelClosed) and bool(refusal_of(error).code)
+
+
 def reason_of(closing: asyncio.Future[Any]) -> str:
     """Why a channel or a connection is closed."""
     return "it was cancelled" if closing.cancelled() else repr(closing.exception())
 
 
 class AioPikaPublisher(Publisher):
-    """Publishes on a confirm channel of a connection of aiormq's."""
+    """Publishes on a confirm channel of a connection of aiormq's.
 
-    def __init__(self, retrier: BaseRetrier[Any], connection: WireConnection, confirm_timeout: float) -> None:
+    :param is_wanted: whether the application itself closes the connection, as aiormq does not tell
+    """
+
+    def __init__(
+        self,
+        retrier: BaseRetrier[Any],
+        connection: WireConnection,
+        confirm_timeout: float,
+        is_wanted: Callable[[], bool],
+    ) -> None:
         super().__init__(retrier, confirm_timeout)
+        self._is_wanted = is_wanted
         self.writer = Writer(connection)
         self._connection = connection
         self._idle: asyncio.Future[None] | None = None
@@ -214,7 +230,7 @@ class AioPikaPublisher(Publisher):
 
     def _connection_closed(self, closing: asyncio.Future[Any]) -> None:
         self.writer.close()
-        self._lost(reason_of(closing))
+        self._lost(reason_of(closing), self._is_wanted())
 
     async def drain(self) -> None:
         """Returns when no copy is pending, and all is written."""
@@ -250,7 +266,7 @@ class AioPikaPublisher(Publisher):
         return _ConfirmChannel(self, self._connection)
 
     def _watch_channel(self, channel: WireChannel) -> None:
-        channel.closing.add_done_callback(lambda closing: self._ended(channel, reason_of(closing)))
+        channel.closing.add_done_callback(lambda closing: self._ended(channel, reason_of(closing), is_refused(closing)))
 
     def _settle(self, channel: WireChannel, tag: int, how: How) -> None:
         settle(self.writer, channel, tag, how)
@@ -356,5 +372,5 @@ def refusal_of(error: aiormq.exceptions.ChannelClosed) -> Refusal:
     for kind, code in _CODES.items():
         if isinstance(error, kind):
             return Refusal(code, str(error.args[0]))
-    code, text = error.args
+    code, text = error.args or (0, "")
     return Refusal(code or 0, str(text))

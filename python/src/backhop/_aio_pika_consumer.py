@@ -48,6 +48,7 @@ class Consumer:
         """Takes no further message. What is in hand is settled as ever: ``await retrier.drain()`` waits for its copies;
         handlers that still run have to be awaited by you."""
         is_first, self._is_cancelled = not self._is_cancelled, True
+        self._retrier._consumers.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         if is_first and self._wire is not None and not self._wire.is_closed and self._tag:
@@ -62,11 +63,17 @@ class Consumer:
 
     async def _start(self) -> None:
         await self._subscribe()
+        self._retrier._consumers.add(self)
         self._task = asyncio.create_task(self._keep())
+
+    def _is_on(self, connection: object) -> bool:
+        """Whether it consumes on a connection."""
+        return self._tag is not None and self._wire is not None and self._wire.connection is connection
 
     async def _subscribe(self) -> None:
         await self._retrier.declare()
         connection = await self._retrier._wire_connection()
+        self._retrier._publisher(connection)  # which tells that the connection is lost
         self._lost.clear()
         self._tag = None
         wire = self._wire = await connection.channel(publisher_confirms=False)
@@ -98,12 +105,14 @@ class Consumer:
             if self._is_cancelled or not self._can_come_back():
                 return
             failures += 1
+            is_told = failures == 1 and self._wire is not None and not self._wire.connection.is_opened
             if self._wire is not None:
                 forget(self._wire.connection)
                 if failures == 1 and self._wire.is_closed:
                     why = reason_of(self._wire.closing)
             wait = self._retrier._wait(failures)
-            self._retrier._announce_end(failures, wait, why)
+            if not is_told:  # else as a lost connection
+                self._retrier._announce_end(failures, wait, why)
             await asyncio.sleep(wait)
             try:
                 await self._subscribe()
@@ -114,6 +123,8 @@ class Consumer:
 
     def _can_come_back(self) -> bool:
         channel = self._retrier._channel
+        if self._retrier._is_closing():
+            return False
         if isinstance(channel, aio_pika.abc.AbstractRobustChannel):
             return True  # its connection comes back, and get_underlay_channel waits for that
         return self._wire is None or self._wire.connection.is_opened

@@ -97,6 +97,8 @@ class AsyncConnection(Protocol):
 
     def _adapter_call_later(self, delay: float, callback: Callable[[], None]) -> object: ...
 
+    def add_on_close_callback(self, callback: Callable[[Any, Any], None]) -> None: ...
+
     def add_on_connection_blocked_callback(self, callback: Callable[[Any, Any], None]) -> None: ...
 
     def add_on_connection_unblocked_callback(self, callback: Callable[[Any, Any], None]) -> None: ...
@@ -121,6 +123,7 @@ class PikaPublisher(Publisher):
         self._is_connection_blocked = False
         self._frames: list[bytes] = []  # to hand over
         self._is_soon = False  # whether the event loop is going to pump
+        connection.add_on_close_callback(self._connection_closed)
         connection.add_on_connection_blocked_callback(partial(self._set_blocked, True))
         connection.add_on_connection_unblocked_callback(partial(self._set_blocked, False))
 
@@ -131,6 +134,10 @@ class PikaPublisher(Publisher):
     @property
     def _is_blocked(self) -> bool:
         return self._is_connection_blocked
+
+    def _connection_closed(self, _: Any, reason: Any) -> None:
+        self._is_connection_blocked = False
+        self._lost(reason, isinstance(reason, pika.exceptions.ConnectionClosedByClient))
 
     def _set_blocked(self, is_blocked: bool, *_: Any) -> None:
         self._is_connection_blocked = is_blocked
@@ -167,7 +174,10 @@ class PikaPublisher(Publisher):
         self._pump()
 
     def _watch_channel(self, channel: Any) -> None:
-        channel.add_on_close_callback(self._ended)
+        channel.add_on_close_callback(self._channel_closed)
+
+    def _channel_closed(self, channel: Any, reason: Any) -> None:
+        self._ended(channel, reason, isinstance(reason, pika.exceptions.ChannelClosedByBroker))
 
     def _opened(self, channel: Any) -> None:
         channel.add_on_return_callback(self._returned_by)

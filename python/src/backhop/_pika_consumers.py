@@ -39,6 +39,7 @@ class Consumer:
         self._is_ready = False  # it consumed once
         self._is_waiting = False
         self._is_cancelled = False
+        retrier._consumers.add(self)
 
     @property
     def is_cancelled(self) -> bool:
@@ -48,6 +49,7 @@ class Consumer:
     def cancel(self) -> None:
         """Takes no further message. What is in hand is settled as ever: ``drain`` of the retrier waits for it."""
         is_first, self._is_cancelled = not self._is_cancelled, True
+        self._retrier._consumers.discard(self)
         if is_first and self._channel is not None and self._channel.is_open:
             self._channel.basic_cancel(self._tag)
 
@@ -64,6 +66,10 @@ class Consumer:
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
+
+    def _is_on(self, _: object) -> bool:
+        """Whether it consumes, on the retrier's connection, as there is no other."""
+        return self._is_ready and not self._is_cancelled
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
@@ -85,6 +91,8 @@ class Consumer:
         if channel is not self._channel or self._is_cancelled:
             return
         self._channel = None
+        if isinstance(reason, pika.exceptions.ChannelClosedByClient):
+            return  # the connection is being closed by who made it
         if self._is_ready:
             self._again(reason)
         else:

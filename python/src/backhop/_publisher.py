@@ -169,6 +169,7 @@ class Publisher(ABC):
         self._is_ready = False
         self._is_pumping = False
         self._was_blocked = False  # at the last look
+        self._come_again = 0  # messages that were in hand from channels which the lost connection closed
         self._is_declaring = False
         self._wanted: deque[int] = deque()  # rungs to declare
         self._why = ""  # what was wrong with the last channel, or the last declaring
@@ -310,33 +311,49 @@ class Publisher(ABC):
                 self._watch_channel(channel)
         return number
 
-    def _ended(self, channel: Any, reason: object) -> None:
-        """A channel that delivers is closed: the broker delivers again what was in hand."""
-        if dropped := self._drop(channel, replay_error(ConnectionFailedError, reason)):
-            why: Fields = {"status": ConnectionFailedError.status, "count": dropped, "cause": str(reason)}
-            self._announce(self._events.make(c.BH_EVENT_DISCONNECTED, why))
+    def _ended(self, channel: Any, reason: object, is_refused: bool) -> None:
+        """A channel that delivers is closed: the broker delivers again what was in hand.
+
+        :param is_refused: whether the broker closed it, and not its user or the end of the connection
+        """
+        gone, count = self._drop(channel, replay_error(ConnectionFailedError, reason))
+        if not self._is_open:
+            self._come_again += count
+        elif is_refused:
+            for copy in gone:
+                self._say(c.BH_EVENT_STALE, copy, {})
         self._pump()
 
-    def _drop(self, channel: Any, error: Error) -> int:
-        """Forgets a channel, and what is in hand from it: how many messages."""
+    def _drop(self, channel: Any, error: Error) -> tuple[list[Copy], int]:
+        """Forgets a channel, and what is in hand from it: what of that was no replay, and how many messages."""
         number = self._numbers.pop(channel, 0)
         if not number:
-            return 0
+            return [], 0
         del self._channels[number]
-        for entry in [entry for entry, copy in self._copies.items() if copy.number == number]:
-            self._end(self._copies.pop(entry), error)
-        return c.Ledger_close_channel(self._ledger, number)
+        gone = [self._copies.pop(entry) for entry, copy in list(self._copies.items()) if copy.number == number]
+        for copy in gone:
+            self._end(copy, error)
+        return [copy for copy in gone if not copy.replayed], c.Ledger_close_channel(self._ledger, number)
 
-    def _lost(self, reason: object) -> None:
-        """The connection is gone, and the deliveries with it."""
+    def _lost(self, reason: object, is_wanted: bool) -> None:
+        """The connection is gone, and the deliveries with it.
+
+        :param is_wanted: whether its user closed it
+        """
         for channel in list(self._numbers):
-            self._ended(channel, reason)
+            count = self._drop(channel, replay_error(ConnectionFailedError, reason))[1]
+            self._come_again += count if channel is not None else 0  # else they needed no acknowledgement
+        count, self._come_again, self._was_blocked = self._come_again, 0, False
+        if not is_wanted and (count or self._retrier._consumes(self._connection)):
+            status = ConnectionFailedError.status
+            why: Fields = {"status": status, "connection": "consume", "count": count, "cause": str(reason)}
+            self._announce(self._events.make(c.BH_EVENT_DISCONNECTED, why))
+        self._pump()
 
     def _unopened(self, error: BaseException) -> None:
         """No channel can be had to publish on."""
         self._channel = None
         if not self._is_open:
-            self._lost(error)
             return
         now = self._clock()
         self._say_unavailable(repr(error), self.pending)
@@ -366,13 +383,12 @@ class Publisher(ABC):
         self._channel, self._is_ready = None, False
         self._why = str(reason)
         ending, count = c.bh_ending_of(reply_code), self.pending
-        if c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock()):
+        is_told = c.Ledger_close_publisher(self._ledger, self._number, ending, self._clock())
+        if is_told and self._is_open:  # else the end of the connection is told
             self._say_unavailable(self._why, count)
         if ending == c.BH_ENDING_MISSING:
             self._doubt()
         self._number = 0
-        if not self._is_open:
-            self._lost(reason)
         self._pump()
 
     def _doubt(self) -> None:
@@ -467,7 +483,7 @@ class Publisher(ABC):
         due_ms = c.Ledger_due_ms(self._ledger)
         if due_ms != _NEVER:
             delay = min(max(due_ms / 1000 - self._now, 0), self._stride)
-        elif self._was_blocked and self.pending:
+        elif self._was_blocked:
             delay = self._stride  # to hear that it is blocked no more
         else:
             return
@@ -483,8 +499,11 @@ class Publisher(ABC):
         self._pump()
 
     def _hear_block(self) -> None:
-        self._was_blocked = self._is_blocked
+        before, self._was_blocked = self._was_blocked, self._is_blocked
         c.Ledger_block(self._ledger, self._was_blocked, self._clock())
+        if self._was_blocked != before:
+            kind = c.BH_EVENT_BLOCKED if self._was_blocked else c.BH_EVENT_UNBLOCKED
+            self._announce(self._events.make(kind, {"connection": "publish", "count": self.pending}))
 
     # The broker's answer
 

@@ -167,6 +167,10 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         check_broker(self.topology, connection.server_properties)
         await take_all(connection, steps(connection))
 
+    def _is_closing(self) -> bool:
+        """Whether the application closed the connection, or does: only aio-pika's own object knows."""
+        return bool(getattr(getattr(self._channel, "_connection", None), "_close_called", False))
+
     async def _wire_connection(self) -> WireConnection:
         return (await self._channel.get_underlay_channel()).connection
 
@@ -264,7 +268,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         raise error
 
     def read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
-        """The message as a handler gets it, for who calls the handler himself; hand it to ``settle`` in the end.
+        """The message as a handler gets it, for who calls the handler himself, in ``handling``. Hand it to ``settle``
+        in the end.
 
         The poison guard is not asked.
 
@@ -336,7 +341,9 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         if publisher is None:
             for old in [each for each in self._publishers if each.is_closed]:
                 del self._publishers[old]
-            publisher = self._publishers[connection] = AioPikaPublisher(self, connection, self._confirm_timeout)
+            publisher = self._publishers[connection] = AioPikaPublisher(
+                self, connection, self._confirm_timeout, self._is_closing
+            )
         self._last = (connection, publisher)
         self._decider.frame_max = connection.connection_tune.frame_max
         return publisher

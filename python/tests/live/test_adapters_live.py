@@ -481,7 +481,13 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
     queue, count = broker.queue(), 3
     for i in range(count):
         broker.publish(str(i).encode(), queue)
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 3}
+    told: list[tuple[str, str, int]] = []
+
+    def on_event(event: backhop.Event) -> None:
+        if event.name in ("blocked", "unblocked"):
+            told.append((event.name, event.connection, event.count))
+
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 3, "on_event": on_event}
     with connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options) as consumer:
         consumer.declare()
         subprocess.run([control, "set-alarm"], check=True)
@@ -493,9 +499,14 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
                 assert consumer.retrier.pending == count
                 time.sleep(0.01)
             assert "not confirmed" not in caplog.text
+            until(lambda: bool(told))
+            assert [(name, connection) for name, connection, _ in told] == [("blocked", "publish")]
+            assert 1 <= told[0][2] <= count
         finally:
             subprocess.run([control, "clear-alarm"], check=True)
         until(lambda: consumer.retrier.pending == 0)
+        until(lambda: len(told) == 2)
+        assert told[1][:2] == ("unblocked", "publish")
     assert "not confirmed" not in caplog.text
     assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]
     assert (there(broker, f"{queue}.parked"), broker.count(queue)) == (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from queue import Queue
@@ -19,13 +20,14 @@ pytest.importorskip("aio_pika")
 prometheus_client = pytest.importorskip("prometheus_client")
 pytest.importorskip("opentelemetry.sdk")
 
-from clients import consuming  # noqa: E402
+from clients import connected, consuming  # noqa: E402
 from opentelemetry import trace  # noqa: E402
 from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
 from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+from proxy import Proxy  # noqa: E402
 
 import backhop.opentelemetry  # noqa: E402
 import backhop.prometheus  # noqa: E402
@@ -148,6 +150,126 @@ def test_a_message_that_fails_is_late_and_is_parked_is_seen(
     _, properties = broker.get(f"{queue}.parked")
     assert properties.headers["traceparent"] == TRACEPARENT
     assert properties.headers["backhop-traceparent"] != TRACEPARENT
+
+
+EACH_CLIENT = pytest.mark.parametrize("client", ["blocking", "select", "asyncio", "aio-pika", "aio-pika robust"])
+ABOUT_CONNECTIONS = {"disconnected", "unavailable", "cancelled", "connected", "stale"}
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    proxy = Proxy(URL)
+    yield proxy
+    proxy.close()
+
+
+def about_connections(events: list[backhop.Event]) -> list[tuple[str, str, int]]:
+    return [(each.name, each.connection, each.count) for each in list(events) if each.name in ABOUT_CONNECTIONS]
+
+
+@EACH_CLIENT
+def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    proxy: Proxy,
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, proxy.url, queue, handler, **options) as consumer:
+        consumer.begin_by_itself()
+        broker.publish(b"one", queue)
+        handler.saw(1)
+        until(lambda: "succeeded" in [event.name for event in list(events)])
+        proxy.cut()
+        until(lambda: "disconnected" in [event.name for event in list(events)])
+        if client == "aio-pika robust":
+            broker.publish(b"two", queue)
+            until(lambda: any(message.body == b"two" for message in handler.messages))
+    assert about_connections(events) == [("disconnected", "consume", 0)]
+    (lost,) = [event for event in events if event.name == "disconnected"]
+    assert isinstance(lost.error, backhop.ConnectionFailedError)
+    assert "the broker delivers again what was not acknowledged" in lost.text
+
+
+@EACH_CLIENT
+@pytest.mark.parametrize("consumes", ["by itself", "by its client"])
+def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_number(
+    client: str,
+    consumes: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    proxy: Proxy,
+) -> None:
+    queue, events = broker.queue(), list[backhop.Event]()
+
+    def handle(message: backhop.Message) -> None:
+        if not message.redelivered:
+            proxy.hold()
+            raise backhop.Park("why")
+
+    options = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, proxy.url, queue, handle, **options) as consumer:
+        consumer.declare()
+        consumer.begin_by_itself() if consumes == "by itself" else consumer.begin()
+        for _ in range(2):
+            broker.publish(b"body", queue)
+        until(lambda: consumer.retrier.pending == 2)
+        proxy.cut()
+        until(lambda: "disconnected" in [event.name for event in list(events)])
+        proxy.release()
+    assert about_connections(events) == [("disconnected", "consume", 2)]
+
+
+@EACH_CLIENT
+def test_a_connection_that_its_user_closes_under_a_consumer_tells_nothing(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler(ValueError("once"))
+    options = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.begin_by_itself()
+        broker.publish(b"body", queue)
+        handler.saw(2)
+        until(lambda: "succeeded" in [event.name for event in list(events)])
+    assert not about_connections(events)
+    assert [record for record in caplog.records if record.name == "backhop"] == []
+
+
+@pytest.mark.parametrize("client", ["blocking", "aio-pika"])
+def test_a_handler_that_a_program_calls_itself_is_timed_and_traced(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    SPANS.clear()
+    queue, seen = broker.queue(), Seen()
+    broker.publish(b"body", queue, message_id="m1", headers={"traceparent": TRACEPARENT})
+
+    def handle(message: backhop.Message) -> None:
+        with monkeypatch.context() as patch:  # it waited for an hour, takes 8 s, and waits to be settled
+            now = time.perf_counter() + 3600
+            patch.setattr(time, "perf_counter", lambda: now)
+            with consumer.retrier.handling(message):
+                now += 8
+                raise TimeoutError("late")
+
+    options = {"policy": POLICY, "namespace": namespace, "on_event": seen.on_event}
+    with connected(client, URL, queue, handle, **options) as consumer:
+        consumer.declare()
+        consumer.begin_together(1)
+        told = [seen.events.get(timeout=PATIENCE) for _ in range(3)]
+    assert [event.name for event in told] == ["delivered", "failed", "retried"]
+    assert told[1].duration == 8
+    (attempt,), (copy,) = spans_of("process", queue), spans_of("retry", queue)
+    assert f"{attempt.context.trace_id:032x}" == TRACEPARENT.split("-")[1]
+    assert copy.parent.span_id == attempt.context.span_id
+    with pytest.raises(backhop.ArgumentTypeError, match="message is None: give a message of read"):
+        consumer.retrier.handling(None)
 
 
 @needs_worker
