@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -520,6 +521,36 @@ class TestLive:
                 together.wait(PATIENCE)
             for _ in range(8):
                 met.get(timeout=PATIENCE)
+
+    def test_a_listener_that_takes_long_keeps_no_message_from_the_other_threads(self, broker: Broker) -> None:
+        name, told, handled = broker.queue(), list[bytes](), queue.Queue[bytes]()
+        is_told, may_go_on, waited = threading.Event(), threading.Event(), list[bool]()
+
+        def on_event(event: backhop.Event) -> None:
+            if event.name == "parked":
+                told.append(event.id.encode())
+                is_told.set()
+                waited.append(may_go_on.wait(PATIENCE))
+
+        def handle(message: backhop.Message) -> None:
+            handled.put(message.body)
+            if message.body.isdigit():
+                raise backhop.Park
+
+        worker = _worker(name, on_event=on_event, threads=3)
+        with running(worker, handle):
+            broker.publish(b"1", name, message_id="1")
+            assert is_told.wait(PATIENCE)
+            for body in (b"2", b"3", b"4", b"fine", b"fine"):
+                broker.publish(body, name, message_id=body.decode())
+            assert [handled.get(timeout=PATIENCE) for _ in range(6)].count(b"fine") == 2
+            may_go_on.set()
+            deadline = time.monotonic() + PATIENCE
+            while len(told) < 4 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert all(waited)
+        assert told[0] == b"1"
+        assert sorted(told) == [b"1", b"2", b"3", b"4"]
 
     def test_coroutines_run_at_once_up_to_prefetch(self, broker: Broker) -> None:
         name = broker.queue()

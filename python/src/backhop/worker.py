@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -50,6 +50,7 @@ _Failure: TypeAlias = tuple[BaseException | None, str, str]
 """What a handler raised, the attempt's span, and the error's text."""
 
 _MOST_REPLAYED = 2**53 - 1
+_MOST_TAKEN = 1000  # events that wait for a listener; then the core keeps the next ones, and counts what it cannot
 _MOST_FAILURES = 1000  # exceptions that are kept for the events of their messages
 _SHORT_WHILE = 0.01  # seconds
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
@@ -114,7 +115,8 @@ class Worker:
         cannot serve, a certificate that does not match. A broker that is not up yet is waited for; once the worker was
         ready, everything is tried again without end
     :param on_event: called with each Event, from whichever thread meets it, under ``serve`` in the event loop; or a
-        bridge, as backhop.prometheus and backhop.opentelemetry have them; or a list of these
+        bridge, as backhop.prometheus and backhop.opentelemetry have them; or a list of these. Those of the connections
+        and of copies come one after the other, and while one is told the other threads go on
     :param retry_events: whether each retry is an event too
     :param legacy_counter: as History's
     :param wait_queues: as History's
@@ -178,7 +180,9 @@ class Worker:
         self._end: Error | None = None  # why it gave up
         self._leader = threading.Lock()
         self._readable = select.poll()  # for the leader alone
-        self._events = threading.Lock()
+        self._taking = threading.Lock()
+        self._taken: deque[c.Event] = deque()  # to be told, in this order
+        self._telling = threading.Lock()
         self._teller = 0  # the thread that calls on_event
         self._server = 0  # the thread of the event loop that serves
         self._asking = threading.Lock()
@@ -412,13 +416,13 @@ class Worker:
 
     def _wait(self, drained: threading.Event) -> Message | None:
         """The next message; one thread waits for all. None once the worker has drained."""
-        with self._leader:
-            while not drained.is_set():
+        while not drained.is_set():
+            with self._leader:
                 if (message := self._take()) is not None:
                     return message
-                self._take_events()
-                if not drained.is_set():
+                if not self._queue_events() and not drained.is_set():
                     self._readable.poll(1000 * _LOOK_AFTER)  # another thread may have taken the last event
+            self._tell_events()  # without the others waiting for a listener
         return None
 
     def _work(self, run: _Run) -> None:
@@ -443,16 +447,29 @@ class Worker:
             self.stop(drain=0)
 
     def _take_events(self) -> None:
-        with self._events:
-            while True:
+        self._queue_events()
+        self._tell_events()
+
+    def _queue_events(self) -> bool:
+        """Takes what the core has to tell: whether there is anything for this thread to tell."""
+        with self._taking:
+            while len(self._taken) < _MOST_TAKEN:
                 status, taken = c.Worker_take_event(self._handle)
                 if status:
-                    return
-                self._teller = threading.get_ident()
-                try:
-                    self._tell(taken)
-                finally:
-                    self._teller = 0
+                    break
+                self._taken.append(taken)
+        return bool(self._taken) and not self._telling.locked()
+
+    def _tell_events(self) -> None:
+        """Tells what was taken, one thread at a time: so in order, and no other thread waits for a listener."""
+        while self._taken and self._telling.acquire(blocking=len(self._taken) >= _MOST_TAKEN):
+            self._teller = threading.get_ident()
+            try:
+                while self._taken:
+                    self._tell(self._taken.popleft())
+            finally:
+                self._teller = 0
+                self._telling.release()
 
     def _tell(self, taken: c.Event) -> None:
         kind = c.Event_what(taken)
