@@ -618,7 +618,8 @@ export interface Event {
   readonly text: string
   /**
    * The reason, where there is one. Of a failed attempt, and of its message that comes again or is parked, what the handler
-   * threw: whatever that is.
+   * threw: whatever that is. Not of a message that is parked as poison, as no handler had it; nor, of a worker's, of one that is
+   * parked as oversized where nobody listened to retried as its run began: it has its errorText alone.
    */
   readonly error: any
   /** The class of what the handler threw; "" for none. */
@@ -666,17 +667,19 @@ export interface Event {
  *     unconfirmed    no confirm came in time; one copy is published again, and the others when the broker confirms one
  *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
  *     stale          a message was settled that the broker delivers again
- *     connected      both connections of a worker are open, the topology is there
+ *     connected      both connections of a worker are open, the topology is there; of a worker alone
  *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`. Or the broker closed the channel that
  *                    publishes: `count` copies wait for the next one
  *     disconnected   a connection was lost; `count` messages come again
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
- *     cancelled      the broker ended the consumer; it consumes again
- *     missed         `count` events were not taken in time, and are gone
- *     drained        the worker has stopped; the last event
+ *     cancelled      the broker ended the consumer; it consumes again. Of a retrier only where it consumes itself
+ *     missed         `count` events were not taken in time, and are gone; of a worker alone
+ *     drained        the worker has stopped; the last event; of a worker alone
  *
- * delivered, succeeded, failed, retried and dropped are told where somebody listens as a worker's run begins, or to them.
+ * delivered, succeeded, failed and dropped are told to whoever listens then, by `onEvent`, the channel backhop:event of
+ * node:diagnostics_channel, or `worker.on`. Of a worker retried is told where somebody listened as its run began, or with its
+ * option retryEvents.
  */
 export type EventName =
   | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'parked' | 'dropped' | 'replayed' | 'returned' | 'nacked'
