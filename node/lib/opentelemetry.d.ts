@@ -17,10 +17,15 @@ export function tracing (options?: {
 }): Bridge
 
 /**
- * Metrics of retriers and workers.
+ * Metrics of retriers and workers, of which one serves all. backhop.copies.unconfirmed is a sum over all that metrics of the
+ * same provider are given to.
+ *
+ *     const counted = metrics()
+ *     new Retrier(channel, { queue, policy, onEvent: counted })
+ *     new Worker(uri, { queue, policy, onEvent: [counted, tracing()] })
  *
  * @param options `provider`: of the meter; default: the API's global one. `errorTypes`: the classes of errors to tell
- * apart, at most 32; any other is "_OTHER"; default: the first 32 that are met
+ * apart, at most 32 (more are an ArgumentError); any other is "_OTHER"; default: the first 32 that are met
  */
 export function metrics (options?: {
   provider?: Pick<MeterProvider, 'getMeter'> | undefined, errorTypes?: Iterable<string> | undefined

@@ -139,15 +139,31 @@ function traceparentOf ({ traceId, spanId, traceFlags = TraceFlags.NONE }) {
 function metrics (options = {}) {
   const { provider = meters, errorTypes } = only(options, ['provider', 'errorTypes'], 'metrics')
   if (typeof provider?.getMeter !== 'function') refuse('provider', provider, 'a MeterProvider')
-  return new Metrics(provider.getMeter(SCOPE, String(c.bh_version())), counting(errorTypes))
+  const counted = counting(errorTypes)
+  const meter = provider.getMeter(SCOPE, String(c.bh_version()))
+  return new Metrics(meter, counted, copiesOf(provider, meter))
+}
+
+const gauges = new WeakMap() // the copies by provider: an SDK keeps one value of a gauge
+
+function copiesOf (provider, meter) {
+  const source = provider.getMeterProvider?.() ?? provider // of the API's global one, the one that it stands for
+  let copies = gauges.get(source)
+  if (!copies) {
+    copies = new Copies()
+    const { otelName: name, unit, help: description } = METRICS[c.BH_METRIC_COPIES_UNCONFIRMED]
+    meter.createObservableGauge(name, { unit, description }).addCallback(result => result.observe(copies.count))
+    gauges.set(source, copies)
+  }
+  return copies
 }
 
 class Metrics {
   #metrics
   #instruments
-  #copies = new Copies()
+  #copies
 
-  constructor (meter, counted) {
+  constructor (meter, counted, copies) {
     this.#metrics = counted
     this.#instruments = METRICS.map(each => this.#instrument(meter, each))
   }
@@ -158,15 +174,13 @@ class Metrics {
       const counter = meter.createCounter(name, { unit, description })
       return (value, attributes) => counter.add(value, attributes)
     }
-    if (type === 'gauge') {
-      meter.createObservableGauge(name, { unit, description }).addCallback(result => result.observe(this.#copies.count))
-      return undefined
-    }
+    if (type === 'gauge') return undefined
     const advice = { explicitBucketBoundaries: buckets }
     const histogram = meter.createHistogram(name, { unit, description, advice })
     return (value, attributes) => histogram.record(value, attributes)
   }
 
+    this.#copies = copies
   [BRIDGE] ({ copies }) {
     this.#copies.add(copies)
     return { observe: native => this.#observe(native) }
