@@ -624,6 +624,8 @@ export interface Event {
   readonly error: any
   /** The class of what the handler threw; "" for none. */
   readonly errorClass: string
+  /** What the handler threw, in words; "" for none. */
+  readonly errorText: string
   /** The message's id, the same for all its attempts; "" for none. */
   readonly id: Text
   /** The work queue. */
@@ -652,6 +654,8 @@ export interface Event {
   readonly isWarning: boolean
   /** One line, for people. */
   toString (): string
+  /** What applies to it, for JSON: level, name, the others without what is empty or 0, and `error` in words. */
+  toJSON (): { [name: string]: unknown }
 }
 
 /**
@@ -670,7 +674,8 @@ export interface Event {
  *     connected      both connections of a worker are open, the topology is there; of a worker alone
  *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`. Or the broker closed the channel that
  *                    publishes: `count` copies wait for the next one
- *     disconnected   a connection was lost; `count` messages come again
+ *     disconnected   a connection was lost, and not closed by the application; `count` messages come again. Of a retrier where it
+ *                    consumes itself (`consume`), or copies were not confirmed yet
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
  *     cancelled      the broker ended the consumer; it consumes again. Of a retrier only where it consumes itself
@@ -692,8 +697,8 @@ export interface Bridge {
   readonly bridges: true
 }
 
-/** A function that is called with each event, a bridge, or an array of these. */
-export type Listener = ((event: Event) => void) | Bridge | ReadonlyArray<((event: Event) => void) | Bridge>
+/** A function that is called with each event, and may be async; a bridge; or an array of these, where an empty one is none. */
+export type Listener = ((event: Event) => unknown) | Bridge | ReadonlyArray<((event: Event) => unknown) | Bridge>
 
 /** What a retrier and a worker are told alike. */
 export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'> {
@@ -729,7 +734,10 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
    * doubled up to 10 s, half of it by chance.
    */
   backOff?: Policy | undefined
-  /** Is told each event. What it throws becomes a warning of the process. */
+  /**
+   * Is told each event. What it throws, or rejects with, becomes a warning of the process (BACKHOP_LISTENER), at most ten a
+   * second for a queue, and nothing else comes of it.
+   */
   onEvent?: Listener | undefined
 }
 

@@ -3,9 +3,10 @@ import type { MeterProvider, TracerProvider } from '@opentelemetry/api'
 import type { Bridge } from './index.js'
 
 /**
- * Traces attempts: a span `process {queue}` around each handler, which links to that of the attempt before and belongs to
- * the publisher's trace (or to the span that is active, as of the client's own instrumentation), and `retry {queue}` and
- * `park {queue}` for the copies. A copy's traceparent stays the publisher's.
+ * Traces attempts: a span `process {queue}` around each handler, which links to that of the attempt before, and `retry {queue}`
+ * and `park {queue}` for the copies. Its parent is the span that is active, as of the client's own instrumentation, where that
+ * is of the message's trace or the message has none; else the publisher's. A copy's traceparent stays the publisher's. Where the
+ * SDK fails, the handler runs without a span, and a warning (BACKHOP_LISTENER) says so.
  *
  *     new Retrier(channel, { queue, policy, onEvent: [tracing(), metrics()] })
  *
