@@ -604,6 +604,8 @@ typedef enum bh_metric {
     BH_METRIC_LAST
 } bh_metric;
 
+%constant int BH_METRICS_MOST_ERROR_TYPES = BH_METRICS_MOST_ERROR_TYPES;
+
 bh_bytes bh_metric_name(int metric);
 bh_bytes bh_metric_otel_name(int metric);
 bh_bytes bh_metric_unit(int metric);

@@ -76,12 +76,19 @@ export class Retrier extends BaseRetrier {
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   wrap (handle: Handler): (payload: any, headers: any, deliveryInfo: any, incoming: any) => Promise<void>
   /**
-   * The message as a handler gets it, for who calls the handler himself; hand it to `settle` in the end. The poison
-   * guard is not asked.
+   * The message as a handler gets it, for who calls the handler himself; hand it to `settle` in the end. It is `delivered` with
+   * that. The poison guard is not asked.
    *
    * @param incoming the fourth argument of a subscribed listener
    */
   read (incoming: any): Message // eslint-disable-line @typescript-eslint/no-explicit-any
+  /**
+   * Calls the handler with a message of `read`, within the span of its attempt where `onEvent` has tracing, and gives what it
+   * gives: `settle` is still to be called. How long it took, and how late it came, are measured from here on.
+   *
+   * @throws what the handler throws, as it is
+   */
+  handle<T> (message: Message, handler: (message: Message) => T): T
   /**
    * Says what became of a message of `read`: nothing where it went well, or what its handler threw. What is settled
    * stays so: nothing happens the second time.

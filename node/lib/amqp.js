@@ -21,6 +21,7 @@ const wire = require('./wire')
 const BASIC_NACK = 60 << 16 | 120
 const COMMAND_INVALID = 503 // so RabbitMQ before 4.0 closes the connection for an exchange type that it does not know
 const CONNECTION_CLOSE = 10 << 16 | 50
+const CONNECTION_CLOSE_OK = 10 << 16 | 51
 const REPLIES = new Set([
   'channelOpenOk', 'confirmSelectOk', 'exchangeDeclareOk', 'exchangeBindOk', 'queueDeclareOk', 'queueBindOk',
   'basicGetEmpty'
@@ -33,6 +34,7 @@ const taps = new WeakMap() // by connection
 class Tap {
   line
   #connection
+  #followers = []
 
   constructor (connection) {
     this.#connection = connection
@@ -42,6 +44,13 @@ class Tap {
     connection.on('error', error => { if (connection.parser !== this.line?.parser) this.line?.lost(error) })
     connection.on('blocked', () => this.line?.blocked(true))
     connection.on('unblocked', () => this.line?.blocked(false))
+    connection.on('ready', () => { for (const follow of this.#followers) follow(this.line) })
+  }
+
+  /** Calls it with the line of each connection that is made, and with that which is there. */
+  follow (follower) {
+    this.#followers.push(follower)
+    if (this.line && this.#connection.readyEmitted) follower(this.line)
   }
 
   /**
@@ -82,6 +91,7 @@ class Line {
   isOpen = true
   isBlocked = false // node-amqp itself keeps it beyond the connection
   reason
+  #isOrderly = false
   #connection
   #publishers = new Set()
   #channels = new Set()
@@ -113,7 +123,7 @@ class Line {
     this.isOpen = false
     this.reason ??= error instanceof Error ? error : new Error('it was closed')
     for (const channel of this.#channels) channel.lost(this.reason)
-    for (const publisher of this.#publishers) publisher.lost(this.reason.message)
+    for (const publisher of this.#publishers) publisher.lost(this.reason.message, this.#isOrderly)
     this.#publishers.clear()
   }
 
@@ -139,6 +149,7 @@ class Line {
       const text = payload.toString('utf8', 7, 7 + payload[6])
       this.reason = Object.assign(new Error(text), { code })
     }
+    if (method === CONNECTION_CLOSE_OK) this.#isOrderly = true
     const channel = this.#connection.channels[number]
     if (method !== BASIC_NACK || !(channel instanceof WireChannel)) return false
     channel.emit('basicNack', { deliveryTag: payload.subarray(4, 12), multiple: Boolean(payload[12] & 1) })
@@ -450,6 +461,7 @@ class Retrier extends BaseRetrier {
   constructor (connection, options) {
     super(options)
     this.#tap = tapOf(connection)
+    this.#tap.follow(line => this._attend(line))
     this.#connection = connection
   }
 
@@ -488,7 +500,9 @@ class Retrier extends BaseRetrier {
   }
 
   read (incoming) {
-    return this.#read(incoming, {})
+    const message = this.#read(incoming, {})
+    this._begins(message)
+    return message
   }
 
   #read (incoming, { payload: read, deliveryInfo, signal }) {

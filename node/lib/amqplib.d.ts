@@ -18,7 +18,7 @@
  * What goes wrong and is mended becomes a warning of the process (type BackhopWarning), whose code is BACKHOP_ and the name of
  * the event (see `onEvent`), as BACKHOP_PARKED, BACKHOP_RETURNED, BACKHOP_UNCONFIRMED; or BACKHOP_CRASHED (a message's
  * consumers were lost, and it waits), BACKHOP_ACKNOWLEDGED (a delivery was acknowledged twice, or needed none), BACKHOP_CHOICE
- * (a predicate gave no answer), BACKHOP_LISTENER (onEvent threw). What is retried is told with NODE_DEBUG=backhop.
+ * (a predicate gave no answer), BACKHOP_LISTENER (onEvent, or a bridge, failed). What is retried is told with NODE_DEBUG=backhop.
  *
  * @packageDocumentation
  */
@@ -104,16 +104,24 @@ export class Retrier extends BaseRetrier {
   ): (incoming: Incoming | null) => Promise<void> | void
   /**
    * What a framework calls with a message whose handler threw, as the `errorHandler` of NestJS integrations; the
-   * framework acknowledges what went well. The poison guard is not asked.
+   * framework acknowledges what went well. The poison guard is not asked. Of what goes well nothing is told; of what failed
+   * neither how long it took nor how late it came is known, and there is no span.
    */
   errorHandler (): (channel: Channel, incoming: Incoming, error: unknown) => void
   /**
-   * The message as a handler gets it, for who calls the handler himself; hand it to `settle` in the end. The poison
-   * guard is not asked.
+   * The message as a handler gets it, for who calls the handler himself; hand it to `settle` in the end. It is `delivered` with
+   * that. The poison guard is not asked.
    *
    * @param channel that it came by; default: the retrier's
    */
   read (incoming: Incoming, channel?: Channel): Message
+  /**
+   * Calls the handler with a message of `read`, within the span of its attempt where `onEvent` has tracing, and gives what it
+   * gives: `settle` is still to be called. How long it took, and how late it came, are measured from here on.
+   *
+   * @throws what the handler throws, as it is
+   */
+  handle<T> (message: Message, handler: (message: Message) => T): T
   /**
    * Says what became of a message of `read`: nothing where it went well, or what its handler threw. What is settled
    * stays so: nothing happens the second time.

@@ -77,6 +77,7 @@ class Line {
   reason
   #connection
   #Channel
+  #error // of the connection: amqplib closes it as the application does where it cannot read what comes
   #watchers = new Set()
 
   constructor (connection, Channel) {
@@ -86,10 +87,11 @@ class Line {
     this.isBlocked = connection.blocked === true // amqplib 0.10 tells by events alone
     connection.on('blocked', () => this.#block(true))
     connection.on('unblocked', () => this.#block(false))
-    connection.on('close', reason => {
+    connection.on(errorMonitor, error => { this.#error = error })
+    connection.on('close', (reason = this.#error) => {
       this.isOpen = false
       this.reason = reason
-      for (const watcher of this.#watchers) watcher.lost(reason?.message ?? 'it was closed')
+      for (const watcher of this.#watchers) watcher.lost(reason?.message ?? 'it was closed', !reason)
       this.#watchers.clear()
     })
   }
@@ -533,7 +535,7 @@ class Retrier extends BaseRetrier {
     return (channel, incoming, error) => {
       let message
       try {
-        message = this.read(incoming, channel)
+        message = this.#read(incoming, channel)
       } catch (problem) {
         this._refused(problem)
         return
@@ -543,6 +545,12 @@ class Retrier extends BaseRetrier {
   }
 
   read (incoming, channel = this.#channel) {
+    const message = this.#read(incoming, channel)
+    this._begins(message)
+    return message
+  }
+
+  #read (incoming, channel) {
     const line = lineOf(channel)
     if (!Buffer.isBuffer(incoming?.content) || !incoming.fields) {
       refuse('what read is given', incoming, 'a message of amqplib\'s, as consume and get give it')
@@ -559,6 +567,7 @@ class Retrier extends BaseRetrier {
         if (!isOpen(old)) this.#channels.delete(old)
       }
       this.#channels.add(channel)
+      this._attend(lineOf(channel))
       if (!settlers.has(channel)) channel.on(errorMonitor, error => { this.#tellSettling(error) })
     }
     return settlerOf(channel)

@@ -3,11 +3,12 @@
 //
 //   counts                                     the core's metrics: each event is counted as it is made
 //   observe(native, { queue, error, trace })   is told each event: the core's object, which is another one afterwards
-//   around(message, queue, handler)            calls a message's handler and gives its result; a bridge that traces
+//   trace(message, queue)                      begins the span of an attempt, and gives its end: run(call), in which
+//                                              the handler is called; then succeeded() or failed(thrown)
 //
-// Events come from a retrier, which has copies(), how many are not confirmed; or from a worker, which has
-// countFor(metrics): its thread counts then, once for all bridges and beginning as these do; what it gives
-// adds all it has counted to others.
+// What any of these throws is contained. Events come from a retrier or a worker, which has copies(), how many are not
+// confirmed; a worker has countFor(metrics), too: its thread counts then, once for all bridges and beginning as these
+// do, the unconfirmed copies as well; what it gives adds all it has counted to others.
 
 const BRIDGE = Symbol('bridge')
 const TRACE = Symbol('trace') // of a message: what its tracing keeps for its copy; { traceparent, ... }

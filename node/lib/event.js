@@ -11,6 +11,7 @@ const c = require('./addon')
 const { BRIDGE } = require('./bridge')
 const { BackhopError, WaitTimeoutError, check, counted, errorOf, made } = require('./errors')
 const { debug, warn } = require('./log')
+const { idOf } = require('./message')
 const { namesOf, refuse } = require('./options')
 const { textOf } = require('./outcomes')
 const { OUTCOMES } = require('./plan')
@@ -26,7 +27,7 @@ const EACH_MESSAGE = [...KINDS.keys()].filter(name => c.bh_event_is_of_each(KIND
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
 const {
   BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION, BH_FIELD_COUNT: COUNT,
-  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
+  BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR, BH_FIELD_ERROR_CLASS: ERROR_CLASS,
   BH_FIELD_HOST: HOST, BH_FIELD_ID: ID, BH_FIELD_LATENESS: LATENESS, BH_FIELD_QUEUE: QUEUE, BH_FIELD_REASON: REASON,
   BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_LEVEL_WARNING: WARNING
 } = c
@@ -59,6 +60,7 @@ class Event {
     this.count = value(COUNT) ?? 0
     this.reason = value(REASON) ?? ''
     this.errorClass = value(ERROR_CLASS) ?? ''
+    this.errorText = value(ERROR) ?? ''
     this.lateness = value(LATENESS)
     this.duration = value(DURATION) === undefined ? undefined : value(DURATION) / US
     this.recovery = value(RECOVERY)
@@ -77,20 +79,56 @@ class Event {
     return this.#values[1] >= WARNING
   }
 
-  /** One line, for people. */
-  toString () {
-    const [kind, , , ...fields] = this.#values
+  /** The core's object again, until another event's is asked for. */
+  static native (event) {
+    const [kind, , , ...fields] = event.#values
     check(LINES.begin(kind))
     fields.forEach((value, field) => {
       if (value === undefined) return
       check(TEXTS.has(field) ? LINES.set_string(field, value) : LINES.set_int(field, value))
     })
-    return String(LINES.line())
+    return LINES
+  }
+
+  /** One line, for people. */
+  toString () {
+    return String(Event.native(this).line())
+  }
+
+  /** What applies to it, and its error in words: an Error has no properties in JSON. */
+  toJSON () {
+    const { error, id, lateness, duration, recovery, ...others } = this
+    return {
+      level: this.level,
+      ...Object.fromEntries(Object.entries(others).filter(([, value]) => value)),
+      id: String(id) || undefined,
+      error: error === undefined ? undefined : this.errorText || textOf(error),
+      lateness,
+      duration,
+      recovery
+    }
   }
 
   [inspect.custom] () {
     return `Event ${this}`
   }
+}
+
+/** Who listens may throw, at once or later: that is told, and nothing else comes of it. */
+function give (listener, event) {
+  const fail = error => complain(Event.native(event), error)
+  try {
+    const result = listener(event)
+    if (typeof result?.then === 'function') Promise.resolve(result).then(undefined, fail)
+  } catch (error) {
+    fail(error)
+  }
+}
+
+/** What failed at an event is a warning; of many there are few. */
+function complain (native, error) {
+  const line = LOG.listener_line(native, textOf(error), Math.floor(performance.now()))
+  if (line.length) warn(String(line), 'BACKHOP_LISTENER')
 }
 
 /** Tells what a retrier or a worker meets: to the log, to who listens, and to node:diagnostics_channel. */
@@ -99,7 +137,7 @@ class Teller {
   #listeners = []
   #observers = [] // bridges that are told each event
   #counts = null // the core's metrics that count each
-  #tracing // the bridge that runs handlers
+  #trace // of the bridge that traces: begins an attempt's span
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
   /** `onEvent`: a function, a bridge, or an array of such; `source`: where events come from, as bridge.js has it. */
@@ -113,11 +151,11 @@ class Teller {
     }
   }
 
-  #bridge ({ counts, observe, around }) {
+  #bridge ({ counts, observe, trace }) {
     if (counts && !this.#counts) this.#counts = counts
     else if (counts) this.#observers.push(native => check(counts.observe(native)))
     if (observe) this.#observers.push(observe)
-    if (around) this.#tracing = around
+    if (trace) this.#trace = trace
   }
 
   /** Whether somebody listens to what becomes of each message. */
@@ -132,7 +170,47 @@ class Teller {
 
   /** Calls the handler of a message, within the span of its attempt where it is traced. */
   handle (message, handler) {
-    return this.#tracing ? this.#tracing(message, this.#queue, handler) : handler(message)
+    return this.#trace ? this.#traced(message, handler) : handler(message)
+  }
+
+  /** Whatever the bridge does, the handler is called once, and what it gives or throws goes through as it is. */
+  #traced (message, handler) {
+    const span = this.#contained('delivered', message, () => this.#trace(message, this.#queue))
+    if (!span) return handler(message)
+    let ended
+    const call = () => {
+      try {
+        const result = handler(message)
+        ended = { result, isLater: typeof result?.then === 'function' }
+      } catch (thrown) {
+        ended = { thrown }
+      }
+    }
+    this.#contained('delivered', message, () => span.run(call))
+    if (!ended) call()
+    const succeed = result => {
+      this.#contained('succeeded', message, span.succeeded)
+      return result
+    }
+    const fail = thrown => {
+      this.#contained('failed', message, () => span.failed(thrown))
+      throw thrown
+    }
+    if ('thrown' in ended) return fail(ended.thrown)
+    const { result, isLater } = ended
+    return isLater ? new Promise(resolve => { resolve(result) }).then(succeed, fail) : succeed(result)
+  }
+
+  #contained (name, message, run) {
+    try {
+      return run()
+    } catch (error) {
+      check(LINES.begin(KINDS.get(name)))
+      check(LINES.set_string(QUEUE, this.#queue))
+      check(LINES.set_string(ID, idOf(message)))
+      complain(LINES, error)
+      return undefined
+    }
   }
 
   /**
@@ -190,11 +268,15 @@ class Teller {
   #hand (native, level, { error, trace }, { isLogged = true, isWanted = false }) {
     if (debug.enabled || (isLogged && level >= WARNING)) this.#log(native, error, isLogged)
     for (const observe of this.#observers) {
-      this.#give(native, () => observe(native, { queue: this.#queue, error, trace }))
+      try {
+        observe(native, { queue: this.#queue, error, trace })
+      } catch (error) {
+        complain(native, error)
+      }
     }
     if (!isWanted && !this.#listeners.length && !CHANNEL.hasSubscribers) return undefined
     const event = Event.of(native, error)
-    for (const listener of this.#listeners) this.#give(native, () => listener(event))
+    for (const listener of this.#listeners) give(listener, event)
     if (CHANNEL.hasSubscribers) CHANNEL.publish(event)
     return event
   }
@@ -205,14 +287,6 @@ class Teller {
     const name = c.bh_event_name(native.what())
     if (!isWarned || native.level() < WARNING) debug('%s', line)
     else warn(String(line), `BACKHOP_${name.toUpperCase()}`, Event.of(native, error))
-  }
-
-  #give (native, listen) {
-    try {
-      listen()
-    } catch (error) {
-      warn(`${this.#queue}: onEvent threw at ${c.bh_event_name(native.what())}: ${textOf(error)}`, 'BACKHOP_LISTENER')
-    }
   }
 
   /** No copy can be made, so that the original stays with the broker. */

@@ -618,11 +618,14 @@ export interface Event {
   readonly text: string
   /**
    * The reason, where there is one. Of a failed attempt, and of its message that comes again or is parked, what the handler
-   * threw: whatever that is.
+   * threw: whatever that is. Not of a message that is parked as poison, as no handler had it; nor, of a worker's, of one that is
+   * parked as oversized where nobody listened to retried as its run began: it has its errorText alone.
    */
   readonly error: any
   /** The class of what the handler threw; "" for none. */
   readonly errorClass: string
+  /** What the handler threw, in words; "" for none. */
+  readonly errorText: string
   /** The message's id, the same for all its attempts; "" for none. */
   readonly id: Text
   /** The work queue. */
@@ -651,6 +654,8 @@ export interface Event {
   readonly isWarning: boolean
   /** One line, for people. */
   toString (): string
+  /** What applies to it, for JSON: level, name, the others without what is empty or 0, and `error` in words. */
+  toJSON (): { [name: string]: unknown }
 }
 
 /**
@@ -666,17 +671,20 @@ export interface Event {
  *     unconfirmed    no confirm came in time; one copy is published again, and the others when the broker confirms one
  *     refused        no broker would take the copy as it is; the original stays unacknowledged for ten minutes
  *     stale          a message was settled that the broker delivers again
- *     connected      both connections of a worker are open, the topology is there
+ *     connected      both connections of a worker are open, the topology is there; of a worker alone
  *     unavailable    connecting, declaring or consuming failed; it goes on after `delay`. Or the broker closed the channel that
  *                    publishes: `count` copies wait for the next one
- *     disconnected   a connection was lost; `count` messages come again
+ *     disconnected   a connection was lost, and not closed by the application; `count` messages come again. Of a retrier where it
+ *                    consumes itself (`consume`), or copies were not confirmed yet
  *     blocked        the broker takes no publishes: memory or disk run low
  *     unblocked      it takes publishes again
- *     cancelled      the broker ended the consumer; it consumes again
- *     missed         `count` events were not taken in time, and are gone
- *     drained        the worker has stopped; the last event
+ *     cancelled      the broker ended the consumer; it consumes again. Of a retrier only where it consumes itself
+ *     missed         `count` events were not taken in time, and are gone; of a worker alone
+ *     drained        the worker has stopped; the last event; of a worker alone
  *
- * delivered, succeeded, failed, retried and dropped are told where somebody listens as a worker's run begins, or to them.
+ * delivered, succeeded, failed and dropped are told to whoever listens then, by `onEvent`, the channel backhop:event of
+ * node:diagnostics_channel, or `worker.on`. Of a worker retried is told where somebody listened as its run began, or with its
+ * option retryEvents.
  */
 export type EventName =
   | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'parked' | 'dropped' | 'replayed' | 'returned' | 'nacked'
@@ -689,8 +697,8 @@ export interface Bridge {
   readonly bridges: true
 }
 
-/** A function that is called with each event, a bridge, or an array of these. */
-export type Listener = ((event: Event) => void) | Bridge | ReadonlyArray<((event: Event) => void) | Bridge>
+/** A function that is called with each event, and may be async; a bridge; or an array of these, where an empty one is none. */
+export type Listener = ((event: Event) => unknown) | Bridge | ReadonlyArray<((event: Event) => unknown) | Bridge>
 
 /** What a retrier and a worker are told alike. */
 export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'> {
@@ -726,7 +734,10 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
    * doubled up to 10 s, half of it by chance.
    */
   backOff?: Policy | undefined
-  /** Is told each event. What it throws becomes a warning of the process. */
+  /**
+   * Is told each event. What it throws, or rejects with, becomes a warning of the process (BACKHOP_LISTENER), at most ten a
+   * second for a queue, and nothing else comes of it.
+   */
   onEvent?: Listener | undefined
 }
 

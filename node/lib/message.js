@@ -152,4 +152,13 @@ function text (value) {
   return typeof value === 'string' ? value : value.toString('latin1')
 }
 
-module.exports = { Message }
+/** A message's id, for people; empty where it cannot be read. */
+function idOf (message) {
+  try {
+    return message?.id ?? ''
+  } catch {
+    return ''
+  }
+}
+
+module.exports = { Message, idOf }

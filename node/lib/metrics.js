@@ -2,10 +2,11 @@
 // What the bridges to metrics libraries share: the core's table of metrics, its counting, and the copies that wait.
 
 const c = require('./addon')
-const { check, made } = require('./errors')
+const { ArgumentError, check, made } = require('./errors')
 const { range } = require('./history')
 const { texts } = require('./options')
 
+const { BH_METRICS_MOST_ERROR_TYPES: MOST_ERROR_TYPES } = c
 const INSTRUMENTS = {
   [c.BH_INSTRUMENT_COUNTER]: 'counter', [c.BH_INSTRUMENT_GAUGE]: 'gauge', [c.BH_INSTRUMENT_HISTOGRAM]: 'histogram'
 }
@@ -25,12 +26,16 @@ const METRICS = range(c.BH_METRIC_LAST).map(number => ({
 
 /** The core's metrics; `errorTypes`: the classes of errors that are told apart, where it is not the first that come. */
 function counting (errorTypes = []) {
+  const names = new Set(texts(errorTypes, 'errorTypes'))
+  if (names.size > MOST_ERROR_TYPES) {
+    throw new ArgumentError(`errorTypes names ${names.size} classes of errors: give at most ${MOST_ERROR_TYPES}`)
+  }
   const metrics = made(c.bh_metrics_new())
-  for (const each of texts(errorTypes, 'errorTypes')) check(metrics.add_error_type(each))
+  for (const each of names) check(metrics.add_error_type(each))
   return metrics
 }
 
-/** How many copies are unconfirmed, of all retriers that are still there. */
+/** How many copies are unconfirmed, of all retriers and workers that are still there. */
 class Copies {
   #sources = new Set()
 

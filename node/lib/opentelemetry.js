@@ -2,7 +2,7 @@
 // Traces and metrics for OpenTelemetry, by its API alone: the application brings the SDK.
 
 const {
-  SpanKind, SpanStatusCode, TraceFlags, context, metrics: meters, propagation, trace
+  SpanKind, SpanStatusCode, TraceFlags, context, isSpanContextValid, metrics: meters, propagation, trace
 } = require('@opentelemetry/api')
 
 const c = require('./addon')
@@ -17,6 +17,7 @@ const COPIES = { [c.BH_EVENT_RETRIED]: 'retry', [c.BH_EVENT_PARKED]: 'park' }
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/
 const NOWHERE = /^0+$/
 const US = 1000 // in a millisecond
+const MS = 1000 // in a second
 
 // --- Traces --------------------------------------------------------------------------------------------------------
 
@@ -42,45 +43,38 @@ class Tracing {
   [BRIDGE] () {
     return {
       observe: (native, about) => this.#copied(native, about),
-      around: (message, queue, handle) => this.#attempt(message, queue, handle)
+      trace: (message, queue) => this.#attempt(message, queue)
     }
   }
 
-  /** Runs a handler within the span of its attempt, which links to that of the attempt before. */
-  #attempt (message, queue, handle) {
-    const attributes = {
-      ...attributesOf(queue, 'process', message.id),
-      'backhop.attempt': message.attempt
-    }
-    const before = contextOf(String(message.history.traceparent))
+  /** Begins the span of a message's attempt, which links to that of the attempt before. */
+  #attempt (message, queue) {
+    const { id, attempt, routingKey, history, headers } = message
+    const attributes = { ...attributesOf(queue, 'process', id), 'backhop.attempt': attempt }
+    if (routingKey) attributes['messaging.rabbitmq.destination.routing_key'] = routingKey
+    const before = contextOf(String(history.traceparent))
     const options = { kind: SpanKind.CONSUMER, attributes, links: before ? [{ context: before, attributes: {} }] : [] }
-    const span = this.#tracer.startSpan(`process ${queue}`, options, parentOf(message.headers))
-    const within = trace.setSpan(context.active(), span)
+    const parent = parentOf(headers)
+    const span = this.#tracer.startSpan(`process ${queue}`, options, parent)
+    const within = trace.setSpan(parent, span)
     message[TRACE] = { context: within, traceparent: traceparentOf(span.spanContext()) }
-    const fail = thrown => {
-      this.#failed(span, thrown)
-      throw thrown
-    }
-    const end = result => {
-      span.end()
-      return result
-    }
-    try {
-      const result = context.with(within, () => handle(message))
-      return typeof result?.then === 'function' ? Promise.resolve(result).then(end, fail) : end(result)
-    } catch (thrown) {
-      return fail(thrown)
+    return {
+      run: call => context.with(within, call),
+      succeeded: () => span.end(),
+      failed: thrown => this.#failed(span, thrown)
     }
   }
 
   #failed (span, thrown) {
-    if (isFailure(thrown)) {
-      const { stack } = Object(thrown)
-      span.setAttribute('error.type', classOf(thrown))
-      span.recordException({ name: classOf(thrown), message: textOf(thrown), stack })
-      if (this.#failureIsError) span.setStatus({ code: SpanStatusCode.ERROR, message: textOf(thrown) })
+    try {
+      if (!isFailure(thrown)) return
+      const [name, message] = [classOf(thrown), textOf(thrown)]
+      span.setAttribute('error.type', name)
+      span.recordException({ name, message, stack: stackOf(thrown) })
+      if (this.#failureIsError) span.setStatus({ code: SpanStatusCode.ERROR, message })
+    } finally {
+      span.end()
     }
-    span.end()
   }
 
   /** A copy is confirmed: from its publish on it took as long as its event says. */
@@ -92,7 +86,7 @@ class Tracing {
       ...attributesOf(queue, operation, text(c.BH_FIELD_ID)),
       'backhop.attempts': c.bh_event_int(native, c.BH_FIELD_ATTEMPTS)
     }
-    if (operation === 'retry') attributes['backhop.delay_ms'] = c.bh_event_int(native, c.BH_FIELD_DELAY)
+    if (operation === 'retry') attributes['backhop.delay'] = c.bh_event_int(native, c.BH_FIELD_DELAY) / MS
     else attributes['backhop.reason'] = text(c.BH_FIELD_REASON)
     const end = Date.now()
     const startTime = end - c.bh_event_int(native, c.BH_FIELD_DURATION) / US
@@ -112,15 +106,39 @@ function attributesOf (queue, operation, id) {
   return attributes
 }
 
-/** The span that is active, as that of the client's own instrumentation, or else the publisher's. */
+/**
+ * The span that is active, as that of the client's own instrumentation, where the message has no trace or is of the
+ * same; else the publisher's: one that was active at start-up is none of a message's.
+ */
 function parentOf (headers) {
   const active = context.active()
-  return trace.getSpan(active) ? active : propagation.extract(active, headers, HEADERS)
+  const current = trace.getSpanContext(active)
+  const theirs = propagation.extract(trace.deleteSpan(active), headers, HEADERS)
+  const publisher = trace.getSpanContext(theirs)
+  if (!isValid(current)) return theirs
+  return isValid(publisher) && publisher.traceId !== current.traceId ? theirs : active
 }
 
+function isValid (spanContext) {
+  return spanContext !== undefined && isSpanContextValid(spanContext)
+}
+
+/** What is no string is no propagator's: whoever published it chose its type. */
 const HEADERS = {
-  keys: headers => Object.keys(headers),
-  get: (headers, name) => headers[name] === undefined ? undefined : String(headers[name])
+  keys: headers => Object.keys(headers).filter(name => typeof headers[name] === 'string'),
+  get: (headers, name) => {
+    const value = Object.hasOwn(headers, name) ? headers[name] : undefined
+    return typeof value === 'string' ? value : undefined
+  }
+}
+
+function stackOf (thrown) {
+  try {
+    const { stack } = Object(thrown)
+    return typeof stack === 'string' ? stack : undefined
+  } catch {
+    return undefined
+  }
 }
 
 function contextOf (traceparent) {
@@ -139,16 +157,33 @@ function traceparentOf ({ traceId, spanId, traceFlags = TraceFlags.NONE }) {
 function metrics (options = {}) {
   const { provider = meters, errorTypes } = only(options, ['provider', 'errorTypes'], 'metrics')
   if (typeof provider?.getMeter !== 'function') refuse('provider', provider, 'a MeterProvider')
-  return new Metrics(provider.getMeter(SCOPE, String(c.bh_version())), counting(errorTypes))
+  const counted = counting(errorTypes)
+  const meter = provider.getMeter(SCOPE, String(c.bh_version()))
+  return new Metrics(meter, counted, copiesOf(provider, meter))
+}
+
+const gauges = new WeakMap() // the copies by provider: an SDK keeps one value of a gauge
+
+function copiesOf (provider, meter) {
+  const source = provider.getMeterProvider?.() ?? provider // of the API's global one, the one that it stands for
+  let copies = gauges.get(source)
+  if (!copies) {
+    copies = new Copies()
+    const { otelName: name, unit, help: description } = METRICS[c.BH_METRIC_COPIES_UNCONFIRMED]
+    meter.createObservableGauge(name, { unit, description }).addCallback(result => result.observe(copies.count))
+    gauges.set(source, copies)
+  }
+  return copies
 }
 
 class Metrics {
   #metrics
   #instruments
-  #copies = new Copies()
+  #copies
 
-  constructor (meter, counted) {
+  constructor (meter, counted, copies) {
     this.#metrics = counted
+    this.#copies = copies
     this.#instruments = METRICS.map(each => this.#instrument(meter, each))
   }
 
@@ -158,10 +193,7 @@ class Metrics {
       const counter = meter.createCounter(name, { unit, description })
       return (value, attributes) => counter.add(value, attributes)
     }
-    if (type === 'gauge') {
-      meter.createObservableGauge(name, { unit, description }).addCallback(result => result.observe(this.#copies.count))
-      return undefined
-    }
+    if (type === 'gauge') return undefined
     const advice = { explicitBucketBoundaries: buckets }
     const histogram = meter.createHistogram(name, { unit, description, advice })
     return (value, attributes) => histogram.record(value, attributes)

@@ -5,13 +5,16 @@ import type { Bridge } from './index.js'
 /**
  * Counts the events of retrier and worker, for prom-client to tell.
  *
- *     new Retrier(channel, { queue, policy, onEvent: prometheus() })
+ *     const counted = prometheus()
+ *     new Retrier(channel, { queue, policy, onEvent: counted })
+ *     new Worker(uri, { queue, policy, onEvent: counted })
  *
- * One serves all retriers and workers of a process. Labels are bounded: queue, error_type, reason, outcome.
+ * One, made once, serves all retriers and workers of a process. Labels are bounded: queue, error_type, reason, outcome.
+ * It throws an ArgumentError, and registers nothing, where the registry has metrics of these names already.
  *
  * @param options `register`: where the metrics go; default: prom-client's own. `errorTypes`: the classes of errors to tell
- * apart, at most 32; any other is "_OTHER"; default: the first 32 that are met
+ * apart, at most 32 (more are an ArgumentError); any other is "_OTHER"; default: the first 32 that are met
  */
 export function prometheus (options?: {
-  register?: Pick<Registry, 'registerMetric'> | undefined, errorTypes?: Iterable<string> | undefined
+  register?: Pick<Registry, 'registerMetric' | 'getSingleMetric'> | undefined, errorTypes?: Iterable<string> | undefined
 }): Bridge

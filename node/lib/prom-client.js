@@ -5,7 +5,7 @@ const { register: common } = require('prom-client')
 
 const c = require('./addon')
 const { BRIDGE } = require('./bridge')
-const { check } = require('./errors')
+const { ArgumentError, check } = require('./errors')
 const { Copies, METRICS, counting } = require('./metrics')
 const { only, refuse } = require('./options')
 
@@ -15,7 +15,16 @@ const ESCAPES = { n: '\n' }
 
 function prometheus (options = {}) {
   const { register = common, errorTypes } = only(options, ['register', 'errorTypes'], 'prometheus')
-  if (typeof register?.registerMetric !== 'function') refuse('register', register, 'a Registry of prom-client\'s')
+  for (const method of ['registerMetric', 'getSingleMetric']) {
+    if (typeof register?.[method] !== 'function') refuse('register', register, 'a Registry of prom-client\'s')
+  }
+  const clash = METRICS.find(({ name }) => register.getSingleMetric(name))
+  if (clash) {
+    throw new ArgumentError(
+      `the registry has a metric named ${clash.name} already: give one prometheus() to all retriers and workers, or ` +
+      'another registry, as { register: new Registry() }'
+    )
+  }
   return new Prometheus(register, errorTypes)
 }
 

@@ -8,7 +8,8 @@
 //   openChannel()              a channel to declare and to get with; rejects with ConnectionFailedError
 //   openConfirms(listener)     a channel that publishes; it calls answered(tag, multiple, isAck), returned(exchange,
 //                              routingKey, id, why) and closed({ code, text }), in this order for one copy
-//   watch(publisher)           calls lost(reason) and blocked(isBlocked)
+//   watch(publisher)           calls lost(reason, isOrderly), orderly where the application closed it, and
+//                              blocked(isBlocked)
 //
 // No callback here throws, as that would break the client's connection.
 
@@ -72,6 +73,7 @@ class Publisher {
   #declaring
   #backOff
   #teller
+  #isConsuming // whether the retrier has a consumer of its own
   #ledger
   #told = new Float64Array(DUE + 1) // by the ledger, of the last step
   #copies = new Map() // by entry
@@ -92,11 +94,12 @@ class Publisher {
   #why = '' // of the last return, closed channel or rung that could not be declared
   #idle = []
 
-  constructor (line, { declaring, confirmTimeout, backOff = BACK_OFF, random, teller }) {
+  constructor (line, { declaring, confirmTimeout, backOff = BACK_OFF, random, teller, isConsuming = () => false }) {
     this.#line = line
     this.#declaring = declaring
     this.#backOff = backOff
     this.#teller = teller
+    this.#isConsuming = isConsuming
     this.#ledger = made(c.bh_ledger_new(backOff[NATIVE], random(RANDOM_BYTES)))
     check(this.#ledger.set_confirm_timeout_ms(confirmTimeout))
     this.#ledger.block(Number(line.isBlocked), now())
@@ -138,13 +141,13 @@ class Publisher {
   }
 
   /** The connection is gone, and the deliveries with it: the broker gives them again. */
-  lost (reason) {
+  lost (reason, isOrderly = false) {
     const count = this.#ledger.copies()
     const dropped = [...this.#copies.values()]
     clearTimeout(this.#timer)
     this.#channel = undefined
     for (const all of [this.#copies, this.#channels, this.#numbers]) all.clear()
-    if (count) {
+    if (!isOrderly && (count || this.#isConsuming())) {
       this.#teller.tell('disconnected', () => ({ cause: reason, error: new ConnectionFailedError(reason), count }))
     }
     for (const { replayed } of dropped) replayed?.(replayError(ConnectionFailedError.status, reason))

@@ -12,6 +12,7 @@ const {
 } = require('./errors')
 const { Teller, endOf, undrained } = require('./event')
 const { debug } = require('./log')
+const { idOf } = require('./message')
 const NATIVE = require('./native')
 const { handler, instance, numberOf, only, refuse, whole } = require('./options')
 const { classOf, policiesOf, textOf } = require('./outcomes')
@@ -97,6 +98,7 @@ class BaseRetrier {
     handler(handle, 'consume')
     whole(prefetch, 'prefetch', 1, MOST_PREFETCH)
     await this.declare()
+    this._attend(await this._line())
     const consumer = this._consumer(handle, prefetch)
     await consumer.open()
     this.#consumers.add(consumer)
@@ -147,7 +149,7 @@ class BaseRetrier {
         over()
         return
       }
-      this.#begins(message)
+      this._begins(message)
     } catch (error) {
       this._refused(error, message)
       over()
@@ -183,7 +185,8 @@ class BaseRetrier {
     settle()
   }
 
-  #begins (message) {
+  /** Tells that a message is handled now. */
+  _begins (message) {
     if (!this.#teller.isHeard) return
     this.#teller.tell('delivered', () => this.#pastOf(message))
     message[BEGAN] = performance.now()
@@ -203,6 +206,13 @@ class BaseRetrier {
     const { clock } = this.#decider
     const past = this.#decider.held(history)
     return { history: past, redelivered, now: clock(), error, errorClass, errorText, duration: undefined }
+  }
+
+  handle (message, handle) {
+    if (!message?.[ORIGINAL]) refuse('what handle is given', message, 'a message that read gave')
+    handler(handle, 'handle')
+    if (this.#teller.isHeard) message[BEGAN] = performance.now()
+    return this.#teller.handle(message, handle)
   }
 
   settle (message, error) {
@@ -292,6 +302,11 @@ class BaseRetrier {
     return this.#declaring.diagnosis(asks, ...args)
   }
 
+  /** Tells what becomes of the connection from now on. */
+  _attend (line) {
+    if (line.isOpen) this.#publisher(line)
+  }
+
   #publisher (line) {
     let publisher = this.#publishers.get(line)
     if (!publisher) {
@@ -303,7 +318,8 @@ class BaseRetrier {
         confirmTimeout: this.#confirmTimeout,
         backOff: this.#backOff,
         random: this.#decider.random,
-        teller: this.#teller
+        teller: this.#teller,
+        isConsuming: () => [...this.#consumers].some(consumer => !consumer.isCancelled)
       })
       this.#publishers.set(line, publisher)
     }
@@ -558,15 +574,6 @@ function topologyOf (options, what, policies) {
 /** What a copy tells of the failure. */
 function errorIn ({ headers }) {
   return headers.find(([name]) => name === 'backhop-error')?.[1].value
-}
-
-/** A message's id, for people; empty where it cannot be read. */
-function idOf (message) {
-  try {
-    return message?.id ?? ''
-  } catch {
-    return ''
-  }
 }
 
 module.exports = { BaseConsumer, BaseRetrier, ORIGINAL, TOPOLOGY, topologyOf }

@@ -45,6 +45,7 @@ const OWN = ['replayed', 'drained'] // events that the worker itself has to know
 const COPIED = ['retried', 'parked'] // a message whose copy is safe
 const PUBLISHED_AGAIN = ['returned', 'nacked'] // one whose copy is not
 const NO_FAILURE = {}
+const EVENTS_KEPT = 1024 // by the core, until they are taken
 
 class Worker extends EventEmitter {
   #native
@@ -63,8 +64,10 @@ class Worker extends EventEmitter {
   #replaying // the promise of the replay that is under way
   #retryEvents
   #teller
-  #isHeard // whether somebody listens to what becomes of each message
-  #tellsRetries
+  #isListened = false // to what becomes of each message, by name
+  #tellsRetries // in this run
+  #isEndedByAge // whether what failed may be parked before its last attempt
+  #mostFailures
   #failures = new Map() // { error, trace } of messages that failed, by number, until it is told what became of them
 
   constructor (uris, options = {}) {
@@ -86,6 +89,8 @@ class Worker extends EventEmitter {
     this.#concurrency = concurrency
     this.#choice = new Choice({ never, only: others, policies })
     checkServed(this.#topology, policies)
+    const all = [this.#topology.policy, ...policies.map(([, policy]) => policy)]
+    this.#isEndedByAge = all.some(({ maxAge }) => maxAge > 0)
     this.#drain = drainOf(drain, 'drain')
     const native = this.#native = made(
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
@@ -94,6 +99,7 @@ class Worker extends EventEmitter {
     if (caFile !== undefined) this.#check(native.set_ca_file(text(caFile, 'caFile', 'the path of a PEM file')))
     this.#check(native.set_mode(numberOf(MODES, mode, 'mode')))
     this.#check(native.set_prefetch(prefetch))
+    this.#mostFailures = prefetch + EVENTS_KEPT
     this.#setTimeout('connectTimeout', 'set_connect_timeout_ms', connectTimeout)
     this.#setTimeout('confirmTimeout', 'set_confirm_timeout_ms', confirmTimeout)
     if (backOff !== undefined) this.#check(native.set_back_off(instance(backOff, Policy, 'backOff')[NATIVE]))
@@ -102,9 +108,10 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
-    this.#teller = new Teller(this.#topology.queue, onEvent, { countFor: metrics => this.#countFor(metrics) })
-    this.#isHeard = this.#teller.isHeard
-    this.on('newListener', name => { this.#isHeard ||= EACH_MESSAGE.includes(name) })
+    this.#teller = new Teller(this.#topology.queue, onEvent, {
+      copies: () => native.copies(), countFor: metrics => this.#countFor(metrics)
+    })
+    this.on('newListener', name => { this.#isListened ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 
@@ -130,6 +137,11 @@ class Worker extends EventEmitter {
     return this.#topology
   }
 
+  /** Whether somebody listens to what becomes of each message. */
+  get #isHeard () {
+    return this.#isListened || this.#teller.isHeard
+  }
+
   // --- Running -------------------------------------------------------------------------------------------------------
 
   async run (handle, options = {}) {
@@ -140,8 +152,8 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
-    this.#tellsRetries = this.#retryEvents || this.#isHeard
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries)))
+    this.#tellsRetries = this.#retryEvents || this.#isHeard || this.#isEndedByAge
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries))) // not while it runs
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = new AbortController()
@@ -299,20 +311,32 @@ class Worker extends EventEmitter {
   #fail (message, thrown) {
     const result = this.#choice.result(thrown)
     const name = endOf(result.outcome)
-    if (name === 'failed') this.#failed(message, thrown, result.error)
+    if (name === 'failed') this.#failed(message, thrown, result)
     else if (this.#isHeard) this.#tell(name, message)
     this.#settle(message, result)
   }
 
   /** What becomes of it is told with its error; where it is settled already, nothing is. */
-  #failed (message, error, errorText) {
+  #failed (message, error, result) {
     const errorClass = classOf(error)
     this.#native.set_error_class(message.taken, errorClass)
-    if (!this.#isHeard) return
     const trace = message[TRACE]
-    this.#tell('failed', message, { error, errorClass, errorText })
+    if (this.#isHeard) this.#tell('failed', message, { error, errorClass, errorText: result.error })
     if (trace?.traceparent) this.#native.set_traceparent(message.taken, trace.traceparent)
-    if (this.#tellsRetries) this.#failures.set(message.taken.number(), { error, trace })
+    if (this.#tellsRetries || this.#isLast(message, result)) this.#keep(message.taken.number(), { error, trace })
+  }
+
+  /** Whether it is parked by that, as far as the worker's thread needs no clock for it. */
+  #isLast ({ taken }, { outcome, policy = this.#topology.policy }) {
+    return outcome === 'permanent' || Boolean(policy[NATIVE].is_last(this.#native.attempt(taken)))
+  }
+
+  /** As many as there can be; the oldest were of events that nobody took. */
+  #keep (number, failure) {
+    this.#failures.set(number, failure)
+    if (this.#failures.size <= this.#mostFailures) return
+    const [oldest] = this.#failures.keys()
+    this.#failures.delete(oldest)
   }
 
   #settle (message, result) {

@@ -7,7 +7,7 @@ const { test } = require('node:test')
 
 const { MeterProvider, PeriodicExportingMetricReader, InMemoryMetricExporter, AggregationTemporality } =
   require('@opentelemetry/sdk-metrics')
-const { Registry } = require('prom-client')
+const { Counter, Registry } = require('prom-client')
 
 const { ArgumentError } = require('backhop')
 const { metrics } = require('backhop/opentelemetry')
@@ -63,11 +63,29 @@ test('a listener is given each event with what it has, and the error itself', ()
   const [event] = events
   assert.deepEqual({ ...event }, {
     name: 'retried', text: 'TypeError: no', error, id: '17', queue: 'orders', connection: '', host: '', attempt: 0,
-    attempts: 2, delay: 1000, count: 0, reason: '', errorClass: 'TypeError', lateness: undefined, duration: 1.5,
-    recovery: undefined
+    attempts: 2, delay: 1000, count: 0, reason: '', errorClass: 'TypeError', errorText: 'TypeError: no',
+    lateness: undefined, duration: 1.5, recovery: undefined
   })
   assert.deepEqual([event.level, event.isWarning], ['info', false])
   assert.match(String(event), /^retried: message "17" of "orders".* again in 1 s: TypeError: no$/)
+})
+
+test('an event as JSON has what applies to it, and its error as text', () => {
+  const events = []
+  const teller = new Teller('orders', event => events.push(event))
+  teller.tell('retried', failure(new TypeError('no'), Buffer.from('17')))
+  const odd = { get message () { throw new Error('mine') } }
+  teller.tell('retried', () => ({ id: '18', attempts: 1, delay: 0, error: odd, errorText: 'odd' }))
+  assert.deepEqual(events.map(event => JSON.parse(JSON.stringify(event))), [{
+    level: 'info', name: 'retried', text: 'TypeError: no', error: 'TypeError: no', errorClass: 'TypeError',
+    errorText: 'TypeError: no', id: '17', queue: 'orders', attempts: 2, delay: 1000, duration: 1.5
+  }, {
+    level: 'info', name: 'retried', text: 'odd', error: 'odd', errorText: 'odd', id: '18', queue: 'orders', attempts: 1
+  }])
+})
+
+test('no listeners in an array are none', () => {
+  assert.equal(new Teller('orders', []).isHeard, false)
 })
 
 test('where nobody listens nothing is made of what goes its way', () => {
@@ -99,6 +117,31 @@ test('a listener that throws becomes a warning, and the others are told', async 
   assert.ok(warnings.some(({ message, code }) => code === 'BACKHOP_LISTENER' && message.includes('mine')))
 })
 
+test('a listener whose promise rejects becomes a warning, and ends nothing', async () => {
+  const rejecting = async () => { throw new Error('later') }
+  const thenable = () => ({ get then () { throw new Error('no promise') } })
+  const teller = new Teller('rejecting', [rejecting, thenable])
+  teller.tell('retried', failure(new Error('no')))
+  new Teller('another', () => {}).tell('dropped', () => ({})) // whose event is another one's by then
+  await turn()
+  const told = warnings.filter(({ code, message }) => code === 'BACKHOP_LISTENER' && message.includes('rejecting'))
+  assert.deepEqual(told.map(({ message }) => /no promise|later/.exec(message)[0]), ['no promise', 'later'])
+  for (const { message } of told) assert.match(message, /retried/)
+})
+
+test('a listener that is broken is no warning a message', async t => {
+  const now = performance.now()
+  t.mock.method(performance, 'now', () => now)
+  const broken = [() => { throw new Error('sync') }, async () => { throw new Error('async') }]
+  const tellers = broken.map((listen, i) => new Teller(`broken ${i}`, listen))
+  for (let i = 0; i < 300; i++) {
+    for (const teller of tellers) teller.tell('retried', failure(new Error('no'), String(i)))
+  }
+  await turn()
+  const told = warnings.filter(({ code, message }) => code === 'BACKHOP_LISTENER' && message.includes('broken'))
+  assert.equal(told.length, 20)
+})
+
 test('300 that are parked at once are no 300 warnings, and each that is has its event', async t => {
   const now = performance.now()
   t.mock.method(performance, 'now', () => now) // all of it is in one second, however long it takes
@@ -117,6 +160,49 @@ test('what is no listener is refused', () => {
   assert.throws(() => prometheus({ register: {} }), ArgumentError)
   assert.throws(() => metrics({ provider: {} }), ArgumentError)
   assert.throws(() => prometheus({ registry: new Registry() }), ArgumentError)
+})
+
+test('a metric that the registry has already leaves nothing half registered, and the error says what to do', () => {
+  const register = new Registry()
+  const own = new Counter({ name: 'backhop_parked_total', help: 'mine', registers: [register] })
+  assert.throws(() => prometheus({ register }), error => {
+    return error instanceof ArgumentError && /backhop_parked_total.*give one prometheus\(\) to all.*another registry/.test(error.message)
+  })
+  assert.deepEqual(register.getMetricsAsArray(), [own])
+  register.clear()
+  prometheus({ register })
+  assert.throws(() => prometheus({ register }), ArgumentError)
+})
+
+test('more classes of errors than are told apart are refused by name and limit', () => {
+  const errorTypes = Array.from({ length: 40 }, (_, i) => `Error${i}`)
+  const says = error => error instanceof ArgumentError && /errorTypes.*40.*at most 32/.test(error.message)
+  const register = new Registry()
+  assert.throws(() => prometheus({ register, errorTypes }), says)
+  assert.throws(() => metrics({ errorTypes }), says)
+  assert.equal(register.getMetricsAsArray().length, 0)
+  prometheus({ register, errorTypes: [...errorTypes.slice(0, 32), ...errorTypes.slice(0, 32)] })
+})
+
+test('metrics of one provider tell the copies of all that they are given to as one sum', async () => {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
+  const provider = new MeterProvider({ readers: [reader] })
+  const register = new Registry()
+  const one = metrics({ provider })
+  const tellers = [
+    new Teller('a', [one, prometheus({ register })], { copies: () => 5 }),
+    new Teller('b', one, { copies: () => 1 }),
+    new Teller('c', metrics({ provider }), { copies: () => 0 }),
+    new Teller('d', metrics({ provider }), { copies: () => 2, countFor: () => () => {} })
+  ]
+  await reader.forceFlush()
+  const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
+  const gauges = found.filter(({ descriptor }) => descriptor.name === 'backhop.copies.unconfirmed')
+  assert.deepEqual(gauges.map(({ dataPoints }) => dataPoints.map(({ value }) => value)), [[8]])
+  assert.match(await register.metrics(), /^backhop_copies_unconfirmed 5$/m)
+  assert.equal(tellers.length, 4)
+  await provider.shutdown()
 })
 
 test('labels are bounded, whatever 10,000 messages and errors are called', async () => {

@@ -2,6 +2,7 @@
 // What is seen of a message that fails, comes back and is parked: its events, metrics and spans, over each client.
 
 const assert = require('node:assert/strict')
+const diagnostics = require('node:diagnostics_channel')
 const { once } = require('node:events')
 const { afterEach, beforeEach } = require('node:test')
 
@@ -14,30 +15,16 @@ const { Registry } = require('prom-client')
 const instrumentation = new AmqplibInstrumentation() // before amqplib is loaded, whose functions it patches
 instrumentation.disable()
 
-const { Worker, buildInfo } = require('backhop')
+const { Park, Policy, Worker, buildInfo } = require('backhop')
 const { tracing } = require('backhop/opentelemetry')
+const { Retrier } = require('backhop/amqplib')
 const { prometheus } = require('backhop/prom-client')
 
-const { Broker, NEEDS_BROKER, QUICK, URL, describe, it, until } = require('./broker')
+const { Broker, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, it, until } = require('./broker')
 const { CLIENTS } = require('./clients')
-
-require('../warnings')
-
-const PUBLISHER = { traceId: '0af7651916cd43dd8448eb211c80319c', spanId: 'b7ad6b7169203331' }
-const TRACEPARENT = `00-${PUBLISHER.traceId}-${PUBLISHER.spanId}-01`
-
-/** W3C's header, as an SDK's propagator reads and writes it. */
-const propagator = {
-  inject (of, carrier, setter) {
-    const { traceId, spanId } = trace.getSpanContext(of) ?? {}
-    if (traceId) setter.set(carrier, 'traceparent', `00-${traceId}-${spanId}-01`)
-  },
-  extract (of, carrier, getter) {
-    const [, traceId, spanId] = String(getter.get(carrier, 'traceparent') ?? '').split('-')
-    return traceId ? trace.setSpanContext(of, { traceId, spanId, traceFlags: 1, isRemote: true }) : of
-  },
-  fields: () => ['traceparent']
-}
+const { Proxy } = require('./proxy')
+const { PUBLISHER, TRACEPARENT, propagator } = require('../propagator')
+const warnings = require('../warnings')
 
 class Working {
   constructor (queue, options) {
@@ -58,12 +45,15 @@ class Working {
 
 const connect = {
   Worker: async (queue, options) => new Working(queue, options),
-  ...Object.fromEntries(['amqplib, promises', 'node-amqp'].map(client => [client, async (queue, options) => {
-    const consumer = await CLIENTS[client].connect(URL, queue, options)
+  ...Object.fromEntries(Object.keys(CLIENTS).map(client => [client, async (queue, options, url = URL) => {
+    const consumer = await CLIENTS[client].connect(url, queue, options)
     await consumer.retrier.declare()
     return consumer
   }]))
 }
+
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'without librabbitmq' }
+const needsOf = client => client === 'Worker' ? NEEDS_WORKER : {}
 
 describe('what is seen of a message', NEEDS_BROKER, () => {
   let broker
@@ -108,8 +98,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
   }
 
   for (const client of Object.keys(connect)) {
-    const needs = client === 'Worker' && !buildInfo().worker ? { skip: 'without librabbitmq' } : {}
-    it(`over ${client}: it fails, is late, and is parked`, needs, async () => {
+    it(`over ${client}: it fails, is late, and is parked`, needsOf(client), async () => {
       const { queue, active, named } = await failThreeTimes(client)
       const isOfIt = ({ id, name }) => id === '17' && name !== 'connected'
       assert.deepEqual(events.filter(isOfIt).map(({ name, attempt, attempts, delay, reason }) => {
@@ -124,8 +113,11 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       assert.ok(failed.every(({ error, errorClass, duration }) => {
         return error instanceof TypeError && errorClass === 'TypeError' && duration > 0
       }))
+      const texts = ['TypeError: no 1', 'TypeError: no 2', 'TypeError: no 3']
+      assert.deepEqual(failed.map(({ errorText }) => errorText), texts)
       const copied = events.filter(({ name }) => name === 'retried' || name === 'parked')
       assert.deepEqual(copied.map(({ error }) => error.message), ['no 1', 'no 2', 'no 3'])
+      assert.deepEqual(copied.map(({ errorText }) => errorText), texts)
       const text = await register.metrics()
       const valueOf = (name, labels) => {
         const line = text.split('\n').find(each => each.startsWith(`${name}{queue="${queue}"${labels}} `))
@@ -151,6 +143,236 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       await until(() => named('park').length === 1, 'its spans end')
       assert.deepEqual(named('retry').map(span => span.parentSpanContext.spanId), active.slice(0, 2))
       assert.deepEqual(named('park').map(span => span.parentSpanContext.spanId), active.slice(2))
+      const both = {
+        'messaging.system': 'rabbitmq', 'messaging.destination.name': queue, 'messaging.message.id': '17'
+      }
+      const sent = { ...both, 'messaging.operation.type': 'send' }
+      assert.deepEqual(attempts[1].attributes, {
+        ...both,
+        'messaging.operation.name': 'process',
+        'messaging.operation.type': 'process',
+        'messaging.rabbitmq.destination.routing_key': queue,
+        'backhop.attempt': 2,
+        'error.type': 'TypeError'
+      })
+      assert.deepEqual(named('retry')[1].attributes, {
+        ...sent, 'messaging.operation.name': 'retry', 'backhop.attempts': 2, 'backhop.delay': 0.2
+      })
+      assert.deepEqual(named('park')[0].attributes, {
+        ...sent, 'messaging.operation.name': 'park', 'backhop.attempts': 3, 'backhop.reason': 'exhausted'
+      })
+    })
+
+    it(`over ${client}: a stranger's headers and a broken tracer keep nothing from its handler`, needsOf(client), async () => {
+      const queue = await broker.queue()
+      const broken = { getTracer: () => { throw new Error('the SDK is broken') } }
+      const onEvent = [tracing({ provider: broken }), event => events.push(event)]
+      consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
+      await consumer.begin(() => {})
+      const hostile = { headers: { traceparent: { toString: 'x', valueOf: 'y' } } }
+      for (const options of [hostile, { headers: { traceparent: TRACEPARENT } }]) await broker.publish('', queue, options)
+      await until(() => events.filter(({ name }) => name === 'succeeded').length === 2, 'both are handled')
+      await consumer.stop()
+      events.length = 0
+      onEvent[0] = tracing({ provider })
+      consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
+      await consumer.begin(() => {})
+      await broker.publish('', queue, hostile)
+      await until(() => events.some(({ name }) => name === 'succeeded'), 'it is handled')
+      assert.ok(!events.some(({ name }) => name === 'refused' || name === 'failed'))
+    })
+
+    it(`over ${client}: a span that is active as it begins is the parent of no message of another trace`, needsOf(client), async () => {
+      const queue = await broker.queue()
+      const options = { policy: QUICK, namespace: broker.namespace, onEvent: tracing({ provider }) }
+      const startUp = provider.getTracer('app').startSpan('start-up')
+      await context.with(trace.setSpan(context.active(), startUp), async () => {
+        consumer = await connect[client](queue, options)
+        await consumer.begin(() => {})
+      })
+      await broker.publish('body', queue, { headers: { traceparent: TRACEPARENT } })
+      const attempt = () => exporter.getFinishedSpans().find(({ name }) => name === `process ${queue}`)
+      await until(attempt, 'it is handled')
+      assert.equal(attempt().parentSpanContext.spanId, PUBLISHER.spanId)
+    })
+  }
+
+  const connecting = ['amqplib, promises', 'amqplib, consume', 'node-amqp', 'node-amqp, consume']
+  for (const client of connecting) {
+    it(`over ${client}: a lost connection is told under a consumer of the retrier's own, an orderly close is not`, async () => {
+      const queue = await broker.queue()
+      const proxy = await Proxy.to(URL)
+      const isOfIt = ({ name }) => name === 'disconnected' || name === 'cancelled'
+      const about = () => events.filter(isOfIt).map(({ name, count }) => [name, count])
+      try {
+        const options = { policy: QUICK, namespace: broker.namespace, onEvent: event => events.push(event) }
+        consumer = await connect[client](queue, options, proxy.url)
+        await consumer.begin(() => {})
+        await consumer.stop()
+        consumer = await connect[client](queue, options, proxy.url)
+        await consumer.begin(() => {})
+        const isClosed = once(consumer.connection, 'close')
+        consumer.isStopped = true
+        if (consumer.connection.disconnect) {
+          consumer.connection.implOptions.reconnect = false
+          consumer.connection.disconnect()
+        } else {
+          consumer.connection.close()
+        }
+        await isClosed
+        await new Promise(setImmediate)
+        assert.deepEqual(about(), [])
+        consumer = await connect[client](queue, options, proxy.url)
+        await consumer.begin(() => {})
+        const isLost = new Promise(resolve => consumer.connection.once('error', resolve))
+        proxy.cut()
+        await isLost
+        await broker.publish('body', queue)
+        if (client.startsWith('node-amqp')) {
+          await until(() => events.some(({ name }) => name === 'succeeded'), 'it consumes again')
+        }
+        assert.deepEqual(about(), client.endsWith('consume') ? [['disconnected', 0]] : [])
+      } finally {
+        await consumer.stop()
+        proxy.close()
+      }
+    })
+  }
+
+  for (const client of connecting) {
+    it(`over ${client}: that the broker takes no publishes is told with nothing in hand`, NEEDS_CTL, async () => {
+      const queue = await broker.queue()
+      const options = { policy: QUICK, namespace: broker.namespace, onEvent: event => events.push(event) }
+      consumer = await connect[client](queue, options)
+      await consumer.begin(() => {})
+      const { channel, connection } = consumer
+      control('set-alarm')
+      try { // of which the broker tells those that publish
+        if (channel) channel.publish('', queue, Buffer.from('body'))
+        else connection.publish(queue, 'body')
+        await until(() => events.some(({ name }) => name === 'blocked'), 'it is blocked')
+      } finally {
+        control('clear-alarm')
+      }
+      await until(() => events.some(({ name }) => name === 'unblocked'), 'it takes publishes again')
+    })
+  }
+
+  it('by a Worker: who subscribes to diagnostics_channel once it is made has the events of messages, too', NEEDS_WORKER, async () => {
+    const queue = await broker.queue()
+    consumer = await connect.Worker(queue, { policy: QUICK, namespace: broker.namespace })
+    const listen = event => events.push(event)
+    diagnostics.subscribe('backhop:event', listen)
+    try {
+      await consumer.begin(() => { throw new TypeError('mine') })
+      await broker.publish('body', queue)
+      await until(() => events.some(({ name }) => name === 'parked'), 'it is parked')
+    } finally {
+      diagnostics.unsubscribe('backhop:event', listen)
+    }
+    const each = ['delivered', 'failed', 'retried']
+    const names = events.map(({ name }) => name).filter(name => name !== 'connected')
+    assert.deepEqual(names, [...each, ...each, 'delivered', 'failed', 'parked'])
+    assert.ok(events.filter(({ name }) => name === 'retried').every(({ error }) => error instanceof TypeError))
+  })
+
+  it('by a Worker: who listens once it runs has all but the retries', NEEDS_WORKER, async () => {
+    const queue = await broker.queue()
+    consumer = await connect.Worker(queue, { policy: QUICK, namespace: broker.namespace })
+    await consumer.begin(() => { throw new TypeError('mine') })
+    for (const name of ['delivered', 'failed', 'retried', 'parked']) consumer.worker.on(name, event => events.push(event))
+    await broker.publish('body', queue)
+    await until(() => events.some(({ name }) => name === 'parked'), 'it is parked')
+    const each = ['delivered', 'failed']
+    assert.deepEqual(events.map(({ name }) => name), [...each, ...each, ...each, 'parked'])
+  })
+
+  const AGEING = new Policy({ initial: 60_000, maxAge: 1000 })
+  const parking = [['exhausted', TypeError, QUICK], ['permanent', Park, QUICK], ['too-old', TypeError, AGEING]]
+  for (const [why, Thrown, policy] of parking) {
+    it(`by a Worker: where nobody else listens, parked and its warning have the error itself: ${why}`, NEEDS_WORKER, async () => {
+      const queue = await broker.queue()
+      const thrown = new Thrown('mine')
+      for (const isListened of [true, false]) {
+        consumer = await connect.Worker(queue, { policy, namespace: broker.namespace })
+        if (isListened) consumer.worker.on('parked', event => events.push(event))
+        await consumer.begin(() => { throw thrown })
+        await broker.publish('body', queue)
+        const warned = () => warnings.find(({ code, event }) => code === 'BACKHOP_PARKED' && event.queue === queue)?.event
+        const event = await until(() => isListened ? events[0] : warned(), 'it is told')
+        assert.deepEqual([event.reason, event.error === thrown], [why, true])
+        assert.match(event.errorText, /mine/)
+        await consumer.stop()
+      }
+    })
+  }
+
+  {
+    let channel
+    let retrier
+    let queue
+
+    const consumes = async handle => {
+      queue = await broker.queue()
+      consumer = await connect['amqplib, promises'](queue, { policy: QUICK, namespace: broker.namespace })
+      channel = await consumer.connection.createChannel()
+      const onEvent = [event => events.push(event), prometheus({ register }), tracing({ provider })]
+      retrier = new Retrier(null, { queue, policy: QUICK, namespace: broker.namespace, onEvent })
+      await retrier.declare(channel)
+      await channel.consume(queue, handle)
+      await broker.publish('body', queue, { messageId: '17', headers: { traceparent: TRACEPARENT } })
+    }
+    const isParked = async () => {
+      await until(() => events.some(({ name }) => name === 'parked'), 'it is parked')
+      await retrier.drain()
+      return events.map(({ name }) => name)
+    }
+    const each = (...names) => [...names, 'retried', ...names, 'retried', ...names, 'parked']
+    const spans = () => exporter.getFinishedSpans().filter(({ name }) => name === `process ${queue}`)
+
+    it('by read and settle: read begins it, and tells how long it took and how late it came', async () => {
+      await consumes(async incoming => {
+        const message = retrier.read(incoming, channel)
+        await new Promise(setImmediate)
+        retrier.settle(message, new TypeError('no'))
+      })
+      assert.deepEqual(await isParked(), each('delivered', 'failed'))
+      assert.ok(events.filter(({ name }) => name === 'failed').every(({ duration }) => duration > 0))
+      assert.match(await register.metrics(), /^backhop_retry_lateness_seconds_count\{.*\} 2$/m)
+      assert.deepEqual(spans(), [])
+    })
+
+    it('by read, handle and settle: the handler runs within its span, and the clock begins with it', async () => {
+      const active = []
+      let waited
+      await consumes(async incoming => {
+        const message = retrier.read(incoming, channel)
+        const read = performance.now()
+        await until(() => performance.now() > read + 20)
+        const handle = async given => {
+          waited = performance.now() - read
+          await new Promise(setImmediate)
+          active.push(trace.getActiveSpan().spanContext().spanId)
+          throw new TypeError(`${given === message}`)
+        }
+        await retrier.handle(message, handle).catch(error => retrier.settle(message, error))
+      })
+      assert.deepEqual(await isParked(), each('delivered', 'failed'))
+      const failed = events.filter(({ name }) => name === 'failed')
+      assert.deepEqual(failed.map(({ errorText }) => errorText), Array(3).fill('TypeError: true'))
+      assert.ok(waited >= 20)
+      assert.deepEqual(spans().map(span => span.spanContext().spanId), active)
+      assert.deepEqual(spans().map(({ links }) => links.map(link => link.context.spanId)), [[], [active[0]], [active[1]]])
+      assert.throws(() => retrier.handle({}, () => {}), /what handle is given/)
+    })
+
+    it('by errorHandler: what failed is told without how long and how late, and without a span', async () => {
+      await consumes(incoming => retrier.errorHandler()(channel, incoming, new TypeError('no')))
+      assert.deepEqual(await isParked(), each('failed'))
+      const failed = events.filter(({ name }) => name === 'failed')
+      assert.ok(failed.every(({ duration, error }) => duration === undefined && error instanceof TypeError))
+      assert.doesNotMatch(await register.metrics(), /^backhop_retry_lateness_seconds_count\{.*\} [1-9]/m)
+      assert.deepEqual(spans(), [])
     })
   }
 

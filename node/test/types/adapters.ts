@@ -35,6 +35,9 @@ async function promises (): Promise<void> {
   const got = await channel.get('cdn-purge')
   if (got) {
     const message = retrier.read(got, channel)
+    const handled: number = await retrier.handle(message, async given => given.fields.deliveryTag)
+    const atOnce: string = retrier.handle(message, ({ id }) => id)
+    console.log(handled, atOnce)
     retrier.settle(message)
     retrier.settle(message, new Error('no'))
     handle(channel, { ...got, fields: { ...got.fields, consumerTag: '' } }, undefined)
@@ -54,8 +57,12 @@ async function promises (): Promise<void> {
   new Retrier(channel, {
     ...options,
     onEvent: [prometheus({ register: new Registry(), errorTypes: ['TypeError'] }), metrics(), tracing({ failureIsError: false }),
-      event => console.log(event.lateness ?? 0, event.error)]
+      event => console.log(event.lateness ?? 0, event.error, event.errorText.length, event.toJSON()['level']),
+      async event => { await Promise.resolve(event) }]
   })
+  new Retrier(channel, { ...options, onEvent: [] })
+  // @ts-expect-error -- no message
+  retrier.handle({}, () => undefined)
   // @ts-expect-error -- no Registry
   prometheus({ register: {} })
   // @ts-expect-error -- milliseconds or a string
@@ -87,6 +94,9 @@ async function nodeAmqp (connection: object): Promise<void> {
   const listener: (payload: unknown, headers: unknown, deliveryInfo: unknown, incoming: unknown) => Promise<void> =
     retrier.wrap(handle)
   await listener({}, {}, {}, {})
+  const message = retrier.read({})
+  await retrier.handle(message, async ({ payload }) => console.log(payload))
+  retrier.settle(message)
 }
 
 export { callback, nodeAmqp, promises }
