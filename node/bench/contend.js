@@ -180,6 +180,7 @@ async function runAdapter (task, options = [{ Retrier, Policy }], prefetch = PRE
   await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_BATCH) % callbacks.length](message))
   await task.isDone
   await Promise.all(retriers.map(each => each.drain()))
+  await channel.get(QUEUE) // as above
   await connection.close()
 }
 
