@@ -10,8 +10,8 @@ module Backhop
       LOOK_AFTER = 0.5 # seconds: how often it looks for a lost channel
       RECOVERS = 20 # looks that Bunny may take to open a channel after it connected again
 
-      # A consumer's queue, which an instrumentation of Bunny asks for its channel and its name. Bunny 3 would declare one of its
-      # own making again after a reconnect.
+      # A consumer's queue, which an instrumentation of Bunny asks for its channel and its name. Bunny 3 would declare one of
+      # its own making again after a reconnect.
       class Consumed < ::Bunny::Queue
         def initialize(channel, name) # rubocop:disable Lint/MissingSuper
           @channel = channel
