@@ -42,7 +42,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
     unclassed = functions.grep(/\Abh_(ledger|relay|worker_new_relay)/) # the ledger and the relay have no classes of their own
     unused = (functions - left_out - unclassed).reject do |function|
       verb = function.delete_prefix("bh_").split("_", 2).last
-      verb == "free" || text.match?(/\b(#{function}|(native|taken|made|all|worker|metrics)\.#{verb})\b/)
+      verb == "free" || text.match?(/\b(#{function}|(native|taken|made|all|worker|metrics|log)\.#{verb})\b/)
     end
     expect(unused).to contain_exactly("bh_delivery_clear", "bh_plan_adopt", "bh_worker_settle", "bh_worker_fail",
                                       "bh_worker_fail_by", "bh_worker_attempt", "bh_event_field_is_string",

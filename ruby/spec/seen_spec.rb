@@ -2,6 +2,10 @@
 
 require "spec_helper"
 require "native"
+require "json"
+require "stringio"
+require "time"
+require "tmpdir"
 
 # Events, and what reads them; with brokers in live/.
 RSpec.describe "What is seen" do
@@ -44,7 +48,8 @@ RSpec.describe "What is seen" do
     expect(told.map(&:name)).to eq(%i[delivered failed retried])
     expect(delivered).to have_attributes(queue: "orders", id: "17", attempt: 1, attempts: 0, lateness: nil, error: nil)
     expect(failed).to have_attributes(id: "17", attempt: 1, attempts: 1, error: error, error_class: "KeyError",
-                                      text: "KeyError: no such order", duration: a_value >= 0)
+                                      text: "KeyError: no such order", error_text: "KeyError: no such order",
+                                      duration: a_value >= 0)
     expect(retried).to have_attributes(id: "17", attempts: 1, delay: plan.delay, error: error, error_class: "KeyError",
                                        duration: 0.002, count: 1)
     expect(retried.to_h).to include(name: :retried, queue: "orders", id: "17", error: error)
@@ -54,7 +59,8 @@ RSpec.describe "What is seen" do
   it "is a parked message's reason, and the class of what it was parked for" do
     failing(retrier, message({ "backhop-attempts" => 2 }), Backhop::Park.new(KeyError.new("why")))
     expect(told.last).to have_attributes(name: :parked, attempts: 3, reason: "permanent", text: "permanent",
-                                         error: Backhop::Park, error_class: "KeyError", delay: 0.0)
+                                         error: Backhop::Park, error_class: "KeyError", error_text: "KeyError: why",
+                                         delay: 0.0)
   end
 
   it "is how late a retry is, and how long a message took to recover" do
@@ -78,11 +84,26 @@ RSpec.describe "What is seen" do
 
   it "is told to several listeners, also where one of them fails" do
     more = []
-    failing(retrier([->(_) { raise KeyError, "no" }, told.method(:push), more.method(:push)]), message, RuntimeError.new)
+    all = [->(_) { raise KeyError, "no" }, told.method(:push), more.method(:push)]
+    failing(retrier(all, topology: Backhop::Topology.new("several")), message, RuntimeError.new)
     expect(more).to eq(told)
     expect(told.size).to eq(3)
-    expect(lines.string).to include("on_event failed at failed: KeyError: no")
+    expect(lines.string).to include("a listener failed at failed of \"several\": KeyError: no")
     expect { retrier([5]) }.to raise_error(Backhop::InvalidArgumentError, /on_event is 5/)
+  end
+
+  it "may be told to none" do
+    expect { failing(retrier([]), message, RuntimeError.new) }.not_to raise_error
+    expect { failing(retrier(nil), message, RuntimeError.new) }.not_to raise_error
+  end
+
+  it "begins anew for a message that waited for its handler" do
+    by = retrier
+    by.send(:tell_message, :delivered, waited = message)
+    waited.began_us -= 60_000_000
+    expect(by.handling(waited, &:body)).to eq("body")
+    by.send(:tell_message, :succeeded, waited)
+    expect(told.last.duration).to be_between(0, 60).exclusive
   end
 
   # So that all of it is in one second, however long it takes.
@@ -102,6 +123,34 @@ RSpec.describe "What is seen" do
     300.times { |i| failing(retrier(nil), message(message_id: i.to_s), Backhop::Park.new) }
     expect(seen.count(["WARN", :parked])).to be_between(1, 10)
   end
+
+  readme = File.expand_path("../README.md", __dir__)
+
+  it "is a log of JSON, by README's formatter", if: File.exist?(readme) do
+    recipe = File.read(readme).scan(/^```ruby\n(.*?)^```$/m).flatten.find { |each| each.include?("JSON.generate") }
+    stdout = $stdout
+    $stdout = lines
+    eval(recipe) # rubocop:disable Security/Eval
+    $stdout = stdout
+    failing(retrier(topology: Backhop::Topology.new("as JSON")), message(message_id: "17"), unprintable.new)
+    Backhop.log(:warn) { "another line" }
+    retried, other = lines.string.lines.map { |line| JSON.parse(line) }
+    expect(retried).to include("level" => "INFO", "name" => "retried", "id" => "17", "error_class" => "Nasty")
+    expect(other).to match("level" => "WARN", "line" => "another line", "time" => /T/)
+  ensure
+    $stdout = stdout if stdout
+  end
+
+  it "is a bounded number of lines where a listener fails each time" do
+    Backhop.logger.level = Logger::ERROR
+    stand_still(Process::CLOCK_MONOTONIC, :millisecond)
+    by = retrier(->(_) { raise KeyError, "no" }, topology: Backhop::Topology.new("flooded"))
+    300.times { failing(by, message, Backhop::Park.new) }
+    expect(lines.string.lines.grep(/a listener failed at \w+ of "flooded": KeyError: no/).size).to be_between(1, 10)
+  end
+
+  # Whose message cannot be had.
+  let(:unprintable) { stub_const("Nasty", Class.new(StandardError) { def message = raise("there is none") }) }
 
   describe Backhop::Metrics do
     let(:metrics) { described_class.new }
@@ -145,7 +194,10 @@ RSpec.describe "What is seen" do
 
     it "refuses classes of errors that are none, or too many", :unsigned do
       expect { described_class.new(error_types: [5]) }.to raise_error(Backhop::InvalidArgumentError, /error_types holds 5/)
-      expect { described_class.new(error_types: Array.new(40) { |i| "E#{i}" }) }.to raise_error(Backhop::Error)
+      expect { described_class.new(error_types: Array.new(40) { |i| "E#{i}" }) }
+        .to raise_error(Backhop::InvalidArgumentError, "error_types holds 40 classes: give 32 at most")
+      expect { described_class.new(error_types: Array.new(32) { |i| "E#{i}" } + ["E0"]) }.not_to raise_error
+      expect { described_class.new(error_types: [""]) }.to raise_error(Backhop::InvalidArgumentError, /error_types holds ""/)
     end
 
     it "counts the copies that are not confirmed of all its retriers" do
@@ -178,6 +230,14 @@ RSpec.describe "What is seen" do
       expect(got.last.last).to include(queue: "orders", id: "17", attempts: 1, error_class: "KeyError",
                                        exception: %w[KeyError no], exception_object: KeyError, event: Backhop::Event)
     end
+
+    it "is an event too where the exception cannot be printed" do
+      got = []
+      ActiveSupport::Notifications.subscribed(->(*, payload) { got << payload }, "failed.backhop") do
+        failing(retrier(Backhop::Notifications), message, unprintable.new)
+      end
+      expect(got).to contain_exactly(a_hash_including(exception: %w[Nasty Nasty], exception_object: unprintable))
+    end
   end
 
   describe "in a Prometheus registry", if: there?("prometheus/client") do
@@ -188,6 +248,7 @@ RSpec.describe "What is seen" do
       by = retrier(metrics)
       2.times { failing(by, message, KeyError.new) }
       failing(by, message, Backhop::Park.new)
+      by.note_pending
       labels = { queue: "orders", error_type: "KeyError" }
       retries = registry.get(:backhop_retries_total)
       got = retries.method(:get).parameters.include?(%i[key labels]) ? retries.get(labels: labels) : retries.get(labels)
@@ -206,6 +267,28 @@ RSpec.describe "What is seen" do
         text.lines.grep_v(/^#/).to_h { |line| [line[/.* /], Float(line.split.last)] }
       end
       expect(read).to eq(written)
+    end
+
+    it "is the sum of all processes in a store of files, and no longer there once nothing is pending",
+       if: there?("prometheus/client/data_stores/direct_file_store") && there?("prometheus/client/formats/text") do
+      before = Prometheus::Client.config.data_store
+      Dir.mktmpdir do |dir|
+        Prometheus::Client.config.data_store = Prometheus::Client::DataStores::DirectFileStore.new(dir: dir)
+        metrics = Backhop::PrometheusMetrics.new(registry = Prometheus::Client::Registry.new)
+        counts = [4, 0]
+        source = Class.new { define_method(:pending) { counts.first } }.new
+        metrics.attach(source)
+        by = retrier(metrics)
+        lines = Array.new(2) do
+          by.note_pending
+          counts.shift
+          Prometheus::Client::Formats::Text.marshal(registry)[/^backhop_copies_unconfirmed.*/]
+        end
+        expect(lines).to eq(["backhop_copies_unconfirmed 4.0", "backhop_copies_unconfirmed 0.0"])
+        expect(source.pending).to be_nil
+      end
+    ensure
+      Prometheus::Client.config.data_store = before if before
     end
 
     it "is read as the registry wants it, whatever the labels hold" do
@@ -265,7 +348,61 @@ RSpec.describe "What is seen" do
       expect(first.events.map(&:name)).to eq(["exception"])
       expect([first, second].map { |each| each.status.code })
         .to eq([OpenTelemetry::Trace::Status::ERROR, OpenTelemetry::Trace::Status::UNSET])
-      expect(first.attributes).to include("error.type" => "KeyError", "messaging.message.id" => "17", "backhop.attempt" => 1)
+      expect(first.attributes).to eq(
+        "messaging.system" => "rabbitmq", "messaging.operation.name" => "process", "messaging.operation.type" => "process",
+        "messaging.destination.name" => "orders", "messaging.message.id" => "17", "backhop.attempt" => 1,
+        "messaging.rabbitmq.destination.routing_key" => "order.created", "error.type" => "KeyError"
+      )
+      expect(retry_span.attributes).to eq(
+        "messaging.system" => "rabbitmq", "messaging.operation.name" => "retry", "messaging.operation.type" => "send",
+        "messaging.destination.name" => "orders", "messaging.message.id" => "17", "backhop.attempts" => 1,
+        "backhop.delay" => plan.delay
+      )
+    end
+
+    it "is a span of what is parked, with the reason, and the class of what it was parked for" do
+      attempt({}, Backhop::Park.new(KeyError.new("why")))
+      failed, parked = spans
+      expect(failed.attributes["error.type"]).to eq("KeyError")
+      expect([parked.name, parked.attributes]).to match(
+        ["park orders", a_hash_including("messaging.operation.name" => "park", "backhop.attempts" => 1,
+                                         "backhop.reason" => "permanent")]
+      )
+      expect(parked.attributes).not_to include("backhop.delay")
+    end
+
+    it "lets a handler see its message, whatever the headers hold, and whatever a propagator raises" do
+      trace = OpenTelemetry::Trace::Propagation::TraceContext.text_map_propagator
+      OpenTelemetry.propagation = OpenTelemetry::Context::Propagation::CompositeTextMapPropagator.compose_propagators(
+        [trace, OpenTelemetry::Baggage::Propagation.text_map_propagator]
+      )
+      [{ "traceparent" => "\xff\xfe" }, { "tracestate" => "a=\xff" }, { "baggage" => "k=\xff,\xff=v" },
+       { "\xff" => "a" }, { "traceparent" => 5 }].each do |headers|
+        expect(tracing.process(message(headers)) { :ran }).to eq(:ran)
+      end
+      expect(lines.string).not_to include("a listener failed")
+      OpenTelemetry.propagation = Class.new { def extract(*, **) = raise(KeyError, "no such header") }.new
+      expect(tracing.process(message) { :ran }).to eq(:ran)
+      expect(lines.string).to include("a listener failed at delivered of \"orders\": KeyError: no such header")
+      expect(spans.map(&:name)).to eq(["process orders"] * 6)
+    end
+
+    it "lets a handler see its message where no span can be made, and end as it ends" do
+      broken = Class.new { def tracer(*) = self }.new # it has no start_span
+      tracing = Backhop::OpenTelemetryTracing.new(tracer_provider: broken)
+      expect(tracing.process(message) { :ran }).to eq(:ran)
+      error = KeyError.new("no")
+      expect { tracing.process(message) { raise error } }.to(raise_error { |raised| expect(raised).to be(error) })
+    end
+
+    it "lets the handler's own exception go on, also one that cannot be printed" do
+      error = unprintable.new
+      expect { tracing.process(message) { raise error } }.to(raise_error { |raised| expect(raised).to be(error) })
+      span, = spans
+      expect([span.status.code, span.status.description]).to eq([OpenTelemetry::Trace::Status::ERROR, "Nasty"])
+      expect(span.attributes["error.type"]).to eq("Nasty")
+      expect(span.events.map { |each| [each.name, each.attributes] })
+        .to eq([["exception", { "exception.type" => "Nasty", "exception.message" => "Nasty" }]])
     end
 
     it "is no error where it is not to be one, and no failure where the message is dropped" do
@@ -277,21 +414,63 @@ RSpec.describe "What is seen" do
       expect(spans.map { |each| each.events&.size.to_i }).to eq([1, 0])
     end
 
-    it "is in the span of the client's instrumentation, where there is one" do
-      provider.tracer("client").in_span("orders process") { attempt({ "traceparent" => "00-#{"ab" * 16}-#{"cd" * 8}-01" }) }
-      own, client = spans
-      expect(own.hex_parent_span_id).to eq(client.hex_span_id)
+    # A span that is current, in a trace.
+    def within(trace_id, &block)
+      context = OpenTelemetry::Trace::SpanContext.new(trace_id: [trace_id].pack("H*"), span_id: ["ef" * 8].pack("H*"),
+                                                      trace_flags: OpenTelemetry::Trace::TraceFlags::SAMPLED)
+      OpenTelemetry::Trace.with_span(OpenTelemetry::Trace.non_recording_span(context), &block)
+    end
+
+    it "is in the span of the client's instrumentation, where that is of the message's trace, or the message has none" do
+      published = { "traceparent" => "00-#{"ab" * 16}-#{"cd" * 8}-01" }
+      within("ab" * 16) { attempt(published) }
+      within("12" * 16) { attempt(published) } # as one that was current when the process began
+      within("12" * 16) { attempt({}) }
+      within("12" * 16) { attempt({ "traceparent" => "00-#{"00" * 16}-#{"cd" * 8}-01" }) }
+      expect(spans.map { |each| [each.hex_trace_id, each.hex_parent_span_id] })
+        .to eq([["ab" * 16, "ef" * 8], ["ab" * 16, "cd" * 8], ["12" * 16, "ef" * 8], ["12" * 16, "ef" * 8]])
     end
   end
 
   describe "in OpenTelemetry's metrics", if: there?("opentelemetry-metrics-sdk") do
-    it "is the same metrics, by its names" do
-      provider = OpenTelemetry::SDK::Metrics::MeterProvider.new
-      exporter = OpenTelemetry::SDK::Metrics::Export::InMemoryMetricPullExporter.new
-      provider.add_metric_reader(exporter)
-      failing(retrier(Backhop::OpenTelemetryMetrics.new(meter_provider: provider)), message, KeyError.new)
+    let(:exporter) { OpenTelemetry::SDK::Metrics::Export::InMemoryMetricPullExporter.new }
+    let(:provider) { OpenTelemetry::SDK::Metrics::MeterProvider.new.tap { |made| made.add_metric_reader(exporter) } }
+
+    # What the provider has now, by name.
+    def read
+      exporter.reset
       exporter.pull
-      found = exporter.metric_snapshots.to_h { |each| [each.name, each.data_points] }
+      exporter.metric_snapshots.to_h { |each| [each.name, each.data_points] }
+    end
+
+    it "is how many copies are not confirmed when that is read, of all metrics of a provider" do
+      counts = [2, 5]
+      sources = Array.new(2) { |i| Class.new { define_method(:pending) { counts[i] } }.new }
+      all = Array.new(2) { Backhop::OpenTelemetryMetrics.new(meter_provider: provider) }
+      all.zip(sources) { |metrics, source| metrics.attach(source) }
+      all.first.attach(sources.last)
+      expect(read["backhop.copies.unconfirmed"].map(&:value)).to eq([7])
+      counts.map! { 0 }
+      expect(read["backhop.copies.unconfirmed"].map(&:value)).to eq([0])
+    end
+
+    it "has the core's buckets, as views" do
+      Backhop::OpenTelemetryMetrics.bounds.each do |name, bounds|
+        buckets = OpenTelemetry::SDK::Metrics::Aggregation::ExplicitBucketHistogram.new(boundaries: bounds)
+        provider.add_view(name, aggregation: buckets)
+      end
+      failing(retrier(Backhop::OpenTelemetryMetrics.new(meter_provider: provider)), message, KeyError.new)
+      found = read
+      histograms = Backhop::Metrics::TABLE.reject { |each| each.buckets.empty? }.to_h { |each| [each.otel_name, each.buckets] }
+      expect(Backhop::OpenTelemetryMetrics.bounds).to eq(histograms)
+      expect(histograms["messaging.process.duration"].first).to be < 0.1
+      found.slice(*histograms.keys).each { |name, points| expect(points.first.explicit_bounds).to eq(histograms[name]) }
+      expect(found.keys & histograms.keys).to include("messaging.process.duration", "backhop.retry.delay")
+    end
+
+    it "is the same metrics, by its names" do
+      failing(retrier(Backhop::OpenTelemetryMetrics.new(meter_provider: provider)), message, KeyError.new)
+      found = read
       expect(found["backhop.retries"].map { |each| [each.value, each.attributes] })
         .to eq([[1, { "messaging.destination.name" => "orders", "error.type" => "KeyError" }]])
       expect(found).to include("messaging.process.duration", "backhop.retry.delay")

@@ -8,8 +8,8 @@ module Backhop
     FIELDS = (0...Native::BH_FIELD_LAST).to_h { |field| [Native.bh_event_field(field).to_sym, field] }.freeze
     LEVELS = { Native::BH_LEVEL_DEBUG => Logger::DEBUG, Native::BH_LEVEL_INFO => Logger::INFO,
                Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
-    READERS = %i[name queue text error id attempt attempts delay lateness reason error_class duration recovery count connection
-                 host traceparent].freeze
+    READERS = %i[name queue text error error_text id attempt attempts delay lateness reason error_class duration recovery count
+                 connection host traceparent].freeze
     private_constant :KINDS, :NAMES, :FIELDS, :LEVELS, :READERS
 
     # @api private
@@ -91,13 +91,17 @@ module Backhop
     #   error; it never holds a password
     def text = @native.text
 
-    # @return [Exception, nil] what the handler raised, where it is known; else the reason, as an {Error}, where there is one
+    # @return [Exception, nil] what the handler raised, where it is known; else the reason, as an {Error}, where there is one;
+    #   nil too of what the poison guard parks, as no handler saw it
     def error
       return @error if @error
 
       status = int(:status)
       Status.error(status, text) if status && !status.zero?
     end
+
+    # @return [String, nil] what the handler raised, in words
+    def error_text = string(:error)
 
     # @return [String, nil] the message's id, the same for all its attempts
     def id = string(:id)
@@ -185,10 +189,21 @@ module Backhop
     @lock = Mutex.new
     @log = Core.made(Native.bh_log_new)
 
-    # The line to log for an event; "" where too many like it were logged.
-    def self.line(event)
-      now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
-      Line.new(@lock.synchronize { @log.line(event.native, now_ms) }, event)
+    class << self
+      # The line to log for an event; "" where too many like it were logged.
+      def line(event)
+        now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+        Line.new(@lock.synchronize { @log.line(event.native, now_ms) }, event)
+      end
+
+      # Logs, in lines that are bounded, that who was told of an event of a queue failed at it.
+      def failed(name, queue, error, logger = Backhop.logger)
+        native = Event.made(name)
+        Event.set(native, :queue, queue)
+        now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+        line = @lock.synchronize { @log.listener_line(native, Outcomes.text(error), now_ms) }
+        Backhop.log(:error, logger) { line } unless line.empty?
+      end
     end
 
     # Microseconds, to measure with.
@@ -203,9 +218,19 @@ module Backhop
       @logger = logger
     end
 
-    # Those that count are told of whom it is that tells.
-    def attach(retrier)
-      [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(retrier) }
+    # Those that count are told of whom it is that has copies which are not confirmed.
+    def attach(source)
+      [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(source) }
+    end
+
+    # Those that cannot ask for it when they are read are told that the number of these copies is another.
+    def note_pending
+      @noting ||= @listeners.grep(Metrics)
+      @noting.each do |each|
+        each.note_pending
+      rescue *Outcomes::FAILURES => e
+        failed(:retried, e)
+      end
     end
 
     # Leaves to the core of a worker what it can count itself, once for all metrics.
@@ -214,6 +239,9 @@ module Backhop
     def leave_to_core
       @metrics.tap { @metrics = [] }
     end
+
+    # Whether there are any, but for metrics that the core counts.
+    def any? = !@listeners.empty?
 
     # Whether one of them needs to be told of each copy that is safe.
     def bridges? = @listeners.any?(Bridge)
@@ -232,6 +260,11 @@ module Backhop
     def pass(event)
       count(event.name) { |metrics| metrics.observe(event.native) }
       give(event)
+    end
+
+    # A handler begins with a message, in whatever thread.
+    def begin(message)
+      message.began_us = Listeners.now_us if message.began_us
     end
 
     # Tells that a handler gets a message, or what it made of it. Metrics count an attempt at its end.
@@ -303,9 +336,7 @@ module Backhop
       end
     end
 
-    def failed(name, error)
-      Backhop.log(:error, logger) { "on_event failed at #{name}: #{Outcomes.text(error)}" }
-    end
+    def failed(name, error) = Listeners.failed(name, @queue, error, logger)
 
     # Whether a listener, or the log, wants such an event.
     def heard?(name) = !@listeners.empty? || logs?(Event.level(name))

@@ -32,17 +32,23 @@ module Backhop
       ).freeze
     end.freeze
 
+    MOST_ERROR_TYPES = 32
+    private_constant :MOST_ERROR_TYPES
+
+    # @api private
+    UNCONFIRMED = TABLE.fetch(Native::BH_METRIC_COPIES_UNCONFIRMED)
+
     # @param error_types [Array<Class, String>] classes of errors to tell apart, 32 at most; none: the first that are met
     # @raise [InvalidArgumentError] for more, or what is neither
     def initialize(error_types: [])
-      @error_types = Values.object(error_types, "error_types", Array).map do |each|
-        next each.to_s if each.is_a?(Class) || each.is_a?(String)
-
-        raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
+      @error_types = Values.object(error_types, "error_types", Array).map { |each| error_type(each) }.uniq
+      if @error_types.size > MOST_ERROR_TYPES
+        raise InvalidArgumentError, "error_types holds #{@error_types.size} classes: give #{MOST_ERROR_TYPES} at most"
       end
+
       @native = blank
       @lock = Mutex.new
-      @retriers = ObjectSpace::WeakMap.new
+      @sources = ObjectSpace::WeakMap.new
       @workers = []
     end
 
@@ -53,14 +59,14 @@ module Backhop
     def call(event)
       @lock.synchronize do
         Status.check(@native.observe(event.native))
-        hand_on if hands_on?
+        @native.sample_count.times { |index| sampled(index) } if hands_on?
       end
     end
 
     # @return [String] everything, in Prometheus' text format
     def text
       @lock.synchronize do
-        Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, unconfirmed))
+        Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, pending))
         all = blank
         Status.check(all.add(@native))
         @workers.each { |worker| read(worker, all) }
@@ -76,9 +82,23 @@ module Backhop
     # @api private
     def hands_on? = false
 
-    # A retrier's copies that are not confirmed are counted, as long as it is there.
+    # Copies that are not confirmed of a retrier, or of a worker whose core does not count, are counted as long as it is there.
+    #
+    # @param source [#pending]
     # @api private
-    def attach(retrier) = @lock.synchronize { @retriers[retrier] = true }
+    def attach(source) = @lock.synchronize { @sources[source] = true }
+
+    # How many copies are not confirmed.
+    # @api private
+    def pending = sources.sum(&:pending)
+
+    # @return [Array<#pending>]
+    # @api private
+    def sources = @sources.keys
+
+    # It may be another number now: for a library that cannot ask for it when it is read.
+    # @api private
+    def note_pending; end
 
     # A worker's core counts from now on, until {#part}.
     #
@@ -100,17 +120,16 @@ module Backhop
 
     private
 
-    def unconfirmed = @retriers.keys.sum(&:pending)
+    def error_type(each)
+      return each.to_s if each.is_a?(Class) || (each.is_a?(String) && !each.empty?)
+
+      raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
+    end
 
     # A worker of before a fork counts nothing here.
     def read(worker, all)
       status = worker.read_metrics(all)
       Status.check(status) unless status == ForkedError.status
-    end
-
-    def hand_on
-      @native.sample_count.times { |index| sampled(index) }
-      record(TABLE[Native::BH_METRIC_COPIES_UNCONFIRMED], unconfirmed, [])
     end
 
     def sampled(index)

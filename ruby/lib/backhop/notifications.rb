@@ -13,11 +13,15 @@ module Backhop
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: Backhop::Notifications)
   #
   #     ActiveSupport::Notifications.subscribe("parked.backhop") do |event|
-  #       Sentry.capture_exception(event.payload[:exception_object], extra: event.payload.slice(:queue, :id, :reason))
+  #       error = event.payload[:exception_object] # none where the poison guard parked it
+  #       about = event.payload.slice(:queue, :id, :reason)
+  #       error ? Sentry.capture_exception(error, extra: about) : Sentry.capture_message("a message is parked", extra: about)
   #     end
   #
   # The exception of a failure is where Rails has it: exception (its class and message) and exception_object.
   module Notifications
+    extend Bridge
+
     # @param event [Event]
     # @return [void]
     def self.call(event)
@@ -26,8 +30,16 @@ module Backhop
 
       payload = { event: event, **event.to_h }
       error = event.error
-      payload.update(exception: [error.class.name, error.message], exception_object: error) if error
+      payload.update(exception: [error.class.name, words(error)], exception_object: error) if error
       ActiveSupport::Notifications.instrument(name, payload)
     end
+
+    # An exception's message, also of one that cannot be printed.
+    def self.words(error)
+      error.message
+    rescue *Outcomes::FAILURES
+      Outcomes.text(error)
+    end
+    private_class_method :words
   end
 end

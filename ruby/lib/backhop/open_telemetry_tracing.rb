@@ -15,8 +15,9 @@ module Backhop
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: tracing)
   #     retrier.subscribe(tracing.wrap { |message| handle(message) })
   #
-  # An attempt's span belongs to the publisher's trace, by the message's traceparent, which all its copies keep; or to the
-  # span that is current where the handler is called, as of an instrumentation of the client.
+  # An attempt's span belongs to the publisher's trace, by the message's traceparent, which all its copies keep. Its parent is
+  # the span that is current where the handler is called, as of an instrumentation of the client, where that is of the same
+  # trace, or the message has none. Nothing of this keeps a handler from its message: what fails is logged.
   class OpenTelemetryTracing
     include Bridge
 
@@ -42,20 +43,28 @@ module Backhop
       proc { |message| process(message) { handle.call(message) } }
     end
 
-    # Yields in the span of an attempt, as for a worker of Kicks: `tracing.process(delivery_info[:backhop]) { ... }`.
+    # Yields in the span of an attempt, as for a worker of Kicks: `tracing.process(delivery_info[:backhop]) { ... }`. Where the
+    # span cannot be made that is logged, and the block runs without.
     #
     # @param message [Message]
     # @return [Object] what the block gives
     def process(message)
-      span = started(message)
-      ::OpenTelemetry::Trace.with_span(span) { yield message }
+      span = contained(:delivered, message) { started(message) }
+      token = contained(:delivered, message) { entered(span) } if span
+      result = yield message
+      name = :succeeded
+      result
     rescue Drop
+      name = :dropped
       raise
     rescue *Outcomes::FAILURES => e
-      failed(span, message, e) if span
+      name = :failed
+      contained(name, message) { failed(span, message, e) } if span
       raise
     ensure
-      span&.finish
+      name ||= :failed
+      contained(name, message) { ::OpenTelemetry::Context.detach(token) } if token
+      contained(name, message) { span.finish } if span
     end
 
     # Makes the span of what became of an attempt that failed: for on_event.
@@ -67,8 +76,8 @@ module Backhop
       return unless what && event.traceparent
 
       now = Time.now
-      @tracer.start_span("#{what} #{event.queue}", with_parent: parent(event.traceparent), kind: :producer,
-                                                   start_timestamp: now - (event.duration || 0), attributes: became(event))
+      options = { with_parent: parent(event.traceparent), kind: :producer, attributes: became(what, event) }
+      @tracer.start_span("#{what} #{event.queue}", start_timestamp: now - (event.duration || 0), **options)
              .finish(end_timestamp: now)
     end
 
@@ -81,33 +90,57 @@ module Backhop
                                                      attributes: attributes(message))
     end
 
-    # The current span, else the publisher's.
+    # What fails is logged, and changes nothing.
+    def contained(name, message)
+      yield
+    rescue *Outcomes::FAILURES => e
+      Listeners.failed(name, message.queue, e)
+      nil
+    end
+
+    def entered(span) = ::OpenTelemetry::Context.attach(::OpenTelemetry::Trace.context_with_span(span))
+
+    # The current span, where it is of the message's trace, or the message has none; else the publisher's.
     def context(message)
       current = ::OpenTelemetry::Context.current
-      return current if ::OpenTelemetry::Trace.current_span(current).context.valid?
-
-      carrier = message.headers.select { |_, value| value.is_a?(String) }
-      ::OpenTelemetry.propagation.extract(carrier, context: current)
+      carrier = message.headers.select { |name, value| value.is_a?(String) && [name, value].all?(&:valid_encoding?) }
+      published = contained(:delivered, message) { ::OpenTelemetry.propagation.extract(carrier, context: current) } || current
+      mine, theirs = [current, published].map { |each| ::OpenTelemetry::Trace.current_span(each).context }
+      mine.valid? && mine.trace_id == theirs.trace_id ? current : published
     end
 
     def attributes(message)
-      { "messaging.system" => "rabbitmq", "messaging.operation.type" => "process",
-        "messaging.destination.name" => message.queue, "messaging.message.id" => message.id,
-        "messaging.rabbitmq.destination.routing_key" => message.routing_key, "backhop.attempt" => message.attempt }.compact
+      own = { "messaging.rabbitmq.destination.routing_key" => text(message.routing_key), "backhop.attempt" => message.attempt }
+      of("process", "process", message.queue, message.id).update(own.compact)
     end
 
     def failed(span, message, error)
-      span.record_exception(error)
+      message.traceparent = TraceParent.from_span_context(span.context).to_s if span.context.valid?
       span.set_attribute("error.type", Outcomes.class_name(error))
       span.status = ::OpenTelemetry::Trace::Status.error(Outcomes.text(error)) if @error_status
-      message.traceparent = TraceParent.from_span_context(span.context).to_s if span.context.valid?
+      record(span, error)
     end
 
-    def became(event)
-      { "messaging.system" => "rabbitmq", "messaging.operation.type" => "send", "messaging.destination.name" => event.queue,
-        "messaging.message.id" => event.id, "backhop.delay" => (event.delay if event.delay.positive?),
-        "backhop.reason" => event.reason }.compact
+    # The exception, also of one that cannot be printed.
+    def record(span, error)
+      span.record_exception(error)
+    rescue *Outcomes::FAILURES
+      span.add_event("exception", attributes: { "exception.type" => Outcomes.class_name(error),
+                                                "exception.message" => Outcomes.text(error) })
     end
+
+    def became(what, event)
+      own = what == "retry" ? { "backhop.delay" => event.delay } : { "backhop.reason" => event.reason }.compact
+      of(what, "send", event.queue, event.id).update("backhop.attempts" => event.attempts, **own)
+    end
+
+    def of(operation, type, queue, id)
+      { "messaging.system" => "rabbitmq", "messaging.operation.name" => operation, "messaging.operation.type" => type,
+        "messaging.destination.name" => text(queue), "messaging.message.id" => text(id) }.compact
+    end
+
+    # Valid UTF-8; nil where there is none.
+    def text(value) = value.nil? || value.empty? ? nil : Outcomes.writable(value)
 
     def parent(traceparent)
       span = ::OpenTelemetry::Trace.non_recording_span(span_context(traceparent))

@@ -82,6 +82,11 @@ module Backhop
     # @api private
     def hands_on? = @hands_on
 
+    # @api private
+    def note_pending
+      record(UNCONFIRMED, pending, []) if hands_on?
+    end
+
     private
 
     # Whether other processes may read the store.
@@ -91,8 +96,12 @@ module Backhop
       return registry.public_send(metric.kind, metric.name, *positions(metric)) unless @takes_keywords
 
       options = metric.kind == :histogram ? { buckets: metric.buckets } : {}
+      options[:store_settings] = { aggregation: :sum } if metric.kind == :gauge && files?
       registry.public_send(metric.kind, metric.name, docstring: metric.help, labels: metric.labels, **options)
     end
+
+    # Whether the store adds up what processes write, where it is told to.
+    def files? = ::Prometheus::Client.config.data_store.class.to_s.end_with?("::DirectFileStore")
 
     def positions(metric)
       case metric.kind

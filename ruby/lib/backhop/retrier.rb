@@ -33,6 +33,15 @@ module Backhop
       @topology.policy
     end
 
+    # Yields a message that was read, and counts its handler's time from here on: what it waited before, as in a pool, is no
+    # part of that.
+    #
+    # @return [Object] what the block gives
+    def handling(message)
+      @listeners.begin(message)
+      yield message
+    end
+
     # How long to wait before something is tried again, in seconds.
     # @api private
     def back_off(failures)
@@ -66,6 +75,10 @@ module Backhop
     def tell_plan(name, plan, error = nil, took_us: nil)
       @listeners.tell_plan(name, plan, error, took_us)
     end
+
+    # Metrics whose store cannot ask are told how many copies are not confirmed.
+    # @api private
+    def note_pending = @listeners.note_pending
 
     # Tells that a message was settled which the broker delivers again.
     # @api private

@@ -24,6 +24,7 @@ module Backhop
     DRAIN = (0..Times::HOUR_MS)
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
+    MOST_FAILURES = 1000 # that are kept, as of a retry that is not told the worker does not hear
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
     CLOCK = Time.method(:now)
     PUBLISHED_AGAIN = [Native::BH_EVENT_RETURNED, Native::BH_EVENT_NACKED].freeze
@@ -34,7 +35,8 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :MOST_FAILURES, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
+                     :NO_LIBRABBITMQ
 
     extend Values::Keywords
 
@@ -108,7 +110,8 @@ module Backhop
       @counted = @listeners.leave_to_core
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
       tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
-      @failures = tells_retries ? {} : nil # errors and spans, by the number of their message
+      @failures = @listeners.any? ? {} : nil # errors and spans of messages that failed, by the number of these
+      @listeners.attach(self)
       check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
@@ -184,6 +187,10 @@ module Backhop
 
     # @return [String]
     def inspect = "#<#{self.class} for #{topology.queue.inspect}>"
+
+    # How many copies are not confirmed.
+    # @api private
+    def pending = @native.copies
 
     # What the core read of a message.
     # @api private
@@ -392,10 +399,11 @@ module Backhop
       @events.synchronize do
         loop do
           status, event = @native.take_event
-          return unless status.zero?
+          break unless status.zero?
 
           tell(Event.new(event, *failure_of(event)))
         end
+        @listeners.note_pending
       end
     end
 
@@ -436,11 +444,17 @@ module Backhop
       Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
-      @failures[message.taken.number] = [e, message.traceparent] if @failures && result.outcome != :dropped
+      keep(message, e) if @failures && result.outcome != :dropped
       settle(message, result)
     else
       tell_message(:succeeded, message)
       settle(message, Outcomes::OK)
+    end
+
+    # Keeps a failure for the event of what becomes of its message.
+    def keep(message, error)
+      @failures[message.taken.number] = [error, message.traceparent]
+      @failures.shift while @failures.size > MOST_FAILURES
     end
 
     def settle(message, result)

@@ -920,7 +920,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         consumer.connection.close
         consumer.retrier.drain(PATIENCE)
       end
-      expect(log.string).to match(/disconnected: .*1 message: the connection was lost/)
+      expect(log.string).not_to match(/disconnected/)
       until_true { broker.count(queue) == 1 }
     end
 

@@ -91,6 +91,104 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     end
   end
 
+  # The names of what is told until the last of them.
+  def told_until(last)
+    names = []
+    names << Timeout.timeout(PATIENCE) { told.pop.name } until names.last == last
+    names
+  end
+
+  it "over a subscription is each loss of the connection, also with nothing in hand, and no orderly close" do
+    consuming(SubscribedClient, proxy.url, queue, method(:handle), policy: QUICK, namespace: namespace,
+                                                                   on_event: told.method(:push)) do |consumer|
+      broker.publish("well", queue)
+      expect(told_until(:succeeded)).to eq(%i[delivered succeeded])
+      2.times do
+        proxy.cut
+        lost = Timeout.timeout(PATIENCE) { told.pop }
+        expect(lost).to have_attributes(name: :disconnected, count: 0, error: Backhop::ConnectionFailedError)
+        broker.publish("well", queue) # which comes once it is connected again
+        expect(told_until(:succeeded)).to eq(%i[delivered succeeded])
+      end
+      consumer.connection.close
+      outbox = consumer.retrier.instance_variable_get(:@publisher).instance_variable_get(:@outbox)
+      until_true { !outbox.outdated? } # it has looked
+    end
+    expect(told).to be_empty
+    proxy.close
+  end
+
+  it "over a subscription is that the broker takes no publishes, also with nothing in hand" do
+    skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+    consuming(SubscribedClient, URL, queue, method(:handle), policy: QUICK, namespace: namespace,
+                                                             on_event: told.method(:push)) do |consumer|
+      consumer.channel.default_exchange.publish("well", routing_key: queue) # a connection is blocked once it has published
+      told_until(:succeeded)
+      broker.control("set-alarm")
+      consumer.channel.default_exchange.publish("well", routing_key: queue)
+      expect(told_until(:blocked).count(:blocked)).to eq(1)
+      broker.control("clear-alarm")
+      expect(told_until(:unblocked)).not_to include(:blocked)
+    ensure
+      broker.control("clear-alarm")
+    end
+  end
+
+  it "in a worker is what a parked message failed with, also for whom is told of no retry", :worker do
+    worker = Backhop::Worker.new(URL, topology: Backhop::Topology.new(queue, policy: QUICK, namespace: namespace),
+                                      on_event: told.method(:push))
+    running(worker, ->(message) { raise message.body == "park" ? Backhop::Park.new("no") : IndexError.new("never") }) do
+      %w[park never].each { |body| broker.publish(body, queue) }
+      seen = []
+      seen << Timeout.timeout(PATIENCE) { told.pop } until seen.count { |event| event.name == :parked } == 2
+      parked = seen.select { |event| event.name == :parked }
+      expect(parked.map { |event| [event.error.class, event.error_class, event.error_text] })
+        .to contain_exactly([Backhop::Park, "Backhop::Park", "no"], [IndexError, "IndexError", "IndexError: never"])
+      expect(seen.map(&:name)).not_to include(:retried)
+    end
+  end
+
+  # Metrics that hand on what they count to a library, which here is a list of the numbers of copies.
+  let(:handing) do
+    noted = []
+    Class.new(Backhop::Metrics) do
+      define_method(:hands_on?) { true }
+      define_method(:noted) { noted }
+      define_method(:note_pending) { noted << pending }
+    end.new
+  end
+
+  { "Bunny" => :consuming, "a worker" => :running }.each do |name, way|
+    it "over #{name} is how many copies are not confirmed, and none once they are", *(:worker if way == :running) do
+      skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
+      begun, gate = Array.new(2) { Queue.new }
+      handler = lambda do |_|
+        begun << true
+        gate.pop
+        raise Backhop::Park
+      end
+      block = lambda do |*|
+        broker.publish("body", queue)
+        Timeout.timeout(PATIENCE) { begun.pop }
+        broker.control("set-alarm")
+        gate << true
+        until_true { handing.pending == 1 && handing.noted.last == 1 }
+        broker.control("clear-alarm")
+        until_true { handing.pending.zero? && handing.noted.last.zero? }
+        expect(value_of(handing)).to eq(0)
+      ensure
+        broker.control("clear-alarm")
+      end
+      topology = Backhop::Topology.new(queue, policy: QUICK, namespace: namespace)
+      next consuming(BunnyClient, URL, queue, handler, policy: QUICK, namespace: namespace, on_event: handing, &block) if
+        way == :consuming
+
+      running(Backhop::Worker.new(URL, topology: topology, on_event: handing), handler, &block)
+    end
+  end
+
+  def value_of(metrics) = Float(metrics.text[/^backhop_copies_unconfirmed (\S+)/, 1])
+
   it "in a worker is each event once, and what it adds up to", :worker do
     topology = Backhop::Topology.new(queue, policy: QUICK, namespace: namespace)
     others = Backhop::Metrics.new

@@ -300,6 +300,17 @@ class PoolClient < BunnyClient
   def initialize(url, queue, handler, **options) = super(url, queue, handler, threads: 8, **options)
 end
 
+# A consumer that the retrier itself subscribes.
+class SubscribedClient < BunnyClient
+  def begin = @subscription = @retrier.subscribe { |message| @handler.call(message) }
+
+  def stop
+    @subscription&.cancel
+    @retrier.drain(PATIENCE)
+    @connection.close
+  end
+end
+
 # A worker of Kicks: the calls that Kicks 3 makes, in the threads in which it makes them.
 class KicksClient
   attr_reader :retrier, :connection, :channel

@@ -441,6 +441,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     handler = Running::Handler.new
     failing = described_class.new(URL, queue: name, policy: fast, on_event: ->(_) { raise KeyError, "no" })
     running(failing, handler) { expect(handler.get.body).to eq("body") }
-    expect(log.string).to include("on_event failed at connected: KeyError: no")
+    expect(log.string).to include("a listener failed at connected of \"#{name}\": KeyError: no")
   end
 end

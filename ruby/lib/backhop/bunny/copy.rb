@@ -5,9 +5,11 @@ module Backhop
     # A copy to publish, and to confirm before its original is acknowledged.
     # @api private
     class Copy
-      # Options of a publish, to which Bunny adds nothing: it gives a message that has none a content type and a priority.
+      # Options of a publish, or headers, to which nobody adds anything: Bunny gives a message without them a content type and a
+      # priority, and an instrumentation of it writes its own trace into the headers.
       class Exact < Hash
         def []=(*); end
+        alias store []=
       end
       private_constant :Exact
 
@@ -24,7 +26,7 @@ module Backhop
 
       def initialize(plan, properties, body, original, replayed = nil, error: nil)
         @plan = plan
-        @properties = properties
+        @properties = Exact[{ **properties, headers: Exact[properties[:headers]], mandatory: plan.mandatory? }]
         @body = body
         @original = original
         @replayed = replayed
@@ -47,7 +49,7 @@ module Backhop
       # Publishes it on a Bunny::Channel.
       def publish(channel)
         @sent_us = Listeners.now_us
-        channel.basic_publish(@body, @exchange, @plan.routing_key.b, Exact[@properties].update(mandatory: @plan.mandatory?))
+        channel.basic_publish(@body, @exchange, @plan.routing_key.b, @properties)
       end
 
       # How long ago it was published last, in us.

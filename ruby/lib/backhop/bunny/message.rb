@@ -4,6 +4,9 @@ module Backhop
   module Bunny
     # What a handler gets that asks for it: besides what every message has, Bunny's delivery_info and properties.
     class Message < Backhop::Message
+      AMQPS = Delivery::PROPERTIES.keys.freeze # an instrumentation of Bunny adds properties of its own
+      private_constant :AMQPS
+
       # @return [::Bunny::DeliveryInfo, ::Bunny::GetResponse]
       attr_reader :delivery_info
       # @return [Original]
@@ -26,7 +29,7 @@ module Backhop
       # @return [History] all that the headers tell
       def history
         @history ||= @decider.read(exchange: @arrived[0], routing_key: @arrived[1],
-                                   properties: arrived_properties.except(:headers), headers: arrived_properties[:headers])
+                                   properties: arrived_properties.slice(*AMQPS), headers: arrived_properties[:headers])
       end
 
       # As they arrived. A handler may change them, and its copy has what arrived all the same.

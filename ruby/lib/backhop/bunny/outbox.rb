@@ -25,7 +25,7 @@ module Backhop
         @channel = @closed = nil # Confirming: the one that publishes, and the one before
         @transport = nil # on which all of that is
         @lost = [] # channels of lost connections, which Bunny opens again
-        @is_blocked = false
+        @is_blocked = @is_connected = false # as far as it has looked
         @is_declared = true
         @failures = @paused_until_ms = 0 # of opening the channel, and of declaring
         @reason = "" # why the broker did not take a copy, in words
@@ -36,6 +36,12 @@ module Backhop
 
       # How many copies are not confirmed.
       def size = @ledger.copies
+
+      # Whether the connection is another, or in another state, than when it looked last; from any thread.
+      def outdated?
+        transport = @connection.transport
+        !transport.equal?(@transport) || @is_connected != transport.open? || @is_blocked != @connection.blocked?
+      end
 
       # In how many seconds there is something to do, if nothing happens; nil: never.
       def patience
@@ -115,6 +121,7 @@ module Backhop
         disconnected unless @connection.transport.equal?(@transport) && @transport.open?
         return unless @transport.open?
 
+        @is_connected = true
         ended = @channels.reject { |_, original| original.here? }.keys
         return disconnected if ended.any? && !@connection.open? # whose close closes its channels first
 
@@ -127,16 +134,19 @@ module Backhop
       def disconnected
         @lost << @channel if @channel
         @channel = nil
-        @is_blocked = false
+        is_lost = @is_connected && !closed_by_application?
+        @is_connected = @is_blocked = false
         @transport = @connection.transport
         gone = end_channels(@channels.keys)
         @ledger.disconnect(Native::BH_ENDING_WORDLESS, Outbox.now_ms)
         @ledger.forget_rungs
-        return if gone.empty?
-
         gone.each { |copy| copy.replayed&.call(Event.replay_error(ConnectionFailedError)) }
+        return unless is_lost && (@retrier.consumes? || !gone.empty?)
+
         tell(:disconnected, error: Status.error(ConnectionFailedError.status), count: gone.size)
       end
+
+      def closed_by_application? = @connection.closing? || @connection.manually_closed?
 
       # Gives the copies that were not confirmed; the broker delivers their originals again.
       def end_channels(numbers)

@@ -15,6 +15,7 @@ module Backhop
 
       # @param (see Outbox#initialize)
       def initialize(retrier, connection, confirm_timeout_ms, back_off)
+        @retrier = retrier
         @outbox = Outbox.new(self, retrier, connection, confirm_timeout_ms, back_off)
         @lock = Mutex.new
         @work = ConditionVariable.new
@@ -37,6 +38,11 @@ module Backhop
           @arrived << copy
           wake
         end
+      end
+
+      # Sees to it that a connection that is lost or blocked is told of where there is nothing to publish too.
+      def look
+        heard(:look) if @outbox.outdated?
       end
 
       # Called by {Confirming}.
@@ -76,10 +82,17 @@ module Backhop
         while (news = take)
           begin
             @outbox.turn(*news)
+            count
           rescue *Outcomes::FAILURES => e # only the application's logger can do that; the rest is for the next turn
             Kernel.warn("publishing copies met an error of the logger, and goes on: #{Outcomes.text(e)}")
           end
         end
+      end
+
+      # What a turn left.
+      def count
+        @lock.synchronize { @held = @outbox.size }
+        @retrier.note_pending
       end
 
       # What arrived and what was heard since the last turn; nil where the thread ends.

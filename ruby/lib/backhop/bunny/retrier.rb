@@ -62,6 +62,7 @@ module Backhop
         @declared = Declared.of(@connection)
         @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was seen
+        @subscriptions = [].freeze
         @listeners.attach(self)
       end
 
@@ -112,7 +113,9 @@ module Backhop
         Values.integer(threads, "threads", (1..1000))
         handle = wrap(handler, &block)
         declare
-        Subscription.new(self, @connection, prefetch, threads, handle)
+        Subscription.new(self, @connection, prefetch, threads, handle).tap do |subscription|
+          @subscriptions = [*@subscriptions.reject(&:over?), subscription].freeze
+        end
       end
 
       # A block for queue.subscribe or consumer.on_delivery (with manual_ack: true) that hands each message to yours.
@@ -166,7 +169,7 @@ module Backhop
       # The message as a handler gets it, for who calls the handler himself, in another thread as it may be.
       #
       # Call it where Bunny hands the message to you, as it knows by then whether the message can still be settled. The
-      # poison guard is not asked. Hand the message to {#settle} in the end.
+      # poison guard is not asked. Handle it within {Backhop::Retrier#handling}, and hand it to {#settle} in the end.
       #
       # @return [Message]
       # @raise [InvalidArgumentError] for a message of another queue
@@ -243,6 +246,14 @@ module Backhop
       def make(rung_ms = 0)
         carry_out(:create, rung_ms)
       end
+
+      # Sees to it that what became of the connection is told.
+      # @api private
+      def look = @publisher.look
+
+      # Whether it has a consumer of its own.
+      # @api private
+      def consumes? = !@subscriptions.all?(&:over?)
 
       # Something that was declared may be gone.
       # @api private

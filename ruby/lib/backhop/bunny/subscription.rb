@@ -9,7 +9,16 @@ module Backhop
     class Subscription
       LOOK_AFTER = 0.5 # seconds: how often it looks for a lost channel
       RECOVERS = 20 # looks that Bunny may take to open a channel after it connected again
-      private_constant :LOOK_AFTER, :RECOVERS
+
+      # A consumer's queue, which an instrumentation of Bunny asks for its channel and its name. Bunny 3 would declare one of
+      # its own making again after a reconnect.
+      class Consumed < ::Bunny::Queue
+        def initialize(channel, name) # rubocop:disable Lint/MissingSuper
+          @channel = channel
+          @name = name
+        end
+      end
+      private_constant :LOOK_AFTER, :RECOVERS, :Consumed
 
       # @api private
       def initialize(retrier, connection, prefetch, threads, handler)
@@ -21,6 +30,7 @@ module Backhop
         @lock = Mutex.new
         @changed = ConditionVariable.new
         @is_over = @is_cancelled = @is_told = false
+        @retrier.look
         @looks = 0 # at a channel that Bunny has not opened again
         begin_consuming
         @watch = Thread.new { watch }
@@ -59,6 +69,10 @@ module Backhop
         true
       end
 
+      # Whether it is cancelled.
+      # @api private
+      def over? = @lock.synchronize { @is_over }
+
       # @return [::Bunny::Channel] its channel now
       attr_reader :channel
 
@@ -75,7 +89,8 @@ module Backhop
         channel = Declarer.channel(@connection, nil, @threads)
         channel.prefetch(@prefetch)
         channel.on_error { |_, close| tell_settling(close) }
-        consumer = ::Bunny::Consumer.new(channel, @retrier.topology.queue.b, channel.generate_consumer_tag("backhop"), false)
+        queue = Consumed.new(channel, @retrier.topology.queue.b)
+        consumer = ::Bunny::Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false)
         consumer.on_delivery(&@handler)
         consumer.on_cancellation { @is_cancelled = true }
         @channel = channel
@@ -108,9 +123,10 @@ module Backhop
       def watch
         failures = 0
         patience = LOOK_AFTER
-        until over?(patience)
+        until cancelled_in?(patience)
           begin
             patience = LOOK_AFTER
+            @retrier.look
             next unless lost?
 
             again
@@ -124,7 +140,7 @@ module Backhop
         end
       end
 
-      def over?(seconds)
+      def cancelled_in?(seconds)
         @lock.synchronize do
           @changed.wait(@lock, seconds) unless @is_over
           @is_over
