@@ -56,6 +56,14 @@ RSpec.describe "What is seen" do
     expect(retried.to_s).to start_with("retried: message \"17\" of \"orders\", failed once, again in ")
   end
 
+  it "has no duration where nobody saw the handler begin" do
+    counted = Backhop::Metrics.new
+    by = retrier([told.method(:push), counted])
+    by.send(:tell_message, :failed, message({ "backhop-attempts" => 1, "backhop-due" => 1 }), KeyError.new("no"), "no")
+    expect(told.map { |event| [event.name, event.duration] }).to eq([[:failed, nil]])
+    expect(counted.text).not_to match(/process_duration|lateness/)
+  end
+
   it "is a parked message's reason, and the class of what it was parked for" do
     failing(retrier, message({ "backhop-attempts" => 2 }), Backhop::Park.new(KeyError.new("why")))
     expect(told.last).to have_attributes(name: :parked, attempts: 3, reason: "permanent", text: "permanent",

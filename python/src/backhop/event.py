@@ -524,11 +524,13 @@ class _Surroundings:
 def _times(message: Message) -> tuple[int, int]:
     """How long its handler took, in microseconds, below 0 where that is unknown; and how long ago it ended, in
     milliseconds."""
-    if not message._began:
+    began, over = message._began, message._over
+    if not began:
         return -1, 0
     now = time.perf_counter()
-    over = message._over or now
-    return int((over - message._began) * 1_000_000), int((now - over) * 1000)
+    if not over:
+        return int((now - began) * 1_000_000), 0
+    return int((over - began) * 1_000_000), int((now - over) * 1000)
 
 
 def _check_listener(listener: object) -> None:

@@ -280,7 +280,7 @@ module Backhop
       message.began_us = now_us unless is_end
       return unless is_heard || is_end
 
-      took_us = is_end ? now_us - (message.began_us || now_us) : -1
+      took_us = is_end && message.began_us ? now_us - message.began_us : -1
       about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
                Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : ""]
       count(name) { |metrics| metrics.count_message(*about, took_us) } if is_end
@@ -351,7 +351,8 @@ module Backhop
     end
 
     def logs?(level)
-      least = logger.respond_to?(:level) ? logger.level : 0
+      asked = @logger || Backhop.logger
+      least = asked.respond_to?(:level) ? asked.level : 0
       !least.is_a?(Integer) || level >= least
     end
   end
