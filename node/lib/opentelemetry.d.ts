@@ -10,11 +10,11 @@ import type { Bridge } from './index.js'
  *
  *     new Retrier(channel, { queue, policy, onEvent: [tracing(), metrics()] })
  *
- * @param options `provider`: of the tracer; default: the API's global one. `failureIsError`: whether the span of a failed
+ * @param options `tracerProvider`: default: the API's global one. `failureIsError`: whether the span of a failed
  * attempt has the status error; default true
  */
 export function tracing (options?: {
-  provider?: Pick<TracerProvider, 'getTracer'> | undefined, failureIsError?: boolean | undefined
+  tracerProvider?: Pick<TracerProvider, 'getTracer'> | undefined, failureIsError?: boolean | undefined
 }): Bridge
 
 /**
@@ -25,9 +25,9 @@ export function tracing (options?: {
  *     new Retrier(channel, { queue, policy, onEvent: counted })
  *     new Worker(uri, { queue, policy, onEvent: [counted, tracing()] })
  *
- * @param options `provider`: of the meter; default: the API's global one. `errorTypes`: the classes of errors to tell
+ * @param options `meterProvider`: default: the API's global one. `errorTypes`: the classes of errors to tell
  * apart, at most 32 (more are an ArgumentError); any other is "_OTHER"; default: the first 32 that are met
  */
 export function metrics (options?: {
-  provider?: Pick<MeterProvider, 'getMeter'> | undefined, errorTypes?: Iterable<string> | undefined
+  meterProvider?: Pick<MeterProvider, 'getMeter'> | undefined, errorTypes?: Iterable<string> | undefined
 }): Bridge

@@ -22,9 +22,11 @@ const MS = 1000 // in a second
 // --- Traces --------------------------------------------------------------------------------------------------------
 
 function tracing (options = {}) {
-  const { provider = trace, failureIsError = true } = only(options, ['provider', 'failureIsError'], 'tracing')
-  if (typeof provider?.getTracer !== 'function') refuse('provider', provider, 'a TracerProvider')
-  return new Tracing(provider, flag(failureIsError, 'failureIsError'))
+  const { tracerProvider = trace, failureIsError = true } = only(
+    options, ['tracerProvider', 'failureIsError'], 'tracing'
+  )
+  if (typeof tracerProvider?.getTracer !== 'function') refuse('tracerProvider', tracerProvider, 'a TracerProvider')
+  return new Tracing(tracerProvider, flag(failureIsError, 'failureIsError'))
 }
 
 class Tracing {
@@ -155,11 +157,11 @@ function traceparentOf ({ traceId, spanId, traceFlags = TraceFlags.NONE }) {
 // --- Metrics -------------------------------------------------------------------------------------------------------
 
 function metrics (options = {}) {
-  const { provider = meters, errorTypes } = only(options, ['provider', 'errorTypes'], 'metrics')
-  if (typeof provider?.getMeter !== 'function') refuse('provider', provider, 'a MeterProvider')
+  const { meterProvider = meters, errorTypes } = only(options, ['meterProvider', 'errorTypes'], 'metrics')
+  if (typeof meterProvider?.getMeter !== 'function') refuse('meterProvider', meterProvider, 'a MeterProvider')
   const counted = counting(errorTypes)
-  const meter = provider.getMeter(SCOPE, String(c.bh_version()))
-  return new Metrics(meter, counted, copiesOf(provider, meter))
+  const meter = meterProvider.getMeter(SCOPE, String(c.bh_version()))
+  return new Metrics(meter, counted, copiesOf(meterProvider, meter))
 }
 
 const gauges = new WeakMap() // the copies by provider: an SDK keeps one value of a gauge

@@ -158,7 +158,7 @@ test('what is no listener is refused', () => {
     assert.throws(() => new Teller('orders', onEvent), error => error instanceof ArgumentError && /onEvent is/.test(error.message))
   }
   assert.throws(() => prometheus({ register: {} }), ArgumentError)
-  assert.throws(() => metrics({ provider: {} }), ArgumentError)
+  assert.throws(() => metrics({ meterProvider: {} }), ArgumentError)
   assert.throws(() => prometheus({ registry: new Registry() }), ArgumentError)
 })
 
@@ -189,12 +189,12 @@ test('metrics of one provider tell the copies of all that they are given to as o
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
   const provider = new MeterProvider({ readers: [reader] })
   const register = new Registry()
-  const one = metrics({ provider })
+  const one = metrics({ meterProvider: provider })
   const tellers = [
     new Teller('a', [one, prometheus({ register })], { copies: () => 5 }),
     new Teller('b', one, { copies: () => 1 }),
-    new Teller('c', metrics({ provider }), { copies: () => 0 }),
-    new Teller('d', metrics({ provider }), { copies: () => 2, countFor: () => () => {} })
+    new Teller('c', metrics({ meterProvider: provider }), { copies: () => 0 }),
+    new Teller('d', metrics({ meterProvider: provider }), { copies: () => 2, countFor: () => () => {} })
   ]
   await reader.forceFlush()
   const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
@@ -210,7 +210,7 @@ test('labels are bounded, whatever 10,000 messages and errors are called', async
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
   const provider = new MeterProvider({ readers: [reader] })
-  const teller = new Teller('orders', [prometheus({ register }), metrics({ provider })], { copies: () => 3 })
+  const teller = new Teller('orders', [prometheus({ register }), metrics({ meterProvider: provider })], { copies: () => 3 })
   for (let i = 0; i < 10_000; i++) {
     const error = Object.assign(new Error(`error ${i}`), { name: `Error${i}` })
     teller.tell('retried', () => ({ ...failure(error, `id ${i}`)(), errorClass: `Error${i}` }))

@@ -28,7 +28,7 @@ beforeEach(() => {
   provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
   propagation.setGlobalPropagator(propagator)
-  teller = new Teller('orders', tracing({ provider }))
+  teller = new Teller('orders', tracing({ tracerProvider: provider }))
 })
 
 afterEach(() => {
@@ -86,7 +86,7 @@ for (const [what, getTracer] of Object.entries({
   test(`${what} is a warning, and the handler runs, once, with its own end`, async () => {
     const failure = new TypeError('mine')
     for (const isAsync of [false, true]) {
-      const teller = new Teller(`${what} ${isAsync}`, tracing({ provider: { getTracer } }))
+      const teller = new Teller(`${what} ${isAsync}`, tracing({ tracerProvider: { getTracer } }))
       let calls = 0
       const wrap = value => isAsync ? turn().then(value) : value()
       const succeeded = await complaints(teller, () => wrap(() => { calls++; return 'handled' }))
@@ -109,7 +109,7 @@ test('a context manager that throws as it is left costs nothing', async () => {
     context.disable()
     context.setGlobalContextManager(manager)
     let calls = 0
-    const { result, codes } = await complaints(new Teller(when, tracing({ provider })), () => ++calls)
+    const { result, codes } = await complaints(new Teller(when, tracing({ tracerProvider: provider })), () => ++calls)
     assert.deepEqual([result, codes], [1, ['BACKHOP_LISTENER']])
   }
 })

@@ -224,7 +224,7 @@ def test_an_attempt_that_failed_has_the_error_that_events_have(
     assert description is None or span.status.description == description
     if not isinstance(raised, UnprintableError):
         assert [event.name for event in span.events] == ["exception"]
-    span = Traced(failed_is_error=False).attempt(Kept({}), raised)
+    span = Traced(failure_is_error=False).attempt(Kept({}), raised)
     assert span.attributes["error.type"] == error_type
     assert span.status.status_code is trace.StatusCode.UNSET
 

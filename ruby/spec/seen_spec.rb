@@ -414,7 +414,7 @@ RSpec.describe "What is seen" do
     end
 
     it "is no error where it is not to be one, and no failure where the message is dropped" do
-      quiet = Backhop::OpenTelemetryTracing.new(tracer_provider: provider, error_status: false)
+      quiet = Backhop::OpenTelemetryTracing.new(tracer_provider: provider, failure_is_error: false)
       [KeyError.new("no"), Backhop::Drop.new].each do |error|
         expect { quiet.process(message) { raise error } }.to raise_error(error.class)
       end

@@ -83,7 +83,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
 
   async function failThreeTimes (client, options) {
     const queue = await broker.queue()
-    const onEvent = [event => events.push(event), prometheus({ register }), tracing({ provider, ...options })]
+    const onEvent = [event => events.push(event), prometheus({ register }), tracing({ tracerProvider: provider, ...options })]
     consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
     const active = []
     await consumer.begin(async () => {
@@ -166,7 +166,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
     it(`over ${client}: a stranger's headers and a broken tracer keep nothing from its handler`, needsOf(client), async () => {
       const queue = await broker.queue()
       const broken = { getTracer: () => { throw new Error('the SDK is broken') } }
-      const onEvent = [tracing({ provider: broken }), event => events.push(event)]
+      const onEvent = [tracing({ tracerProvider: broken }), event => events.push(event)]
       consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
       await consumer.begin(() => {})
       const hostile = { headers: { traceparent: { toString: 'x', valueOf: 'y' } } }
@@ -174,7 +174,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       await until(() => events.filter(({ name }) => name === 'succeeded').length === 2, 'both are handled')
       await consumer.stop()
       events.length = 0
-      onEvent[0] = tracing({ provider })
+      onEvent[0] = tracing({ tracerProvider: provider })
       consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
       await consumer.begin(() => {})
       await broker.publish('', queue, hostile)
@@ -184,7 +184,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
 
     it(`over ${client}: a span that is active as it begins is the parent of no message of another trace`, needsOf(client), async () => {
       const queue = await broker.queue()
-      const options = { policy: QUICK, namespace: broker.namespace, onEvent: tracing({ provider }) }
+      const options = { policy: QUICK, namespace: broker.namespace, onEvent: tracing({ tracerProvider: provider }) }
       const startUp = provider.getTracer('app').startSpan('start-up')
       await context.with(trace.setSpan(context.active(), startUp), async () => {
         consumer = await connect[client](queue, options)
@@ -316,7 +316,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       queue = await broker.queue()
       consumer = await connect['amqplib, promises'](queue, { policy: QUICK, namespace: broker.namespace })
       channel = await consumer.connection.createChannel()
-      const onEvent = [event => events.push(event), prometheus({ register }), tracing({ provider })]
+      const onEvent = [event => events.push(event), prometheus({ register }), tracing({ tracerProvider: provider })]
       retrier = new Retrier(null, { queue, policy: QUICK, namespace: broker.namespace, onEvent })
       await retrier.declare(channel)
       await channel.consume(queue, handle)

@@ -186,10 +186,6 @@ class Observer:
         return nullcontext()
 
 
-_MOST_ERROR_TYPES = 32
-"""The core's BH_METRICS_MOST_ERROR_TYPES."""
-
-
 def checked_error_types(given: Any) -> tuple[Text, ...]:
     """The classes of errors that a user named, to be told apart.
 
@@ -208,8 +204,8 @@ def blank(error_types: tuple[Text, ...]) -> c.Metrics:
     counts = made(c.bh_metrics_new())
     for i, each in enumerate(error_types):
         if c.Metrics_add_error_type(counts, each):
-            why = "is one too many" if i >= _MOST_ERROR_TYPES else "is no name"
-            advice = f"give at most {_MOST_ERROR_TYPES} names of classes, in UTF-8"
+            why = "is one too many" if i >= c.BH_METRICS_MOST_ERROR_TYPES else "is no name"
+            advice = f"give at most {c.BH_METRICS_MOST_ERROR_TYPES} names of classes, in UTF-8"
             raise ArgumentError(f"error_types: {shortened(each)} {why}: {advice}")
     return counts
 

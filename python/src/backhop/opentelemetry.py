@@ -45,13 +45,13 @@ class Tracing(Observer):
     A handler that you call yourself, after ``read``, runs in it by ``with retrier.handling(message):``.
 
     :param tracer_provider: default: the global one
-    :param failed_is_error: whether the span of an attempt that failed has the status error. The exception is on it in
+    :param failure_is_error: whether the span of an attempt that failed has the status error. The exception is on it in
         any case
     """
 
-    def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, failed_is_error: bool = True) -> None:
+    def __init__(self, tracer_provider: trace.TracerProvider | None = None, *, failure_is_error: bool = True) -> None:
         self._tracer = trace.get_tracer("backhop", c.bh_version(), tracer_provider)
-        self._failed_is_error = truth("failed_is_error", failed_is_error)
+        self._failure_is_error = truth("failure_is_error", failure_is_error)
 
     def handling(self, message: Message) -> AbstractContextManager[object]:
         """The span of an attempt."""
@@ -91,7 +91,7 @@ class Tracing(Observer):
 
     def _failed(self, span: trace.Span, error: BaseException) -> None:
         span.set_attribute("error.type", class_of(error))
-        if self._failed_is_error:
+        if self._failure_is_error:
             span.set_status(Status(StatusCode.ERROR, story(error)))
         span.record_exception(error)  # the last, as it raises where the exception cannot be printed
 

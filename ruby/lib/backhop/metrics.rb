@@ -32,9 +32,6 @@ module Backhop
       ).freeze
     end.freeze
 
-    MOST_ERROR_TYPES = 32
-    private_constant :MOST_ERROR_TYPES
-
     # @api private
     UNCONFIRMED = TABLE.fetch(Native::BH_METRIC_COPIES_UNCONFIRMED)
 
@@ -42,9 +39,8 @@ module Backhop
     # @raise [InvalidArgumentError] for more, or what is neither
     def initialize(error_types: [])
       @error_types = Values.object(error_types, "error_types", Array).map { |each| error_type(each) }.uniq
-      if @error_types.size > MOST_ERROR_TYPES
-        raise InvalidArgumentError, "error_types holds #{@error_types.size} classes: give #{MOST_ERROR_TYPES} at most"
-      end
+      most = Native::BH_METRICS_MOST_ERROR_TYPES
+      raise InvalidArgumentError, "error_types holds #{@error_types.size} classes: give #{most} at most" if @error_types.size > most
 
       @native = blank
       @lock = Mutex.new

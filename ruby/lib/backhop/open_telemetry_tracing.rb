@@ -26,11 +26,11 @@ module Backhop
     private_constant :TraceParent, :SPANS
 
     # @param tracer_provider [::OpenTelemetry::Trace::TracerProvider]
-    # @param error_status [Boolean] whether the span of an attempt that failed has the status error; its exception it has in
+    # @param failure_is_error [Boolean] whether the span of an attempt that failed has the status error; its exception it has in
     #   any case
-    def initialize(tracer_provider: ::OpenTelemetry.tracer_provider, error_status: true)
+    def initialize(tracer_provider: ::OpenTelemetry.tracer_provider, failure_is_error: true)
       @tracer = tracer_provider.tracer("backhop", VERSION)
-      @error_status = Values.truth(error_status, "error_status")
+      @failure_is_error = Values.truth(failure_is_error, "failure_is_error")
     end
 
     # A handler of messages that traces another one.
@@ -117,7 +117,7 @@ module Backhop
     def failed(span, message, error)
       message.traceparent = TraceParent.from_span_context(span.context).to_s if span.context.valid?
       span.set_attribute("error.type", Outcomes.class_name(error))
-      span.status = ::OpenTelemetry::Trace::Status.error(Outcomes.text(error)) if @error_status
+      span.status = ::OpenTelemetry::Trace::Status.error(Outcomes.text(error)) if @failure_is_error
       record(span, error)
     end
 
