@@ -377,10 +377,10 @@ void expect_event_at(rig *r, bh_event_kind kind, bh_status status, const char *p
 {
     rig_await(r, kind);
     bh_bytes text = bh_event_text(r->event);
-    ck_assert_msg((bh_status)bh_event_int(r->event, BH_FIELD_STATUS) == status, "%s:%d: %s with %s instead of %s: %s",
-                  file, line, bh_event_name(kind).data,
-                  bh_status_name((bh_status)bh_event_int(r->event, BH_FIELD_STATUS)).data, bh_status_name(status).data,
-                  text.data);
+    ck_assert_msg((bh_status)bh_event_int(r->event, BH_FIELD_STATUS) == status,
+                  "%s:%d: %s with %s instead of %s: %s; the worker told besides: %s", file, line,
+                  bh_event_name(kind).data, bh_status_name((bh_status)bh_event_int(r->event, BH_FIELD_STATUS)).data,
+                  bh_status_name(status).data, text.data, told(r));
     expect_part_at(text, part, file, line);
 }
 
