@@ -48,11 +48,17 @@ proxy *start_by_proxy(rig *r, const char *options)
     return network;
 }
 
-static atomic_int is_name_service_silent, are_random_bytes_gone;
+static atomic_int is_name_service_silent, has_unanswered_question, are_random_bytes_gone;
 
 void silence_name_service(void)
 {
     is_name_service_silent = 1;
+}
+
+void await_unanswered_question(void)
+{
+    for (int64_t limit = now_ms() + LIMIT_MS; !has_unanswered_question; pause_ms(1))
+        ck_assert_msg(now_ms() < limit, "no address is asked for");
 }
 
 void take_random_bytes_away(int are_gone)
@@ -74,8 +80,10 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
 
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **out)
 {
-    while (is_name_service_silent || (host && strcmp(host, UNANSWERED_HOST) == 0))
+    while (is_name_service_silent || (host && strcmp(host, UNANSWERED_HOST) == 0)) {
+        has_unanswered_question = 1;
         pause(); /* the thread ends with the process */
+    }
     return __real_getaddrinfo(host, port, hints, out);
 }
 

@@ -161,7 +161,8 @@ static void move_on_if_apart(bh__runner *self)
                       bh__report_text(&self->problem).data);
 }
 
-/* The publish connection goes where the consume connection is: an original is acknowledged where its copy is. */
+/* The publish connection goes where the consume connection is: an original is acknowledged where its copy is. An attempt that
+ * a stop, or the end of its limit, interrupts has not failed: the consume connection carries what is left of the drain. */
 static void connect_publisher_if_due(bh__runner *self)
 {
     bh__context *context = &self->engine.context;
@@ -169,7 +170,7 @@ static void connect_publisher_if_due(bh__runner *self)
     if (!consume->link.is_open || !is_due(publish))
         return;
     bh_status status = bh__connect(self, publish, consume->uri);
-    if (status == BH_OK)
+    if (status == BH_OK || bh__engine_is_interrupted(&self->engine))
         return;
     tell_failure(self, publish, status, bh__note_failure(context, &publish->back_off));
     move_on_if_apart(self);
