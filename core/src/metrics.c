@@ -331,24 +331,24 @@ static int add_sample(bh_metrics *self, bh_metric metric, const facts *of, bh_by
     return 1;
 }
 
-/* Adds to a total, neither of them negative: what messages' headers add up to ends at the greatest number. */
-static void add_to(int64_t *total, int64_t value)
+/* Of two numbers that are not negative: what messages' headers add up to ends at the greatest number. */
+static int64_t sum_of(int64_t one, int64_t other)
 {
-    *total = value > INT64_MAX - *total ? INT64_MAX : *total + value;
+    return other > INT64_MAX - one ? INT64_MAX : one + other;
 }
 
 static void count_value(series *self, int64_t value)
 {
     size_t bucket = 0;
     if (table[self->metric].instrument == BH_INSTRUMENT_COUNTER) {
-        add_to(&self->count, value);
+        self->count = sum_of(self->count, value);
         return;
     }
     while (bucket < table[self->metric].bucket_count && value > table[self->metric].buckets[bucket])
         bucket++;
     self->buckets[bucket]++;
     self->count++;
-    add_to(&self->sum, value);
+    self->sum = sum_of(self->sum, value);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ observing */
@@ -504,8 +504,9 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
         if (!find_series(self, from->metric, values, &at))
             return BH_ERR_NO_MEMORY;
         series *to = &self->series[at];
-        add_to(&to->count, from->count); /* NOLINT(clang-analyzer-core.NullDereference): find_series has made it */
-        add_to(&to->sum, from->sum);
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): find_series has made it */
+        to->count = sum_of(to->count, from->count);
+        to->sum = sum_of(to->sum, from->sum);
         for (size_t bucket = 0; bucket <= MOST_BUCKETS; bucket++)
             to->buckets[bucket] += from->buckets[bucket];
     }

@@ -40,7 +40,8 @@ module Backhop
     def initialize(error_types: [])
       @error_types = Values.object(error_types, "error_types", Array).map { |each| error_type(each) }.uniq
       most = Native::BH_METRICS_MOST_ERROR_TYPES
-      raise InvalidArgumentError, "error_types holds #{@error_types.size} classes: give #{most} at most" if @error_types.size > most
+      given = @error_types.size
+      raise InvalidArgumentError, "error_types holds #{given} classes: give #{most} at most" if given > most
 
       @native = blank
       @lock = Mutex.new
