@@ -19,8 +19,9 @@ proxy *start_by_proxy(rig *r, const char *options);
 #define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
 /* A host for which the name service has no answer, ever. */
 #define UNANSWERED_HOST "host.unanswered"
-/* From now on no host has one. And waits until it was asked for one since. */
+/* From now on the name service answers for no host. */
 void silence_name_service(void);
+/* Waits until a worker has asked it for an address that it does not get. */
 void await_unanswered_question(void);
 /* While they are gone the system gives no random bytes. */
 void take_random_bytes_away(int are_gone);

@@ -155,8 +155,8 @@ BH_API void bh_log_free(bh_log *self);
 /* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock.
  * The line is the event's: valid until that changes. */
 BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
-/* The line to write where one that was told of an event failed at it, with its error in words; likewise: of each queue ten
- * in a second. "": it is left out. */
+/* The line to write where a listener that was told of an event failed; `error`: what it failed with, in words. Of each queue
+ * ten such lines are written in a second. "": this one is left out. Valid until the event changes. */
 BH_API bh_bytes bh_log_listener_line(bh_log *self, const bh_event *event, bh_bytes error, int64_t now_ms);
 
 BH_END_DECLS

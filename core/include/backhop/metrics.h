@@ -92,7 +92,7 @@ BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
 /*
  * Counts a message that was handled, at the end of that: what its events BH_EVENT_DELIVERED and `kind` (bh_event_of) tell, in
  * one call and without making them. `redelivered`: of the delivery; now_ms: since the epoch; error_class: as "TimeoutError",
- * "" for none; duration_us: how long the handler took, below 0 where that is unknown, and then also how late the message came.
+ * "" for none; duration_us: how long the handler took, below 0 where that is unknown: then how late it came is not counted.
  * BH_ERR_ARGUMENT (also another kind than succeeded, failed and dropped), BH_ERR_NO_MEMORY (it is not counted).
  */
 BH_API bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue,

@@ -215,7 +215,6 @@ module Backhop
       @queue = queue
       given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
       @metrics, @listeners = given.uniq.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
-      @is_quiet = given.empty? # but for the log
       @logger = logger
     end
 
@@ -273,8 +272,6 @@ module Backhop
     # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param text [String, nil] the error, in words
     def tell_message(name, message, clock, error = nil, text = nil)
-      return if @is_quiet && !logs?(Event.level(name))
-
       is_heard = heard?(name)
       return if !is_heard && @metrics.empty?
 
@@ -300,8 +297,6 @@ module Backhop
     #
     # @param took_us [Integer, nil] of a copy, from its publish to its confirm
     def tell_plan(name, plan, error, took_us)
-      return if @is_quiet && !logs?(Event.level(name))
-
       is_heard = heard?(name)
       return if !is_heard && @metrics.empty?
 

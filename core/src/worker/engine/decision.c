@@ -145,7 +145,6 @@ static bh_status carry_out_dead_letter(bh__context *self, bh_message *message)
         return carry_out(self, message);
     bh__tell(self, (bh__news){.kind = BH_EVENT_DROPPED,
                               .queue = bh_relay_queue(self->settings->relay),
-                              .id = bh_history_id(self->history),
                               .message = message,
                               .history = self->history});
     bh_ledger_acknowledge(self->ledger, message->entry);
