@@ -11,8 +11,9 @@ const { BUDGET_MS } = inside('turns')
 
 const turn = () => new Promise(setImmediate)
 
-async function settle () {
-  for (let i = 0; i < 10; i++) await turn() // on a slow machine one has time for less
+/** As many turns as it takes: on a slow machine one has time for less. */
+async function until (isSo) {
+  while (!isSo()) await turn()
 }
 
 /** A connection whose broker says what the test says. */
@@ -22,6 +23,11 @@ class Line {
   published = []
   channels = 0
   takes = 0 // ms, to publish one
+
+  /** The ids of what was published, in its order. */
+  get sent () {
+    return this.published.map(({ id }) => id).join('')
+  }
 
   watch (publisher) {
     this.publisher = publisher
@@ -79,7 +85,7 @@ describe('a publisher', () => {
     const { line, publisher, told } = publishing()
     const copies = ['a', 'b'].map(id => copyOf(id))
     for (const copy of copies) publisher.publish(copy)
-    await settle()
+    await until(() => line.sent === 'ab')
     line.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
     line.listener.answered(2, true, true)
     assert.deepEqual(copies.map(({ settled }) => settled), [[], ['ack']])
@@ -90,16 +96,18 @@ describe('a publisher', () => {
   it('sends one by one again what was in flight as the channel closed', async () => {
     const { line, publisher, told } = publishing()
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
-    await settle()
+    await until(() => line.sent === 'abc')
     const missing = { code: 404, text: 'NOT_FOUND' }
     line.listener.closed(missing)
-    await settle()
-    assert.deepEqual([line.channels, line.published.map(({ id }) => id).join('')], [2, 'abca'])
+    await until(() => line.sent.length > 3)
+    assert.deepEqual([line.channels, line.sent], [2, 'abca'])
     line.listener.closed(missing) // so it is this one
-    await settle()
-    assert.deepEqual([line.channels, line.published.map(({ id }) => id).join('')], [3, 'abcab'])
+    await until(() => line.sent.length > 4)
+    assert.deepEqual([line.channels, line.sent], [3, 'abcab'])
     assert.deepEqual(told, ['unavailable', 'unavailable', 'returned'])
     line.listener.answered(1, false, true)
+    await until(() => line.sent.length > 5)
+    assert.equal(line.sent, 'abcabc')
     line.listener.answered(2, false, true)
     assert.equal(publisher.pending, 1)
     line.end('the test is over')
@@ -107,15 +115,14 @@ describe('a publisher', () => {
 
   it('sends in the next turn what one has no time for', async () => {
     const { line, publisher } = publishing()
-    const sent = () => line.published.map(({ id }) => id).join('')
     line.takes = BUDGET_MS
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
-    while (!sent()) await turn()
-    assert.equal(sent(), 'a')
+    await until(() => line.sent)
+    assert.equal(line.sent, 'a')
     publisher.publish(copyOf('d'))
-    assert.equal(sent(), 'a')
-    await settle()
-    assert.deepEqual([sent(), publisher.pending], ['abcd', 4])
+    assert.equal(line.sent, 'a')
+    await until(() => line.sent.length > 3)
+    assert.deepEqual([line.sent, publisher.pending], ['abcd', 4])
     line.end('the test is over')
   })
 
@@ -126,12 +133,12 @@ describe('a publisher', () => {
     let isHere = true
     publisher.publish(copyOf('gone', { replayed, channel: 'another', isHere: () => isHere }))
     isHere = false
-    await settle()
+    await until(() => ends.length)
     assert.deepEqual(ends, ['BH_ERR_CONNECTION'])
     publisher.publish(copyOf('unwritten', { replayed, content: null }))
     publisher.publish(copyOf('in flight', { replayed }))
     publisher.publish(copyOf('nacked'))
-    await settle()
+    await until(() => line.published.length > 1)
     line.listener.answered(2, false, false)
     line.end('reset')
     assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_CONTENT', 'BH_ERR_CONNECTION'])
@@ -146,7 +153,7 @@ describe('a publisher', () => {
     let end
     const copy = copyOf('nacked', { replayed: error => { end = error.code } })
     publisher.publish(copy)
-    await settle()
+    await until(() => line.sent)
     line.listener.answered(1, false, false)
     assert.deepEqual([end, copy.settled, publisher.pending], ['BH_ERR_PUBLISH', ['back'], 0])
   })
