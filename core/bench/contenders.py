@@ -38,10 +38,10 @@ class Language:
     decides: str = ""
     """The contender that has the task "decision": "microseconds", the median of one."""
     seen: str = ""
-    """The contender that has the task "seen": "cpu_us", its processor time a message in batches of messages that fail,
-    by how it is seen: "silent", as if it had no events, "off", with nobody who listens, "on", with metrics; and
-    "cycle_us", how long a silent one took. Programs that take turns would not tell: one's rates, and its processor time, differ
-    by a tenth from one run to the next."""
+    """The contender that has the task "seen". It is called with turns too, by commas: how each batch of messages that fail is
+    seen, over and over: "silent", as if it had no events, "off", with nobody who listens, "on", with metrics. It tells, for
+    each batch, "cpu_us", its processor time a message, and "took_us", how long one took. Programs that take turns would not
+    tell: one's rates, and its processor time, differ by a tenth from one run to the next."""
 
     @property
     def base(self) -> str:

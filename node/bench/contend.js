@@ -1,21 +1,21 @@
 'use strict'
 // A contender of the benchmark: does a task with the messages of the queue, and prints a JSON object.
 //
-//     node contend.js CONTENDER TASK MESSAGES
+//     node contend.js CONTENDER TASK MESSAGES [TURNS]
 //
 // Contenders: amqplib (a loop of one's own on a confirm channel, which acknowledges in the callbacks of the confirms),
 // adapter (backhop/amqplib), worker (Worker), worker-metrics (with backhop/prom-client). Tasks: consume (acknowledge
 // each), retry (each fails: a copy waits, confirmed, then the original is acknowledged), seen (of adapter: retry, by
-// retriers that take turns: one as if it had no events, one to which nobody listens, one with backhop/prom-client),
-// decision (no broker: what the adapter decides for a message with ten headers, one of them an x-death of five
-// records).
+// retriers that take the TURNS, batch by batch, over and over: silent, as if it had no events, off, to which nobody
+// listens, on, with backhop/prom-client, with commas between them), decision (no broker: what the adapter decides for a
+// message with ten headers, one of them an x-death of five records).
 //
 // AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has
 // them. The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this
 // process's processor time meanwhile, "peak_kib", the peak memory, "max_block_ms", for how long the event loop did
 // nothing but one turn at most, and "max_block_cpu_ms", how much processor time a turn took at most: other programs had
-// the rest; for seen "cpu_us", the processor time a message in each batch, by "silent", "off" and "on", and "cycle_us",
-// how long a message took in the silent ones; for decision "microseconds", the median of one.
+// the rest; for seen "cpu_us", the processor time a message in each batch, and "took_us", how long a message took in
+// it; for decision "microseconds", the median of one.
 
 const fs = require('node:fs')
 const path = require('node:path')
@@ -146,22 +146,20 @@ function metrics () {
   return prometheus({ register: new Registry() })
 }
 
-/** What a message takes, in microseconds, in batches of three retriers that take turns, without the first ones. */
-async function runSeen (task) {
+/** What a message takes, in microseconds, in batches of retriers that take turns. */
+async function runSeen (task, turns) {
   const lib = path.dirname(require.resolve('backhop'))
-  const options = ['silent', 'off', 'on'].map(seen => {
+  const contenders = [...new Set(turns)].map(seen => {
     // Each has the package's code for itself: what V8 learns of one makes no other slower.
     for (const file of Object.keys(require.cache)) if (file.startsWith(lib)) delete require.cache[file]
     const { Retrier } = require('backhop/amqplib')
     if (seen === 'silent') silence(require(path.join(lib, 'event')))
-    return { Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
+    return { seen, Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
   })
-  await runAdapter(task, options, SEEN_PREFETCH)
-  const [spent, took] = [task.batches, task.moments].map(all => {
-    const each = all.slice(1).map((end, i) => (end - all[i]) / SEEN_BATCH)
-    return [0, 1, 2].map(turn => each.filter((_, i) => i >= 3 && i % 3 === turn))
-  })
-  return { cycle_us: took[0], cpu_us: { silent: spent[0], off: spent[1], on: spent[2] } }
+  await runAdapter(task, { contenders, turns, prefetch: SEEN_PREFETCH })
+  const [spent, took] = [task.batches, task.moments].map(all =>
+    all.slice(1).map((end, i) => (end - all[i]) / SEEN_BATCH))
+  return { cpu_us: spent, took_us: took }
 }
 
 /** As if there were no events at all. */
@@ -170,13 +168,16 @@ function silence ({ Teller }) {
   Teller.prototype.tell = () => undefined
 }
 
-async function runAdapter (task, options = [{ Retrier, Policy }], prefetch = PREFETCH) {
+const ALONE = { contenders: [{ seen: 'off', Retrier, Policy }], turns: ['off'], prefetch: PREFETCH }
+
+async function runAdapter (task, { contenders, turns, prefetch } = ALONE) {
   const connection = await amqplib.connect(URL)
   const channel = await connection.createChannel()
   await channel.prefetch(prefetch)
-  const retriers = options.map(({ Retrier, Policy, onEvent }) =>
+  const retriers = contenders.map(({ Retrier, Policy, onEvent }) =>
     new Retrier(channel, { queue: QUEUE, policy: policy(Policy), namespace: NAMESPACE, onEvent }))
-  const callbacks = retriers.map(each => each.wrap(message => task.handle(message)))
+  const wrapped = new Map(retriers.map((each, i) => [contenders[i].seen, each.wrap(message => task.handle(message))]))
+  const callbacks = turns.map(seen => wrapped.get(seen))
   await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_BATCH) % callbacks.length](message))
   await task.isDone
   await Promise.all(retriers.map(each => each.drain()))
@@ -225,7 +226,7 @@ const CONTENDERS = {
 }
 
 async function main () {
-  const [contender, name, digits] = process.argv.slice(2)
+  const [contender, name, digits, turns] = process.argv.slice(2)
   const messages = Number(digits)
   if (name === 'decision') {
     console.log(JSON.stringify({ messages, microseconds: decide(messages) }))
@@ -233,7 +234,7 @@ async function main () {
   }
   const task = new Task(name, messages)
   if (name === 'seen') {
-    console.log(JSON.stringify({ messages, ...await runSeen(task) }))
+    console.log(JSON.stringify({ messages, ...await runSeen(task, turns.split(',')) }))
     task.turns.end()
     return
   }

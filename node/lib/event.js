@@ -22,6 +22,7 @@ const LINES = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
 const KINDS = new Map() // numbers by name
 for (let kind = 0, name; (name = c.bh_event_name(kind)); kind++) KINDS.set(name, kind)
+const IS_LOGGED = debug.enabled // by NODE_DEBUG, which is read once
 const EACH_MESSAGE = [...KINDS.keys()].filter(name => c.bh_event_is_of_each(KINDS.get(name)))
 
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
@@ -137,6 +138,8 @@ class Teller {
   #listeners = []
   #observers = [] // bridges that are told each event
   #counts = null // the core's metrics that count each
+  #isListened // as below, but for subscribers of the channel, who come and go
+  #isHeard
   #trace // of the bridge that traces: begins an attempt's span
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 
@@ -149,6 +152,8 @@ class Teller {
       else if (typeof each === 'function') this.#listeners.push(each)
       else refuse('onEvent', each, 'a function that is given each Event, a bridge, or an array of these')
     }
+    this.#isListened = this.#listeners.length > 0 || this.#observers.length > 0 || IS_LOGGED
+    this.#isHeard = this.#isListened || this.#counts !== null
   }
 
   #bridge ({ counts, observe, trace }) {
@@ -160,12 +165,12 @@ class Teller {
 
   /** Whether somebody listens to what becomes of each message. */
   get isHeard () {
-    return this.#counts !== null || this.isListened
+    return this.#isHeard || CHANNEL.hasSubscribers
   }
 
   /** Whether somebody is given the errors, too: metrics count alone. */
   get isListened () {
-    return this.#listeners.length > 0 || this.#observers.length > 0 || CHANNEL.hasSubscribers || debug.enabled
+    return this.#isListened || CHANNEL.hasSubscribers
   }
 
   /** Calls the handler of a message, within the span of its attempt where it is traced. */
@@ -266,7 +271,7 @@ class Teller {
   }
 
   #hand (native, level, { error, trace }, { isLogged = true, isWanted = false }) {
-    if (debug.enabled || (isLogged && level >= WARNING)) this.#log(native, error, isLogged)
+    if (IS_LOGGED || (isLogged && level >= WARNING)) this.#log(native, error, isLogged)
     for (const observe of this.#observers) {
       try {
         observe(native, { queue: this.#queue, error, trace })

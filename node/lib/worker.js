@@ -65,8 +65,6 @@ class Worker extends EventEmitter {
   #retryEvents
   #teller
   #isListened = false // to what becomes of each message, by name
-  #tellsRetries // in this run
-  #isEndedByAge // whether what failed may be parked before its last attempt
   #mostFailures
   #failures = new Map() // { error, trace } of messages that failed, by number, until it is told what became of them
 
@@ -89,8 +87,6 @@ class Worker extends EventEmitter {
     this.#concurrency = concurrency
     this.#choice = new Choice({ never, only: others, policies })
     checkServed(this.#topology, policies)
-    const all = [this.#topology.policy, ...policies.map(([, policy]) => policy)]
-    this.#isEndedByAge = all.some(({ maxAge }) => maxAge > 0)
     this.#drain = drainOf(drain, 'drain')
     const native = this.#native = made(
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
@@ -152,8 +148,8 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
-    this.#tellsRetries = this.#retryEvents || this.#isHeard || this.#isEndedByAge
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries))) // not while it runs
+    const tellsRetries = this.#retryEvents || this.#isHeard
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(tellsRetries))) // not while it runs
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = new AbortController()
@@ -323,15 +319,10 @@ class Worker extends EventEmitter {
     const trace = message[TRACE]
     if (this.#isHeard) this.#tell('failed', message, { error, errorClass, errorText: result.error })
     if (trace?.traceparent) this.#native.set_traceparent(message.taken, trace.traceparent)
-    if (this.#tellsRetries || this.#isLast(message, result)) this.#keep(message.taken.number(), { error, trace })
+    this.#keep(message.taken.number(), { error, trace })
   }
 
-  /** Whether it is parked by that, as far as the worker's thread needs no clock for it. */
-  #isLast ({ taken }, { outcome, policy = this.#topology.policy }) {
-    return outcome === 'permanent' || Boolean(policy[NATIVE].is_last(this.#native.attempt(taken)))
-  }
-
-  /** As many as there can be; the oldest were of events that nobody took. */
+  /** The oldest go where there are too many: of a retry the worker does not hear where nobody listens to it. */
   #keep (number, failure) {
     this.#failures.set(number, failure)
     if (this.#failures.size <= this.#mostFailures) return

@@ -1,21 +1,20 @@
 """A contender of the benchmark: does a task with the messages of the queue, and prints a JSON object.
 
-    python contend.py CONTENDER TASK MESSAGES
+    python contend.py CONTENDER TASK MESSAGES [TURNS]
 
 Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
 confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
 a task a message); and blocking and select (backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker;
 worker-metrics with backhop.prometheus.Metrics).
 Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
-seen (of select: retry, by retriers that take turns: one as if it had no events, one to which nobody listens, one with
-backhop.prometheus.Metrics), decision (no broker: what an adapter decides for a message with ten headers, one of them an
-x-death of five records).
+seen (of select: retry, by retriers that take the TURNS, batch by batch, over and over: silent, as if it had no events,
+off, to which nobody listens, on, with backhop.prometheus.Metrics, with commas between them), decision (no broker: what
+an adapter decides for a message with ten headers, one of them an x-death of five records).
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them.
 The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's
 processor time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each
-batch, by "silent", "off" and "on", and "cycle_us", how long a message took in the silent ones; for decision
-"microseconds", the median of one.
+batch, and "took_us", how long a message took in it; for decision "microseconds", the median of one.
 """
 
 from __future__ import annotations
@@ -237,9 +236,8 @@ def silence(events: Any) -> None:
     events.__class__ = type("Silent", (type(events),), members)
 
 
-def run_seen(task: Task) -> dict[str, Any]:
-    """What a message takes, in microseconds, in batches of three retriers that take turns, but the first ones."""
-    names = ("silent", "off", "on")
+def run_seen(task: Task, turns: list[str]) -> dict[str, list[float]]:
+    """What a message takes, in microseconds, in batches of retriers that take turns."""
 
     def retrier(channel: Any, name: str) -> Any:
         package = own_package()
@@ -250,13 +248,16 @@ def run_seen(task: Task) -> dict[str, Any]:
             silence(made._events)
         return made
 
-    run_select(task, lambda channel: [retrier(channel, name) for name in names], SEEN_PREFETCH)
+    def in_turn(channel: Any) -> list[Any]:
+        made = {name: retrier(channel, name) for name in dict.fromkeys(turns)}
+        return [made[name] for name in turns]
+
+    run_select(task, in_turn, SEEN_PREFETCH)
     spent, took = (
         [(end - start) / SEEN_BATCH * 1e6 for start, end in pairwise(all_of_them)]
         for all_of_them in (task.batches, task.moments)
     )
-    turns = {name: slice(i + len(names), None, len(names)) for i, name in enumerate(names)}
-    return {"cycle_us": took[turns["silent"]], "cpu_us": {name: spent[turn] for name, turn in turns.items()}}
+    return {"cpu_us": spent, "took_us": took}
 
 
 def one_retrier(channel: Any) -> list[backhop.pika.Retrier]:
@@ -272,7 +273,8 @@ def run_select(
     def on_channel(channel: Any) -> None:
         channel.basic_qos(prefetch_count=prefetch)
         retriers = make(channel)
-        callbacks = [each.wrap(task.handle) for each in retriers]
+        callback_of = {each: each.wrap(task.handle) for each in retriers}
+        callbacks = [callback_of[each] for each in retriers]
 
         def end() -> None:
             if any(each.pending for each in retriers):
@@ -393,7 +395,7 @@ def main() -> None:
         return
     task = Task(name, messages)
     if name == "seen":
-        print(json.dumps({"messages": messages, **run_seen(task)}))
+        print(json.dumps({"messages": messages, **run_seen(task, sys.argv[4].split(","))}))
         return
     CONTENDERS[contender](task)
     result = {

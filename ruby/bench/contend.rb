@@ -2,18 +2,18 @@
 
 # A contender of the benchmark: does a task with the messages of the queue, and prints a JSON object.
 #
-#     ruby contend.rb CONTENDER TASK MESSAGES
+#     ruby contend.rb CONTENDER TASK MESSAGES [TURNS]
 #
 # Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
 # (Backhop::Worker); worker-metrics, with Backhop::Metrics. Tasks: consume (acknowledge each), retry (each fails: a copy waits,
-# confirmed, then the original is acknowledged), seen (of adapter: retry, by retriers that take turns: one as if it had no
-# events, one to which nobody listens, one with Backhop::Metrics), decision (no broker: what an adapter decides for a message
-# with ten headers, one of them an x-death of five records).
+# confirmed, then the original is acknowledged), seen (of adapter: retry, by retriers that take the TURNS, batch by batch, over
+# and over: silent, as if it had no events, off, to which nobody listens, on, with Backhop::Metrics, with commas between them),
+# decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as core/bench/bench.h has them. The
 # object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
-# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each batch, by "silent",
-# "off" and "on", and "cycle_us", how long a message took in the silent ones; for decision "microseconds", the median of one.
+# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each batch, and
+# "took_us", how long a message took in it; for decision "microseconds", the median of one.
 
 require "json"
 
@@ -103,35 +103,35 @@ end
 
 # As if a retrier had no events at all.
 module Silent
-  def tell_message(*) = nil
+  def tell_message(_name, _message, _error = nil, _text = nil) = nil
 
-  def tell_plan(*, **) = nil
+  def tell_plan(_name, _plan, _error, _took_us = nil) = nil
 end
 
-# What a message takes, in microseconds, in batches of three retriers that take turns, without the first ones.
-def run_seen(task)
-  run_adapter(task, [nil, nil, Backhop::Metrics.new], SEEN_PREFETCH) { |first| first.extend(Silent) }
+# What a message takes, in microseconds, in batches of retriers that take turns.
+def run_seen(task, turns)
+  run_adapter(task, turns, SEEN_PREFETCH)
   spent, took = [task.batches, task.moments].map do |all|
-    each = all.each_cons(2).map { |start, finish| (finish - start) / SEEN_BATCH * 1e6 }
-    %w[silent off on].each_with_index.to_h { |name, i| [name, each.drop(3).each_slice(3).filter_map { |batches| batches[i] }] }
+    all.each_cons(2).map { |start, finish| (finish - start) / SEEN_BATCH * 1e6 }
   end
-  { cycle_us: took["silent"], cpu_us: spent }
+  { cpu_us: spent, took_us: took }
 end
 
-def run_adapter(task, listeners = [nil], prefetch = PREFETCH)
+def run_adapter(task, turns = ["off"], prefetch = PREFETCH)
   connection, channel, queue = connect
   channel.prefetch(prefetch)
-  retriers = listeners.map do |on_event|
-    Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
+  retriers = turns.uniq.to_h do |seen|
+    on_event = Backhop::Metrics.new if seen == "on"
+    retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
+    retrier.listeners.extend(Silent) if seen == "silent"
+    [seen, retrier]
   end
-  yield retriers.first if block_given?
-  callbacks = retriers.map { |retrier| retrier.wrap { |_delivery_info, _properties, _payload| task.call } }
-  consumer = queue.subscribe(manual_ack: true) { |*delivery|
-    callbacks[task.done / SEEN_BATCH % callbacks.size].call(*delivery)
-  }
+  callbacks = retriers.transform_values { |retrier| retrier.wrap { |_delivery_info, _properties, _payload| task.call } }
+  in_turn = callbacks.values_at(*turns)
+  consumer = queue.subscribe(manual_ack: true) { |*delivery| in_turn[task.done / SEEN_BATCH % in_turn.size].call(*delivery) }
   task.wait
   consumer.cancel
-  retriers.each(&:drain)
+  retriers.each_value(&:drain)
   close(connection, channel)
 end
 
@@ -172,7 +172,7 @@ end
 
 CONTENDERS = { "bunny" => :run_bunny, "adapter" => :run_adapter, "worker" => :run_worker }.freeze
 
-contender, name, messages = ARGV
+contender, name, messages, turns = ARGV
 contender, seen = contender.split("-")
 messages = Integer(messages)
 Backhop.logger.level = Logger::ERROR
@@ -181,7 +181,7 @@ if name == "decision"
 else
   task = Task.new(name, messages)
   if name == "seen"
-    puts JSON.generate(messages: messages, **run_seen(task))
+    puts JSON.generate(messages: messages, **run_seen(task, turns.split(",")))
     exit
   end
   send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))

@@ -59,15 +59,16 @@ module Backhop
     # @return [Logger] what workers and retriers log to; default: warnings and errors, to $stderr
     attr_reader :logger
 
-    # @param logger [Logger, nil] nil: nothing is logged
+    # @param logger [Logger, nil] one, or what answers to add and level as it does; nil: nothing is logged
+    # @raise [InvalidArgumentError] for what does not
     def logger=(logger)
-      @logger = logger || Logger.new(nil)
+      @logger = logger ? Values.logger(logger, "Backhop.logger") : Logger.new(nil)
     end
 
-    # Logs; a logger that fails is told of on $stderr, and changes nothing.
+    # Logs at one of Logger's levels; a logger that fails is told of on $stderr, and changes nothing.
     # @api private
     def log(level, logger = self.logger, &text)
-      logger.add(level.is_a?(Integer) ? level : Logger.const_get(level.to_s.upcase), &text)
+      logger.add(level, &text)
     rescue *Outcomes::FAILURES => e
       Kernel.warn("Backhop's logger failed: #{Outcomes.text(e)}")
     end

@@ -108,10 +108,12 @@ RSpec.describe "A wrong value" do
   it "of the logger is none: nil logs nothing, and one that fails stops nothing", :unsigned do
     before = Backhop.logger
     Backhop.logger = nil
-    expect { Backhop.log(:error) { "nobody hears it" } }.not_to output.to_stderr
-    failing = Object.new.tap { |logger| def logger.add(*) = raise("the disk is full") }
+    expect { Backhop.log(Logger::ERROR) { "nobody hears it" } }.not_to output.to_stderr
+    failing = Logger.new(nil).tap { |logger| def logger.add(*) = raise("the disk is full") }
     Backhop.logger = failing
-    expect { Backhop.log(:warn) { "text" } }.to output(/the disk is full/).to_stderr
+    expect { Backhop.log(Logger::WARN) { "text" } }.to output(/the disk is full/).to_stderr
+    expect { Backhop.logger = $stderr }.to raise_error(Backhop::InvalidArgumentError, /Backhop.logger is .*: give a Logger/)
+    expect(Backhop.logger).to be(failing)
   ensure
     Backhop.logger = before
   end

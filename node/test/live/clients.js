@@ -37,8 +37,15 @@ class Promises extends Consumer {
     this.channel.on('error', () => {})
     await this.channel.prefetch(100)
     this.retrier = new AmqplibRetrier(this.channel, { queue: this.queue, ...this.options })
+    this.connected()
+  }
+
+  connected () {
     this.isOpen = true
-    this.connection.once('close', () => { this.isOpen = false })
+    this.isClosed = new Promise(resolve => this.connection.once('close', () => {
+      this.isOpen = false
+      resolve()
+    }))
   }
 
   async begin (handle) {
@@ -48,7 +55,13 @@ class Promises extends Consumer {
   async stop () {
     if (!this.isOpen) return
     await this.retrier.drain({ timeout: '20s' })
-    await this.connection.close()
+    this.close()
+    await this.isClosed
+  }
+
+  /** Who asks for it waits for isClosed: where the broker ends the connection just then, amqplib calls nobody back. */
+  close () {
+    this.connection.close().catch(() => {})
   }
 }
 
@@ -72,8 +85,7 @@ class Callbacks extends Promises {
     this.channel.on('error', () => {})
     this.channel.prefetch(100)
     this.retrier = new AmqplibRetrier(this.channel, { queue: this.queue, ...this.options })
-    this.isOpen = true
-    this.connection.once('close', () => { this.isOpen = false })
+    this.connected()
   }
 
   begin (handle) {
@@ -82,10 +94,8 @@ class Callbacks extends Promises {
     })
   }
 
-  async stop () {
-    if (!this.isOpen) return
-    await this.retrier.drain({ timeout: '20s' })
-    await new Promise(resolve => this.connection.close(resolve))
+  close () {
+    this.connection.close(() => {})
   }
 }
 

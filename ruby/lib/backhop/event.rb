@@ -10,7 +10,7 @@ module Backhop
                Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
     READERS = %i[name queue text error error_text id attempt attempts delay lateness reason error_class duration recovery count
                  connection host traceparent].freeze
-    private_constant :KINDS, :NAMES, :FIELDS, :LEVELS, :READERS
+    private_constant :KINDS, :NAMES, :FIELDS, :READERS
 
     # @api private
     attr_reader :native
@@ -58,18 +58,14 @@ module Backhop
       WaitTimeoutError.new(native.line)
     end
 
-    # What is told of a message once its handler has ended so.
-    # @api private
-    def self.of(outcome) = NAMES.fetch(Native.bh_event_of(Plan.outcome(outcome)))
-
     # What is told of a message once what a plan decided is safe.
     # @api private
     def self.of_plan(plan) = NAMES.fetch(Native.bh_event_of_copy(plan.native.action))
 
-    # How an event of a name is logged, where nothing is wrong with it.
+    # How an event of each name is logged, where nothing is wrong with it.
     # @api private
-    def self.level(name) = @levels[name] ||= LEVELS.fetch(made(name).level)
-    @levels = {}
+    LEVELS_OF = NAMES.to_h { |name| [name, LEVELS.fetch(made(name).level)] }.freeze
+    private_constant :LEVELS
 
     # @param native [Native::Event] its fields
     # @param error [Exception, nil] what the handler raised, or Backhop's own error
@@ -202,7 +198,7 @@ module Backhop
         Event.set(native, :queue, queue)
         now_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
         line = @lock.synchronize { @log.listener_line(native, Outcomes.text(error), now_ms) }
-        Backhop.log(:error, logger) { line } unless line.empty?
+        Backhop.log(Logger::ERROR, logger) { line } unless line.empty?
       end
     end
 
@@ -210,11 +206,14 @@ module Backhop
     def self.now_us = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
 
     # @param on_event [#call, Array<#call>, nil]
+    # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param logger [Logger, nil] nil: {Backhop.logger}, as it is then
-    def initialize(queue, on_event, logger = nil)
+    def initialize(queue, on_event, clock, logger = nil)
       @queue = queue
+      @clock = clock
       given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
       @metrics, @listeners = given.uniq.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
+      @is_given = !given.empty? # to somebody but the log
       @logger = logger
     end
 
@@ -237,7 +236,10 @@ module Backhop
     #
     # @return [Array<Metrics>] these
     def leave_to_core
-      @metrics.tap { @metrics = [] }
+      @metrics.tap do
+        @metrics = []
+        @is_given = any?
+      end
     end
 
     # Whether there are any, but for metrics that the core counts.
@@ -269,12 +271,11 @@ module Backhop
 
     # Tells that a handler gets a message, or what it made of it. Metrics count an attempt at its end.
     #
-    # @param clock [#call] gives the moment, as a Time or seconds since the epoch
     # @param text [String, nil] the error, in words
-    def tell_message(name, message, clock, error = nil, text = nil)
-      is_heard = heard?(name)
-      return if !is_heard && @metrics.empty?
+    def tell_message(name, message, error = nil, text = nil)
+      return unless @is_given || logs?(Event::LEVELS_OF[name])
 
+      is_heard = heard?(name)
       is_end = name != :delivered
       now_us = Listeners.now_us
       message.began_us = now_us unless is_end
@@ -282,7 +283,7 @@ module Backhop
 
       took_us = is_end && message.began_us ? now_us - message.began_us : -1
       about = [Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
-               Times.since_epoch(clock.call), error ? Outcomes.class_name(error) : ""]
+               Times.since_epoch(@clock.call), error ? Outcomes.class_name(error) : ""]
       count(name) { |metrics| metrics.count_message(*about, took_us) } if is_end
       return unless is_heard
 
@@ -296,10 +297,10 @@ module Backhop
     # Tells that the broker took what became of a message by its plan.
     #
     # @param took_us [Integer, nil] of a copy, from its publish to its confirm
-    def tell_plan(name, plan, error, took_us)
-      is_heard = heard?(name)
-      return if !is_heard && @metrics.empty?
+    def tell_plan(name, plan, error, took_us = nil)
+      return unless @is_given || logs?(Event::LEVELS_OF[name])
 
+      is_heard = heard?(name)
       number = Event.number(name)
       error_class = error ? Outcomes.class_name(error) : ""
       made = plan.native
@@ -339,7 +340,7 @@ module Backhop
     def failed(name, error) = Listeners.failed(name, @queue, error, logger)
 
     # Whether a listener, or the log, wants such an event.
-    def heard?(name) = !@listeners.empty? || logs?(Event.level(name))
+    def heard?(name) = !@listeners.empty? || logs?(Event::LEVELS_OF[name])
 
     def logger = @logger || Backhop.logger
 
@@ -351,8 +352,7 @@ module Backhop
     end
 
     def logs?(level)
-      asked = @logger || Backhop.logger
-      least = asked.respond_to?(:level) ? asked.level : 0
+      least = (@logger || Backhop.logger).level
       !least.is_a?(Integer) || level >= least
     end
   end

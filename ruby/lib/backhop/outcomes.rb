@@ -233,7 +233,7 @@ module Backhop
 
       Times.milliseconds(verdict).positive? && verdict
     rescue *Outcomes::FAILURES => e
-      Backhop.log(:error) { "a predicate of never, only or policies failed, and is not asked: #{Outcomes.text(e)}" }
+      Backhop.log(Logger::ERROR) { "a predicate of never, only or policies failed, and is not asked: #{Outcomes.text(e)}" }
       false
     end
   end

@@ -29,6 +29,10 @@ module Backhop
     }.freeze
     private_constant :OUTCOMES, :ACTIONS
 
+    # What is told of a message, by what its handler did.
+    # @api private
+    ENDS = OUTCOMES.transform_values { |outcome| Native.bh_event_name(Native.bh_event_of(outcome)).to_sym }.freeze
+
     # The frame_max that RabbitMQ offers by default, in bytes.
     FRAME_MAX = 131_072
     # How many random bytes a plan takes.

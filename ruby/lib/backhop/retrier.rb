@@ -16,6 +16,9 @@ module Backhop
     attr_reader :mode
 
     # @api private
+    attr_reader :listeners
+
+    # @api private
     def initialize(topology, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:,
                    random:)
       @topology = topology
@@ -23,8 +26,7 @@ module Backhop
       @decider = Decider.new(@topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                         wait_queues: wait_queues, clock: clock, random: random)
       @back_off = Values.object(back_off || Policy.back_off, "back_off", Policy)
-      @listeners = Listeners.new(@topology.queue, on_event)
-      @clock = clock
+      @listeners = Listeners.new(@topology.queue, on_event, clock)
       @restores = false # whether declare made the topology, and may make it again
     end
 
@@ -70,12 +72,6 @@ module Backhop
       end
     end
 
-    # Tells that the broker took what became of a message by its plan: of a copy, how long that took.
-    # @api private
-    def tell_plan(name, plan, error = nil, took_us: nil)
-      @listeners.tell_plan(name, plan, error, took_us)
-    end
-
     # Metrics whose store cannot ask are told how many copies are not confirmed.
     # @api private
     def note_pending = @listeners.note_pending
@@ -97,17 +93,9 @@ module Backhop
 
     def plan(message, error)
       plan = @decider.plan(message.history, error, message.traceparent)
-      tell_failed(message, error, plan)
+      @listeners.tell_message(Plan::ENDS[plan.outcome], message, error, plan.error)
+      Backhop.log(Logger::DEBUG) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
       plan
-    end
-
-    def tell_message(name, message, error = nil, text = nil)
-      @listeners.tell_message(name, message, @clock, error, text)
-    end
-
-    def tell_failed(message, error, plan)
-      tell_message(Event.of(plan.outcome), message, error, plan.error)
-      Backhop.log(:debug) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
     end
 
     def guard(message)

@@ -89,6 +89,13 @@ module Backhop
       raise InvalidArgumentError, "#{name} is #{shown(value)}: give a block, or what answers to call"
     end
 
+    # What has a Logger's methods, as far as Backhop calls them.
+    def logger(value, name)
+      return value if value.respond_to?(:add) && value.respond_to?(:level)
+
+      raise InvalidArgumentError, "#{name} is #{shown(value)}: give a Logger, or what answers to add and level as one does"
+    end
+
     # Texts, of which one may stand alone.
     def texts(value, name)
       given = value.is_a?(String) ? [value] : value

@@ -92,8 +92,8 @@ module Backhop
       @threads = Values.integer(threads, "threads", (1..10_000))
       @choice = Choice.new(never, only, policies)
       @drain_ms = Values.time(drain, "drain", DRAIN)
-      @logger = logger || Backhop.logger
-      @listeners = Listeners.new(@topology.queue, on_event, @logger)
+      @logger = logger ? Values.logger(logger, "logger") : Backhop.logger
+      @listeners = Listeners.new(@topology.queue, on_event, CLOCK, @logger)
       Values.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
@@ -436,18 +436,18 @@ module Backhop
     # --- Handling ------------------------------------------------------------------------------------------------------
 
     def handle(handler, message)
-      tell_message(:delivered, message)
+      @listeners.tell_message(:delivered, message)
       handler.call(message)
     rescue *Outcomes::FAILURES => e
       result = @choice.result_of(e)
-      tell_message(Event.of(result.outcome), message, e, result.error)
-      Backhop.log(:debug, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
+      @listeners.tell_message(Plan::ENDS[result.outcome], message, e, result.error)
+      Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
       keep(message, e) if @failures && result.outcome != :dropped
       settle(message, result)
     else
-      tell_message(:succeeded, message)
+      @listeners.tell_message(:succeeded, message)
       settle(message, Outcomes::OK)
     end
 
@@ -479,10 +479,6 @@ module Backhop
       message.id
     rescue Error # it cannot be read
       nil
-    end
-
-    def tell_message(name, message, error = nil, text = nil)
-      @listeners.tell_message(name, message, CLOCK, error, text)
     end
   end
 end

@@ -67,7 +67,7 @@ module Backhop
       def step
         yield
       rescue *Outcomes::FAILURES => e
-        Backhop.log(:error) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
+        Backhop.log(Logger::ERROR) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
       end
 
       def tell(...) = @retrier.tell(...)
@@ -290,7 +290,7 @@ module Backhop
         goes_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless goes_again && !copy.replayed
         case event
-        when :retried, :parked then @retrier.tell_plan(event, copy.plan, copy.error, took_us: copy.took_us)
+        when :retried, :parked then @retrier.listeners.tell_plan(event, copy.plan, copy.error, copy.took_us)
         when :replayed then @replayed << copy
         else not_taken(event, entry, copy)
         end

@@ -161,7 +161,7 @@ module Backhop
           settle_by(message, poison)
           raise PoisonError, told(poison)
         end
-        tell_message(:delivered, message)
+        @listeners.tell_message(:delivered, message)
         settle_after(message, &block)
         true
       end
@@ -174,7 +174,7 @@ module Backhop
       # @return [Message]
       # @raise [InvalidArgumentError] for a message of another queue
       def read(delivery_info, properties, payload)
-        message_of(delivery_info, properties, payload).tap { |message| tell_message(:delivered, message) }
+        message_of(delivery_info, properties, payload).tap { |message| @listeners.tell_message(:delivered, message) }
       end
 
       # @api private
@@ -192,7 +192,7 @@ module Backhop
 
         return tell_stale(message.arrived_properties[:message_id]) unless message.original.settle(:ack)
 
-        tell_message(:succeeded, message)
+        @listeners.tell_message(:succeeded, message)
       rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
         refuse(message, e)
       end
@@ -275,7 +275,7 @@ module Backhop
           settle_by(message, poison)
           return
         end
-        tell_message(:delivered, message)
+        @listeners.tell_message(:delivered, message)
         message
       rescue *Outcomes::FAILURES => e
         message ? refuse(message, e) : tell_refused(nil, e)
@@ -323,7 +323,7 @@ module Backhop
         foreign = declaring.diagnosis { |native| native.check_queue(consumer.queue_name) }
         raise foreign if foreign
 
-        Backhop.log(:error) { without_ack(declaring).message } if consumer.no_ack
+        Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
         @consumer = consumer
       end
 
@@ -347,7 +347,7 @@ module Backhop
         elsif !message.original.settle(plan.action)
           tell_stale(message.id)
         elsif plan.action != :drop
-          tell_plan(Event.of_plan(plan), plan, error)
+          @listeners.tell_plan(Event.of_plan(plan), plan, error)
         end
       end
 

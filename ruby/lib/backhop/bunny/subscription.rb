@@ -117,7 +117,7 @@ module Backhop
       def tell_settling(close)
         why = [close.reply_code, Outcomes.writable(close.reply_text), "manual_ack: true"]
         advice = Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_settling(*why) }
-        Backhop.log(:error) { advice.message } if advice
+        Backhop.log(Logger::ERROR) { advice.message } if advice
       end
 
       def watch
