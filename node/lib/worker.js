@@ -63,6 +63,7 @@ class Worker extends EventEmitter {
   #stopping // tells the handlers of a run that it stops
   #replaying // the promise of the replay that is under way
   #retryEvents
+  #tellsRetries // in this run
   #teller
   #isListened = false // to what becomes of each message, by name
   #mostFailures
@@ -148,8 +149,8 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
-    const tellsRetries = this.#retryEvents || this.#isHeard
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(tellsRetries))) // not while it runs
+    this.#tellsRetries = this.#retryEvents || this.#isHeard
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries))) // not while it runs
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = new AbortController()
@@ -319,10 +320,14 @@ class Worker extends EventEmitter {
     const trace = message[TRACE]
     if (this.#isHeard) this.#tell('failed', message, { error, errorClass, errorText: result.error })
     if (trace?.traceparent) this.#native.set_traceparent(message.taken, trace.traceparent)
-    this.#keep(message.taken.number(), { error, trace })
+    if (this.#tellsRetries || this.#mayPark(message, result)) this.#keep(message.taken.number(), { error, trace })
   }
 
-  /** The oldest go where there are too many: of a retry the worker does not hear where nobody listens to it. */
+  #mayPark ({ taken }, { outcome, policy = this.#topology.policy }) {
+    return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome])
+  }
+
+  /** As many as there can be; the oldest were of events that nobody took. */
   #keep (number, failure) {
     this.#failures.set(number, failure)
     if (this.#failures.size <= this.#mostFailures) return

@@ -111,6 +111,15 @@ int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
     return 0;
 }
 
+int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome)
+{
+    (void)self;
+    (void)message;
+    (void)policy;
+    (void)outcome;
+    return 0;
+}
+
 bh_bytes bh_worker_error(const bh_worker *self)
 {
     (void)self;

@@ -51,7 +51,7 @@ _Failure: TypeAlias = tuple[BaseException | None, str, str]
 
 _MOST_REPLAYED = 2**53 - 1
 _MOST_TAKEN = 1000  # events that wait for a listener; then the core keeps the next ones, and counts what it cannot
-_MOST_FAILURES = 1000  # exceptions that are kept for the events of their messages
+_EVENTS_KEPT = 1024  # by the core, until they are taken
 _SHORT_WHILE = 0.01  # seconds
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
 _NO_LIBRABBITMQ = (
@@ -200,6 +200,7 @@ class Worker:
         self._check(c.Worker_set_mode(handle, number(MODES, mode, "mode")))
         self._check(c.Worker_set_fail_fast(handle, int(truth("fail_fast", fail_fast))))
         self._check(c.Worker_set_prefetch(handle, whole("prefetch", prefetch, 0, 65535)))
+        self._most_failures = prefetch + _EVENTS_KEPT
         connect_ms = span_ms("connect_timeout", connect_timeout, 1, HOUR_MS)
         self._check(c.Worker_set_connect_timeout_ms(handle, connect_ms))
         confirm_ms = span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS)
@@ -533,16 +534,15 @@ class Worker:
             c.Worker_set_error_class(self._handle, taken, class_of(exception))
             if message._traceparent:
                 c.Worker_set_traceparent(self._handle, taken, message._traceparent)
-            if self._tells_retries or result.outcome == "permanent" or self._is_last(taken, result.policy):
+            if self._tells_retries or self._may_park(taken, result):
                 self._failures[c.Message_number(taken)] = exception, message._traceparent, result.error
-                while len(self._failures) > _MOST_FAILURES:
-                    self._failures.popitem(last=False)
+                while len(self._failures) > self._most_failures:
+                    self._failures.popitem(last=False)  # of events that nobody took
         self._settle(message, result)
 
-    def _is_last(self, taken: c.Message, policy: Policy | None) -> bool:
-        """Whether it is parked, for want of another attempt."""
-        attempt = c.Worker_attempt(self._handle, taken)
-        return bool(c.Policy_is_last((policy or self.policy)._handle, attempt))
+    def _may_park(self, taken: c.Message, result: Result) -> bool:
+        policy = result.policy._handle if result.policy else None
+        return bool(c.Worker_may_park(self._handle, taken, policy, OUTCOMES[result.outcome]))
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)

@@ -289,6 +289,39 @@ def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  #
     check(seen, queue, told)
 
 
+AGEING = backhop.Policy(initial=60, max_age=1)
+
+
+@needs_worker
+@pytest.mark.parametrize(
+    ("why", "error", "policy"),
+    [
+        ("exhausted", KeyError("mine"), QUICK),
+        ("permanent", backhop.Park("mine"), QUICK),
+        ("too-old", KeyError("mine"), AGEING),
+    ],
+)
+def test_a_worker_that_hears_of_no_retry_tells_of_what_it_parks_with_the_exception(
+    broker: Broker,  # noqa: F811
+    namespace: str,  # noqa: F811
+    why: str,
+    error: Exception,
+    policy: backhop.Policy,
+) -> None:
+    queue, told = broker.queue(), Queue[backhop.Event]()
+
+    def handle(_: backhop.Message) -> None:
+        raise error
+
+    worker = backhop.Worker(URL, queue, policy, namespace=namespace, on_event=told.put)
+    broker.publish(b"body", queue)
+    with running(worker, handle):
+        while (event := told.get(timeout=PATIENCE)).name != "parked":
+            assert event.name != "retried"
+        assert (event.reason, event.exception) == (why, error)
+    assert not worker._failures
+
+
 @needs_worker
 def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker, namespace: str) -> None:  # noqa: F811
     queue, parked = broker.queue(), threading.Semaphore(0)

@@ -24,7 +24,7 @@ module Backhop
     DRAIN = (0..Times::HOUR_MS)
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
-    MOST_FAILURES = 1000 # that are kept, as of a retry that is not told the worker does not hear
+    EVENTS_KEPT = 1024 # by the core, until they are taken
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
     CLOCK = Time.method(:now)
     PUBLISHED_AGAIN = [Native::BH_EVENT_RETURNED, Native::BH_EVENT_NACKED].freeze
@@ -35,7 +35,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :MOST_FAILURES, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :EVENTS_KEPT, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
                      :NO_LIBRABBITMQ
 
     extend Values::Keywords
@@ -107,12 +107,13 @@ module Backhop
       set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
+      @most_failures = prefetch + EVENTS_KEPT
       @counted = @listeners.leave_to_core
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
-      tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
+      @tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
       @failures = @listeners.any? ? {} : nil # errors and spans of messages that failed, by the number of these
       @listeners.attach(self)
-      check(@native.set_event(Native::BH_EVENT_RETRIED, tells_retries ? 1 : 0))
+      check(@native.set_event(Native::BH_EVENT_RETRIED, @tells_retries ? 1 : 0))
       check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
       Values.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
@@ -444,17 +445,21 @@ module Backhop
       Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
-      keep(message, e) if @failures && result.outcome != :dropped
+      keep(message, e) if @failures && (@tells_retries || may_park?(message, result))
       settle(message, result)
     else
       @listeners.tell_message(:succeeded, message)
       settle(message, Outcomes::OK)
     end
 
+    def may_park?(message, result)
+      @native.may_park(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome)) == 1
+    end
+
     # Keeps a failure for the event of what becomes of its message.
     def keep(message, error)
       @failures[message.taken.number] = [error, message.traceparent]
-      @failures.shift while @failures.size > MOST_FAILURES
+      @failures.shift while @failures.size > @most_failures # the oldest are of events that nobody took
     end
 
     def settle(message, result)

@@ -139,6 +139,17 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect(broker.get("#{name}.parked")[1][:headers]["backhop-error"]).to eq("no such file")
   end
 
+  ageing = Backhop::Policy.new(initial: 60, max_age: 1)
+  { "exhausted" => nil, "permanent" => nil, "too-old" => ageing }.each do |why, policy|
+    it "tells of what it parks with the exception where it hears of no retry: #{why}" do
+      error = why == "permanent" ? Backhop::Park.new("mine") : KeyError.new("mine")
+      broker.publish("body", name)
+      running(worker(policy: policy || fast), ->(_) { raise error }) do
+        expect(events.get(:parked)).to have_attributes(reason: why, error: error)
+      end
+    end
+  end
+
   it "parks a class in never, and drops by Drop" do
     handler = Running::Handler.new(FloatDomainError.new("no number"), Backhop::Drop.new)
     running(worker(never: [RangeError], threads: 1), handler) do

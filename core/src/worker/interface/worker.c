@@ -661,6 +661,17 @@ int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
     return attempt;
 }
 
+int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome)
+{
+    if (may_settle(self, message) != BH_OK)
+        return 0;
+    if (!policy)
+        policy = self->settings.policy;
+    if (outcome != BH_OUTCOME_FAILED)
+        return outcome == BH_OUTCOME_PERMANENT;
+    return bh_policy_max_age_ms(policy) > 0 || bh_policy_is_last(policy, bh_worker_attempt(self, message));
+}
+
 bh_bytes bh_worker_error(const bh_worker *self)
 {
     return self ? bh__report_text(&self->report) : bh_str("");
