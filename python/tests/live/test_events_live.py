@@ -302,7 +302,7 @@ AGEING = backhop.Policy(initial=60, max_age=1)
     ],
 )
 def test_a_worker_that_hears_of_no_retry_tells_of_what_it_parks_with_the_exception(
-    broker: Broker,  # noqa: F811
+    broker: Broker,
     namespace: str,  # noqa: F811
     why: str,
     error: Exception,
