@@ -676,7 +676,7 @@ bh_status bh_metrics_new(bh_metrics **out);
     bh_status stop(int64_t limit_ms);
 
     int64_t attempt(const bh_message *message);
-    int may_park(const bh_message *message, const bh_policy *policy, bh_outcome outcome);
+    int may_park(const bh_message *message, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms);
     bh_status read(const bh_message *message, bh_delivery *delivery, bh_history *history);
 
     bh_bytes error();

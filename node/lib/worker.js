@@ -323,8 +323,8 @@ class Worker extends EventEmitter {
     if (this.#tellsRetries || this.#mayPark(message, result)) this.#keep(message.taken.number(), { error, trace })
   }
 
-  #mayPark ({ taken }, { outcome, policy = this.#topology.policy }) {
-    return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome])
+  #mayPark ({ taken }, { outcome, retryAfter, policy = this.#topology.policy }) {
+    return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome], retryAfter)
   }
 
   /** As many as there can be; the oldest were of events that nobody took. */

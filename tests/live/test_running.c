@@ -64,11 +64,13 @@ static bh_policy *slow_policy(void)
 }
 
 /* Where the attempt fails; nothing but its outcome decides where it ends otherwise. */
-static void expect_may_park(const rig *r, const bh_policy *policy, int may)
+static void expect_may_park(const rig *r, const bh_policy *policy, int64_t retry_after_ms, int may)
 {
-    ck_assert_int_eq(bh_worker_may_park(r->worker, r->message, policy, BH_OUTCOME_FAILED), may);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, r->message, policy, BH_OUTCOME_OK), 0);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, r->message, policy, BH_OUTCOME_DROPPED), 0);
+    const bh_message *taken = r->message;
+    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_FAILED, retry_after_ms), may);
+    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_PERMANENT, retry_after_ms), 1);
+    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_OK, retry_after_ms), 0);
+    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_DROPPED, retry_after_ms), 0);
 }
 
 START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
@@ -78,9 +80,8 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     ck_assert_int_eq(bh_topology_add_policy(r->topology, slow), BH_OK);
     rig_start(r);
     rig_publish_and_take(r);
-    expect_may_park(r, NULL, 0);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, r->message, NULL, BH_OUTCOME_PERMANENT), 1);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, NULL, NULL, BH_OUTCOME_PERMANENT), 0);
+    expect_may_park(r, NULL, 0, 0);
+    ck_assert_int_eq(bh_worker_may_park(r->worker, NULL, NULL, BH_OUTCOME_PERMANENT, 0), 0);
     bh_policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
     expect_status(r->worker,
                   bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0),
@@ -99,10 +100,14 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     rig_take(r, "first");
     expect_attempt(r, 3);
     slow = slow_policy();
-    expect_may_park(r, NULL, 1);
-    expect_may_park(r, slow, 0);
-    bh_policy_set_max_age_ms(slow, 1000);
-    expect_may_park(r, slow, 1);
+    expect_may_park(r, NULL, 0, 1);
+    expect_may_park(r, slow, 0, 0);
+    bh_policy_set_max_age_ms(slow, 3600000);
+    expect_may_park(r, slow, 60000, 0);
+    expect_may_park(r, slow, 3000000, 1); /* the request takes it beyond its age */
+    expect_may_park(r, slow, INT64_MAX, 1);
+    bh_policy_set_max_age_ms(slow, 1);
+    expect_may_park(r, slow, 0, 1);
     bh_policy_set_max_age_ms(slow, 0);
     expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
     rig_await_settled(r);

@@ -184,10 +184,11 @@ BH_API int bh_message_redelivered(const bh_message *self);
 BH_API int64_t bh_message_number(const bh_message *self);
 /* Which attempt this is: 1 for the first. 0 where reading it failed. */
 BH_API int64_t bh_worker_attempt(bh_worker *self, const bh_message *message);
-/* 1 where the message may be parked if it is settled so, by its policy as in bh_worker_settle_by: for good, after its last
- * attempt, or for its age. What the event of that has to have, as the exception, is worth keeping then. A copy that is too large
- * for the connection is parked whatever this told. 0 too where reading the message failed. */
-BH_API int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome);
+/* 1 where the message may be parked if it is settled so, with what bh_worker_settle_by is given: for good, after its last
+ * attempt, or for its age, which jitter may decide. What the event of that has to have, as the exception, is worth keeping then. A
+ * copy that is too large for the connection is parked whatever this told. 0 too where reading the message failed. */
+BH_API int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome,
+                              int64_t retry_after_ms);
 /* Reads the message into the caller's own objects; the history as this worker counts. `history` may be NULL.
  * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_FORKED. */
 BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);

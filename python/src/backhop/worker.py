@@ -542,7 +542,8 @@ class Worker:
 
     def _may_park(self, taken: c.Message, result: Result) -> bool:
         policy = result.policy._handle if result.policy else None
-        return bool(c.Worker_may_park(self._handle, taken, policy, OUTCOMES[result.outcome]))
+        outcome = OUTCOMES[result.outcome]
+        return bool(c.Worker_may_park(self._handle, taken, policy, outcome, _asked_ms(result)))
 
     def _settle(self, message: Message, result: Result) -> None:
         assert isinstance(message, _TakenMessage)
@@ -553,7 +554,7 @@ class Worker:
             policy._handle if policy else None,
             OUTCOMES[result.outcome],
             result.error,
-            milliseconds(result.retry_after) if result.retry_after else 0,
+            _asked_ms(result),
         )
         if status:
             self._tell_stale(message, status)
@@ -612,6 +613,10 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"<Worker for {self.topology.queue!r}>"
+
+
+def _asked_ms(result: Result) -> int:
+    return milliseconds(result.retry_after) if result.retry_after else 0
 
 
 _OF_COPIES = (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED, c.BH_EVENT_REFUSED)

@@ -453,7 +453,8 @@ module Backhop
     end
 
     def may_park?(message, result)
-      @native.may_park(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome)) == 1
+      @native.may_park(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome),
+                       Times.milliseconds(result.retry_after)) == 1
     end
 
     # Keeps a failure for the event of what becomes of its message.
