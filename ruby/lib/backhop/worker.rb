@@ -445,7 +445,7 @@ module Backhop
       Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
       @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
       @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
-      keep(message, e) if @failures && (@tells_retries || may_park?(message, result))
+      keep(message, e) if @failures && result.outcome != :dropped && (@tells_retries || may_park?(message, result))
       settle(message, result)
     else
       @listeners.tell_message(:succeeded, message)
