@@ -9,11 +9,16 @@ const { inside } = require('./internals')
 const { Copy, Publisher } = inside('publisher')
 const { BUDGET_MS } = inside('turns')
 
+const PATIENCE = 60_000 // ms, that nothing takes which ends well
 const turn = () => new Promise(setImmediate)
 
 /** As many turns as it takes: on a slow machine one has time for less. */
 async function until (isSo) {
-  while (!isSo()) await turn()
+  const end = Date.now() + PATIENCE
+  while (!isSo()) {
+    assert.ok(Date.now() < end, `it did not come true: ${isSo}`)
+    await turn()
+  }
 }
 
 /** A connection whose broker says what the test says. */
