@@ -453,11 +453,17 @@ static int64_t choose_rung(const bh__rungs *rungs, int64_t delay_ms, int64_t mos
                           random);
 }
 
+/* The delay that a handler asks for, as far as the policy grants it. */
+static int64_t granted_ms(const bh_policy *policy, int64_t retry_after_ms)
+{
+    int64_t cap_ms = bh_policy_max_retry_after_ms(policy);
+    return retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
+}
+
 static void choose_delay(bh_plan *self, const input *in, int64_t retry_after_ms)
 {
     const bh__rungs *rungs = bh__topology_rungs(in->topology);
-    int64_t cap_ms = bh_policy_max_retry_after_ms(in->policy);
-    int64_t floor_ms = retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
+    int64_t floor_ms = granted_ms(in->policy, retry_after_ms);
     int64_t delay_ms = bh_policy_delay_ms(in->policy, self->attempts, bh_history_last_delay_ms(in->history),
                                           bh__random_number(in->random.data));
     switch (bh_topology_strategy(in->topology)) {
@@ -508,20 +514,49 @@ static bh_status publish_retry(bh_plan *self, const input *in, const char *no_ro
     return make_fit(self, in) ? BH_OK : park(self, in, no_room);
 }
 
+/* Whether a message is older than its policy allows once it has waited. */
+static int is_too_old(const bh_policy *policy, int64_t first_failure_ms, int64_t now_ms, int64_t delay_ms)
+{
+    int64_t max_age_ms = bh_policy_max_age_ms(policy);
+    return max_age_ms > 0 && now_ms - first_failure_ms + delay_ms > max_age_ms;
+}
+
 static bh_status decide_failure(bh_plan *self, const input *in, int64_t retry_after_ms)
 {
-    int64_t max_age_ms = bh_policy_max_age_ms(in->policy);
     if (bh_policy_is_last(in->policy, self->attempts))
         return park(self, in, "exhausted");
     if (bh__delivery_lost_headers(in->delivery)) /* the count of attempts may be among them */
         return park(self, in, "oversized");
     choose_delay(self, in, retry_after_ms > 0 ? retry_after_ms : 0);
-    if (max_age_ms > 0 && in->now_ms - self->first_failure_ms + self->delay_ms > max_age_ms)
+    if (is_too_old(in->policy, self->first_failure_ms, in->now_ms, self->delay_ms))
         return park(self, in, "too-old");
     if (bh__topology_copies(in->topology))
         return publish_retry(self, in, "oversized");
     self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
+}
+
+/* The moment of the first failure, which is now where the history has none, or one that is not over. */
+static int64_t first_failure_ms(const bh_history *history, int64_t now_ms)
+{
+    int64_t first_ms = bh_history_first_failure_ms(history);
+    return first_ms >= 0 && first_ms < now_ms ? first_ms : now_ms;
+}
+
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms,
+                      int64_t now_ms)
+{
+    if (outcome != BH_OUTCOME_FAILED)
+        return outcome == BH_OUTCOME_PERMANENT;
+    if (bh_policy_is_last(policy, bh_history_attempts(history) + 1))
+        return 1;
+    if (bh_policy_max_age_ms(policy) <= 0)
+        return 0;
+    int64_t asked_ms = granted_ms(policy, retry_after_ms), lowest_ms, highest_ms;
+    bh__delays(policy, &lowest_ms, &highest_ms);
+    int64_t delay_ms = asked_ms > highest_ms ? asked_ms : highest_ms;
+    /* A delay is rounded up to a rung that is less than twice as long. */
+    return is_too_old(policy, first_failure_ms(history, now_ms), now_ms, 2 * delay_ms);
 }
 
 /* What both ways to make a plan check; empties the plan. */
@@ -555,9 +590,8 @@ static bh_status begin_now(bh_plan *self, const input *in)
     bh_status status = begin(self, in);
     if (status != BH_OK)
         return status;
-    int64_t first_ms = bh_history_first_failure_ms(in->history);
     self->attempts = bh_history_attempts(in->history);
-    self->first_failure_ms = first_ms >= 0 && first_ms < in->now_ms ? first_ms : in->now_ms;
+    self->first_failure_ms = first_failure_ms(in->history, in->now_ms);
     return BH_OK;
 }
 

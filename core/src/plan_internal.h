@@ -29,4 +29,8 @@ size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery);
 /* An empty buffer that the plan frees. */
 bh__buffer *bh__plan_buffer(bh_plan *self);
 
+/* As bh_worker_may_park, at a time. */
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms,
+                      int64_t now_ms);
+
 #endif

@@ -114,11 +114,11 @@ int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
 int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome,
                        int64_t retry_after_ms)
 {
-    (void)retry_after_ms;
     (void)self;
     (void)message;
     (void)policy;
     (void)outcome;
+    (void)retry_after_ms;
     return 0;
 }
 

@@ -5,10 +5,10 @@
 
 #include "history_internal.h"
 #include "metrics_internal.h"
+#include "plan_internal.h"
 #include "policy_internal.h"
 #include "relay_internal.h"
 #include "topology_internal.h"
-#include "topology_rungs.h"
 #include "traceparent.h"
 
 #include <signal.h>
@@ -662,35 +662,17 @@ int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
     return attempt;
 }
 
-/* Whether the delay after one more failure, whatever jitter and rungs make of it, may end after the policy's limit on age. */
-static int may_be_too_old(const bh_policy *policy, const bh_history *history, int64_t retry_after_ms)
-{
-    int64_t most_ms = bh_policy_max_age_ms(policy);
-    if (most_ms <= 0)
-        return 0;
-    int64_t now_ms = bh__epoch_ms(), first_ms = bh_history_first_failure_ms(history);
-    int64_t age_ms = first_ms >= 0 && first_ms < now_ms ? now_ms - first_ms : 0;
-    int64_t cap_ms = bh_policy_max_retry_after_ms(policy), lowest_ms, delay_ms;
-    bh__delays(policy, &lowest_ms, &delay_ms);
-    if (retry_after_ms > delay_ms && cap_ms > delay_ms)
-        delay_ms = retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
-    return age_ms + 2 * delay_ms > most_ms; /* the next rung is less than twice as long */
-}
-
 int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome,
                        int64_t retry_after_ms)
 {
     if (may_settle(self, message) != BH_OK)
         return 0;
-    if (outcome != BH_OUTCOME_FAILED)
-        return outcome == BH_OUTCOME_PERMANENT;
     if (!policy)
         policy = self->settings.policy;
     bh__mailbox *mailbox = &self->mailbox;
     pthread_mutex_lock(&mailbox->reading);
     int may = bh__read(&self->settings, message, mailbox->delivery, mailbox->history) == BH_OK &&
-              (bh_policy_is_last(policy, bh_history_attempts(mailbox->history) + 1) ||
-               may_be_too_old(policy, mailbox->history, retry_after_ms));
+              bh__plan_may_park(mailbox->history, policy, outcome, retry_after_ms, bh__epoch_ms());
     pthread_mutex_unlock(&mailbox->reading);
     return may;
 }
