@@ -138,8 +138,8 @@ class Teller {
   #listeners = []
   #observers = [] // bridges that are told each event
   #counts = null // the core's metrics that count each
-  #isListened // as below, but for subscribers of the channel, who come and go
-  #isHeard
+  #isListened // whether isListened is true without subscribers of the channel, who come and go
+  #isHeard // whether isHeard is, likewise
   #trace // of the bridge that traces: begins an attempt's span
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 

@@ -537,7 +537,7 @@ class Worker:
             if self._tells_retries or self._may_park(taken, result):
                 self._failures[c.Message_number(taken)] = exception, message._traceparent, result.error
                 while len(self._failures) > self._most_failures:
-                    self._failures.popitem(last=False)  # of events that nobody took
+                    self._failures.popitem(last=False)  # the oldest are of events that nobody took
         self._settle(message, result)
 
     def _may_park(self, taken: c.Message, result: Result) -> bool:
@@ -616,6 +616,7 @@ class Worker:
 
 
 def _asked_ms(result: Result) -> int:
+    """The delay that the handler asks for at least, in milliseconds; 0: none."""
     return milliseconds(result.retry_after) if result.retry_after else 0
 
 

@@ -213,7 +213,7 @@ module Backhop
       @clock = clock
       given = (on_event.is_a?(Array) ? on_event : [on_event].compact).map { |each| Values.callable(each, "on_event") }
       @metrics, @listeners = given.uniq.partition { |each| each.is_a?(Metrics) && !each.hands_on? }
-      @is_given = !given.empty? # to somebody but the log
+      @is_given = !given.empty? # whether events are given to anybody but the log
       @logger = logger
     end
 

@@ -152,15 +152,15 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
 
   it "parks a class in never, and drops by Drop" do
     handler = Running::Handler.new(FloatDomainError.new("no number"), Backhop::Drop.new)
-    told = worker(never: [RangeError], threads: 1, retry_events: true)
-    running(told, handler) do
+    dropping = worker(never: [RangeError], threads: 1, retry_events: true)
+    running(dropping, handler) do
       broker.publish("never", name)
       events.get(:parked)
       broker.publish("drop", name)
       2.times { handler.get }
       events.get(:dropped)
     end
-    expect(told.instance_variable_get(:@failures)).to be_empty # nobody asks for one of these any more
+    expect(dropping.instance_variable_get(:@failures)).to be_empty # no further event is about these messages
     expect(broker.get("#{name}.parked").last).to eq("never")
     expect([broker.count(name), broker.count("#{name}.parked")]).to eq([0, 0])
   end
