@@ -166,12 +166,17 @@ static int is_over(const snapshot *self)
     return self->given >= self->total || self->status != BH_OK || is_interrupted();
 }
 
-/* Nothing came for a while: somebody else may have taken what was counted. */
+/*
+ * Nothing came for a while: somebody else may have taken what was counted; or the broker is slow, and what is missing is on its way. Asked on
+ * the channel that messages come by: the first answer may overtake messages that the queue had handed to that channel before, the second comes
+ * behind them. A quorum queue that is busy is said to have neither messages nor consumers; there is at least one consumer, of this channel.
+ */
 static void look_again(snapshot *self)
 {
-    int64_t ready = 0;
-    self->status = connection_look(self->broker, self->queue, &ready, NULL);
-    if (self->status == BH_OK && ready == 0 && !self->arrived.first)
+    int64_t ready = 0, consumers = 1;
+    for (int i = 0; i < 2 && self->status == BH_OK && ready == 0 && consumers > 0; i++)
+        self->status = connection_ask(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
+    if (self->status == BH_OK && ready == 0 && consumers > 0 && !self->arrived.first)
         self->total = self->given;
 }
 

@@ -10,11 +10,14 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 import unittest
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +115,65 @@ def exporter(*arguments: object) -> Iterator[str]:
 def scrape(url: str) -> str:
     with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
         return answer.read().decode()
+
+
+class SlowChannel:
+    """A way to the broker of AMQP_URL on which messages get stuck: after so many deliveries the others of their channel wait until it has answered something,
+    and something again. A broker that is slow may do so: an answer can overtake what a queue had handed to the channel before, but not what the channel
+    had in hand when it was asked."""
+
+    DELIVER = (60, 60)
+
+    def __init__(self, deliveries: int) -> None:
+        self.deliveries = deliveries
+        self.held_frames = 0
+        broker = urllib.parse.urlsplit(os.environ["AMQP_URL"])
+        self.broker = (broker.hostname, broker.port or 5672)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        credentials, _, _ = broker.netloc.rpartition("@")
+        self.url = broker._replace(netloc=f"{credentials}@127.0.0.1:{self.listener.getsockname()[1]}").geturl()
+
+    def __enter__(self) -> SlowChannel:
+        self.thread = threading.Thread(target=self.carry)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.thread.join(LIMIT_S)
+        self.listener.close()
+
+    def carry(self) -> None:
+        """One connection, until its end."""
+        self.listener.settimeout(LIMIT_S)
+        client, _ = self.listener.accept()
+        with client, socket.create_connection(self.broker) as broker:
+            back = threading.Thread(target=self.carry_back, args=(broker, client))
+            back.start()
+            while some := client.recv(65536):
+                broker.sendall(some)
+            broker.shutdown(socket.SHUT_WR)
+            back.join(LIMIT_S)
+
+    def carry_back(self, broker: socket.socket, client: socket.socket) -> None:
+        delivered, slow_channel, answers, held = 0, None, 0, []
+        with broker.makefile("rb") as frames, contextlib.suppress(ConnectionError):
+            while head := frames.read(7):
+                kind, channel, size = struct.unpack("!BHI", head)
+                frame = head + frames.read(size + 1)
+                is_method = kind == 1
+                is_delivery = not is_method or struct.unpack("!HH", frame[7:11]) == self.DELIVER
+                delivered += is_method and is_delivery
+                if delivered > self.deliveries:
+                    slow_channel = slow_channel or channel
+                if channel == slow_channel and is_delivery and answers < 2:
+                    held.append(frame)
+                    self.held_frames += 1
+                    continue
+                answers += channel == slow_channel
+                if answers == 2:
+                    client.sendall(b"".join(held))
+                    held = []
+                client.sendall(frame)
 
 
 class LiveCase(Case):

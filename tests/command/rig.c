@@ -167,14 +167,22 @@ static void print_depth(const char *queue)
     amqp_destroy_connection(state);
 }
 
-/* Until a quarter of a second brings nothing more, and the queue has none that is ready. */
-/* Whether a queue that this connection consumes from has nothing more: one that is busy is said to have no consumer either. */
-static int is_empty(amqp_connection_state_t state, const char *queue)
+static int is_said_to_be_empty(amqp_connection_state_t state, const char *queue)
 {
     const amqp_queue_declare_ok_t *ok =
         amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 1, 1, 0, 0, amqp_empty_table);
     expect(state, "look");
     return ok && ok->message_count == 0 && ok->consumer_count > 0;
+}
+
+/*
+ * Whether a queue that this connection consumes from has nothing more, and nothing of it is on its way here. A queue that is busy is said to have
+ * no message, and no consumer either. The first answer may overtake deliveries that were made before it; those come before the second answer, as
+ * their channel had them in hand when it was asked again.
+ */
+static int is_empty(amqp_connection_state_t state, const char *queue)
+{
+    return is_said_to_be_empty(state, queue) && is_said_to_be_empty(state, queue) && !amqp_frames_enqueued(state);
 }
 
 static void drain(const char *queue, int expected, int is_rejecting)

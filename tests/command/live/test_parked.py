@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, backhop,
+from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal, backhop,
                      broker_ctl, drain, rig)
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
@@ -83,6 +83,14 @@ class Looking(LiveCase):
         self.ok("parked", "list", queue)
         found = ids(drain(queue + ".parked", MANY + 1))[1:]
         self.assertEqual(found, [f"m{i:06}" for i in range(MANY)])
+
+    def test_messages_that_are_slow_to_come_are_seen(self):
+        queue = self.parked(30, "bad")
+        with SlowChannel(deliveries=10) as way:
+            listed = self.ok("parked", "list", queue, "--uri", way.url, "--json").objects
+        self.assertEqual(way.held_frames, 20 * 3)  # a method, a header and a body each
+        self.assertEqual([group["count"] for group in listed], [30])
+        self.assertEqual(len(drain(queue + ".parked", 30)), 30)
 
     def test_a_queue_that_drops_what_was_looked_at_is_not_looked_at(self):
         queue = self.queue()
