@@ -644,6 +644,8 @@ bh_status bh_metrics_new(bh_metrics **out);
     int64_t number();
 }
 
+%constant int BH_WORKER_MOST_EVENTS = BH_WORKER_MOST_EVENTS;
+
 %object(Worker, bh_worker)
 %extend bh_worker {
     bh_status add_uri(bh_bytes uri);

@@ -45,7 +45,6 @@ const OWN = ['replayed', 'drained'] // events that the worker itself has to know
 const COPIED = ['retried', 'parked'] // a message whose copy is safe
 const PUBLISHED_AGAIN = ['returned', 'nacked'] // one whose copy is not
 const NO_FAILURE = {}
-const EVENTS_KEPT = 1024 // by the core, until they are taken
 
 class Worker extends EventEmitter {
   #native
@@ -96,7 +95,7 @@ class Worker extends EventEmitter {
     if (caFile !== undefined) this.#check(native.set_ca_file(text(caFile, 'caFile', 'the path of a PEM file')))
     this.#check(native.set_mode(numberOf(MODES, mode, 'mode')))
     this.#check(native.set_prefetch(prefetch))
-    this.#mostFailures = prefetch + EVENTS_KEPT
+    this.#mostFailures = prefetch + c.BH_WORKER_MOST_EVENTS
     this.#setTimeout('connectTimeout', 'set_connect_timeout_ms', connectTimeout)
     this.#setTimeout('confirmTimeout', 'set_confirm_timeout_ms', confirmTimeout)
     if (backOff !== undefined) this.#check(native.set_back_off(instance(backOff, Policy, 'backOff')[NATIVE]))

@@ -30,6 +30,8 @@
 
 BH_BEGIN_DECLS
 
+#define BH_WORKER_MOST_EVENTS 1024 /* that are kept until they are taken: the last ones */
+
 typedef struct bh_worker bh_worker;
 
 /* A message that a worker took. Its content never changes, so any thread may read it. */
@@ -142,7 +144,7 @@ BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
 /* How many copies are not confirmed yet, whose originals are unacknowledged; 0 for NULL and in a fork's child. */
 BH_API int64_t bh_worker_copies(const bh_worker *self);
 /* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
- * BH_ERR_ARGUMENT. The worker keeps the last 1024; BH_EVENT_MISSED tells how many went before. */
+ * BH_ERR_ARGUMENT. The worker keeps the last BH_WORKER_MOST_EVENTS; BH_EVENT_MISSED tells how many went before. */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
 /*
  * Sends parked messages back to the work queue: up to `most`, and none that is parked after this begins. Then, where the

@@ -51,7 +51,6 @@ _Failure: TypeAlias = tuple[BaseException | None, str, str]
 
 _MOST_REPLAYED = 2**53 - 1
 _MOST_TAKEN = 1000  # events that wait for a listener; then the core keeps the next ones, and counts what it cannot
-_EVENTS_KEPT = 1024  # by the core, until they are taken
 _SHORT_WHILE = 0.01  # seconds
 _LOOK_AFTER = 1.0  # seconds: how often events are looked for while every thread has a message
 _NO_LIBRABBITMQ = (
@@ -200,7 +199,7 @@ class Worker:
         self._check(c.Worker_set_mode(handle, number(MODES, mode, "mode")))
         self._check(c.Worker_set_fail_fast(handle, int(truth("fail_fast", fail_fast))))
         self._check(c.Worker_set_prefetch(handle, whole("prefetch", prefetch, 0, 65535)))
-        self._most_failures = prefetch + _EVENTS_KEPT
+        self._most_failures = prefetch + c.BH_WORKER_MOST_EVENTS
         connect_ms = span_ms("connect_timeout", connect_timeout, 1, HOUR_MS)
         self._check(c.Worker_set_connect_timeout_ms(handle, connect_ms))
         confirm_ms = span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS)

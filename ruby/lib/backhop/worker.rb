@@ -24,7 +24,6 @@ module Backhop
     DRAIN = (0..Times::HOUR_MS)
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
-    EVENTS_KEPT = 1024 # by the core, until they are taken
     LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
     CLOCK = Time.method(:now)
     PUBLISHED_AGAIN = [Native::BH_EVENT_RETURNED, Native::BH_EVENT_NACKED].freeze
@@ -35,7 +34,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :EVENTS_KEPT, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
                      :NO_LIBRABBITMQ
 
     extend Values::Keywords
@@ -107,7 +106,7 @@ module Backhop
       set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      @most_failures = prefetch + EVENTS_KEPT
+      @most_failures = prefetch + Native::BH_WORKER_MOST_EVENTS
       @counted = @listeners.leave_to_core
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
       @tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?

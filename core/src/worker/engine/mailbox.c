@@ -356,7 +356,7 @@ void bh__mailbox_tell(bh__mailbox *self, bh_event *event, int is_last)
     pthread_mutex_lock(&self->mutex);
     if (event)
         push_event(self, event);
-    if (atomic_load(&self->event_count) > BH__MOST_EVENTS) {
+    if (atomic_load(&self->event_count) > BH_WORKER_MOST_EVENTS) {
         oldest = self->first_event;
         self->first_event = oldest->next;
         atomic_fetch_sub(&self->event_count, 1);

@@ -8,7 +8,6 @@
 #include <pthread.h>
 
 #define BH__NEVER INT64_MAX /* no stop was asked for */
-#define BH__MOST_EVENTS 1024
 
 typedef enum bh__life {
     BH__IDLE, /* never started */
