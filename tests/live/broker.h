@@ -78,7 +78,7 @@ int broker_try_queue(broker *self, const char *name, amqp_table_entry_t *argumen
 /* Removes these in the end, as those that were declared here. */
 void broker_remove_later(const char *name);
 
-/* Messages that are ready. */
+/* Messages that are ready. Of a quorum queue a busy broker may say 0: to see that some are there, wait for them. */
 int broker_depth(broker *self, const char *queue);
 /* Waits until the queue has so many. */
 void broker_await_depth(broker *self, const char *queue, int depth);

@@ -185,7 +185,7 @@ START_TEST(a_message_that_kills_its_process_ends_parked_alone_and_every_other_is
         ck_assert_msg(deaths < MOST_DEATHS, "%d deaths, %d handled", deaths, handled.count);
     }
     ck_assert(!handled.is_told[atoi(KILLER)]);
-    ck_assert_int_eq(broker_depth(r->broker, r->parked), 1);
+    broker_await_depth(r->broker, r->parked, 1);
     message parked;
     broker_get(r->broker, r->parked, &parked);
     expect_bytes(parked.body, KILLER);

@@ -298,7 +298,7 @@ START_TEST(the_newer_post_s_retries_never_end_on_4_and_lose_the_message_at_their
         ck_assert_int_eq(rounds, ITS_DELAYS);
         expect_gone(&self);
     }
-    ck_assert_int_eq(broker_depth(self.broker, self.webhook), 1); /* for which nothing had failed */
+    broker_await_depth(self.broker, self.webhook, 1); /* for which nothing had failed */
     broker_close(self.broker);
 }
 END_TEST

@@ -153,7 +153,7 @@ START_TEST(by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that
         }
     for (int i = 0; i < 2; i++)
         expect_parked_here(&self, parked[i], "first", "order.created", "exhausted", 3);
-    ck_assert_int_eq(broker_depth(r->broker, sibling), 1);
+    broker_await_depth(r->broker, sibling, 1);
     tear_down(&self);
 }
 END_TEST
