@@ -9,9 +9,9 @@
 #include "../../core/src/librabbitmq.h"
 #include "message.h"
 
-#define LIMIT_MS 30000   /* for what has to happen some time */
-#define RESENT_MS 240000 /* for what a wait queue sends again, as its target did not take it: after 180 s, or 30 s */
-#define LATENESS_MS 5000 /* for what has to happen at a time: the machine may be busy */
+#define LIMIT_MS 30000    /* for what has to happen some time */
+#define RESENT_MS 240000  /* for what a wait queue sends again, as its target did not take it: after 180 s, or 30 s */
+#define LATENESS_MS 15000 /* for what has to happen at a time; less than LIMIT_MS */
 
 int64_t now_ms(void); /* monotonic */
 int64_t epoch_ms(void);
