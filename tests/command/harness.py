@@ -14,14 +14,14 @@ import socket
 import struct
 import subprocess
 import termios
-import threading
 import time
 import unittest
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from proxy import Proxy
 
 BUILD = Path(os.environ["BACKHOP_BUILD"])
 LIMIT_S = 120  # for what has to end some time
@@ -117,46 +117,26 @@ def scrape(url: str) -> str:
         return answer.read().decode()
 
 
-class SlowChannel:
-    """A way to the broker of AMQP_URL on which messages get stuck: after so many deliveries the others of their channel wait until it has answered something,
-    and something again. A broker that is slow may do so: an answer can overtake what a queue had handed to the channel before, but not what the channel
-    had in hand when it was asked."""
+class SlowChannel(Proxy):
+    """A way to the broker of AMQP_URL on which messages get stuck.
+
+    After so many deliveries the others of their channel wait until it has answered twice. A broker that is slow may do so: an
+    answer can overtake what a queue had handed to the channel before, but not what the channel had in hand when it was asked.
+    """
 
     DELIVER = (60, 60)
 
     def __init__(self, deliveries: int) -> None:
         self.deliveries = deliveries
         self.held_frames = 0
-        broker = urllib.parse.urlsplit(os.environ["AMQP_URL"])
-        self.broker = (broker.hostname, broker.port or 5672)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        credentials, _, _ = broker.netloc.rpartition("@")
-        self.url = broker._replace(netloc=f"{credentials}@127.0.0.1:{self.listener.getsockname()[1]}").geturl()
+        super().__init__(os.environ["AMQP_URL"])
 
-    def __enter__(self) -> SlowChannel:
-        self.thread = threading.Thread(target=self.carry)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.thread.join(LIMIT_S)
-        self.listener.close()
-
-    def carry(self) -> None:
-        """One connection, until its end."""
-        self.listener.settimeout(LIMIT_S)
-        client, _ = self.listener.accept()
-        with client, socket.create_connection(self.broker) as broker:
-            back = threading.Thread(target=self.carry_back, args=(broker, client))
-            back.start()
-            while some := client.recv(65536):
-                broker.sendall(some)
-            broker.shutdown(socket.SHUT_WR)
-            back.join(LIMIT_S)
-
-    def carry_back(self, broker: socket.socket, client: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, is_held: bool) -> None:
+        if not is_held:  # to the broker
+            super()._pump(source, sink, is_held)
+            return
         delivered, slow_channel, answers, held = 0, None, 0, []
-        with broker.makefile("rb") as frames, contextlib.suppress(ConnectionError):
+        with source.makefile("rb") as frames, contextlib.suppress(OSError):
             while head := frames.read(7):
                 kind, channel, size = struct.unpack("!BHI", head)
                 frame = head + frames.read(size + 1)
@@ -171,9 +151,11 @@ class SlowChannel:
                     continue
                 answers += channel == slow_channel
                 if answers == 2:
-                    client.sendall(b"".join(held))
+                    sink.sendall(b"".join(held))
                     held = []
-                client.sendall(frame)
+                sink.sendall(frame)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
 
 
 class LiveCase(Case):

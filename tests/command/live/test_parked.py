@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -6,8 +7,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal, backhop,
-                     broker_ctl, drain, rig)
+from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal,
+                     backhop, broker_ctl, drain, rig)
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
 SLOW = MANY // 10  # of these a second, so that a kill comes in the middle, also of a busy machine
@@ -86,7 +87,7 @@ class Looking(LiveCase):
 
     def test_messages_that_are_slow_to_come_are_seen(self):
         queue = self.parked(30, "bad")
-        with SlowChannel(deliveries=10) as way:
+        with contextlib.closing(SlowChannel(deliveries=10)) as way:
             listed = self.ok("parked", "list", queue, "--uri", way.url, "--json").objects
         self.assertEqual(way.held_frames, 20 * 3)  # a method, a header and a body each
         self.assertEqual([group["count"] for group in listed], [30])
