@@ -166,17 +166,23 @@ static int is_over(const snapshot *self)
     return self->given >= self->total || self->status != BH_OK || is_interrupted();
 }
 
+/* Whether the broker says that the queue has no message. Of a quorum queue that is busy it says so too, but then it also says that nobody consumes,
+ * though this channel does. */
+static int is_said_to_be_empty(snapshot *self)
+{
+    int64_t ready, consumers;
+    self->status = connection_ask(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
+    return self->status == BH_OK && ready == 0 && consumers > 0;
+}
+
 /*
- * Nothing came for a while: somebody else may have taken what was counted; or the broker is slow, and what is missing is on its way. Asked on
- * the channel that messages come by: the first answer may overtake messages that the queue had handed to that channel before, the second comes
- * behind them. A quorum queue that is busy is said to have neither messages nor consumers; there is at least one consumer, of this channel.
+ * Nothing came for a while: somebody else may have taken what was counted; or the broker is slow, and what is missing is on its way. The broker is asked
+ * twice, on the channel that messages come by: its first answer may overtake messages that the queue had handed to that channel before, the second
+ * one comes behind them.
  */
 static void look_again(snapshot *self)
 {
-    int64_t ready = 0, consumers = 1;
-    for (int i = 0; i < 2 && self->status == BH_OK && ready == 0 && consumers > 0; i++)
-        self->status = connection_ask(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
-    if (self->status == BH_OK && ready == 0 && consumers > 0 && !self->arrived.first)
+    if (is_said_to_be_empty(self) && is_said_to_be_empty(self) && !self->arrived.first)
         self->total = self->given;
 }
 
