@@ -139,7 +139,7 @@ class Teller {
   #observers = [] // bridges that are told each event
   #counts = null // the core's metrics that count each
   #isListened // whether isListened is true without subscribers of the channel, who come and go
-  #isHeard // whether isHeard is, likewise
+  #isHeard // whether isHeard is true without subscribers of the channel
   #trace // of the bridge that traces: begins an attempt's span
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
 

@@ -62,7 +62,7 @@ class Worker extends EventEmitter {
   #stopping // tells the handlers of a run that it stops
   #replaying // the promise of the replay that is under way
   #retryEvents
-  #tellsRetries // in this run
+  #tellsRetries // whether `retried` is told in this run
   #teller
   #isListened = false // to what becomes of each message, by name
   #mostFailures
@@ -326,7 +326,7 @@ class Worker extends EventEmitter {
     return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome], retryAfter)
   }
 
-  /** As many as there can be; the oldest were of events that nobody took. */
+  /** Keeps a failure for the event of what becomes of its message. Where there are too many, the oldest are of events that nobody took. */
   #keep (number, failure) {
     this.#failures.set(number, failure)
     if (this.#failures.size <= this.#mostFailures) return

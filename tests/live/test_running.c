@@ -63,7 +63,7 @@ static bh_policy *slow_policy(void)
     return slow;
 }
 
-/* Where the attempt fails; nothing but its outcome decides where it ends otherwise. */
+/* `may` is what is expected where the attempt fails; one that fails for good is always parked, one that succeeds or is dropped never. */
 static void expect_may_park(const rig *r, const bh_policy *policy, int64_t retry_after_ms, int may)
 {
     const bh_message *taken = r->message;

@@ -30,7 +30,7 @@
 
 BH_BEGIN_DECLS
 
-#define BH_WORKER_MOST_EVENTS 1024 /* that are kept until they are taken: the last ones */
+#define BH_WORKER_MOST_EVENTS 1024 /* the last events, which a worker keeps until they are taken */
 
 typedef struct bh_worker bh_worker;
 
