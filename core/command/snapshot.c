@@ -182,7 +182,10 @@ static int is_said_to_be_empty(snapshot *self)
  */
 static void look_again(snapshot *self)
 {
-    if (is_said_to_be_empty(self) && is_said_to_be_empty(self) && !self->arrived.first)
+    int is_empty = is_said_to_be_empty(self);
+    if (is_empty)
+        is_empty = is_said_to_be_empty(self);
+    if (is_empty && !self->arrived.first)
         self->total = self->given;
 }
 

@@ -326,7 +326,7 @@ class Worker extends EventEmitter {
     return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome], retryAfter)
   }
 
-  /** Keeps a failure for the event of what becomes of its message. Where there are too many, the oldest are of events that nobody took. */
+  /** Keeps a failure for the event of its message; of too many the oldest go, whose events nobody took. */
   #keep (number, failure) {
     this.#failures.set(number, failure)
     if (this.#failures.size <= this.#mostFailures) return
