@@ -1,87 +1,95 @@
 /*
- * Event: what happened to a message, or to a connection. A worker tells events; whoever uses the pure core over another
- * client makes them, with the same kinds and fields, so that logs, metrics and listeners need to know one form alone:
+ * Event: a report about a message or a connection. You read its fields, log its line or count it
+ * (metrics.h).
  *
  *     bh_event *event;
- *     bh_event_new(&event, BH_EVENT_FAILED);
- *     bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders"));
- *     bh_event_set_history(event, history, 0, now_ms);
- *     bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TimeoutError"));
- *     puts(bh_event_line(event).data);    failed: message "17" of "orders", attempt 3: TimeoutError
+ *     while (bh_worker_take_event(worker, &event) == BH_OK) {
+ *         puts(bh_event_line(event).data);    failed: message "17" of "orders", attempt 3: TimeoutError
+ *         bh_event_free(event);
+ *     }
+ *
+ * Adapters make events of the same kinds and fields: see adapter/event.h.
  */
 #ifndef BACKHOP_EVENT_H
 #define BACKHOP_EVENT_H
 
-#include <backhop/plan.h>
+#include <backhop/status.h>
+#include <stdint.h>
 
 BH_BEGIN_DECLS
 
-/* How loudly an event is logged. */
+/* The log level of an event. */
 typedef enum bh_level {
-    BH_LEVEL_DEBUG,   /* each message that goes its way */
-    BH_LEVEL_INFO,    /* what mends itself, and what was asked for */
-    BH_LEVEL_WARNING, /* what a person should know of */
-    BH_LEVEL_ERROR    /* nothing goes on until a person acts */
+    BH_LEVEL_DEBUG,   /* normal processing of a message */
+    BH_LEVEL_INFO,    /* recovers by itself, or was requested */
+    BH_LEVEL_WARNING, /* an operator should notice it */
+    BH_LEVEL_ERROR    /* needs an operator */
 } bh_level;
 
-/* X(name, "word", level, "meaning [fields]"): every event there is. Each that is a work queue's has its name too. */
+/*
+ * All events: X(name, "word", level, "meaning [fields]"). Events of a work queue also have its
+ * name.
+ */
 #define BH_EVENT_LIST(X)                                                                                               \
-    X(BH_EVENT_DELIVERED, "delivered", DEBUG, "a handler gets a message [id, attempt, attempts, lateness_ms]")         \
+    X(BH_EVENT_DELIVERED, "delivered", DEBUG, "a handler receives a message [id, attempt, attempts, lateness_ms]")     \
     X(BH_EVENT_SUCCEEDED, "succeeded", DEBUG,                                                                          \
-      "its handler succeeded [id, attempt, attempts, duration_us, recovery_ms]")                                       \
+      "the handler succeeded [id, attempt, attempts, duration_us, recovery_ms]")                                       \
     X(BH_EVENT_FAILED, "failed", DEBUG, "an attempt failed [id, attempt, attempts, error_class, error, duration_us]")  \
     X(BH_EVENT_RETRIED, "retried", INFO,                                                                               \
-      "it comes again: its copy is confirmed [id, attempts, delay_ms, error_class, error, duration_us]")               \
+      "the message will be retried: its copy is confirmed [id, attempts, delay_ms, error_class, error, duration_us]")  \
     X(BH_EVENT_PARKED, "parked", WARNING,                                                                              \
-      "it is parked: its copy is confirmed [id, attempts, reason, error_class, error, duration_us]")                   \
+      "the message is parked: its copy is confirmed [id, attempts, reason, error_class, error, duration_us]")          \
     X(BH_EVENT_DROPPED, "dropped", INFO,                                                                               \
-      "nobody needs it: its handler says so, or a relay's settings [id, attempt, attempts, duration_us]")              \
-    X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages went back to the work queue [count; status, text]")        \
+      "the handler, or a relay's settings, dropped the message [id, attempt, attempts, duration_us]")                  \
+    X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages were moved back to the work queue [count; status, text]")  \
     X(BH_EVENT_RETURNED, "returned", WARNING,                                                                          \
-      "no queue took the copy; it is published again [id, attempts, delay_ms, status, text]")                          \
+      "the broker returned the copy; it is published again [id, attempts, delay_ms, status, text]")                    \
     X(BH_EVENT_NACKED, "nacked", WARNING,                                                                              \
-      "a queue was full or gone; the copy is published again [id, attempts, delay_ms, status, text]")                  \
+      "a queue was full or missing; the copy is published again [id, attempts, delay_ms, status, text]")               \
     X(BH_EVENT_UNCONFIRMED, "unconfirmed", WARNING,                                                                    \
-      "no confirm came in time; one copy is published again, the others when one is confirmed [count, status, text]")  \
+      "confirms are late; one copy is published again, the others after a confirm [count, status, text]")              \
     X(BH_EVENT_REFUSED, "refused", ERROR,                                                                              \
-      "no broker takes the copy as it is; the original stays unacknowledged for a while [id, attempts, status, text]") \
-    X(BH_EVENT_STALE, "stale", INFO, "it was settled, and the broker delivers it again all the same [id, attempts]")   \
-    X(BH_EVENT_CONNECTED, "connected", INFO, "the connections are open, the topology is there [text]")                 \
+      "the copy cannot be published; the original stays unacknowledged for a while [id, attempts, status, text]")      \
+    X(BH_EVENT_STALE, "stale", INFO, "settled too late, or aborted by a stop: the broker delivers it again [id]")      \
+    X(BH_EVENT_CONNECTED, "connected", INFO, "the connections are open, the topology is declared [text]")              \
     X(BH_EVENT_UNAVAILABLE, "unavailable", WARNING,                                                                    \
-      "it cannot connect, declare, consume or publish; error: a person has to act [status, text, delay_ms; count]")    \
+      "cannot connect, declare, consume or publish; level error: needs an operator [status, text, delay_ms; count]")   \
     X(BH_EVENT_DISCONNECTED, "disconnected", WARNING,                                                                  \
-      "a connection was lost [status, text, delay_ms; count of messages that come again]")                             \
+      "a connection was lost [status, text, delay_ms; count of messages; id, duration_us of a handler at fault]")      \
     X(BH_EVENT_BLOCKED, "blocked", WARNING,                                                                            \
-      "the broker takes no publishes: memory or disk run low [text; count of copies that wait]")                       \
-    X(BH_EVENT_UNBLOCKED, "unblocked", INFO, "it takes publishes again; a lost connection ends it too [count]")        \
-    X(BH_EVENT_CANCELLED, "cancelled", WARNING, "the broker ended the consumer; it consumes again [status, text]")     \
-    X(BH_EVENT_MISSED, "missed", WARNING, "events were not taken in time, and are gone [count]")                       \
+      "the broker accepts no publishes: memory or disk run low [text; count of waiting copies]")                       \
+    X(BH_EVENT_UNBLOCKED, "unblocked", INFO, "the broker accepts publishes again, or the connection was lost [count]") \
+    X(BH_EVENT_CANCELLED, "cancelled", WARNING, "the broker cancelled the consumer; it consumes again [status, text]") \
+    X(BH_EVENT_BUSY, "busy", WARNING,                                                                                  \
+      "no handler was free for longer than the handler's time limit [count of handlers, duration_us]")                 \
+    X(BH_EVENT_EARLY, "early", WARNING,                                                                                \
+      "retries came back more than a second before their time, in this minute [count, duration_us of the earliest]")   \
+    X(BH_EVENT_MISSED, "missed", WARNING, "events were dropped because they were not read in time [count]")            \
     X(BH_EVENT_DRAINED, "drained", INFO,                                                                               \
-      "it has stopped [status, text; count of messages that were not settled in time]")
+      "the worker stopped [status, text; count of messages that were not settled in time]")
 
 #define BH_EVENT_ENUM(name, word, level, meaning) name,
 typedef enum bh_event_kind { BH_EVENT_LIST(BH_EVENT_ENUM) BH_EVENT_LAST } bh_event_kind;
 #undef BH_EVENT_ENUM
 
-/* X(name, "word", type, "meaning"): the fields, strings and whole numbers. */
+/* All fields: X(name, "word", type, "meaning"). A field is a string or an integer. */
 #define BH_FIELD_LIST(X)                                                                                               \
     X(BH_FIELD_QUEUE, "queue", STRING, "the work queue")                                                               \
-    X(BH_FIELD_ID, "id", STRING, "the message's id, the same for all its attempts; empty for a first attempt without") \
-    X(BH_FIELD_ATTEMPT, "attempt", INT, "which attempt it is about, 1 for the first")                                  \
+    X(BH_FIELD_ID, "id", STRING, "id of the message, for all its attempts: from the publisher, or assigned")           \
+    X(BH_FIELD_ATTEMPT, "attempt", INT, "number of the attempt, from 1")                                               \
     X(BH_FIELD_ATTEMPTS, "attempts", INT, "failed attempts so far")                                                    \
-    X(BH_FIELD_DELAY, "delay_ms", INT, "until it comes, or is tried, again")                                           \
-    X(BH_FIELD_LATENESS, "lateness_ms", INT, "how much later than due a retry came back")                              \
-    X(BH_FIELD_REASON, "reason", STRING, "why it is parked: as bh_plan_reason")                                        \
-    X(BH_FIELD_ERROR_CLASS, "error_class", STRING, "the class of the handler's error")                                 \
-    X(BH_FIELD_ERROR, "error", STRING, "the handler's error, in words")                                                \
-    X(BH_FIELD_STATUS, "status", INT, "why, as a bh_status")                                                           \
-    X(BH_FIELD_TEXT, "text", STRING, "why, in words, with what to do; never a password")                               \
-    X(BH_FIELD_CONNECTION, "connection", STRING,                                                                       \
-      "\"consume\" or \"publish\": of a worker, one of its two connections")                                           \
-    X(BH_FIELD_HOST, "host", STRING, "that connection's \"host:port\"")                                                \
-    X(BH_FIELD_COUNT, "count", INT, "how many messages it is about")                                                   \
-    X(BH_FIELD_DURATION, "duration_us", INT, "of the handler; of a copy, from its publish to its confirm")             \
-    X(BH_FIELD_RECOVERY, "recovery_ms", INT, "from the first failure to the success")
+    X(BH_FIELD_DELAY, "delay_ms", INT, "time until the next attempt")                                                  \
+    X(BH_FIELD_LATENESS, "lateness_ms", INT, "arrival of a retry minus its due time")                                  \
+    X(BH_FIELD_REASON, "reason", STRING, "why the message is parked")                                                  \
+    X(BH_FIELD_ERROR_CLASS, "error_class", STRING, "class of the handler's error")                                     \
+    X(BH_FIELD_ERROR, "error", STRING, "text of the handler's error")                                                  \
+    X(BH_FIELD_STATUS, "status", INT, "cause, as a bh_status")                                                         \
+    X(BH_FIELD_TEXT, "text", STRING, "cause and remedy; never a password")                                             \
+    X(BH_FIELD_CONNECTION, "connection", STRING, "\"consume\" or \"publish\": one of the two connections")             \
+    X(BH_FIELD_HOST, "host", STRING, "\"host:port\" of that connection")                                               \
+    X(BH_FIELD_COUNT, "count", INT, "number of messages")                                                              \
+    X(BH_FIELD_DURATION, "duration_us", INT, "of the handler; for a copy, from publish to confirm")                    \
+    X(BH_FIELD_RECOVERY, "recovery_ms", INT, "time from the first failure to the success")
 
 #define BH_FIELD_ENUM(name, word, type, meaning) name,
 typedef enum bh_field { BH_FIELD_LIST(BH_FIELD_ENUM) BH_FIELD_LAST } bh_field;
@@ -89,74 +97,118 @@ typedef enum bh_field { BH_FIELD_LIST(BH_FIELD_ENUM) BH_FIELD_LAST } bh_field;
 
 typedef struct bh_event bh_event;
 
-/* The word for a kind, as "disconnected", and for a field, as "delay_ms"; "" for a number that is none. */
+/*
+ * Returns the word of a kind ("disconnected") or of a field ("delay_ms"), or "" if there is none.
+ */
 BH_API bh_bytes bh_event_name(int kind);
 BH_API bh_bytes bh_event_field(int field);
-/* 1 where a field is a string; 0 where it is a whole number. */
+/* Returns 1 if a field is a string, 0 if it is an integer. */
 BH_API int bh_event_field_is_string(int field);
-/* What is told of a message once its handler has ended so; BH_EVENT_LAST for a number that is no outcome. */
-BH_API bh_event_kind bh_event_of(bh_outcome outcome);
-/* What is told of a message once its copy is safe, or it was given back to come again: parked, replayed, else retried. */
-BH_API bh_event_kind bh_event_of_copy(bh_action action);
-/* 1 for what happens to every message: delivered, succeeded, failed, retried, dropped. A worker tells these only as asked. */
-BH_API int bh_event_is_of_each(int kind);
 
-/* A new event in *out, without any field; free it with bh_event_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
-BH_API bh_status bh_event_new(bh_event **out, bh_event_kind kind);
-/* Frees what bh_event_new or bh_worker_take_event gave; NULL is allowed. */
+/* Frees an event. NULL is allowed. */
 BH_API void bh_event_free(bh_event *self);
-/* Makes it another event, without any field: so one object serves for many. BH_ERR_ARGUMENT. */
-BH_API bh_status bh_event_begin(bh_event *self, bh_event_kind kind);
 
-/* Sets a field. BH_ERR_ARGUMENT (none of that type), BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_event_set_string(bh_event *self, bh_field field, bh_bytes value);
-BH_API bh_status bh_event_set_int(bh_event *self, bh_field field, int64_t value);
-/* Sets id, attempt and attempts of a message that was read, its lateness where it is delivered, and its recovery where
- * it succeeded. `redelivered`: of the delivery; now_ms: since the epoch. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_event_set_history(bh_event *self, const bh_history *history, int redelivered, int64_t now_ms);
-/* Sets id, attempts, delay, reason and error of what was decided. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan);
-/* Sets the text to what the kind means each time, as bh_event_text, with a cause in the words of a client, the broker or an
- * error behind it; an empty cause sets nothing. After status and connection. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_event_set_cause(bh_event *self, bh_bytes cause);
-
-/* What happened; BH_EVENT_LAST for NULL. */
+/* Returns the kind of an event, or BH_EVENT_LAST for NULL. */
 BH_API bh_event_kind bh_event_what(const bh_event *self);
-/* Of a worker's event about a message that was taken: its number, as bh_message_number tells it; 0: there is none, or it is
- * not known any more. So a program finds what it knows of the message, as its error. */
+/*
+ * Returns the number of the worker's message (bh_message_number), or 0 if there is none.
+ *
+ * Use it to find what your program keeps about a message, for example its exception.
+ */
 BH_API int64_t bh_event_message(const bh_event *self);
-/* 1 where a field was set; its value, "" and 0 where it was not. */
+/* Returns 1 if a field is set. */
 BH_API int bh_event_has(const bh_event *self, bh_field field);
+/*
+ * Returns the value of a field, or "" or 0 if it is not set. Strings are valid until the event
+ * changes.
+ */
 BH_API bh_bytes bh_event_string(const bh_event *self, bh_field field);
 BH_API int64_t bh_event_int(const bh_event *self, bh_field field);
-/* Why, in words, with what to do; never a password. It is the text that was set; else the sentence that the kind means each
- * time, where it has one: refused, disconnected, blocked, unblocked, missed; unavailable by its connection; cancelled, drained,
- * stale and replayed by their status; else why it is parked; else the handler's error; else "". */
+/*
+ * Returns the cause and the remedy as text, or "". It never contains a password.
+ *
+ * If no text was set, these replace it, in this order: the standard text of the kind, the reason
+ * for parking, the handler's error.
+ */
 BH_API bh_bytes bh_event_text(const bh_event *self);
 
-/* How loudly it is logged: its kind's level, but a warning where what ends well most times did not, and an error where it
- * does not mend itself: a refused password or permission, a missing work queue, a clash, a certificate. */
+/*
+ * Returns the log level of the kind, or a higher level if the status is a failure.
+ *
+ * BH_LEVEL_ERROR needs an operator: refused password or permission, missing work queue, clash of
+ * declarations, wrong certificate.
+ */
 BH_API bh_level bh_event_level(const bh_event *self);
-/* The event for people, in one line of UTF-8; what controls a terminal is shown as "?". Valid until the event changes. */
+/*
+ * Returns the event as one line of UTF-8, valid until the event changes. Control characters are
+ * replaced by "?".
+ */
 BH_API bh_bytes bh_event_line(const bh_event *self);
 
+/* The state of a worker, or of an adapter's consumer. */
+typedef enum bh_health_state {
+    BH_HEALTH_STARTING,     /* not ready for the first time yet */
+    BH_HEALTH_READY,        /* it consumes */
+    BH_HEALTH_RECONNECTING, /* it was ready, and tries to consume again */
+    BH_HEALTH_PAUSED,       /* the broker blocks its connection: no copy can be published */
+    BH_HEALTH_STOPPED,      /* it has drained, or was not started */
+    BH_HEALTH_LAST
+} bh_health_state;
+
+#define BH_HEALTH_REASON_BYTES 1024
+
 /*
- * Log: which lines are to be written, so that 300 messages that are parked in a second are not 300 lines. Of each kind
- * and queue ten in a second, but for the level debug, where all are; the tenth says that others are left out, and the
- * next one after them how many these were. One for all that is logged together; the bound on its memory can make some
- * queues share their ten.
+ * Health: the state that a series of events leads to. A zeroed health is starting.
+ *
+ * Zero it, and give it each event (bh_health_observe). bh_worker_state reads the health of a worker.
+ */
+typedef struct bh_health {
+    bh_health_state state;
+    char reason[BH_HEALTH_REASON_BYTES]; /* the text of the event that led to the state: UTF-8, cut if too long */
+    bh_health_state beneath;             /* the state to return to after BH_HEALTH_PAUSED */
+    int was_ready;                       /* since it was started */
+} bh_health;
+
+/* Returns the word of a state ("reconnecting"), or "" if there is none. */
+BH_API bh_bytes bh_health_name(int state);
+
+/*
+ * Log: bounds the number of lines. It writes ten lines per second for each kind and queue, and all
+ * lines of level debug. The tenth line reports that further lines are omitted; the next line after
+ * them reports how many.
+ *
+ * Use one log for all events. Its memory is bounded, so some queues may share their ten lines.
  */
 typedef struct bh_log bh_log;
 
-/* A new one in *out; free it with bh_log_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+/*
+ * Creates a log in *out. Free it with bh_log_free.
+ *
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_log_new(bh_log **out);
-/* Frees it; NULL is allowed. */
+/* Frees the log. NULL is allowed. */
 BH_API void bh_log_free(bh_log *self);
-/* The line to write for an event that is to be logged, as bh_event_line; "": it is left out. now_ms: of any clock.
- * The line is the event's: valid until that changes. */
+/*
+ * Returns the line to write for an event, or "" if it is omitted. Valid until the event changes.
+ *
+ * now_ms: of any clock.
+ */
 BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
-/* The line to write where a listener that was told of an event failed; `error`: what it failed with, in words. Of each queue
- * ten such lines are written in a second. "": this one is left out. Valid until the event changes. */
+/*
+ * Returns the line that reports how many lines of an event's kind and queue were omitted, or "". Call it once a second or
+ * more after bh_log_line returned "" for the event: otherwise nothing reports the last omitted lines of a burst. Valid
+ * until the event changes.
+ *
+ * now_ms: as for bh_log_line.
+ */
+BH_API bh_bytes bh_log_omitted_line(bh_log *self, const bh_event *event, int64_t now_ms);
+/*
+ * Returns the line to write after a listener failed at an event, or "" if it is omitted. Valid
+ * until the event changes. There are ten such lines per second for each queue.
+ *
+ * error: the listener's error, as text.
+ */
 BH_API bh_bytes bh_log_listener_line(bh_log *self, const bh_event *event, bh_bytes error, int64_t now_ms);
 
 BH_END_DECLS

@@ -1,19 +1,24 @@
 /*
- * Metrics: what events add up to, by one table of metrics for every language.
+ * Metrics: counters, gauges and histograms that are computed from events. One
+ * table of metrics serves every language.
  *
  *     bh_metrics *metrics;
  *     bh_metrics_new(&metrics);
  *     bh_metrics_observe(metrics, event);          for each event
  *     puts(bh_metrics_text(metrics).data);         for Prometheus to scrape
  *
- * A program that has a metrics library of its own makes its instruments from the table, and after each observation hands
- * the samples on: what to count, how much, with which labels.
+ * If your program has a metrics library, create its instruments from the table.
+ * After each event, pass the samples on: which metric, which value, which
+ * labels.
  *
+ *     bh_sample sample;
  *     for (size_t i = 0; i < bh_metrics_sample_count(metrics); i++)
- *         the instrument of bh_metrics_sample_metric(metrics, i): add, set or record bh_metrics_sample_value(metrics, i)
+ *         if (bh_metrics_sample(metrics, i, &sample) == BH_OK)
+ *             add, set or record sample.value on the instrument of sample.metric
  *
- * Labels are bounded, whatever messages and handlers say: no id, no routing key, no text of an error is ever one; of
- * classes of errors and of queues only so many are told apart, and the rest is "_OTHER".
+ * The number of label values is bounded. No id, routing key or error text
+ * becomes a label. Only so many error classes and queues are distinguished; all
+ * others count as "_OTHER".
  */
 #ifndef BACKHOP_METRICS_H
 #define BACKHOP_METRICS_H
@@ -22,8 +27,10 @@
 
 BH_BEGIN_DECLS
 
-#define BH_METRICS_MOST_ERROR_TYPES 32 /* the first that are seen, where none were named */
+#define BH_METRICS_MOST_ERROR_TYPES 32 /* the first ones that occur, if you name none */
 #define BH_METRICS_MOST_QUEUES 100
+#define BH_METRICS_MOST_LABELS 2   /* of one metric */
+#define BH_METRICS_MOST_BUCKETS 15 /* of one histogram, the infinite one is not counted */
 #define BH_METRICS_OTHER "_OTHER"
 
 typedef enum bh_instrument {
@@ -33,28 +40,29 @@ typedef enum bh_instrument {
 } bh_instrument;
 
 /*
- * X(name, "prometheus_name", "opentelemetry.name", "unit", instrument, buckets, "label", "label", "help"): every metric
- * there is. The unit is UCUM's, as OpenTelemetry has it. "": no such label.
+ * All metrics: X(name, "prometheus_name", "opentelemetry.name", "unit",
+ * instrument, buckets, "label", "label", "help"). Units are UCUM codes, as in
+ * OpenTelemetry. A label "" is absent.
  */
 #define BH_METRIC_LIST(X)                                                                                              \
     X(BH_METRIC_PROCESS_DURATION, "messaging_process_duration_seconds", "messaging.process.duration", "s", HISTOGRAM,  \
-      FAST, "queue", "error_type", "How long handlers took; error_type is empty where they succeeded.")                \
+      FAST, "queue", "error_type", "Duration of handlers; error_type is empty if the handler succeeded.")              \
     X(BH_METRIC_RETRIES, "backhop_retries_total", "backhop.retries", "{message}", COUNTER, NONE, "queue",              \
       "error_type", "Messages that failed and come again.")                                                            \
     X(BH_METRIC_PARKED, "backhop_parked_total", "backhop.parked", "{message}", COUNTER, NONE, "queue", "reason",       \
       "Messages that were parked.")                                                                                    \
     X(BH_METRIC_REPLAYED, "backhop_replayed_total", "backhop.replayed", "{message}", COUNTER, NONE, "queue", "",       \
-      "Parked messages that went back to their work queue.")                                                           \
+      "Parked messages that were replayed to their work queue.")                                                       \
     X(BH_METRIC_RETRY_LATENESS, "backhop_retry_lateness_seconds", "backhop.retry.lateness", "s", HISTOGRAM, FAST,      \
-      "queue", "", "How much later than due retries came back to a handler.")                                          \
+      "queue", "", "How much later than due a retry reached a handler.")                                               \
     X(BH_METRIC_RETRY_DELAY, "backhop_retry_delay_seconds", "backhop.retry.delay", "s", HISTOGRAM, SLOW, "queue", "",  \
-      "How long messages wait before they come again.")                                                                \
+      "Delay of messages before their next attempt.")                                                                  \
     X(BH_METRIC_ATTEMPTS, "backhop_attempts", "backhop.attempts", "{attempt}", HISTOGRAM, COUNTS, "queue", "outcome",  \
-      "How many attempts messages took, by how they ended: succeeded, parked, dropped.")                               \
+      "Attempts per message, by its end: succeeded, parked, dropped.")                                                 \
     X(BH_METRIC_RECOVERY_TIME, "backhop_recovery_time_seconds", "backhop.recovery.time", "s", HISTOGRAM, SLOW,         \
-      "queue", "", "From a message's first failure to its success.")                                                   \
+      "queue", "", "Time from a message's first failure to its success.")                                              \
     X(BH_METRIC_COPY_DURATION, "backhop_copy_duration_seconds", "backhop.copy.duration", "s", HISTOGRAM, FAST, "", "", \
-      "From a copy's publish to its confirm.")                                                                         \
+      "Time from a copy's publish to its confirm.")                                                                    \
     X(BH_METRIC_COPIES_UNCONFIRMED, "backhop_copies_unconfirmed", "backhop.copies.unconfirmed", "{message}", GAUGE,    \
       NONE, "", "", "Copies that are not confirmed yet; their originals are unacknowledged.")
 
@@ -62,61 +70,87 @@ typedef enum bh_instrument {
 typedef enum bh_metric { BH_METRIC_LIST(BH_METRIC_ENUM) BH_METRIC_LAST } bh_metric;
 #undef BH_METRIC_ENUM
 
-/* The table; "" and 0 for a number that is no metric's. */
-BH_API bh_bytes bh_metric_name(int metric);
-BH_API bh_bytes bh_metric_otel_name(int metric);
-BH_API bh_bytes bh_metric_unit(int metric);
-BH_API bh_bytes bh_metric_help(int metric);
-BH_API bh_instrument bh_metric_instrument(int metric);
-/* Its labels, as Prometheus names them; and as OpenTelemetry's attributes, as "messaging.destination.name". */
-BH_API size_t bh_metric_label_count(int metric);
-BH_API bh_bytes bh_metric_label(int metric, size_t index);
-BH_API bh_bytes bh_metric_otel_label(int metric, size_t index);
-/* A histogram's upper bounds, ascending, without the infinite one. */
-BH_API size_t bh_metric_bucket_count(int metric);
-BH_API double bh_metric_bucket(int metric, size_t index);
+/* A row of the table of metrics. */
+typedef struct bh_metric_info {
+    bh_bytes name; /* for Prometheus */
+    bh_bytes otel_name;
+    bh_bytes unit;
+    bh_bytes help;
+    bh_instrument instrument;
+    bh_bytes labels[BH_METRICS_MOST_LABELS];      /* for Prometheus */
+    bh_bytes otel_labels[BH_METRICS_MOST_LABELS]; /* for OpenTelemetry, as attributes */
+    size_t label_count;
+    double buckets[BH_METRICS_MOST_BUCKETS]; /* upper bounds, ascending */
+    size_t bucket_count;                     /* 0 if the instrument is no histogram */
+} bh_metric_info;
+
+/*
+ * Describes a metric in *out.
+ *
+ * Errors: BH_ERR_ARGUMENT if there is no such metric. *out then is zeroed.
+ */
+BH_API bh_status bh_metric_describe(int metric, bh_metric_info *out);
 
 typedef struct bh_metrics bh_metrics;
 
-/* New metrics, of nothing, in *out; free them with bh_metrics_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+/*
+ * Creates empty metrics in *out. Free them with bh_metrics_free.
+ *
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_metrics_new(bh_metrics **out);
-/* Frees them; NULL is allowed. */
+/* Frees the metrics. NULL is allowed. */
 BH_API void bh_metrics_free(bh_metrics *self);
-/* Names a class of errors to be told apart: once one is named, only those that are. At most BH_METRICS_MOST_ERROR_TYPES.
- * BH_ERR_ARGUMENT (more; empty; no UTF-8), BH_ERR_NO_MEMORY. */
+/*
+ * Names an error class to distinguish. After the first call, only named classes
+ * are distinguished.
+ *
+ * error_class: UTF-8, not empty.
+ * Errors: BH_ERR_ARGUMENT, also if BH_METRICS_MOST_ERROR_TYPES are named;
+ * BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_metrics_add_error_type(bh_metrics *self, bh_bytes error_class);
 
-/* Counts an event; one that tells nothing to count has no samples. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY (it is not
- * counted). */
+/*
+ * Counts an event. Some events have no samples.
+ *
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The event then is not counted.
+ */
 BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
 /*
- * Counts a message that was handled, at the end of that: what its events BH_EVENT_DELIVERED and `kind` (bh_event_of) tell, in
- * one call and without making them. `redelivered`: of the delivery; now_ms: since the epoch; error_class: as "TimeoutError",
- * "" for none; duration_us: how long the handler took, below 0 where that is unknown: then how late it came is not counted.
- * BH_ERR_ARGUMENT (also another kind than succeeded, failed and dropped), BH_ERR_NO_MEMORY (it is not counted).
+ * Sets a gauge without labels, for example BH_METRIC_COPIES_UNCONFIRMED.
+ *
+ * Errors: BH_ERR_ARGUMENT if the metric is no such gauge; BH_ERR_NO_MEMORY.
  */
-BH_API bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue,
-                                          const bh_history *history, int redelivered, int64_t now_ms,
-                                          bh_bytes error_class, int64_t duration_us);
-/* Counts a copy that is safe, likewise: BH_EVENT_RETRIED or BH_EVENT_PARKED (bh_event_of_copy), attempts, delay and reason as its
- * plan has them; duration_us: from its publish to its confirm. */
-BH_API bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes queue, int64_t attempts,
-                                       int64_t delay_ms, bh_bytes reason, bh_bytes error_class, int64_t duration_us);
-/* Sets a gauge without labels, as how many copies are unconfirmed (bh_ledger_copies). BH_ERR_ARGUMENT (no such gauge),
- * BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value);
-/* Adds what others counted: counters, histograms and gauges alike. BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY (a part of it may be
- * missing). */
+/*
+ * Adds the counts of other metrics: counters, histograms and gauges.
+ *
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. Then only a part may be added.
+ */
 BH_API bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others);
 
-/* What the last event, message or copy counted, valid until the next: seconds, or numbers of messages; and the labels' values
- * in the order of bh_metric_label, "" for one that does not apply. */
-BH_API size_t bh_metrics_sample_count(const bh_metrics *self);
-BH_API int bh_metrics_sample_metric(const bh_metrics *self, size_t index);
-BH_API double bh_metrics_sample_value(const bh_metrics *self, size_t index);
-BH_API bh_bytes bh_metrics_sample_label(const bh_metrics *self, size_t index, size_t label);
+/* A sample: one value for one instrument. Strings are valid until the metrics change. */
+typedef struct bh_sample {
+    bh_metric metric;
+    double value;                            /* seconds, or a number of messages or attempts */
+    bh_bytes labels[BH_METRICS_MOST_LABELS]; /* values, as ordered in bh_metric_info */
+} bh_sample;
 
-/* Everything in Prometheus' text format (0.0.4), valid until the next call on it; without memory it ends early. */
+/* Returns the number of samples of the last event, message or copy. */
+BH_API size_t bh_metrics_sample_count(const bh_metrics *self);
+/*
+ * Writes one of these samples to *out.
+ *
+ * index: below bh_metrics_sample_count.
+ * Errors: BH_ERR_ARGUMENT. *out then is zeroed.
+ */
+BH_API bh_status bh_metrics_sample(const bh_metrics *self, size_t index, bh_sample *out);
+
+/*
+ * Returns all metrics in Prometheus' text format (0.0.4), valid until the next
+ * call on `self`. The text ends early if memory runs out.
+ */
 BH_API bh_bytes bh_metrics_text(bh_metrics *self);
 
 BH_END_DECLS

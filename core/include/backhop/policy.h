@@ -1,8 +1,8 @@
 /*
- * Policy: how long, how often, how random, when to give up. Times are whole milliseconds.
+ * Policy: the rules for delays and limits. Times are whole milliseconds.
  *
  *     bh_policy *policy;
- *     bh_policy_new(&policy);                     exponential from 1 s by 2 up to 5 min, spread 0.2, 10 attempts
+ *     bh_policy_new(&policy);   exponential: 1 s, times 2, up to 5 min, spread 0.2, 10 attempts
  *     bh_policy_set_initial_ms(policy, 10000);
  *     bh_policy_set_factor(policy, 3);
  *     bh_policy_set_max_ms(policy, 3600000);
@@ -16,93 +16,166 @@
 
 BH_BEGIN_DECLS
 
-#define BH_POLICY_LONGEST_MS INT64_C(100000000000) /* no delay, step, cap or age is longer: three years */
+/* the longest delay, step, cap and age: three years */
+#define BH_POLICY_LONGEST_MS INT64_C(100000000000)
 #define BH_POLICY_MOST_STEPS 1000
 #define BH_POLICY_MOST_ATTEMPTS INT64_C(1000000000)
 /*
- * So many waits has a message after max_crashes crashes, and no crash more between two of them, before bh_plan_guard
- * parks it. With the default of 5 that is twenty crashes that park nothing, as many as RabbitMQ 4's own delivery limit.
- * With the default policy's delays all of them together take less than two minutes for one message in 10^10.
+ * The number of retries that a message gets after max_crashes crashes, if no crash falls between
+ * two of them. Then bh_plan_guard parks it. The default max_crashes of 5 allows 20 crashes, as many
+ * as RabbitMQ 4's delivery limit. With the default policy, these retries take less than two minutes
+ * for one message in 10^10.
  */
-#define BH_POLICY_CRASH_WAITS 16
+#define BH_POLICY_CRASH_RETRIES 16
+
+/* The decision of the handler. */
+typedef enum bh_outcome {
+    BH_OUTCOME_OK,
+    BH_OUTCOME_FAILED,    /* retry, while attempts remain */
+    BH_OUTCOME_PERMANENT, /* no attempt can succeed: park the message now */
+    BH_OUTCOME_DROPPED,   /* the message is not needed any more */
+    BH_OUTCOME_RELEASED   /* a stop aborted the handler: no attempt; the message goes back to its queue */
+} bh_outcome;
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
 
+/* The random part of a delay d. u is the random number, r the ratio. */
 typedef enum bh_jitter {
     BH_JITTER_NONE,
-    BH_JITTER_SPREAD,      /* d * (1 - r + 2ru), d first lowered to max / (1 + r) so that the cap keeps its spread */
+    /* d * (1 - r + 2ru); d is first lowered to max / (1 + r), so that the cap has its spread */
+    BH_JITTER_SPREAD,
     BH_JITTER_EQUAL,       /* d / 2 + u * d / 2 */
     BH_JITTER_FULL,        /* u * d */
     BH_JITTER_DECORRELATED /* min(max, initial + u * (3 * previous - initial)) */
 } bh_jitter;
 
+/* The limits in force: the values that were set, or the defaults. */
+typedef struct bh_limits {
+    int64_t max_attempts;       /* default: 10; kind steps: the number of steps + 1; 0: no limit */
+    int64_t max_ms;             /* default: 300000; kind steps: BH_POLICY_LONGEST_MS */
+    int64_t max_age_ms;         /* default: 0, no limit */
+    int64_t max_retry_after_ms; /* default: 86400000 */
+    int64_t max_crashes;        /* default: 5; 0: no limit */
+} bh_limits;
+
+/* The delay after one failure, in ms, and the rungs on which messages wait that fail together. */
+typedef struct bh_preview {
+    int64_t lowest_ms;
+    int64_t mean_ms;
+    int64_t highest_ms;
+    int64_t total_ms; /* the sum of the mean delays up to this failure */
+    /* the number of rungs; 0: the strategy has no rungs, or no topology was given */
+    size_t spread;
+} bh_preview;
+
 typedef struct bh_policy bh_policy;
 
-/* A policy with every default in *out; free it with bh_policy_free. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+/*
+ * Creates a policy with all defaults in *out. Free it with bh_policy_free.
+ *
+ * Errors: BH_ERR_ARGUMENT if `out` is NULL.
+ *         BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_policy_new(bh_policy **out);
-/* Frees the policy; NULL is allowed. */
+/* Frees the policy. NULL is allowed. */
 BH_API void bh_policy_free(bh_policy *self);
 
-/* Each setter returns BH_ERR_POLICY for a value out of its range and leaves the policy as it was. */
+/*
+ * Setters. If one fails, it leaves the policy unchanged.
+ *
+ * Errors: BH_ERR_ARGUMENT if `self` is NULL.
+ *         BH_ERR_POLICY if the value is out of range; see bh_policy_error.
+ */
+
+/* Sets the formula of the delays. Default: exponential. */
 BH_API bh_status bh_policy_set_kind(bh_policy *self, bh_kind kind);
-/* Delay after the first failure, in ms: 1 to BH_POLICY_LONGEST_MS. */
+/* Sets the delay after the first failure, in ms: 1 to BH_POLICY_LONGEST_MS. Default: 1000. */
 BH_API bh_status bh_policy_set_initial_ms(bh_policy *self, int64_t initial_ms);
-/* Exponential only: what each delay is multiplied by, 1 or more, finite. */
+/*
+ * Sets the factor between two delays of kind exponential: finite, at least 1. Default: 2.
+ */
 BH_API bh_status bh_policy_set_factor(bh_policy *self, double factor);
-/* No delay is above it, jitter included; in ms, 1 to BH_POLICY_LONGEST_MS. Kind steps has no cap until this is set. */
+/* Sets the highest delay, jitter included, in ms: 1 to BH_POLICY_LONGEST_MS. */
 BH_API bh_status bh_policy_set_max_ms(bh_policy *self, int64_t max_ms);
-/* Adds the next delay of kind steps, in ms: 1 to BH_POLICY_LONGEST_MS; at most BH_POLICY_MOST_STEPS. */
+/*
+ * Adds the next delay of kind steps, in ms: 1 to BH_POLICY_LONGEST_MS.
+ *
+ * Errors: BH_ERR_POLICY also if BH_POLICY_MOST_STEPS were added before.
+ *         BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_policy_add_step_ms(bh_policy *self, int64_t step_ms);
-/* `ratio` is the r of spread, 0 to 1 (0 is jitter none); the others ignore it. */
+/*
+ * Sets the jitter. `ratio` is the r of spread, 0 (no jitter) to 1; other kinds of jitter ignore it.
+ */
 BH_API bh_status bh_policy_set_jitter(bh_policy *self, bh_jitter jitter, double ratio);
-/* How often a handler sees a message in all, the first time included: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit. */
+/* Sets the number of attempts, the first included: 1 to BH_POLICY_MOST_ATTEMPTS. 0: no limit. */
 BH_API bh_status bh_policy_set_max_attempts(bh_policy *self, int64_t max_attempts);
-/* Age from the first failure, in ms; a retry that would start later parks instead. 0: no limit. */
+/*
+ * Sets the highest age since the first failure, in ms, by the clocks of the consumers' hosts. If a
+ * retry would start later, the message is parked. 0: no limit.
+ *
+ * If a clock jumps ahead by more than this age, the messages that retry at that time are parked.
+ */
 BH_API bh_status bh_policy_set_max_age_ms(bh_policy *self, int64_t max_age_ms);
-/* Cap on the delay that a handler may ask for, in ms: 0 (requests are ignored) to BH_POLICY_LONGEST_MS. */
+/* Sets the highest delay that a handler can request, in ms. 0: requests are ignored. */
 BH_API bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_after_ms);
 /*
- * Crashes (bh_history_crashes) at which bh_plan_guard sends a message round a wait, or with strategy reject parks it,
- * before a handler sees it again: 1 to BH_POLICY_MOST_ATTEMPTS; default 5; 0: no limit. Strategy native counts crashes
- * as attempts instead.
+ * Sets the number of crashes (crashes of bh_past) after which bh_plan_guard delays a message before
+ * the next attempt. Strategy reject parks the message instead. Strategy native counts crashes as
+ * attempts and ignores this limit.
+ *
+ * max_crashes: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit.
  */
 BH_API bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes);
 
-/* BH_ERR_POLICY where fields contradict each other: kind steps without steps or with decorrelated jitter, steps with
- * another kind, initial or a step above max. */
+/*
+ * Checks that the fields of the policy fit together.
+ *
+ * Errors: BH_ERR_POLICY; see bh_policy_error. Kind steps needs steps, and no decorrelated jitter.
+ *         Other kinds must have no steps. The initial delay and the steps must not be above the highest
+ *         delay.
+ */
 BH_API bh_status bh_policy_check(bh_policy *self);
-/* What is wrong with the policy, after a call on it returned BH_ERR_POLICY: the field, its value, what to do. */
+/* Returns the reason of the last BH_ERR_POLICY: the field, its value, and what to do. */
 BH_API bh_bytes bh_policy_error(const bh_policy *self);
 
 BH_API bh_kind bh_policy_kind(const bh_policy *self);
+/* Returns the jitter. Spread with ratio 0 is BH_JITTER_NONE. */
 BH_API bh_jitter bh_policy_jitter(const bh_policy *self);
-/* The limit in force: 10, or the number of steps + 1, where none was set; 0: no limit. */
-BH_API int64_t bh_policy_max_attempts(const bh_policy *self);
-/* 1 where nothing comes after that attempt (1, 2, ...) if it fails, as the limit on attempts says; one of age may end it before. */
-BH_API int bh_policy_is_last(const bh_policy *self, int64_t attempt);
-/* The cap in force, in ms. */
-BH_API int64_t bh_policy_max_ms(const bh_policy *self);
-BH_API int64_t bh_policy_max_age_ms(const bh_policy *self);
-BH_API int64_t bh_policy_max_retry_after_ms(const bh_policy *self);
-BH_API int64_t bh_policy_max_crashes(const bh_policy *self);
+/* Reads the limits in force. All are 0 if `self` is NULL. */
+BH_API void bh_policy_limits(const bh_policy *self, bh_limits *out);
 
 /*
- * The delay after the `attempt`-th failure (1, 2, ...), in ms, at least 1. `u` in [0, 1) is the random number; a value
- * outside is taken as the nearest inside, NaN as 0. `previous_ms` is the delay before this one, for decorrelated
- * jitter; one below initial, 0 included, is taken as initial. Past the last step, the last step stays.
+ * Returns the delay after the `attempt`-th failure (1, 2, ...), in ms: at least 1. After the last
+ * step, kind steps repeats the last step.
+ *
+ * previous_ms: the delay before this one, for decorrelated jitter. A delay below the initial delay
+ * counts as initial.
+ * u: the random number, 0 to below 1. A number out of range counts as the nearest in range, NaN as
+ * 0.
  */
 BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previous_ms, double u);
 
 /*
- * Preview: the lowest, mean and highest delay after the `attempt`-th failure, and the sum of the means up to it, in ms.
- * With decorrelated jitter the mean is the one that follows a mean previous delay: exact until max is reached, and a
- * little high from there on. Attempts after the millionth are summed as the millionth. This is the formula alone: what
- * waits make of it, as the ladder's rungs, bh_topology_lowest_ms and its kin tell.
+ * Reads the value of HTTP's header Retry-After: whole seconds ("120"), or a date in one of HTTP's three formats. Returns
+ * the delay in ms: 0 to BH_POLICY_LONGEST_MS.
+ *
+ * Returns 0, no delay, for an empty or malformed value, a fraction of seconds, and a date that is over. White space around
+ * the value is ignored.
+ *
+ * now_ms: since the epoch.
  */
-BH_API int64_t bh_policy_lowest_ms(const bh_policy *self, int64_t attempt);
-BH_API int64_t bh_policy_mean_ms(const bh_policy *self, int64_t attempt);
-BH_API int64_t bh_policy_highest_ms(const bh_policy *self, int64_t attempt);
-BH_API int64_t bh_policy_total_ms(const bh_policy *self, int64_t attempt);
+BH_API int64_t bh_retry_after_ms(bh_bytes value, int64_t now_ms);
+
+/*
+ * Reads the delay after the `attempt`-th failure (1, 2, ...) by the formula alone. The rungs of a
+ * topology change the delays; see bh_topology_preview.
+ *
+ * With decorrelated jitter, the mean is the mean after a mean previous delay. It is exact until the
+ * highest delay is reached, and a little high afterwards. The sum counts all attempts after the
+ * millionth as the millionth.
+ */
+BH_API void bh_policy_preview(const bh_policy *self, int64_t attempt, bh_preview *out);
 
 BH_END_DECLS
 

@@ -7,9 +7,9 @@
 BH_BEGIN_DECLS
 
 /*
- * X(name, code, sentence): every status there is. Each language raises one class for each failure.
- * Where an object has more to tell, its own function does: bh_policy_error, bh_topology_error, bh_worker_error; of an
- * event its text.
+ * X(name, code, sentence): every status. Each language raises one class for each failure.
+ *
+ * An object's own text says more: bh_policy_error, bh_topology_error, bh_worker_error, bh_event_text.
  */
 #define BH_STATUS_LIST(X)                                                                                              \
     X(BH_OK, 0, "no error")                                                                                            \
@@ -29,10 +29,10 @@ BH_BEGIN_DECLS
     X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; the event's text tells the way out")       \
     X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; the event's text tells which")                        \
     X(BH_ERR_PUBLISH, -16, "a publish was returned, nacked or not confirmed in time; the original stays unacked")      \
-    X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer, as it does when its queue is deleted")                \
+    X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer")                                                      \
     X(BH_ERR_TIMEOUT, -18, "nothing arrived in the time given")                                                        \
     X(BH_ERR_CHANNEL, -19, "the broker closed the channel; the event's text holds its reply code and text")            \
-    X(BH_ERR_FORKED, -20, "the process forked after the worker was made: free it in the child and make a new one")     \
+    X(BH_ERR_FORKED, -20, "the process forked after this object was made: make a new one in the child process")        \
     X(BH_ERR_CONTENT, -21, "the message's own properties are malformed; it stays unacked, move or remove it by hand")  \
     X(BH_ERR_FOREIGN_POLICY, -22,                                                                                      \
       "the topology lacks a wait of this policy: build it for the policy, or add that before")

@@ -1,205 +1,348 @@
 /*
- * Worker: consumes, asks for the plan and carries it out, on connections of its own that a background thread keeps.
+ * Worker: consumes a work queue and retries failed messages, on its own connections and in its own
+ * thread.
  *
  *     bh_worker *worker;
  *     bh_worker_new(&worker, policy, topology);
  *     bh_worker_add_uri(worker, bh_str("amqp://guest:guest@localhost/"));
- *     bh_worker_run(worker, handle, listen, NULL);   until bh_worker_stop, in the handler, a signal or another thread
+ *     bh_worker_run(worker, handle, listen, NULL);
  *
- * bh_worker_run is for a program that has nothing else to do. An event loop does the same without blocking:
+ * bh_worker_run calls your handler for each message. It returns after bh_worker_stop, which you can
+ * call from the handler, from a signal handler or from another thread. An event loop does the same
+ * without blocking:
  *
  *     bh_worker_start(worker);
  *     whenever bh_worker_fd(worker) is readable:
  *         while (bh_worker_take(worker, &message, 0) == BH_OK) ...
  *         while (bh_worker_take_event(worker, &event) == BH_OK) ...
- *     bh_worker_settle(worker, message, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0);
+ *     bh_settlement failed = {.outcome = BH_OUTCOME_FAILED, .error = bh_str("507 queue is full")};
+ *     bh_worker_settle(worker, message, &failed);
  *
- * A message is acknowledged after its copy was confirmed, never before. What goes wrong in between leaves the original
- * with the broker, which delivers it again: a duplicate is possible there, a loss is not. Lost connections are made
- * again, for as long as the worker runs.
+ * The worker acknowledges the original after the broker confirms the copy. If something fails in
+ * between, the broker delivers the original again: a message can be duplicated, but not lost. The
+ * worker reconnects for as long as it runs.
  *
- * Threads: settings, start, run and free are for one thread at a time; take, settle, settle_by, fail, fail_by, set_error_class, set_traceparent,
- * read, attempt, take_event, read_metrics, copies, replay and stop for any. After fork() the child gets BH_ERR_FORKED for each, and can only free the worker.
+ * Threads: one thread at a time may call the settings, bh_worker_start, bh_worker_run and
+ * bh_worker_free. Any thread may call the other functions. After fork(), every call in the child
+ * returns BH_ERR_FORKED; the child can only free the worker.
  */
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
 
-#include <backhop/declaring.h>
 #include <backhop/metrics.h>
-#include <backhop/relay.h>
+#include <backhop/topology.h>
 
 BH_BEGIN_DECLS
 
-#define BH_WORKER_MOST_EVENTS 1024 /* the last events, which a worker keeps until they are taken */
+#define BH_WORKER_MOST_EVENTS 1024 /* events that a worker keeps until they are taken */
 
 typedef struct bh_worker bh_worker;
+typedef struct bh_delivery bh_delivery;
+typedef struct bh_history bh_history;
 
-/* A message that a worker took. Its content never changes, so any thread may read it. */
+/* A message that a worker delivered. It is immutable, so any thread may read it. */
 typedef struct bh_message bh_message;
 
-/* Says what became of the message; for BH_OUTCOME_FAILED and _PERMANENT it may have called bh_worker_fail with more. */
+/* The outcome of a message, and details about it. Zeroed fields are empty. Strings are copied. */
+typedef struct bh_settlement {
+    bh_outcome outcome;
+    bh_bytes error;          /* text of the error: goes into the copy, events and logs */
+    bh_bytes error_class;    /* for events and metrics: "TimeoutError" */
+    int64_t retry_after_ms;  /* shortest delay before the retry; 0 or less: none */
+    const bh_policy *policy; /* one of the topology's, copied; NULL: the worker's */
+    bh_bytes traceparent;    /* W3C span of this attempt: goes into the copy's headers */
+} bh_settlement;
+
+/* Versions of librabbitmq: the one that Backhop was compiled with, and the one that is loaded. */
+typedef struct bh_librabbitmq {
+    bh_bytes compiled;
+    bh_bytes loaded;
+} bh_librabbitmq;
+
+/*
+ * Handles a message under bh_worker_run and returns its outcome.
+ *
+ * To give more than the outcome, call bh_worker_settle before you return. The worker then ignores
+ * the returned outcome. If that call fails, the message is settled with the returned outcome.
+ */
 typedef bh_outcome (*bh_handler)(bh_worker *worker, bh_message *message, void *data);
-/* Is told what happened; the event is freed after it returns. */
+/* Receives an event under bh_worker_run. The event is freed after the listener returns. */
 typedef void (*bh_listener)(bh_worker *worker, const bh_event *event, void *data);
 
 /*
- * A new worker in *out for the topology's work queue; free it with bh_worker_free. It copies policy and topology.
- * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_STATE (the topology is not built), BH_ERR_FOREIGN_POLICY (it was built for
- * other policies), BH_ERR_NO_LIBRABBITMQ.
+ * Makes a worker in *out for the topology's work queue; free it with bh_worker_free. Policy and
+ * topology are copied.
+ *
+ * Errors:
+ *   BH_ERR_STATE: the topology is not built.
+ *   BH_ERR_FOREIGN_POLICY: the topology was built for other policies.
+ *   BH_ERR_NO_LIBRABBITMQ: the library was built without librabbitmq.
+ *   BH_ERR_ARGUMENT: an argument is NULL.
+ *   BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology);
 /*
- * The same for a relay, which is copied: it consumes <ns>.rejected, and decides on each dead letter itself; nobody takes or
- * settles. It declares what all work queues share, and for each of them its parked queue and its way back: for those that the
- * relay names when it connects, for others when their first dead letter arrives; and every 30 s again, as a work queue that
- * was deleted and made anew has lost its way back. A work queue is never declared; one that is missing is BH_EVENT_UNAVAILABLE, and
- * its dead letters go to <ns>.unroutable. Several relays may run side by side. Prefetch: 1000; handler of bh_worker_run: may
- * be NULL; bh_worker_replay: BH_ERR_STATE. BH_ERR_STATE (the relay is not built), others as bh_worker_new.
+ * Stops the worker at once (bh_worker_stop with a limit of 0) and frees it. NULL is allowed.
+ *
+ * Messages that are not settled go back to the queue; settled ones take effect. Messages and events
+ * that were taken stay readable until they are freed.
  */
-BH_API bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay);
-/* Stops where it runs, with a limit of 0 (see bh_worker_stop), and frees the worker: what was taken and not settled goes
- * back to the queue, what was settled takes effect. Messages and events that were taken stay readable until they are
- * freed. NULL is allowed. */
 BH_API void bh_worker_free(bh_worker *self);
 
+/* ---------------------------------------------------------------------------------- settings --- */
+
+/* Each setting returns BH_ERR_STATE while the worker runs. bh_worker_error returns the reason of
+ * a failure. */
+
 /*
- * Settings, before bh_worker_start; each returns BH_ERR_STATE once the worker runs.
+ * Adds a broker. Several brokers are tried in turn.
  *
- * A broker: amqp:// or amqps:// (TLS) with user:password@host:port/vhost, each percent-escaped, IPv6 in brackets, and
- * ?heartbeat=seconds (default 60; 0: off). No vhost, or "/": the vhost "/"; "/%2f" too. More of them are tried in turn.
- * BH_ERR_URI, BH_ERR_NO_MEMORY.
+ * uri: amqp://user:password@host:port/vhost, or amqps:// for TLS. Each part is percent-escaped; an
+ * IPv6 address is in brackets. No vhost, "/" and "/%2f" are the vhost "/". The option
+ * ?heartbeat=seconds defaults to 60; 0 turns it off.
+ * Errors: BH_ERR_URI; BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
-/* PEM file of the CAs to trust with amqps:// instead of the system's; the peer's certificate and name are always
- * verified. BH_ERR_NO_MEMORY. */
+/*
+ * Sets the PEM file of the CAs to trust with amqps://, in place of the system's CAs. The broker's
+ * certificate and name are always verified.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path);
-/* How to treat the topology at each connect; default BH_MODE_CREATE. With BH_MODE_VERIFY rungs on demand have to be there
- * too. BH_ERR_ARGUMENT. */
+/*
+ * Sets the client's certificate for amqps://, if the broker requires one.
+ *
+ * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from the
+ * certificate. A URI with a user logs in with its password, as without a certificate.
+ *
+ * cert: path of a PEM file with the certificate and its chain; empty: none, the default.
+ * key: path of the PEM file of its private key, without a passphrase; empty: the key is in `cert`.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. A file that cannot be used is an error of the connect.
+ */
+BH_API bh_status bh_worker_set_client_certificate(bh_worker *self, bh_bytes cert, bh_bytes key);
+/*
+ * Sets what the worker does with the topology at each connect. Default: BH_MODE_CREATE.
+ * BH_MODE_VERIFY also verifies rungs that would otherwise be declared on demand.
+ * Errors: BH_ERR_ARGUMENT.
+ */
 BH_API bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode);
-/* Unsettled deliveries that the broker sends ahead, and so the most that can be taken at once: 1 to 65535; default 100.
- * 0 consumes nothing: for a worker that only replays. BH_ERR_ARGUMENT. */
+/*
+ * Sets the number of unsettled deliveries that the broker sends ahead.
+ *
+ * count: 1 to 65535, default 100. It is also the most messages that can be in hand. 0: consumes
+ * nothing, for a worker that only replays.
+ *
+ * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to settle
+ * them; for 65,535 it took 61 s.
+ * Errors: BH_ERR_ARGUMENT.
+ */
 BH_API bh_status bh_worker_set_prefetch(bh_worker *self, int count);
-/* How long to wait for a connection (default 10 000 ms) and for a confirm (default 30 000 ms): 1 to 3 600 000.
- * BH_ERR_ARGUMENT. */
-BH_API bh_status bh_worker_set_connect_timeout_ms(bh_worker *self, int64_t timeout_ms);
-BH_API bh_status bh_worker_set_confirm_timeout_ms(bh_worker *self, int64_t timeout_ms);
-/* Delays between attempts to connect, and to publish what was not taken; it is copied, and its limits on attempts and
- * age are ignored. Default: 100 ms, doubled up to 10 s, jitter equal. BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT. */
+/*
+ * Sets how long the worker waits for a connection (default 10 000 ms) and for a confirm (default 30
+ * 000 ms).
+ *
+ * connect_ms, confirm_ms: 1 to 3 600 000.
+ * Errors: BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_worker_set_timeouts_ms(bh_worker *self, int64_t connect_ms, int64_t confirm_ms);
+/*
+ * Sets the time limit of a handler. If a message is settled later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become
+ * BH_OUTCOME_FAILED. The error is "the handler ran for longer than its limit of 30 s", its class "TimeoutError".
+ *
+ * The worker aborts no handler. BH_EVENT_BUSY reports that no handler was free for that time while messages waited.
+ *
+ * limit_ms: 1 to 86 400 000; 0: no limit, the default.
+ * Errors: BH_ERR_ARGUMENT.
+ */
+BH_API bh_status bh_worker_set_handler_timeout_ms(bh_worker *self, int64_t limit_ms);
+/*
+ * Sets the delays between attempts to connect, and between attempts to publish a copy that the
+ * broker refused.
+ *
+ * policy: copied; its limits on attempts and age are ignored. Default: 100 ms, doubled up to 10 s,
+ * jitter equal.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy);
-/* As bh_history_set_legacy_counter and bh_history_add_wait_queue, for what this worker reads. */
+/* Like bh_history_set_legacy_counter and bh_history_add_wait_queue, for the histories that this
+ * worker reads. Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. */
 BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
 BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
-/* Whether events of this kind are told: 0 or 1. Default: 0 for those of each message that goes its way (delivered,
- * succeeded, failed, retried, dropped), which cost nothing then; 1 for all others. BH_ERR_ARGUMENT. */
+/*
+ * Sets whether the worker emits events of this kind.
+ *
+ * on: 0 or 1. Default: 0 for events of each message (delivered, succeeded, failed, retried,
+ * dropped), 1 for the others. An event that is off costs nothing.
+ * Errors: BH_ERR_ARGUMENT.
+ */
 BH_API bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on);
-/* Counts metrics from here on, of all kinds of events, told or not; the classes of errors that these metrics tell apart
- * are told apart, and what they have counted is the beginning. They are copied; NULL: none are counted, as at first. Who
- * counts for several metrics sets each: BH_ERR_ARGUMENT where those before tell other classes of errors apart, in whatever
- * order they are named. BH_ERR_NO_MEMORY. */
+/*
+ * Makes the worker count metrics of all events, even if their emission is off.
+ *
+ * metrics: copied, with its values and its error types; NULL: counts none, the default. To count
+ * for several metrics, set each of them.
+ * Errors: BH_ERR_ARGUMENT if the metrics that were set before have other error types, in any order;
+ * BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
 /*
- * Whether a worker that was never ready gives up where that cannot mend itself: a refused password, vhost or permission,
- * a work queue that is missing and that it does not declare, a clash, a strategy that the broker cannot serve, a
- * certificate that does not match. It has drained then, within seconds, and BH_EVENT_DRAINED has the status and the
- * reason. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end. 0
- * or 1; default: 1 for bh_worker_run, which returns that status, and 0 for bh_worker_start. BH_ERR_ARGUMENT.
+ * Sets whether the worker stops if its first start cannot succeed.
+ *
+ * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
+ * work queue that it does not declare; a queue with other arguments. Also for a strategy that the
+ * broker cannot serve, and a certificate that does not match. The worker then drains within seconds
+ * and emits BH_EVENT_DRAINED with the status and the reason.
+ *
+ * A broker that is not reachable yet never stops the worker. After the worker was ready once, it
+ * retries all errors.
+ *
+ * on: 0 or 1. Default: 1 for bh_worker_run, which returns the status; 0 for bh_worker_start.
+ * Errors: BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_set_fail_fast(bh_worker *self, int on);
 
+/* ----------------------------------------------------------------------------------- working --- */
+
 /*
- * Starts the background thread: it connects (two connections, to one broker or cluster: consume; publish), declares and
- * consumes. What goes well and wrong there are events. BH_ERR_STATE (it runs already; no URI), BH_ERR_NO_MEMORY. A worker that has drained can
- * be started again.
+ * Starts the worker if it does not run. Calls the handler for one message after the other, until
+ * the worker drained.
+ *
+ * handler: see bh_handler. listener: may be NULL.
+ * Errors:
+ *   BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_BROKER, BH_ERR_TLS: the worker could not
+ *     start
+ *     (bh_worker_set_fail_fast), and bh_worker_error returns the reason.
+ *   others: as bh_worker_start.
+ */
+BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
+/*
+ * Starts the background thread. A worker that drained can be started again.
+ *
+ * The thread opens two connections to one broker or cluster, one to consume and one to publish. It
+ * declares the topology and consumes. Success and failure of these steps are events.
+ * Errors: BH_ERR_STATE if the worker runs, or has no URI; BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_start(bh_worker *self);
-/* Readable while there is a message or an event to take: the same descriptor from bh_worker_new to bh_worker_free. Only
- * poll it; do not read it. -1 in a fork's child. */
+/*
+ * Returns a descriptor that is readable while a message or an event can be taken; -1 in a fork's
+ * child. Poll it, but do not read from it. It stays the same from bh_worker_new to bh_worker_free.
+ */
 BH_API int bh_worker_fd(bh_worker *self);
 /*
- * Takes the next message in *out; free it with bh_message_free, once it is settled. Waits up to `timeout_ms` for one,
- * an hour at most; 0: not at all. BH_ERR_TIMEOUT, BH_ERR_STATE (stopped, or not started), BH_ERR_FORKED,
+ * Takes the next message in *out. Settle it, then free it with bh_message_free.
+ *
+ * timeout_ms: how long to wait, an hour at most; 0: returns at once.
+ * Errors: BH_ERR_TIMEOUT if there is none; BH_ERR_STATE if the worker is stopped or not started;
  * BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeout_ms);
 /*
- * Says what became of a message, and the delay that it asks for at least, in ms (0, or less: none); the background
- * thread makes the plan and carries it out. Never waits. Messages may be settled in any order. One of a connection that
- * is gone is ignored, as the broker delivers it again: BH_EVENT_STALE. BH_ERR_STATE (settled already; or the worker has
- * stopped, and the broker delivers it again), BH_ERR_ARGUMENT (also a message of another worker), BH_ERR_NO_MEMORY, BH_ERR_FORKED.
+ * Settles a message. The background thread makes the plan and executes it. Never blocks.
+ *
+ * BH_OUTCOME_RELEASED is for a handler that the stop aborted. The message goes back to its queue without an attempt, and
+ * the worker emits BH_EVENT_STALE. If the worker was not stopped, this outcome becomes BH_OUTCOME_FAILED: otherwise the
+ * message would come again without a delay.
+ *
+ * Messages may be settled in any order. If the message's channel or connection is lost, the broker
+ * delivers the message again. If this worker gets it within five minutes and the message has an id,
+ * no handler gets it again. The settlement holds for the new delivery, whether you made it before or
+ * after. The id is the message-id, or backhop-id of a retry.
+ *
+ * Without an id, after that time, or after a stop, the settlement is ignored, and the worker emits
+ * BH_EVENT_STALE.
+ * Errors:
+ *   BH_ERR_STATE: the message is settled already; or the worker stopped, and the broker delivers
+ *     the message again.
+ *   BH_ERR_ARGUMENT: message of another worker, unknown outcome, or malformed traceparent.
+ *   BH_ERR_FOREIGN_POLICY: the topology has not all rungs of the policy.
+ *   BH_ERR_NO_MEMORY.
  */
-BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome, bh_bytes error,
-                                  int64_t retry_after_ms);
-/* The same by another policy than the worker's, one of those that the topology serves (bh_topology_add_policy), as for a
- * class of errors. It is copied; NULL: the worker's. Also BH_ERR_FOREIGN_POLICY: the topology has not all of its waits. */
-BH_API bh_status bh_worker_settle_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_outcome outcome,
-                                     bh_bytes error, int64_t retry_after_ms);
-/* Of a message that was taken, before it is settled: the class of its error, for events and metrics, as "TimeoutError";
- * and the span of this attempt, for its copy, as bh_plan_set_traceparent. BH_ERR_STATE (settled), BH_ERR_ARGUMENT,
- * BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
-BH_API bh_status bh_worker_set_error_class(bh_worker *self, bh_message *message, bh_bytes error_class);
-BH_API bh_status bh_worker_set_traceparent(bh_worker *self, bh_message *message, bh_bytes traceparent);
-/* Adds what the worker has counted to these metrics (bh_worker_set_metrics), as bh_metrics_add. BH_ERR_STATE (it counts
- * none), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
-BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
-/* How many copies are not confirmed yet, whose originals are unacknowledged; 0 for NULL and in a fork's child. */
-BH_API int64_t bh_worker_copies(const bh_worker *self);
-/* Takes the next event in *out; free it with bh_event_free. BH_ERR_TIMEOUT (there is none), BH_ERR_FORKED,
- * BH_ERR_ARGUMENT. The worker keeps the last BH_WORKER_MOST_EVENTS; BH_EVENT_MISSED tells how many went before. */
+BH_API bh_status bh_worker_settle(bh_worker *self, bh_message *message, const bh_settlement *settlement);
+/*
+ * Takes the next event in *out; free it with bh_event_free.
+ *
+ * The worker keeps the last BH_WORKER_MOST_EVENTS events. If it dropped older ones, BH_EVENT_MISSED
+ * has their number.
+ * Errors: BH_ERR_TIMEOUT if there is none; BH_ERR_ARGUMENT.
+ */
 BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
 /*
- * Sends parked messages back to the work queue: up to `most`, and none that is parked after this begins. Then, where the
- * user may read it, those of this work queue among the first 10 000 of bh_topology_unroutable_queue; others stay there. It
- * happens in the background, once there is a connection; BH_EVENT_REPLAYED tells how many went. One that does not go stays
- * where it is; where it is refused for what it is, those behind it go. BH_ERR_STATE (not running; a replay is under way),
- * BH_ERR_ARGUMENT, BH_ERR_FORKED.
+ * Replays parked messages to the work queue, in the background. BH_EVENT_REPLAYED has the number of
+ * messages.
+ *
+ * Messages that are parked after the replay began stay. Then replays messages of this work queue
+ * from the first 10 000 of the unroutable queue (bh_topology_unroutable_queue), if the user may
+ * read it. A message that cannot be published stays in its queue. If the reason is the message
+ * itself, the replay continues with the next.
+ *
+ * most: the most messages to replay.
+ * Errors: BH_ERR_STATE if the worker does not run, or a replay runs; BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
 /*
- * Stops, draining: no more messages are taken; what was taken can be settled for `limit_ms` (0: not at all), then goes
- * back to the queue as the rest does. What was settled before takes effect in any case: copies that are under way then
- * have up to 2 s to be confirmed, and their originals are acknowledged. BH_EVENT_DRAINED is the last event. Stopping again sets the limit anew; a stop
- * before the first start makes that drain at once. May be called from a signal handler. BH_ERR_ARGUMENT (not 0 to
- * 3 600 000), BH_ERR_FORKED.
+ * Stops and drains the worker. May be called from a signal handler.
+ *
+ * No more messages are taken. Messages in hand can be settled for `limit_ms`; after that, they go
+ * back to the queue. Settled messages take effect: copies in flight have up to 2 s to be confirmed,
+ * and each connection 2 s to be closed. During an alarm of the broker no copy can be confirmed, and
+ * the worker ends at the limit. BH_EVENT_DRAINED is the last event.
+ *
+ * Another call sets the limit again. If you call this before the first start, that start drains at
+ * once.
+ *
+ * limit_ms: 0 to 3 600 000; 0: unsettled messages go back at once.
+ * Errors: BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
 
-/*
- * Starts the worker where it is not, and takes, handles and settles, one message after the other, until it has
- * drained. Listener may be NULL. As bh_worker_start; BH_ERR_ARGUMENT; where it gave up (bh_worker_set_fail_fast):
- * BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_BROKER, BH_ERR_TLS, and bh_worker_error tells why.
- */
-BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
-/* For a handler under bh_worker_run, about its message: the error's text, and the delay asked for at least, in ms (0,
- * or less: none). BH_ERR_STATE (settled), BH_ERR_ARGUMENT, BH_ERR_NO_MEMORY, BH_ERR_FORKED. */
-BH_API bh_status bh_worker_fail(bh_worker *self, bh_message *message, bh_bytes error, int64_t retry_after_ms);
-/* The same, and the policy, as in bh_worker_settle_by. */
-BH_API bh_status bh_worker_fail_by(bh_worker *self, bh_message *message, const bh_policy *policy, bh_bytes error,
-                                   int64_t retry_after_ms);
+/* ---------------------------------------------------------------------------------- messages --- */
 
-/* Frees what bh_worker_take gave. One that is not settled stays unacknowledged until the worker stops. NULL is
+/* Frees a message. If it is not settled, it stays unacknowledged until the worker stops. NULL is
  * allowed. */
 BH_API void bh_message_free(bh_message *self);
 BH_API bh_bytes bh_message_body(const bh_message *self);
 BH_API int bh_message_redelivered(const bh_message *self);
-/* By which events tell which message they are about (bh_event_message): above 0, and of one message alone from one start of
- * the worker to the next. */
+/* Returns the number that events have of this message (bh_event_message): above 0, unique within
+ * a run. */
 BH_API int64_t bh_message_number(const bh_message *self);
-/* Which attempt this is: 1 for the first. 0 where reading it failed. */
+/* Returns the number of this attempt; 1: the first. Returns 0 if the message cannot be read. */
 BH_API int64_t bh_worker_attempt(bh_worker *self, const bh_message *message);
-/* 1 where the message may be parked if it is settled so, with what bh_worker_settle_by is given: for good, after its last
- * attempt, or for its age, which jitter may decide. What the event of that has to have, as the exception, is worth keeping then. A
- * copy that is too large for the connection is parked whatever this told. 0 too where reading the message failed. */
-BH_API int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_policy *policy, bh_outcome outcome,
-                              int64_t retry_after_ms);
-/* Reads the message into the caller's own objects; the history as this worker counts. `history` may be NULL.
- * BH_ERR_NO_MEMORY, BH_ERR_ARGUMENT, BH_ERR_FORKED. */
+/*
+ * Returns 1 if the message may be parked when it is settled like this: after its last attempt, for
+ * its age, or as permanent. Returns 0 if not, and if the message cannot be read.
+ *
+ * If it returns 1, keep the exception for the event PARKED. Jitter can decide the age limit, so it
+ * may be retried after all. A copy that is too large for the connection is parked even if this
+ * returned 0.
+ */
+BH_API int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_settlement *settlement);
+/*
+ * Reads the message into your own objects, the history with the worker's settings.
+ *
+ * history: may be NULL.
+ * Errors: BH_ERR_CONTENT if the properties are malformed; BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
 BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
 
-/* What the last setting, start or run that failed met, and what to do. Never holds a password. */
+/* ----------------------------------------------------------------------------------- looking --- */
+
+/*
+ * Adds the worker's counts to these metrics, like bh_metrics_add.
+ * Errors: BH_ERR_STATE if the worker counts none (bh_worker_set_metrics); BH_ERR_ARGUMENT;
+ * BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
+/*
+ * Reads the state of the worker and its reason, from any thread. The state changes at once, also if the events of the
+ * worker are not taken, or are off.
+ */
+BH_API void bh_worker_state(bh_worker *self, bh_health *out);
+/* Returns the number of copies that are not confirmed yet. Their originals are unacknowledged. */
+BH_API int64_t bh_worker_copies(const bh_worker *self);
+/* Returns why the last setting, start or run failed, and what to do. Never contains a password. */
 BH_API bh_bytes bh_worker_error(const bh_worker *self);
-/* Versions of librabbitmq: what it was compiled with and what is loaded; "" without librabbitmq. */
-BH_API bh_bytes bh_worker_librabbitmq_compiled(void);
-BH_API bh_bytes bh_worker_librabbitmq_loaded(void);
+/* Reads the versions of librabbitmq into *out; "" if the library was built without it. */
+BH_API void bh_worker_librabbitmq(bh_librabbitmq *out);
 
 BH_END_DECLS
 

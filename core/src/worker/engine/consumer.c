@@ -1,12 +1,21 @@
-#include "engine/consumer.h"
+#include "worker/engine/consumer.h"
 
-#include "engine/decision.h"
+#include "worker/engine/decision.h"
+#include "worker/engine/pacing.h"
+#include "ledger/internal.h"
+#include "worker/wire/content.h"
 
 #include <stdio.h>
+#include <string.h>
+
+enum {
+    PREFETCHES = 2, /* the most messages in hand, in prefetches */
+    EARLY_MS = 1000 /* clocks of hosts may differ by less */
+};
 
 bh_status bh__consumer_opened(bh__consumer *self, bh__context *context)
 {
-    bh_status status = bh_ledger_open_channel(context->ledger, &self->number);
+    bh_status status = bh_ledger_open_channel(context->ledger, &self->ledger_channel);
     self->is_open = status == BH_OK;
     self->next_tag = 1;
     return status;
@@ -14,45 +23,70 @@ bh_status bh__consumer_opened(bh__consumer *self, bh__context *context)
 
 int64_t bh__consumer_end(bh__consumer *self, bh__context *context)
 {
-    bh__queue untaken = {.first = NULL};
+    bh__message_list untaken = {.first = NULL};
     bh__mailbox_withdraw(context->mailbox, &untaken);
-    bh__queue_clear(&untaken);
-    bh__queue_clear(&self->arrived);
+    bh__message_list_append(&untaken, &self->arrived);
+    for (bh_message *message; (message = bh__message_list_pop(&untaken)); bh_message_free(message))
+        bh_ledger_give_back(context->ledger, message->entry);
     bh__assembler_clear(&self->assembler);
-    int64_t count = self->is_open ? bh__release_channel(context, self->number) : 0;
-    self->number = 0;
+    int64_t count = self->is_open ? bh__release_channel(context, self->ledger_channel) : 0;
+    self->ledger_channel = 0;
     self->is_open = self->is_consuming = self->is_doubtful = 0;
-    context->is_ready = 0;
+    context->setup.is_ready = 0;
     return count;
 }
 
-void bh__consumer_tell_cancelled(bh__consumer *self, bh__context *context, bh_status status, const char *reason,
+/* Writes which message was in hand longest, and for how long. "": nothing was in hand. */
+static void describe_oldest(const bh__consumer *self, bh__context *context, bh__report *out)
+{
+    const bh_message *oldest = NULL;
+    for (size_t i = 0; i < context->held.capacity; i++) {
+        const bh_message *held = context->held.items[i];
+        if (held && held->channel == self->ledger_channel && (!oldest || held->arrived_ms < oldest->arrived_ms))
+            oldest = held;
+    }
+    if (!oldest)
+        return;
+    bh_bytes id = bh__id_of(context, oldest);
+    bh__report_add(out, id.size ? "; message \"" : "; a message without an id");
+    bh__report_add_shown(out, id, 0);
+    bh__report_add(out, id.size ? "\" was in hand for " : " was in hand for ");
+    bh__report_add_duration(out, bh__monotonic_ms() - oldest->arrived_ms);
+}
+
+int64_t bh__consumer_time_out(bh__consumer *self, bh__context *context, bh__report *reason)
+{
+    describe_oldest(self, context, reason);
+    return bh__consumer_end(self, context);
+}
+
+void bh__consumer_emit_cancelled(bh__consumer *self, bh__context *context, bh_status status, const char *reason,
                                  int64_t count)
 {
     char text[900];
     snprintf(text, sizeof text, "the consumer of \"%s\" has ended: %s",
              bh_topology_queue(context->settings->topology).data, reason);
     self->is_consuming = 0;
-    context->is_ready = 0;
-    context->is_declared = 0; /* the queue may be gone, and what was bound to it */
-    bh__note_failure(context, &context->setup);
-    bh__tell(context, (bh__news){.kind = BH_EVENT_CANCELLED,
-                                 .status = status,
-                                 .text = bh_str(text),
-                                 .count = count,
-                                 .connection = &context->consume});
+    context->setup.is_ready = 0;
+    context->setup.is_declared = 0; /* the queue and its bindings may be deleted */
+    bh__note_failure(context, &context->setup.back_off);
+    bh__emit(context, (bh__event_data){.kind = BH_EVENT_CANCELLED,
+                                       .status = status,
+                                       .text = bh_str(text),
+                                       .count = count,
+                                       .connection = &context->consume});
 }
 
 /* ------------------------------------------------------------------------------------------------------------ methods */
 
-/* From 4.3 on it can mean a message that was held too long: the broker has that one again, and ignores its
- * acknowledgement. What it meant is asked afterwards. */
+/* Handles basic.cancel. From 4.3 on, it can mean that a message was held too long. The broker
+ * then requeued that message and ignores its acknowledgement. bh__resolve_cancel finds out. */
 static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic_cancel_t *cancel)
 {
     if (!self->is_consuming || !bh__same(bh__from_amqp(cancel->consumer_tag), bh_str(self->tag)))
         return;
     self->is_doubtful = bh__is_at_least_4_3(context);
-    bh__consumer_tell_cancelled(self, context, BH_ERR_CANCELLED,
+    bh__consumer_emit_cancelled(self, context, BH_ERR_CANCELLED,
                                 self->is_doubtful ? "the queue was deleted or is not available, or a message was held "
                                                     "longer than the broker's consumer timeout"
                                                   : "the queue was deleted, or is not available",
@@ -61,11 +95,12 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
 
 static void on_consume_channel_close(bh__consumer *self, bh__context *context, const amqp_channel_close_t *close)
 {
-    bh__report words = {.size = 0};
-    bh__link_answer_channel_close(&context->consume.link, self->channel, close, "consuming", &words);
-    int64_t count = bh__consumer_end(self, context);
-    bh__consumer_tell_cancelled(self, context, BH_ERR_CHANNEL, bh__report_text(&words).data, count);
-    bh__report_free(&words);
+    bh__report reason = {.size = 0};
+    bh__link_answer_channel_close(&context->consume.link, self->channel, close, "consuming", &reason);
+    int has_timed_out = bh__find(bh__from_amqp(close->reply_text), "timed out") != NULL;
+    int64_t count = has_timed_out ? bh__consumer_time_out(self, context, &reason) : bh__consumer_end(self, context);
+    bh__consumer_emit_cancelled(self, context, BH_ERR_CHANNEL, bh__report_text(&reason).data, count);
+    bh__report_free(&reason);
 }
 
 static void on_consume_method(bh__consumer *self, bh__context *context, const amqp_method_t *method)
@@ -90,49 +125,125 @@ static void on_consume_method(bh__consumer *self, bh__context *context, const am
 
 /* --------------------------------------------------------------------------------------------------------- deliveries */
 
-/* Enters the delivery in the ledger. */
-static bh_status take_in(const bh__consumer *self, bh__context *context, bh_message *message)
+static int64_t count_in_hand(const bh__context *context)
+{
+    return bh_ledger_unsettled(context->ledger) + bh_ledger_count(context->ledger, BH_STATE_ABANDONED) -
+           context->left_count;
+}
+
+void bh__consumer_limit(bh__consumer *self, const bh__context *context)
+{
+    self->most_in_hand = count_in_hand(context) + PREFETCHES * context->settings->prefetch;
+}
+
+/* Returns by what a message is known if it comes again; 0: by nothing. A relay decides on each
+ * message at once. */
+static uint64_t fingerprint_of(const bh__context *context, const bh_message *message)
+{
+    if (context->settings->relay)
+        return 0;
+    return bh__content_fingerprint(context->key, message->exchange, message->routing_key, message->properties,
+                                   message->body);
+}
+
+/* Handles a delivery of a message that this worker has in hand already, or has settled. The
+ * message that a caller may have stands for both deliveries. */
+static void take_over(const bh__consumer *self, const bh__context *context, bh_message *again)
+{
+    bh_message *earlier = bh__held(context, again->entry);
+    if (earlier)
+        earlier->channel = self->ledger_channel;
+    bh_message_free(again);
+}
+
+/* Enters the delivery in the ledger. *is_bound: its handler was called before. */
+static bh_status enter_delivery(const bh__consumer *self, bh__context *context, bh_message *message, int *is_bound)
 {
     message->worker = context->worker;
-    message->channel = self->number;
-    bh_status status = bh_ledger_arrive(context->ledger, self->number, (int64_t)message->delivery_tag, &message->entry);
-    return status == BH_OK && !bh__hold(context, message) ? BH_ERR_NO_MEMORY : status;
+    message->channel = self->ledger_channel;
+    message->arrived_ms = bh__monotonic_ms();
+    const char *random = bh__draw(context, sizeof message->random);
+    if (random) { /* without it, the first copy gets another id than the events before it */
+        memcpy(message->random, random, sizeof message->random);
+        message->has_random = 1;
+    }
+    bh_status status =
+        bh__ledger_arrive_again(context->ledger, self->ledger_channel, (int64_t)message->delivery_tag,
+                                fingerprint_of(context, message), message->redelivered, &message->entry, is_bound);
+    return status == BH_OK && !*is_bound && !bh__hold(context, message) ? BH_ERR_NO_MEMORY : status;
 }
 
 static void note_guarded(bh__context *context, bh_message *message)
 {
-    if (context->guarded_count++ == 0)
-        context->guarded_ms = bh__monotonic_ms();
+    if (context->guard.count++ == 0)
+        context->guard.since_ms = bh__monotonic_ms();
     message->is_guarded = 1;
+}
+
+/* Returns 0, and fails the link, if the broker must not send this delivery. */
+static int is_allowed(bh__consumer *self, bh__context *context, const bh_message *message)
+{
+    bh__link *link = &context->consume.link;
+    if (message->delivery_tag != self->next_tag++) {
+        bh__link_fail(link, BH_ERR_CONNECTION, "a delivery came out of order");
+    } else if (count_in_hand(context) >= self->most_in_hand) {
+        bh__link_fail(link, BH_ERR_CONNECTION,
+                      "the broker ignores the prefetch of %lld: %lld messages are in hand, and it sends more; check "
+                      "what is between this worker and RabbitMQ",
+                      (long long)context->settings->prefetch, (long long)count_in_hand(context));
+    }
+    return !bh__link_is_broken(link);
+}
+
+/* Emits that retries come back before their time, once a minute at most. */
+static void note_early(bh__context *context, const bh_message *message)
+{
+    bh__early *early = &context->early;
+    if (message->redelivered || !bh__is_observed(context, BH_EVENT_EARLY))
+        return;
+    int64_t early_ms = bh__content_integer(message->properties, "backhop-due") - bh__epoch_ms();
+    if (early_ms < EARLY_MS || early_ms > BH_POLICY_LONGEST_MS) /* the header is untrusted */
+        return;
+    early->count++;
+    early->most_ms = early_ms > early->most_ms ? early_ms : early->most_ms;
+    if (bh__monotonic_ms() < early->next_ms)
+        return;
+    bh__emit(context,
+             (bh__event_data){.kind = BH_EVENT_EARLY, .count = early->count, .duration_us = early->most_ms * 1000});
+    *early = (bh__early){.next_ms = bh__monotonic_ms() + BH__WATCH_MS};
 }
 
 static void on_delivery(bh__consumer *self, bh__context *context, bh_message *message)
 {
     bh__link *link = &context->consume.link;
-    int is_next = message->delivery_tag == self->next_tag++;
-    bh_status status = is_next ? take_in(self, context, message) : BH_ERR_CONNECTION;
+    int is_bound = 0;
+    bh_status status =
+        is_allowed(self, context, message) ? enter_delivery(self, context, message, &is_bound) : BH_ERR_CONNECTION;
     if (status != BH_OK) {
         bh_message_free(message);
-        bh__link_fail(link, status, "%s", is_next ? "no memory for a delivery" : "a delivery came out of order");
+        bh__link_fail(link, status, "no memory for a delivery");
         return;
     }
-    context->consume.has_worked = 1;
-    context->setup.failures = 0;
-    context->heard_ms = bh__monotonic_ms();
+    context->alive_ms = bh__monotonic_ms();
+    note_early(context, message);
+    if (is_bound) {
+        take_over(self, context, message);
+        return;
+    }
     if (message->redelivered && !context->settings->relay && bh__guard(context, message)) {
         atomic_store(&message->settling, BH__SETTLED);
         note_guarded(context, message);
         return;
     }
-    bh__message_keep(message); /* for who takes it */
-    bh__queue_push(&self->arrived, message);
+    bh__message_keep(message); /* for its taker */
+    bh__message_list_push(&self->arrived, message);
 }
 
 void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__frame *frame,
                            const amqp_method_t *method)
 {
     if (!self->is_open || frame->channel != self->channel)
-        return; /* the last words of a channel that is gone */
+        return; /* frames of a channel that is closed */
     if (method) {
         on_consume_method(self, context, method);
         return;
@@ -146,12 +257,12 @@ void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__f
         on_delivery(self, context, message);
 }
 
-/* ---------------------------------------------------------------------------------------------- left, and given back */
+/* ---------------------------------------------------------------------------------------------- abandoned, requeued */
 
-void bh__consumer_look_at_left(bh__consumer *self, bh__context *context)
+void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context)
 {
     amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(self->tag), .nowait = 1};
-    if (!self->is_consuming || context->left_count - self->left_before < context->settings->prefetch)
+    if (!self->is_consuming || context->abandoned_count - self->abandoned_before < context->settings->prefetch)
         return;
     bh__link_send(&context->consume.link, self->channel, AMQP_BASIC_CANCEL_METHOD, &cancel);
     self->is_consuming = 0;
@@ -159,10 +270,10 @@ void bh__consumer_look_at_left(bh__consumer *self, bh__context *context)
 
 void bh__consumer_give_back_ready(bh__consumer *self, bh__context *context)
 {
-    bh__queue untaken = {.first = NULL};
-    bh__queue_append(&untaken, &self->arrived);
+    bh__message_list untaken = {.first = NULL};
+    bh__message_list_append(&untaken, &self->arrived);
     bh__mailbox_withdraw(context->mailbox, &untaken);
-    for (bh_message *message; (message = bh__queue_pop(&untaken));) {
+    for (bh_message *message; (message = bh__message_list_pop(&untaken));) {
         bh_ledger_give_back(context->ledger, message->entry);
         bh_message_free(message);
     }
@@ -172,7 +283,6 @@ void bh__consumer_give_back_all(const bh__consumer *self, bh__context *context)
 {
     if (!self->is_open)
         return;
-    amqp_basic_nack_t nack = {
-        .delivery_tag = 0, .multiple = 1, .requeue = 1}; /* all that there are; none is no error */
+    amqp_basic_nack_t nack = {.delivery_tag = 0, .multiple = 1, .requeue = 1}; /* zero messages are no error */
     bh__link_send(&context->consume.link, self->channel, AMQP_BASIC_NACK_METHOD, &nack);
 }

@@ -1,11 +1,12 @@
-#include "engine/context.h"
+#include "worker/engine/context.h"
 
-#include "engine/pacing.h"
-#include "event_internal.h"
-#include "ledger_internal.h"
-#include "memory.h"
-#include "topology_internal.h"
+#include "worker/engine/pacing.h"
+#include "events/internal.h"
+#include "ledger/internal.h"
+#include "base/memory.h"
+#include "topology/internal.h"
 
+#include <backhop/adapter/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,30 +18,37 @@ bh_status bh__context_init(bh__context *self, const bh_worker *worker, const bh_
     self->mailbox = mailbox;
     self->consume.role = "consume";
     self->publish.role = "publish";
-    self->random_used = sizeof self->random;
+    self->random.used = sizeof self->random.bytes;
     bh__link_init(&self->consume.link);
     bh__link_init(&self->publish.link);
-    bh_status status = bh_delivery_new(&self->delivery);
+    bh_status status = bh_delivery_new(&self->work.delivery);
     if (status == BH_OK)
-        status = bh_history_new(&self->history);
+        status = bh_history_new(&self->work.history);
     if (status == BH_OK)
-        status = bh_plan_new(&self->plan);
+        status = bh_plan_new(&self->work.plan);
     return status;
+}
+
+static void release_all(bh__context *self)
+{
+    for (size_t i = 0; i < self->held.capacity; i++) {
+        bh_message_free(self->held.items[i]);
+        self->held.items[i] = NULL;
+    }
 }
 
 void bh__context_free(bh__context *self)
 {
-    for (size_t i = 0; i < self->message_capacity; i++)
-        bh_message_free(self->messages[i]);
-    free(self->messages);
-    bh__places_free(&self->places);
+    release_all(self);
+    free(self->held.items);
+    bh__work_queues_free(&self->work_queues);
     bh_ledger_free(self->ledger);
-    bh__buffer_free(&self->scratch);
+    bh__buffer_free(&self->work.properties);
     bh__link_free(&self->consume.link);
     bh__link_free(&self->publish.link);
-    bh_delivery_free(self->delivery);
-    bh_history_free(self->history);
-    bh_plan_free(self->plan);
+    bh_delivery_free(self->work.delivery);
+    bh_history_free(self->work.history);
+    bh_plan_free(self->work.plan);
 }
 
 static int64_t part_of(int64_t whole, int64_t part)
@@ -54,12 +62,19 @@ bh_status bh__context_begin(bh__context *self)
     bh_bytes random = {bh__draw(self, BH_LEDGER_RANDOM_BYTES), BH_LEDGER_RANDOM_BYTES};
     if (!random.data)
         return BH_ERR_STATE;
+    const char *key = bh__draw(self, sizeof self->key);
+    if (!key)
+        return BH_ERR_STATE;
+    memcpy(&self->key, key, sizeof self->key);
+    release_all(self); /* orphans of the last run */
     bh_ledger_free(self->ledger);
     bh_status status = bh_ledger_new(&self->ledger, settings->back_off, random);
     if (status == BH_OK)
         status = bh_ledger_set_confirm_timeout_ms(self->ledger, settings->confirm_timeout_ms);
     if (status == BH_OK)
         status = bh_ledger_set_acks(self->ledger, part_of(settings->prefetch, BH__GAP_OF_PREFETCH), BH__GAP_MS);
+    if (status == BH_OK)
+        bh__ledger_set_orphans(self->ledger, BH__MOST_ORPHANS, BH__ORPHAN_MS);
     return status;
 }
 
@@ -72,13 +87,13 @@ int bh__is_at_least_4_3(const bh__context *self)
 
 const char *bh__draw(bh__context *self, size_t size)
 {
-    if (sizeof self->random - self->random_used < size) {
-        if (!bh__random(self->random, sizeof self->random))
+    if (sizeof self->random.bytes - self->random.used < size) {
+        if (!bh__random(self->random.bytes, sizeof self->random.bytes))
             return NULL;
-        self->random_used = 0;
+        self->random.used = 0;
     }
-    const char *drawn = self->random + self->random_used;
-    self->random_used += size;
+    const char *drawn = self->random.bytes + self->random.used;
+    self->random.used += size;
     return drawn;
 }
 
@@ -97,7 +112,7 @@ int64_t bh__note_failure(bh__context *self, bh__back_off *state)
 static void set_string(bh_event *event, bh_field field, bh_bytes value)
 {
     if (value.data && value.size)
-        bh_event_set_string(event, field, value); /* without memory it is told without */
+        bh_event_set_string(event, field, value); /* without memory the event has no such field */
 }
 
 static void set_int(bh_event *event, bh_field field, int64_t value)
@@ -106,100 +121,104 @@ static void set_int(bh_event *event, bh_field field, int64_t value)
         bh_event_set_int(event, field, value);
 }
 
-static int tells_error(bh_event_kind kind)
+static int has_error(bh_event_kind kind)
 {
     return kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED || kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
 }
 
-/* What is known of a message: its history, where it was just read; its handler's error. */
-static void set_message(bh_event *event, const bh__news *news)
+/* Adds the history of the event's message, if it was read, and the error of its handler. */
+static void set_message(bh_event *event, const bh__event_data *data)
 {
-    const bh_message *message = news->message;
-    if (news->history)
-        bh_event_set_history(event, news->history, message && message->redelivered, bh__epoch_ms());
-    if (!message || !tells_error(news->kind))
+    const bh_message *message = data->message;
+    if (data->history)
+        bh_event_set_history(event, data->history, message && message->redelivered, bh__epoch_ms());
+    if (!message || !has_error(data->kind))
         return;
-    set_string(event, BH_FIELD_ERROR_CLASS, bh_str(message->error_class ? message->error_class : ""));
+    set_string(event, BH_FIELD_ERROR_CLASS, (bh_bytes){message->error_class, message->error_class_size});
     set_string(event, BH_FIELD_ERROR, (bh_bytes){message->error, message->error ? message->error_size : 0});
 }
 
-/* NULL: no memory. */
-static bh_event *make_event(const bh__context *self, const bh__news *news)
+/* Makes the event. NULL: no memory. */
+static bh_event *make_event(const bh__context *self, const bh__event_data *data)
 {
     bh_event *event;
     char host[300] = "";
-    const bh__connection *connection = news->connection;
-    if (bh_event_new(&event, news->kind) != BH_OK)
+    const bh__connection *connection = data->connection;
+    if (bh_event_new(&event, data->kind) != BH_OK)
         return NULL;
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
-    event->message = news->message ? news->message->entry : 0;
-    set_string(event, BH_FIELD_QUEUE, news->queue.size ? news->queue : bh_topology_queue(self->settings->topology));
-    set_string(event, BH_FIELD_TEXT, news->text);
-    set_string(event, BH_FIELD_ID, news->id);
-    set_string(event, BH_FIELD_REASON, news->reason);
+    event->message = data->message ? data->message->entry : 0;
+    set_string(event, BH_FIELD_QUEUE, data->queue.size ? data->queue : bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_TEXT, data->text);
+    set_string(event, BH_FIELD_ID, data->id);
+    set_string(event, BH_FIELD_REASON, data->reason);
     set_string(event, BH_FIELD_CONNECTION, bh_str(connection ? connection->role : ""));
     set_string(event, BH_FIELD_HOST, bh_str(host));
-    set_message(event, news);
-    set_string(event, BH_FIELD_ERROR, news->error);
-    set_int(event, BH_FIELD_STATUS, news->status);
-    set_int(event, BH_FIELD_DURATION, news->duration_us);
-    if (news->attempts || news->kind == BH_EVENT_PARKED)
-        bh_event_set_int(event, BH_FIELD_ATTEMPTS, news->attempts);
-    set_int(event, BH_FIELD_DELAY, news->delay_ms);
-    set_int(event, BH_FIELD_COUNT, news->count);
-    if (news->cause.data)
-        bh_event_set_cause(event, news->cause); /* without memory it is told without */
+    set_message(event, data);
+    set_string(event, BH_FIELD_ERROR, data->error);
+    set_int(event, BH_FIELD_STATUS, data->status);
+    set_int(event, BH_FIELD_DURATION, data->duration_us);
+    if (data->attempts || data->kind == BH_EVENT_PARKED)
+        bh_event_set_int(event, BH_FIELD_ATTEMPTS, data->attempts);
+    set_int(event, BH_FIELD_DELAY, data->delay_ms);
+    set_int(event, BH_FIELD_COUNT, data->count);
+    if (data->cause.data)
+        bh_event_set_cause(event, data->cause); /* without memory the event has no such field */
     return event;
 }
 
-int bh__wants(const bh__context *self, bh_event_kind kind)
+int bh__is_observed(const bh__context *self, bh_event_kind kind)
 {
-    return self->mailbox->metrics || self->settings->told >> kind & 1;
+    return self->mailbox->metrics || self->settings->emitted >> kind & 1;
 }
 
-static void tell(const bh__context *self, const bh__news *news, int is_last)
+static void emit(const bh__context *self, const bh__event_data *data, int is_last)
 {
-    if (!bh__wants(self, news->kind) && !is_last)
+    if (!bh__is_observed(self, data->kind) && !bh__health_concerns(data->kind) && !is_last)
         return;
-    bh_event *event = make_event(self, news);
+    bh_event *event = make_event(self, data);
     bh__mailbox_count(self->mailbox, event);
-    if (is_last || self->settings->told >> news->kind & 1)
-        bh__mailbox_tell(self->mailbox, event, is_last);
+    if (event && bh__health_concerns(data->kind))
+        bh__mailbox_observe(self->mailbox, event);
+    if (is_last || self->settings->emitted >> data->kind & 1)
+        bh__mailbox_push_event(self->mailbox, event, is_last);
     else
         bh_event_free(event);
 }
 
-void bh__tell(const bh__context *self, bh__news news)
+void bh__emit(const bh__context *self, bh__event_data data)
 {
-    tell(self, &news, 0);
+    emit(self, &data, 0);
 }
 
-void bh__tell_last(const bh__context *self, bh__news news)
+void bh__emit_last(const bh__context *self, bh__event_data data)
 {
-    tell(self, &news, 1);
+    emit(self, &data, 1);
 }
 
 /* ---------------------------------------------------------------------------------------------- the messages in hand */
 
 int bh__hold(bh__context *self, bh_message *message)
 {
-    size_t slot = bh__ledger_slot(message->entry);
-    size_t before = self->message_capacity;
-    void *messages = self->messages;
-    if (!bh__reserve(&messages, &self->message_capacity, sizeof(bh_message *), slot + 1))
+    size_t index = bh__ledger_index(message->entry);
+    size_t before = self->held.capacity;
+    void *messages = self->held.items;
+    if (!bh__reserve(&messages, &self->held.capacity, sizeof(bh_message *), index + 1))
         return 0;
-    self->messages = messages;
-    for (size_t i = before; i < self->message_capacity; i++)
-        self->messages[i] = NULL;
-    self->messages[slot] = message;
+    self->held.items = messages;
+    for (size_t i = before; i < self->held.capacity; i++)
+        self->held.items[i] = NULL;
+    if (self->held.items[index]) /* an orphan that ended */
+        bh__release(self, self->held.items[index]->entry);
+    self->held.items[index] = message;
     return 1;
 }
 
 bh_message *bh__held(const bh__context *self, int64_t entry)
 {
-    size_t slot = bh__ledger_slot(entry);
-    bh_message *message = slot < self->message_capacity ? self->messages[slot] : NULL;
+    size_t index = bh__ledger_index(entry);
+    bh_message *message = index < self->held.capacity ? self->held.items[index] : NULL;
     return message && message->entry == entry ? message : NULL;
 }
 
@@ -208,15 +227,20 @@ void bh__release(bh__context *self, int64_t entry)
     bh_message *message = bh__held(self, entry);
     if (!message)
         return;
-    self->messages[bh__ledger_slot(entry)] = NULL;
-    self->guarded_count -= message->is_guarded;
+    self->held.items[bh__ledger_index(entry)] = NULL;
+    self->guard.count -= message->is_guarded;
     bh_message_free(message);
 }
 
 int64_t bh__release_channel(bh__context *self, int64_t channel)
 {
-    for (size_t i = 0; i < self->message_capacity; i++)
-        if (self->messages[i] && self->messages[i]->channel == channel)
-            bh__release(self, self->messages[i]->entry);
-    return bh_ledger_close_channel(self->ledger, channel);
+    for (size_t i = 0; i < self->held.capacity; i++)
+        if (self->held.items[i] && self->held.items[i]->channel == channel)
+            bh_ledger_take(self->ledger, self->held.items[i]->entry); /* callers have all that were not withdrawn */
+    int64_t count = bh_ledger_close_channel(self->ledger, channel);
+    for (size_t i = 0; i < self->held.capacity; i++)
+        if (self->held.items[i] && self->held.items[i]->channel == channel &&
+            !bh__ledger_is_orphan(self->ledger, self->held.items[i]->entry))
+            bh__release(self, self->held.items[i]->entry);
+    return count;
 }

@@ -1,20 +1,22 @@
-/* Context: what the parts of the engine share: the ledger and the messages in hand, who is told, random bytes. Internal. */
+/* Context: the state that the parts of the engine share. Internal. */
 #ifndef BACKHOP_WORKER_ENGINE_CONTEXT_H
 #define BACKHOP_WORKER_ENGINE_CONTEXT_H
 
-#include "engine/mailbox.h"
-#include "engine/places.h"
-#include "engine/settings.h"
-#include "wire/clock.h"
-#include "wire/link.h"
-#include "wire/message.h"
+#include "worker/engine/mailbox.h"
+#include "worker/engine/work_queues.h"
+#include "worker/engine/settings.h"
+#include "worker/wire/clock.h"
+#include "worker/wire/link.h"
+#include "worker/wire/message.h"
 
-#include <backhop/ledger.h>
+#include "base/siphash.h"
 
-/* When something that failed is to be tried again. Zero bytes: now. */
+#include <backhop/adapter/ledger.h>
+
+/* When a failed step is tried again. Zeroed: now. */
 typedef struct bh__back_off {
-    int64_t failures; /* one after the other */
-    int64_t wait_ms;  /* the last one */
+    int64_t failures; /* in a row */
+    int64_t wait_ms;  /* the last delay */
     int64_t due_ms;   /* monotonic */
 } bh__back_off;
 
@@ -22,60 +24,95 @@ typedef struct bh__back_off {
 typedef struct bh__connection {
     bh__link link;
     const char *role;   /* "consume" or "publish" */
-    const bh__uri *uri; /* that it is connected to, or was last; NULL: none yet */
+    const bh__uri *uri; /* of this connection, or of the last one; NULL: none yet */
     int64_t opened_ms;  /* monotonic */
-    int has_worked;     /* a delivery or a confirm came over it */
+    int has_worked;     /* a message was settled on it, or a confirm arrived */
     bh__back_off back_off;
 } bh__connection;
+
+/* How far the worker is set up. */
+typedef struct bh__setup {
+    int is_declared; /* the topology is declared or verified, according to the mode */
+    int is_ready;    /* it is connected and consumes; BH_EVENT_CONNECTED was emitted */
+    bh__back_off back_off;
+} bh__setup;
+
+/* Objects that every decision reuses. */
+typedef struct bh__work {
+    bh_delivery *delivery;
+    bh_history *history;
+    bh_plan *plan;
+    bh__buffer properties; /* of the copy */
+} bh__work;
+
+/* Messages in hand, by the index of their ledger entry. Each item is a reference. NULL: the
+ * ledger needs only the delivery tag. */
+typedef struct bh__held_messages {
+    bh_message **items;
+    size_t capacity;
+} bh__held_messages;
+
+/* Messages that the guard decided on (bh__guard) and whose copies are not confirmed. */
+typedef struct bh__guarded {
+    int64_t count;
+    int64_t since_ms; /* monotonic: when the count left 0 */
+} bh__guarded;
+
+/* Retries that came back before their time, since the last event about them. */
+typedef struct bh__early {
+    int64_t count;
+    int64_t most_ms; /* of the earliest */
+    int64_t next_ms; /* monotonic: no event before */
+} bh__early;
+
+/* Random bytes, drawn in blocks. */
+typedef struct bh__random_pool {
+    char bytes[BH_PLAN_RANDOM_BYTES * 8];
+    size_t used;
+} bh__random_pool;
 
 typedef struct bh__context {
     const bh_worker *worker;
     const bh__settings *settings;
     bh__mailbox *mailbox;
     bh_ledger *ledger; /* of this run */
-    bh_message *
-        *messages; /* in hand, by the place of their entry; each a reference. NULL: the ledger needs its tag alone */
-    size_t message_capacity;
+    bh__held_messages held;
     bh__connection consume;
     bh__connection publish;
-    bh__places places;     /* of a relay */
-    bh_delivery *delivery; /* of the message that is being decided on, as are history and plan */
-    bh_history *history;
-    bh_plan *plan;
-    bh__buffer scratch;                    /* the copy's properties are written here first */
-    int64_t guarded_count;                 /* messages that the guard decided on, and whose copies are not confirmed */
-    int64_t guarded_ms;                    /* monotonic: since when there are any */
-    int64_t heard_ms;                      /* monotonic: of the last thing that tells that the broker has its cluster */
-    int64_t left_count;                    /* messages that were ever left in this run */
-    int is_declared;                       /* the topology, as the mode says */
-    int is_ready;                          /* connected, declared, consuming: told */
-    bh__back_off setup;                    /* of declaring and consuming */
-    char random[BH_PLAN_RANDOM_BYTES * 8]; /* drawn, and not used from random_used on */
-    size_t random_used;
+    bh__work_queues work_queues; /* of a relay */
+    bh__setup setup;
+    bh__work work;
+    bh__guarded guard;
+    bh__early early;
+    bh__random_pool random;
+    bh__siphash_key key;     /* of the fingerprints of messages, in this run */
+    int64_t alive_ms;        /* monotonic: the last sign that the broker has its cluster */
+    int64_t abandoned_count; /* messages that were abandoned in this run */
+    int64_t left_count;      /* messages that a replay read and left: unacknowledged until its channel is closed */
 } bh__context;
 
-/* BH_ERR_NO_MEMORY. */
+/* Makes the objects that decisions need. BH_ERR_NO_MEMORY. */
 bh_status bh__context_init(bh__context *self, const bh_worker *worker, const bh__settings *settings,
                            bh__mailbox *mailbox);
 void bh__context_free(bh__context *self);
-/* Before a run: a ledger without messages, by the settings. BH_ERR_NO_MEMORY, BH_ERR_STATE (no random bytes). */
+/* Makes an empty ledger for a run. BH_ERR_NO_MEMORY; BH_ERR_STATE if there are no random bytes. */
 bh_status bh__context_begin(bh__context *self);
 
-/* Whether the broker is RabbitMQ 4.3 or newer. */
+/* Returns 1 if the broker is RabbitMQ 4.3 or newer. */
 int bh__is_at_least_4_3(const bh__context *self);
 
-/* Notes a failure, and how long to wait for the next attempt: the ms are returned. */
+/* Counts a failure. Returns the delay of the next attempt, in ms. */
 int64_t bh__note_failure(bh__context *self, bh__back_off *state);
-/* `size` random bytes; NULL: the system has none. */
+/* Returns `size` random bytes; NULL: the system has none. */
 const char *bh__draw(bh__context *self, size_t size);
 
-/* What an event tells; what is not set is none. */
-typedef struct bh__news {
+/* The fields of an event. Fields that are not set are left out. */
+typedef struct bh__event_data {
     bh_event_kind kind;
     bh_status status;
-    bh_bytes text;  /* data NULL: none */
-    bh_bytes cause; /* behind what the kind means each time */
-    bh_bytes queue; /* none: the one that the worker consumes */
+    bh_bytes text;  /* data NULL: the text of the kind */
+    bh_bytes cause; /* appended to the text of the kind */
+    bh_bytes queue; /* empty: the worker's queue */
     bh_bytes id;
     bh_bytes reason;
     bh_bytes error;
@@ -84,24 +121,26 @@ typedef struct bh__news {
     int64_t count;
     int64_t duration_us;
     const bh__connection *connection;
-    const bh_message *message; /* that it is about, for its number and its error; NULL: none */
-    const bh_history *history; /* of that, just read; NULL: it was not */
-} bh__news;
+    const bh_message *message; /* its subject; NULL: none */
+    const bh_history *history; /* of that message; NULL: not read */
+} bh__event_data;
 
-/* Whether anybody wants to know of this kind: else nothing has to be found out for it. */
-int bh__wants(const bh__context *self, bh_event_kind kind);
-/* Counts an event and tells it, where that is wanted, in any thread; where there is no memory for it, it counts as missed. */
-void bh__tell(const bh__context *self, bh__news news);
-/* The same, and ends the worker's life with it. */
-void bh__tell_last(const bh__context *self, bh__news news);
+/* Returns 1 if events of this kind are emitted or counted. */
+int bh__is_observed(const bh__context *self, bh_event_kind kind);
+/* Counts and emits an event, from any thread. If there is no memory, the event counts as missed. */
+void bh__emit(const bh__context *self, bh__event_data data);
+/* Like bh__emit, and ends the worker's life. */
+void bh__emit_last(const bh__context *self, bh__event_data data);
 
-/* Takes a message in hand whose entry is new: the reference is the context's. False: no memory. */
+/* Keeps a message by its new ledger entry, and takes over the caller's reference. Returns 0 if
+ * there is no memory. */
 int bh__hold(bh__context *self, bh_message *message);
-/* The message of an entry; NULL: the ledger needs no more than its tag, or it has ended. */
+/* Returns the message of an entry; NULL: the ledger needs only its tag, or the entry ended. */
 bh_message *bh__held(const bh__context *self, int64_t entry);
-/* Frees the reference: no copy is to be made of it any more. */
+/* Frees the reference: the message needs no copy any more. */
 void bh__release(bh__context *self, int64_t entry);
-/* Ends a channel in the ledger, and frees the references to what came on it. How many messages the broker has again. */
+/* Closes a channel in the ledger and frees its messages, but for orphans. Returns the number of
+ * messages that the broker delivers again. */
 int64_t bh__release_channel(bh__context *self, int64_t channel);
 
 #endif

@@ -1,11 +1,11 @@
-/* Decision: what is to become of a message that was settled, as the plan has it; and the copy, where one is published.
- * Internal. */
+/* Decision: records the outcome of a message in the ledger, with the copy to publish. Internal. */
 #ifndef BACKHOP_WORKER_ENGINE_DECISION_H
 #define BACKHOP_WORKER_ENGINE_DECISION_H
 
-#include "engine/context.h"
+#include "worker/engine/context.h"
 
-/* Of a message, which frees it. What the plan said, as long as an event may tell it or the copy may have to be sent. */
+/* The copy of a message, owned by the message: the parts of the plan that an event or a publish
+ * needs. */
 typedef struct bh__copy {
     bh_action action;
     int mandatory;
@@ -13,34 +13,39 @@ typedef struct bh__copy {
     int64_t delay_ms;
     bh_bytes exchange;
     bh_bytes routing_key;
-    bh_bytes properties; /* as on the wire; none where nothing is published */
+    bh_bytes properties; /* as on the wire; empty: nothing is published */
     bh_bytes id;
-    bh_bytes reason; /* of parking */
-    bh_bytes queue;  /* of a dead letter: the one that it died in, where the relay serves it */
-    bh_bytes error;  /* in words, where it is to be told */
-    int64_t sent_us; /* monotonic; 0: nobody asks, or it was not */
+    bh_bytes reason; /* why the message is parked */
+    bh_bytes queue;  /* of a dead letter: its work queue; "" if it is not served */
+    bh_bytes error;  /* text of the error, for events; "" if no event needs it */
+    int64_t sent_us; /* monotonic: when it was published; 0: not published, or not measured */
     char data[];
 } bh__copy;
 
-/* Reads delivery and history of a message. BH_ERR_NO_MEMORY, BH_ERR_CONTENT (malformed). */
-bh_status bh__read(const bh__settings *settings, const bh_message *message, bh_delivery *delivery, bh_history *history);
-/* The id that a message has; "" where it has none or cannot be read. Valid until the next decision. */
+/* Reads the delivery and history of a message. BH_ERR_NO_MEMORY; BH_ERR_CONTENT if it is
+ * malformed. */
+bh_status bh__read_message(const bh__settings *settings, const bh_message *message, bh_delivery *delivery,
+                           bh_history *history);
+/* Returns the message's id; "" if it has none or is malformed. Valid until the next decision. */
 bh_bytes bh__id_of(bh__context *self, const bh_message *message);
 
 /*
- * Decides on a message by its outcome, and enters in the ledger what is to be done. Where that is not possible now (no
- * memory, no random bytes), it is tried again after a back-off; where it never will be (malformed properties, headers
- * that fit no frame), the message is left. Both are told. A message that the broker has again is stale: told too.
+ * Decides on a settled message and records the plan in the ledger.
+ * If there is no memory or there are no random bytes, the decision is repeated after a back-off,
+ * and BH_EVENT_UNAVAILABLE is emitted. If the properties are malformed, or the headers fit no
+ * frame, the message is abandoned and BH_EVENT_REFUSED is emitted. If the broker delivers the
+ * message again, BH_EVENT_STALE is emitted.
  */
 void bh__settle(bh__context *self, bh_message *message);
-/* Decides on a dead letter, as the relay does, whose message needs nothing more then. 0: its work queue is to be looked for
- * first (places). */
-int bh__relay(bh__context *self, bh_message *message);
-/* Asks, before a handler sees the message, whether one may. Whether it was decided on instead. */
+/* Decides on a dead letter by the relay. Returns 0 if its work queue must be checked first. */
+int bh__settle_dead_letter(bh__context *self, bh_message *message);
+/* Decides, before a handler gets the message, if the message crashed consumers too often
+ * (bh_plan_guard). Returns 1 if it was decided on, so that no handler gets it. */
 int bh__guard(bh__context *self, bh_message *message);
-/* Decides to send a parked message back. As bh_plan_replay; BH_ERR_CONTENT (malformed). */
+/* Records the replay of a parked message. Errors as bh_plan_replay; BH_ERR_CONTENT if it is
+ * malformed. */
 bh_status bh__decide_replay(bh__context *self, bh_message *message);
-/* The message is left unacknowledged for a while; tells why. */
-void bh__refuse(bh__context *self, bh_message *message, bh_status status, bh_bytes text);
+/* Abandons the message and emits BH_EVENT_REFUSED with the reason. */
+void bh__abandon(bh__context *self, bh_message *message, bh_status status, bh_bytes text);
 
 #endif

@@ -1,8 +1,8 @@
-#include "engine/engine.h"
+#include "worker/engine/engine.h"
 
-#include "engine/decision.h"
-#include "engine/pacing.h"
-#include "memory.h"
+#include "worker/engine/decision.h"
+#include "worker/engine/pacing.h"
+#include "base/memory.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 void bh__engine_free(bh__engine *self)
 {
     bh__publisher_free(&self->publisher);
-    bh__getter_free(&self->getter);
+    bh__parked_reader_free(&self->parked_reader);
     bh__context_free(&self->context);
     free(self->wanted_rungs);
 }
@@ -25,7 +25,7 @@ int bh__engine_is_interrupted(const bh__engine *self)
         return stop_ms != BH__NEVER;
     case BH__DRAINING:
         return bh__monotonic_ms() >= stop_ms;
-    case BH__LEAVING:
+    case BH__CLOSING:
         break;
     }
     return 0;
@@ -33,187 +33,194 @@ int bh__engine_is_interrupted(const bh__engine *self)
 
 /* --------------------------------------------------------------------------------------------------- the ledger's steps */
 
-/* The channel of the consume link that has this number in the ledger; 0: none. */
-static amqp_channel_t amqp_channel_of(const bh__engine *self, int64_t number)
+/* Returns the channel of the consume link that has this number in the ledger; 0: none. */
+static amqp_channel_t amqp_channel_of(const bh__engine *self, int64_t ledger_channel)
 {
-    if (self->consumer.is_open && self->consumer.number == number)
+    if (self->consumer.is_open && self->consumer.ledger_channel == ledger_channel)
         return self->consumer.channel;
-    return self->getter.is_open && self->getter.number == number ? BH__CHANNEL_GET : 0;
+    return self->parked_reader.is_open && self->parked_reader.ledger_channel == ledger_channel ? BH__CHANNEL_GET : 0;
 }
 
-static void on_ack_step(bh__engine *self)
+/* Forgets the failures of before, because messages get settled. A delivery is not enough: the
+ * connection can end after each delivery, and each end can count as a failed delivery. */
+static void note_settled(bh__context *context)
 {
-    const bh_ledger *ledger = self->context.ledger;
-    amqp_channel_t channel = amqp_channel_of(self, bh_ledger_step_channel(ledger));
-    amqp_basic_ack_t ack = {.delivery_tag = (uint64_t)bh_ledger_step_tag(ledger),
-                            .multiple = bh_ledger_step_multiple(ledger)};
-    if (channel)
-        bh__link_send(&self->context.consume.link, channel, AMQP_BASIC_ACK_METHOD, &ack);
+    context->consume.has_worked = 1;
+    context->setup.back_off.failures = 0;
 }
 
-static void on_dismiss_step(bh__engine *self, bh_step step)
+static void on_ack_step(bh__engine *self, const bh_step *step)
 {
-    const bh_ledger *ledger = self->context.ledger;
-    amqp_channel_t channel = amqp_channel_of(self, bh_ledger_step_channel(ledger));
-    uint64_t tag = (uint64_t)bh_ledger_step_tag(ledger);
-    amqp_basic_nack_t nack = {.delivery_tag = tag, .requeue = step == BH_STEP_GIVE_BACK};
-    amqp_basic_reject_t reject = {.delivery_tag = tag, .requeue = 1};
-    bh__release(&self->context, bh_ledger_step_entry(ledger));
+    amqp_channel_t channel = amqp_channel_of(self, step->channel);
+    amqp_basic_ack_t ack = {.delivery_tag = (uint64_t)step->tag, .multiple = step->multiple};
     if (!channel)
         return;
-    if (step == BH_STEP_REJECT)
+    note_settled(&self->context);
+    bh__link_send(&self->context.consume.link, channel, AMQP_BASIC_ACK_METHOD, &ack);
+}
+
+static void on_dismiss_step(bh__engine *self, const bh_step *step)
+{
+    amqp_channel_t channel = amqp_channel_of(self, step->channel);
+    uint64_t tag = (uint64_t)step->tag;
+    amqp_basic_nack_t nack = {.delivery_tag = tag, .requeue = step->kind == BH_STEP_GIVE_BACK};
+    amqp_basic_reject_t reject = {.delivery_tag = tag, .requeue = 1};
+    bh__release(&self->context, step->entry);
+    if (!channel)
+        return;
+    if (step->kind != BH_STEP_GIVE_BACK)
+        note_settled(&self->context);
+    if (step->kind == BH_STEP_REJECT)
         bh__link_send(&self->context.consume.link, channel, AMQP_BASIC_REJECT_METHOD, &reject);
     else
         bh__link_send(&self->context.consume.link, channel, AMQP_BASIC_NACK_METHOD, &nack);
 }
 
-static void on_declare_step(bh__engine *self)
+static void on_declare_step(bh__engine *self, const bh_step *step)
 {
-    int64_t rung_ms = bh_ledger_step_delay_ms(self->context.ledger);
+    int64_t rung_ms = step->delay_ms;
     void *rungs = self->wanted_rungs;
     if (bh__reserve(&rungs, &self->wanted_capacity, sizeof *self->wanted_rungs, self->wanted_count + 1)) {
         self->wanted_rungs = rungs;
         self->wanted_rungs[self->wanted_count++] = rung_ms;
     } else {
-        bh__report_set(&self->publisher.words, BH_ERR_NO_MEMORY, "no memory to declare a wait queue");
+        bh__report_set(&self->publisher.problem, BH_ERR_NO_MEMORY, "no memory to declare a wait queue");
         bh_ledger_rung(self->context.ledger, rung_ms, BH_ERR_NO_MEMORY, bh__monotonic_ms());
     }
 }
 
-static void send_copy(bh__engine *self, int64_t number, bh_message *message)
+static void send_copy(bh__engine *self, int64_t publisher, bh_message *message)
 {
-    if (bh__wants(&self->context, BH_EVENT_RETRIED))
+    if (bh__is_observed(&self->context, BH_EVENT_RETRIED))
         message->copy->sent_us = bh__monotonic_us();
-    bh__publisher_send(&self->publisher, &self->context, number, message);
+    bh__publisher_send(&self->publisher, &self->context, publisher, message);
 }
 
-static void on_publish_step(bh__engine *self)
+static void on_publish_step(bh__engine *self, const bh_step *step)
 {
     bh__context *context = &self->context;
-    int64_t number = bh_ledger_step_publisher(context->ledger);
-    bh_message *message = bh__held(context, bh_ledger_step_entry(context->ledger));
+    bh_message *message = bh__held(context, step->entry);
     if (!message)
         return;
-    if (!message->copy) /* there was no memory for it before */
+    if (!message->copy) /* an earlier decision failed */
         bh__settle(context, message);
     else if (message->copy->properties.size >
-             bh__link_header_room(&context->publish.link)) /* another broker's frame_max */
-        bh__refuse(context, message, BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
+             bh__link_header_room(&context->publish.link)) /* another broker negotiated a smaller frame_max */
+        bh__abandon(context, message, BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
     else
-        send_copy(self, number, message);
+        send_copy(self, step->publisher, message);
 }
 
-/* The copies of parked messages are told by bh_worker_replay's own event. */
-static void on_told_of_replay(bh__engine *self, bh_event_kind kind, const bh_message *message)
+/* Records the result of a replay. BH_EVENT_REPLAYED reports the replay as a whole. */
+static void on_replay_event(bh__engine *self, const bh_step *step, const bh_message *message)
 {
     bh_status status;
-    self->getter.result = kind == BH_EVENT_REPLAYED ? BH__REPLAY_WENT : BH__REPLAY_FAILED;
-    if (kind == BH_EVENT_REPLAYED)
+    self->parked_reader.result = step->event == BH_EVENT_REPLAYED ? BH__REPLAY_DONE : BH__REPLAY_FAILED;
+    if (step->event == BH_EVENT_REPLAYED)
         return;
-    bh_bytes text = bh__publisher_explain(&self->publisher, &self->context, message->copy, &status);
-    bh__report_set(&self->getter.problem, status, "%.*s", (int)text.size, text.data);
+    bh_bytes text = bh__publisher_explain(&self->publisher, &self->context, step, message->copy, &status);
+    bh__report_set(&self->parked_reader.problem, status, "%.*s", (int)text.size, text.data);
 }
 
-static void on_told_of_message(bh__engine *self, bh_event_kind kind, const bh_message *message)
+static void emit_of_message(bh__engine *self, const bh_step *step, const bh_message *message)
 {
     bh__context *context = &self->context;
     const bh__copy *copy = message->copy;
-    bh__news news = {.kind = kind,
-                     .queue = copy->queue,
-                     .id = copy->id,
-                     .message = message,
-                     .attempts = copy->attempts,
-                     .delay_ms = bh_ledger_step_delay_ms(context->ledger),
-                     .count = 1};
-    if (kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED) {
-        news.delay_ms = copy->delay_ms;
-        news.reason = copy->reason;
-        news.error = copy->error;
-        news.duration_us = copy->sent_us ? bh__monotonic_us() - copy->sent_us : 0;
+    bh__event_data data = {.kind = step->event,
+                           .queue = copy->queue,
+                           .id = copy->id,
+                           .message = message,
+                           .attempts = copy->attempts,
+                           .delay_ms = step->delay_ms,
+                           .count = 1};
+    if (step->event == BH_EVENT_RETRIED || step->event == BH_EVENT_PARKED) {
+        data.delay_ms = copy->delay_ms;
+        data.reason = copy->reason;
+        data.error = copy->error;
+        data.duration_us = copy->sent_us ? bh__monotonic_us() - copy->sent_us : 0;
     } else {
-        news.text = bh__publisher_explain(&self->publisher, context, copy, &news.status);
+        data.text = bh__publisher_explain(&self->publisher, context, step, copy, &data.status);
     }
-    bh__tell(context, news);
+    bh__emit(context, data);
 }
 
-/* A broker that does not confirm may be cut off from its cluster: another one is tried. */
-static void on_unconfirmed(bh__engine *self)
+/* Gives up a broker that does not confirm: it may have lost its cluster. */
+static void on_unconfirmed(bh__engine *self, const bh_step *step)
 {
     bh__context *context = &self->context;
-    bh__tell(context,
-             (bh__news){.kind = BH_EVENT_UNCONFIRMED,
-                        .status = BH_ERR_PUBLISH,
-                        .text = bh_ledger_words(context->ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")),
-                        .count = bh_ledger_step_count(context->ledger),
-                        .connection = &context->publish});
+    bh__emit(context,
+             (bh__event_data){.kind = BH_EVENT_UNCONFIRMED,
+                              .status = BH_ERR_PUBLISH,
+                              .text = bh_ledger_text(context->ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")),
+                              .count = step->count,
+                              .connection = &context->publish});
     bh__link_fail(&context->publish.link, BH_ERR_CONNECTION,
                   "the broker did not confirm within %lld ms; this node may have lost its cluster",
                   (long long)context->settings->confirm_timeout_ms);
 }
 
-static void on_tell_step(bh__engine *self)
+static void on_emit_step(bh__engine *self, const bh_step *step)
 {
     bh__context *context = &self->context;
-    bh_event_kind kind = bh_ledger_step_event(context->ledger);
-    int64_t entry = bh_ledger_step_entry(context->ledger);
+    int64_t entry = step->entry;
     const bh_message *message = bh__held(context, entry);
-    if (kind == BH_EVENT_UNCONFIRMED)
-        on_unconfirmed(self);
+    if (step->event == BH_EVENT_UNCONFIRMED)
+        on_unconfirmed(self, step);
     if (!message || !message->copy)
         return;
-    if (entry == self->getter.entry)
-        on_told_of_replay(self, kind, message);
+    if (entry == self->parked_reader.entry)
+        on_replay_event(self, step, message);
     else
-        on_told_of_message(self, kind, message);
-    context->left_count += kind == BH_EVENT_REFUSED && entry != self->getter.entry;
-    if (kind != BH_EVENT_NACKED && kind != BH_EVENT_RETURNED) /* those go out again */
+        emit_of_message(self, step, message);
+    context->abandoned_count += step->event == BH_EVENT_REFUSED && entry != self->parked_reader.entry;
+    if (step->event != BH_EVENT_NACKED && step->event != BH_EVENT_RETURNED) /* those are published again */
         bh__release(context, entry);
 }
 
 static int may_publish(const bh__engine *self)
 {
     const bh__link *link = &self->context.publish.link;
-    return self->context.is_declared && bh__publisher_is_open(&self->publisher) && !bh__link_is_broken(link) &&
+    return self->context.setup.is_declared && bh__publisher_is_open(&self->publisher) && !bh__link_is_broken(link) &&
            bh__buffer_size(&link->out) < BH__MOST_UNSENT_BYTES;
 }
 
 void bh__engine_advance(bh__engine *self)
 {
     int64_t now_ms = bh__monotonic_ms();
-    for (bh_step step; (step = bh_ledger_next(self->context.ledger, now_ms, may_publish(self))) != BH_STEP_REST;) {
-        switch (step) {
-        case BH_STEP_TELL:
-            on_tell_step(self);
+    for (bh_step step; bh_ledger_next(self->context.ledger, now_ms, may_publish(self), &step);) {
+        switch (step.kind) {
+        case BH_STEP_EMIT:
+            on_emit_step(self, &step);
             break;
         case BH_STEP_ACK:
-            on_ack_step(self);
+            on_ack_step(self, &step);
             break;
         case BH_STEP_NACK:
         case BH_STEP_REJECT:
         case BH_STEP_GIVE_BACK:
-            on_dismiss_step(self, step);
+            on_dismiss_step(self, &step);
             break;
         case BH_STEP_DECLARE:
-            on_declare_step(self);
+            on_declare_step(self, &step);
             break;
         case BH_STEP_PUBLISH:
-            on_publish_step(self);
+            on_publish_step(self, &step);
             break;
         case BH_STEP_REST:
             break;
         }
     }
-    bh__consumer_look_at_left(&self->consumer, &self->context);
+    bh__consumer_check_abandoned(&self->consumer, &self->context);
     atomic_store(&self->context.mailbox->unconfirmed_count, bh_ledger_copies(self->context.ledger));
 }
 
 void bh__engine_settle(bh__engine *self)
 {
-    bh__queue settled = {.first = NULL};
+    bh__message_list settled = {.first = NULL};
     if (!self->consumer.is_doubtful)
         bh__mailbox_collect(self->context.mailbox, &settled);
     self->has_settled = settled.first != NULL;
-    for (bh_message *message; (message = bh__queue_pop(&settled));) {
+    for (bh_message *message; (message = bh__message_list_pop(&settled));) {
         bh__settle(&self->context, message);
         bh_message_free(message);
     }
@@ -221,7 +228,7 @@ void bh__engine_settle(bh__engine *self)
 
 /* --------------------------------------------------------------------------------------------------------- frames in */
 
-/* Only the connection that publishes is ever blocked. */
+/* Handles connection.blocked and .unblocked. The broker only blocks connections that publish. */
 static void on_blocked(bh__engine *self, const bh__link *link, int is_blocked, bh_bytes reason)
 {
     bh__context *context = &self->context;
@@ -229,10 +236,10 @@ static void on_blocked(bh__engine *self, const bh__link *link, int is_blocked, b
         return;
     context->publish.link.is_blocked = is_blocked;
     bh_ledger_block(context->ledger, is_blocked, bh__monotonic_ms());
-    bh__tell(context, (bh__news){.kind = is_blocked ? BH_EVENT_BLOCKED : BH_EVENT_UNBLOCKED,
-                                 .text = reason,
-                                 .count = bh_ledger_copies(context->ledger),
-                                 .connection = &context->publish});
+    bh__emit(context, (bh__event_data){.kind = is_blocked ? BH_EVENT_BLOCKED : BH_EVENT_UNBLOCKED,
+                                       .text = reason,
+                                       .count = bh_ledger_copies(context->ledger),
+                                       .connection = &context->publish});
 }
 
 static void on_connection_method(bh__engine *self, bh__link *link, const amqp_method_t *method)
@@ -263,14 +270,14 @@ static void dispatch_frame(bh__engine *self, bh__link *link, const bh__frame *fr
         return;
     int is_reply = is_method && link->reply.decoded == method.decoded && link->reply.id == method.id;
     if (is_reply && method.id != AMQP_BASIC_GET_OK_METHOD)
-        return; /* whoever waits for it takes it; of this one, content follows */
+        return; /* a procedure waits for it; the content of basic.get-ok follows */
     const amqp_method_t *its_method = is_method ? &method : NULL;
     if (frame->channel == 0)
         on_connection_method(self, link, &method);
     else if (link == &context->publish.link)
         bh__publisher_on_frame(&self->publisher, context, frame, its_method);
     else if (frame->channel == BH__CHANNEL_GET)
-        bh__getter_on_frame(&self->getter, context, frame, its_method);
+        bh__parked_reader_on_frame(&self->parked_reader, context, frame, its_method);
     else if (frame->channel == BH__CHANNEL_PROBE)
         bh__probe_on_frame(&self->probe, context, its_method);
     else
@@ -291,36 +298,72 @@ static int is_alive(const bh__link *link)
     return link->phase != BH__CLOSED && !bh__link_is_broken(link);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Until when nothing is offered (BH__GUARD_MS); 0: no copy of the guard's is under way. */
+/* Returns until when no message is offered (BH__GUARD_MS); 0: the guard has no copies in flight. */
 static int64_t guarding_until_ms(const bh__engine *self)
 {
     const bh__context *context = &self->context;
-    return context->guarded_count > 0 ? context->guarded_ms + BH__GUARD_MS : 0;
+    return context->guard.count > 0 ? context->guard.since_ms + BH__GUARD_MS : 0;
+}
+
+/* Returns how many handlers have a message, if none of them is free for a message that waits; else 0. */
+static int64_t count_busy(const bh__engine *self)
+{
+    bh__mailbox *mailbox = self->context.mailbox;
+    const bh_ledger *ledger = self->context.ledger;
+    int64_t waiting = (int64_t)(bh__mailbox_waiting(mailbox) + self->consumer.arrived.count);
+    int64_t handled = bh_ledger_unsettled(ledger) - bh_ledger_copies(ledger) - waiting;
+    return waiting > 0 || handled >= self->context.settings->prefetch ? handled : 0;
+}
+
+/* Returns when BH_EVENT_BUSY is due if no message is taken before, monotonic; INT64_MAX: never. */
+static int64_t busy_due_ms(const bh__engine *self)
+{
+    const bh__mailbox *mailbox = self->context.mailbox;
+    int64_t since_ms = atomic_load(&mailbox->progress_ms);
+    int is_watched = mailbox->handler_timeout_ms && self->stage == BH__WORKING && since_ms != self->busy_ms;
+    return is_watched && count_busy(self) > 0 ? since_ms + mailbox->handler_timeout_ms : INT64_MAX;
+}
+
+static void check_busy(bh__engine *self)
+{
+    int64_t now_ms = bh__monotonic_ms(), since_ms = atomic_load(&self->context.mailbox->progress_ms);
+    if (now_ms < busy_due_ms(self))
+        return;
+    self->busy_ms = since_ms;
+    bh__emit(
+        &self->context,
+        (bh__event_data){.kind = BH_EVENT_BUSY, .count = count_busy(self), .duration_us = (now_ms - since_ms) * 1000});
+}
+
+/* Returns when the thread looks for BH_EVENT_BUSY, monotonic; INT64_MAX: never. A take does not wake the thread. */
+static int64_t busy_look_ms(const bh__engine *self, int64_t now_ms)
+{
+    int64_t limit_ms = self->context.mailbox->handler_timeout_ms;
+    if (!limit_ms || self->stage != BH__WORKING || bh_ledger_unsettled(self->context.ledger) == 0)
+        return INT64_MAX;
+    return bh__earlier(busy_due_ms(self), now_ms + limit_ms);
 }
 
 static int64_t next_ms(const bh__engine *self, int64_t until_ms, int64_t now_ms)
 {
     const bh__context *context = &self->context;
     int64_t due_ms = bh_ledger_due_ms(context->ledger);
-    int64_t next = self->stage == BH__LEAVING ? until_ms : earlier(until_ms, atomic_load(&context->mailbox->stop_ms));
+    int64_t next =
+        self->stage == BH__CLOSING ? until_ms : bh__earlier(until_ms, atomic_load(&context->mailbox->stop_ms));
     if (due_ms != BH_LEDGER_NEVER)
-        next = earlier(next, due_ms);
+        next = bh__earlier(next, due_ms);
     if (self->consumer.arrived.first && guarding_until_ms(self))
-        next = earlier(next, guarding_until_ms(self));
+        next = bh__earlier(next, guarding_until_ms(self));
     if (self->stage == BH__WORKING)
-        next = earlier(next, bh__probe_due_ms(&self->probe, context));
-    next = earlier(next, bh__link_next_beat_ms(&context->consume.link));
-    next = earlier(next, bh__link_next_beat_ms(&context->publish.link));
+        next = bh__earlier(next, bh__probe_due_ms(&self->probe, context));
+    next = bh__earlier(next, busy_look_ms(self, now_ms));
+    next = bh__earlier(next, bh__link_next_beat_ms(&context->consume.link));
+    next = bh__earlier(next, bh__link_next_beat_ms(&context->publish.link));
     return context->consume.link.has_more || context->publish.link.has_more ? now_ms : next;
 }
 
-/* Waits; `ready` gets whether something happened to each link's socket. */
-static void wait_for_news(bh__engine *self, int64_t until_ms, int ready[2])
+/* Polls until `until_ms` at most. Sets ready[i] if link i has a socket event. */
+static void wait_for_io(bh__engine *self, int64_t until_ms, int ready[2])
 {
     bh__mailbox *mailbox = self->context.mailbox;
     const bh__link *const links[] = {&self->context.consume.link, &self->context.publish.link};
@@ -328,32 +371,36 @@ static void wait_for_news(bh__engine *self, int64_t until_ms, int ready[2])
     for (int i = 0; i < 2; i++)
         polled[i + 1] =
             (struct pollfd){.fd = is_alive(links[i]) ? links[i]->socket.fd : -1, .events = bh__link_events(links[i])};
-    int64_t left_ms = next_ms(self, until_ms, bh__monotonic_ms()) - bh__monotonic_ms();
-    int timeout_ms = left_ms < 0 ? 0 : left_ms > BH__LONGEST_POLL_MS ? BH__LONGEST_POLL_MS : (int)left_ms;
+    int64_t remaining_ms = next_ms(self, until_ms, bh__monotonic_ms()) - bh__monotonic_ms();
+    int timeout_ms = remaining_ms < 0                     ? 0
+                     : remaining_ms > BH__LONGEST_POLL_MS ? BH__LONGEST_POLL_MS
+                                                          : (int)remaining_ms;
     int naps = self->has_settled || atomic_load(&mailbox->settled_count) > 0;
     bh__sleep sleep = naps ? BH__NAPPING : BH__ASLEEP;
     if (naps && timeout_ms > BH__NAP_MS)
         timeout_ms = BH__NAP_MS;
-    if (!bh__mailbox_lie_down(mailbox, sleep) && !self->consumer.is_doubtful)
+    if (!bh__mailbox_begin_wait(mailbox, sleep) && !self->consumer.is_doubtful)
         timeout_ms = 0;
     int count = poll(polled, 3, timeout_ms);
     self->is_woken = count == 0 || polled[0].revents;
-    bh__mailbox_get_up(mailbox, count > 0 && polled[0].revents);
+    bh__mailbox_end_wait(mailbox, count > 0 && polled[0].revents);
     for (int i = 0; i < 2; i++)
         ready[i] = count > 0 && polled[i + 1].fd >= 0 && polled[i + 1].revents;
 }
 
-/* While the sockets are busy, what was settled is carried out once a millisecond, or when it is much. */
+/* Decides on settled messages once per millisecond while sockets are busy, or when many are
+ * settled. */
 static void settle_in_time(bh__engine *self, int64_t now_ms)
 {
     const bh__mailbox *mailbox = self->context.mailbox;
-    if (!self->is_woken && now_ms == self->settled_ms && atomic_load(&mailbox->settled_count) < mailbox->many)
+    if (!self->is_woken && now_ms == self->settled_ms && atomic_load(&mailbox->settled_count) < mailbox->wake_count)
         return;
     self->settled_ms = now_ms;
     bh__engine_settle(self);
 }
 
-/* Offers what arrived to the callers, and rests a little while the broker may send as much again (BH__REST_NS). */
+/* Offers deliveries to callers. Rests a little if the broker may send as many again
+ * (BH__REST_NS). */
 static void offer_arrived(bh__engine *self)
 {
     if (!self->consumer.arrived.first || self->stage != BH__WORKING || bh__monotonic_ms() < guarding_until_ms(self))
@@ -365,33 +412,33 @@ static void offer_arrived(bh__engine *self)
     }
 }
 
-/* Decides on the dead letters that arrived; those whose work queue is looked for wait. */
-static void relay_arrived(bh__engine *self)
+/* Decides on dead letters. Those whose work queue is checked wait. */
+static void settle_arrived_dead_letters(bh__engine *self)
 {
-    bh__queue *arrived = &self->consumer.arrived;
-    bh__queue waiting = {.first = NULL};
+    bh__message_list *arrived = &self->consumer.arrived;
+    bh__message_list waiting = {.first = NULL};
     if (!arrived->first || self->stage != BH__WORKING ||
-        (arrived->count == self->waiting_count && self->context.places.wanted_count))
+        (arrived->count == self->waiting_count && self->context.work_queues.due_count))
         return;
-    for (bh_message *message; (message = bh__queue_pop(arrived));) {
-        if (bh__relay(&self->context, message))
+    for (bh_message *message; (message = bh__message_list_pop(arrived));) {
+        if (bh__settle_dead_letter(&self->context, message))
             bh_message_free(message);
         else
-            bh__queue_push(&waiting, message);
+            bh__message_list_push(&waiting, message);
     }
     *arrived = waiting;
     self->waiting_count = waiting.count;
 }
 
-unsigned bh__engine_news(const bh__engine *self)
+unsigned bh__engine_state(const bh__engine *self)
 {
     const bh__context *context = &self->context;
     int has_drained = self->stage == BH__DRAINING && bh_ledger_unsettled(context->ledger) == 0;
     return (unsigned)is_alive(&context->consume.link) + (unsigned)is_alive(&context->publish.link) * 2 +
-           (unsigned)self->consumer.is_consuming * 4 + (unsigned)context->is_declared * 8 +
-           (unsigned)self->getter.result * 16 + (unsigned)self->wanted_count * 64 +
-           (context->places.wanted_count ? 1U << 31 : 0) + (has_drained ? 1U << 30 : 0) +
-           (self->getter.entry ? 1U << 29 : 0);
+           (unsigned)self->consumer.is_consuming * 4 + (unsigned)context->setup.is_declared * 8 +
+           (unsigned)self->parked_reader.result * 16 + (unsigned)self->wanted_count * 64 +
+           (context->work_queues.due_count ? 1U << 31 : 0) + (has_drained ? 1U << 30 : 0) +
+           (self->parked_reader.entry ? 1U << 29 : 0);
 }
 
 void bh__engine_pump(bh__engine *self, int64_t until_ms)
@@ -399,16 +446,16 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     bh__link *const links[] = {&self->context.consume.link, &self->context.publish.link};
     int64_t now_ms = bh__monotonic_ms();
     int ready[2];
-    unsigned before = bh__engine_news(self);
+    unsigned before = bh__engine_state(self);
     settle_in_time(self, now_ms);
     if (self->context.settings->relay)
-        relay_arrived(self);
+        settle_arrived_dead_letters(self);
     bh__engine_advance(self);
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase == BH__TALKING)
             bh__link_flush(links[i], now_ms);
     }
-    wait_for_news(self, bh__engine_news(self) == before ? until_ms : now_ms, ready);
+    wait_for_io(self, bh__engine_state(self) == before ? until_ms : now_ms, ready);
     now_ms = bh__monotonic_ms();
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase != BH__TALKING || (!ready[i] && !links[i]->has_more))
@@ -419,9 +466,10 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
         dispatch_frames(self, links[i]);
     }
     for (int i = 0; i < 2; i++)
-        bh__link_beat(links[i], now_ms); /* after reading: what waits in the kernel is a sign of life */
+        bh__link_beat(links[i], now_ms); /* after reading, because unread bytes are a sign of life */
     if (self->stage == BH__WORKING)
-        bh__probe_look(&self->probe, &self->context);
+        bh__probe_check(&self->probe, &self->context);
+    check_busy(self);
     if (!self->context.settings->relay)
         offer_arrived(self);
 }

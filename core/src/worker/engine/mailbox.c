@@ -1,7 +1,8 @@
-#include "engine/mailbox.h"
+#include "worker/engine/mailbox.h"
 
-#include "wire/clock.h"
+#include "worker/wire/clock.h"
 
+#include <backhop/adapter/event.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <time.h>
@@ -84,6 +85,8 @@ int bh__mailbox_init(bh__mailbox *self)
     atomic_init(&self->settled_count, 0);
     atomic_init(&self->event_count, 0);
     atomic_init(&self->unconfirmed_count, 0);
+    atomic_init(&self->progress_ms, 0);
+    self->health.state = BH_HEALTH_STOPPED;
     self->replay_most = -1;
     return make_locks(self) && open_pipe(self->signal) && open_pipe(self->wake) &&
            bh_delivery_new(&self->delivery) == BH_OK && bh_history_new(&self->history) == BH_OK;
@@ -101,8 +104,8 @@ static void free_events(bh__mailbox *self)
 void bh__mailbox_free(bh__mailbox *self)
 {
     bh__mailbox_collect(self, &self->ready);
-    bh__queue_append(&self->ready, &self->at_hand);
-    bh__queue_clear(&self->ready);
+    bh__message_list_append(&self->ready, &self->at_hand);
+    bh__message_list_clear(&self->ready);
     free_events(self);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
@@ -135,8 +138,8 @@ static int has_event(const bh__mailbox *self)
     return atomic_load(&self->event_count) > 0;
 }
 
-/* Makes the descriptor readable exactly while there is something to take. */
-static void signal_rightly(bh__mailbox *self)
+/* Makes the descriptor readable exactly while a message or an event can be taken. */
+static void update_signal(bh__mailbox *self)
 {
     int has_some = has_message(self) || has_event(self);
     if (!self->is_watched || has_some == self->is_signalled)
@@ -148,13 +151,13 @@ static void signal_rightly(bh__mailbox *self)
         read_bytes(self->signal);
 }
 
-/* Under `taking`. */
+/* Moves ready messages to `at_hand`. Call it under `taking`. */
 static void replenish(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->mutex);
-    bh__queue_append(&self->at_hand, &self->ready);
+    bh__message_list_append(&self->at_hand, &self->ready);
     self->has_at_hand = self->at_hand.first != NULL;
-    signal_rightly(self);
+    update_signal(self);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -163,7 +166,9 @@ bh_message *bh__mailbox_take(bh__mailbox *self)
     pthread_mutex_lock(&self->taking);
     if (!self->at_hand.first)
         replenish(self);
-    bh_message *message = bh__queue_pop(&self->at_hand);
+    bh_message *message = bh__message_list_pop(&self->at_hand);
+    if (message && self->handler_timeout_ms)
+        atomic_store(&self->progress_ms, bh__monotonic_ms());
     if (message && !self->at_hand.first)
         replenish(self);
     pthread_mutex_unlock(&self->taking);
@@ -174,7 +179,7 @@ int bh__mailbox_watch(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->mutex);
     self->is_watched = 1;
-    signal_rightly(self);
+    update_signal(self);
     pthread_mutex_unlock(&self->mutex);
     return self->signal[0];
 }
@@ -188,13 +193,13 @@ void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events)
     end.tv_nsec = (long)(ns % 1000000000);
     pthread_mutex_lock(&self->mutex);
     int error = 0;
-    while (!(has_message(self) && bh__mailbox_gives(self)) && !(for_events && has_event(self)) && error == 0 &&
-           (for_events ? atomic_load(&self->life) == BH__RUNNING : bh__mailbox_gives(self)))
+    while (!(has_message(self) && bh__mailbox_is_delivering(self)) && !(for_events && has_event(self)) && error == 0 &&
+           (for_events ? atomic_load(&self->life) == BH__RUNNING : bh__mailbox_is_delivering(self)))
         error = pthread_cond_timedwait(&self->arrived, &self->mutex, &end);
     pthread_mutex_unlock(&self->mutex);
 }
 
-int bh__mailbox_ask_replay(bh__mailbox *self, int64_t most)
+int bh__mailbox_request_replay(bh__mailbox *self, int64_t most)
 {
     pthread_mutex_lock(&self->mutex);
     int is_free = !self->is_replaying && self->replay_most < 0;
@@ -244,12 +249,12 @@ bh_event *bh__mailbox_take_event(bh__mailbox *self)
         return NULL;
     pthread_mutex_lock(&self->mutex);
     bh_event *event = pop_event(self);
-    signal_rightly(self);
+    update_signal(self);
     pthread_mutex_unlock(&self->mutex);
     return event;
 }
 
-/* No message's address: it takes the place of the last settled one when no more are taken. */
+/* Stands for the last settled message when the mailbox is closed. It is no message's address. */
 #define CLOSED ((bh_message *)(uintptr_t)1)
 
 int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
@@ -262,7 +267,7 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
     } while (!atomic_compare_exchange_weak(&self->settled, &before, message));
     size_t count = atomic_fetch_add(&self->settled_count, 1) + 1;
     int sleep = atomic_load(&self->sleep);
-    if ((sleep == BH__ASLEEP || (sleep == BH__NAPPING && count >= self->many)) &&
+    if ((sleep == BH__ASLEEP || (sleep == BH__NAPPING && count >= self->wake_count)) &&
         atomic_exchange(&self->sleep, BH__AWAKE) != BH__AWAKE)
         write_byte(self->wake);
     return 1;
@@ -270,29 +275,31 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
 
 /* ------------------------------------------------------------------------------------------------------- the thread */
 
-void bh__mailbox_offer(bh__mailbox *self, bh__queue *messages)
+void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages)
 {
     if (!messages->first)
         return;
     pthread_mutex_lock(&self->mutex);
-    bh__queue_append(&self->ready, messages);
-    signal_rightly(self);
+    if (self->handler_timeout_ms && !has_message(self))
+        atomic_store(&self->progress_ms, bh__monotonic_ms());
+    bh__message_list_append(&self->ready, messages);
+    update_signal(self);
     pthread_mutex_unlock(&self->mutex);
     pthread_cond_broadcast(&self->arrived);
 }
 
-void bh__mailbox_withdraw(bh__mailbox *self, bh__queue *out)
+void bh__mailbox_withdraw(bh__mailbox *self, bh__message_list *out)
 {
     pthread_mutex_lock(&self->taking);
     replenish(self);
-    bh__queue_append(out, &self->at_hand);
+    bh__message_list_append(out, &self->at_hand);
     replenish(self);
     pthread_mutex_unlock(&self->taking);
     pthread_cond_broadcast(&self->arrived); /* the worker may be stopping */
 }
 
-/* Moves those that were settled, from the last one back, to the queue in the order in which they were settled. */
-static void append_settled(bh__mailbox *self, bh_message *last, bh__queue *out)
+/* Moves settled messages to the list, in the order of their settlement. */
+static void append_settled(bh__mailbox *self, bh_message *last, bh__message_list *out)
 {
     bh_message *first = NULL;
     size_t count = 0;
@@ -303,17 +310,17 @@ static void append_settled(bh__mailbox *self, bh_message *last, bh__queue *out)
         message = before;
     }
     atomic_fetch_sub(&self->settled_count, count);
-    bh__queue settled = {first, last, count};
-    bh__queue_append(out, &settled);
+    bh__message_list settled = {first, last, count};
+    bh__message_list_append(out, &settled);
 }
 
-void bh__mailbox_collect(bh__mailbox *self, bh__queue *out)
+void bh__mailbox_collect(bh__mailbox *self, bh__message_list *out)
 {
     if (atomic_load(&self->settled) != CLOSED)
         append_settled(self, atomic_exchange(&self->settled, NULL), out);
 }
 
-void bh__mailbox_close(bh__mailbox *self, bh__queue *out)
+void bh__mailbox_close(bh__mailbox *self, bh__message_list *out)
 {
     bh_message *last = atomic_exchange(&self->settled, CLOSED);
     append_settled(self, last == CLOSED ? NULL : last, out);
@@ -321,6 +328,9 @@ void bh__mailbox_close(bh__mailbox *self, bh__queue *out)
 
 void bh__mailbox_open(bh__mailbox *self)
 {
+    pthread_mutex_lock(&self->mutex);
+    self->health = (bh_health){.state = BH_HEALTH_STARTING};
+    pthread_mutex_unlock(&self->mutex);
     atomic_store(&self->settled, NULL);
 }
 
@@ -334,7 +344,7 @@ static void push_event(bh__mailbox *self, bh_event *event)
     atomic_fetch_add(&self->event_count, 1);
 }
 
-/* MISSED is an event of its own, told before the others. */
+/* Counts a missed event. MISSED is taken before the other events. */
 static void miss_event(bh__mailbox *self)
 {
     if (self->missed_count++ == 0)
@@ -350,7 +360,25 @@ void bh__mailbox_count(bh__mailbox *self, const bh_event *event)
     pthread_mutex_unlock(&self->counting);
 }
 
-void bh__mailbox_tell(bh__mailbox *self, bh_event *event, int is_last)
+void bh__mailbox_observe(bh__mailbox *self, const bh_event *event)
+{
+    pthread_mutex_lock(&self->mutex);
+    bh_health_observe(&self->health, event);
+    pthread_mutex_unlock(&self->mutex);
+}
+
+size_t bh__mailbox_waiting(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->taking);
+    size_t count = self->at_hand.count;
+    pthread_mutex_lock(&self->mutex);
+    count += self->ready.count;
+    pthread_mutex_unlock(&self->mutex);
+    pthread_mutex_unlock(&self->taking);
+    return count;
+}
+
+void bh__mailbox_push_event(bh__mailbox *self, bh_event *event, int is_last)
 {
     bh_event *oldest = NULL;
     pthread_mutex_lock(&self->mutex);
@@ -365,19 +393,19 @@ void bh__mailbox_tell(bh__mailbox *self, bh_event *event, int is_last)
         miss_event(self);
     if (is_last)
         atomic_store(&self->life, BH__DRAINED);
-    signal_rightly(self);
+    update_signal(self);
     pthread_mutex_unlock(&self->mutex);
     pthread_cond_broadcast(&self->arrived);
     bh_event_free(oldest);
 }
 
-int bh__mailbox_lie_down(bh__mailbox *self, bh__sleep sleep)
+int bh__mailbox_begin_wait(bh__mailbox *self, bh__sleep sleep)
 {
     atomic_store(&self->sleep, (int)sleep);
-    return atomic_load(&self->settled_count) < (sleep == BH__NAPPING ? self->many : 1);
+    return atomic_load(&self->settled_count) < (sleep == BH__NAPPING ? self->wake_count : 1);
 }
 
-void bh__mailbox_get_up(bh__mailbox *self, int was_woken)
+void bh__mailbox_end_wait(bh__mailbox *self, int was_woken)
 {
     atomic_store(&self->sleep, BH__AWAKE);
     if (was_woken)

@@ -1,29 +1,30 @@
-#include "engine/probe.h"
+#include "worker/engine/probe.h"
 
-#include "engine/pacing.h"
-#include "topology_internal.h"
+#include "worker/engine/pacing.h"
+#include "topology/internal.h"
 
 void bh__probe_end(bh__probe *self)
 {
     self->is_open = 0;
-    self->asked_ms = 0;
+    self->sent_ms = 0;
 }
 
-/* With messages in hand nothing is asked: they tell by themselves, as they are settled, and would come again. Nor is a broker
- * before 4.3: it pauses a node that lost its cluster, and for up to a minute the others answer no such question either. */
-static int may_ask(const bh__probe *self, const bh__context *context)
+/* Returns 1 if a probe makes sense. Messages in hand show by themselves if the broker works, and
+ * would be redelivered if the connections were given up. Brokers before 4.3 pause a node that
+ * lost its cluster, and the other nodes may not answer for a minute. */
+static int can_probe(const bh__probe *self, const bh__context *context)
 {
-    return context->is_ready && bh__is_at_least_4_3(context) && !self->is_refused &&
+    return context->setup.is_ready && bh__is_at_least_4_3(context) && !self->is_refused &&
            context->settings->mode != BH_MODE_NONE && bh_ledger_unsettled(context->ledger) == 0;
 }
 
 int64_t bh__probe_due_ms(const bh__probe *self, const bh__context *context)
 {
-    if (!may_ask(self, context))
+    if (!can_probe(self, context))
         return INT64_MAX;
-    if (!self->asked_ms)
-        return context->heard_ms + BH__SILENCE_MS;
-    return (self->asked_ms < context->heard_ms ? context->heard_ms : self->asked_ms) + BH__PROBE_MS;
+    if (!self->sent_ms)
+        return context->alive_ms + BH__SILENCE_MS;
+    return (self->sent_ms < context->alive_ms ? context->alive_ms : self->sent_ms) + BH__PROBE_MS;
 }
 
 static void ask(bh__probe *self, bh__context *context, int64_t now_ms)
@@ -39,16 +40,16 @@ static void ask(bh__probe *self, bh__context *context, int64_t now_ms)
         bh__link_send(link, BH__CHANNEL_PROBE, AMQP_CHANNEL_OPEN_METHOD, &open);
     bh__link_send(link, BH__CHANNEL_PROBE, AMQP_QUEUE_UNBIND_METHOD, &unbind);
     self->is_open = 1;
-    self->asked_ms = now_ms;
+    self->sent_ms = now_ms;
 }
 
-void bh__probe_look(bh__probe *self, bh__context *context)
+void bh__probe_check(bh__probe *self, bh__context *context)
 {
     static const char text[] = "the broker did not answer within %d ms; this node may have lost its cluster";
     int64_t now_ms = bh__monotonic_ms();
     if (now_ms < bh__probe_due_ms(self, context))
         return;
-    if (!self->asked_ms) {
+    if (!self->sent_ms) {
         ask(self, context, now_ms);
         return;
     }
@@ -60,12 +61,12 @@ void bh__probe_on_frame(bh__probe *self, bh__context *context, const amqp_method
 {
     if (!method || (method->id != AMQP_QUEUE_UNBIND_OK_METHOD && method->id != AMQP_CHANNEL_CLOSE_METHOD))
         return;
-    self->asked_ms = 0;
-    context->heard_ms = bh__monotonic_ms();
+    self->sent_ms = 0;
+    context->alive_ms = bh__monotonic_ms();
     if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
-        bh__report words = {.size = 0};
-        bh__link_answer_channel_close(&context->consume.link, BH__CHANNEL_PROBE, method->decoded, "probing", &words);
-        bh__report_free(&words);
+        bh__report reason = {.size = 0};
+        bh__link_answer_channel_close(&context->consume.link, BH__CHANNEL_PROBE, method->decoded, "probing", &reason);
+        bh__report_free(&reason);
         self->is_open = 0;
         self->is_refused = 1;
     }

@@ -1,19 +1,19 @@
-#include "engine/publisher.h"
+#include "worker/engine/publisher.h"
 
-#include "engine/decision.h"
-#include "wire/content.h"
+#include "worker/engine/decision.h"
+#include "worker/wire/content.h"
 
 #include <stdio.h>
 
 void bh__publisher_free(bh__publisher *self)
 {
-    bh__report_free(&self->words);
+    bh__report_free(&self->problem);
 }
 
 int bh__publisher_is_open(const bh__publisher *self)
 {
     for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
-        if (!self->channels[i].number)
+        if (!self->channels[i].ledger_publisher)
             return 0;
     return 1;
 }
@@ -22,10 +22,10 @@ void bh__publisher_end(bh__publisher *self, bh__context *context, bh_ending endi
 {
     for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++) {
         bh__assembler_clear(&self->channels[i].returned);
-        self->channels[i].number = 0;
+        self->channels[i].ledger_publisher = 0;
     }
     if (ending != BH_ENDING_ORDERLY)
-        bh__report_set(&self->words, context->publish.link.problem.status, "%s",
+        bh__report_set(&self->problem, context->publish.link.problem.status, "%s",
                        bh__report_text(&context->publish.link.problem).data);
     bh_ledger_disconnect(context->ledger, ending, bh__monotonic_ms());
 }
@@ -38,11 +38,12 @@ static void on_confirm(const bh__publisher *self, bh__context *context, size_t i
     if (tag > INT64_MAX)
         return;
     context->publish.has_worked = 1;
-    context->heard_ms = bh__monotonic_ms();
-    bh_ledger_confirm(context->ledger, self->channels[index].number, (int64_t)tag, multiple, is_ack, context->heard_ms);
+    context->alive_ms = bh__monotonic_ms();
+    bh_ledger_confirm(context->ledger, self->channels[index].ledger_publisher, (int64_t)tag, multiple, is_ack,
+                      context->alive_ms);
 }
 
-/* A reply's code and text, as in "312 NO_ROUTE". */
+/* Writes a reply as "312 NO_ROUTE". */
 static bh_bytes write_reply(char out[BH__REPLY_TEXT], int code, amqp_bytes_t reply_text)
 {
     bh_bytes text = bh__from_amqp(reply_text);
@@ -58,36 +59,36 @@ static void on_return(bh__publisher *self, size_t index, const amqp_basic_return
 
 static void on_returned_copy(const bh__publisher *self, bh__context *context, size_t index, const bh_message *copy)
 {
-    context->is_declared &= context->settings->mode != BH_MODE_CREATE; /* what is missing is made again */
-    bh_ledger_return(context->ledger, self->channels[index].number, bh__content_string(copy->properties, "backhop-id"),
-                     copy->exchange, copy->routing_key);
+    context->setup.is_declared &= context->settings->mode != BH_MODE_CREATE; /* declares missing parts again */
+    bh_ledger_return(context->ledger, self->channels[index].ledger_publisher,
+                     bh__content_string(copy->properties, "backhop-id"), copy->exchange, copy->routing_key);
 }
 
-static void tell_closed(const bh__context *context, const amqp_channel_close_t *close, int64_t copies)
+static void emit_closed(const bh__context *context, const amqp_channel_close_t *close, int64_t copies)
 {
     char cause[BH__REPLY_TEXT];
-    bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
-                                 .status = BH_ERR_CHANNEL,
-                                 .cause = write_reply(cause, close->reply_code, close->reply_text),
-                                 .count = copies,
-                                 .connection = &context->publish});
+    bh__emit(context, (bh__event_data){.kind = BH_EVENT_UNAVAILABLE,
+                                       .status = BH_ERR_CHANNEL,
+                                       .cause = write_reply(cause, close->reply_code, close->reply_text),
+                                       .count = copies,
+                                       .connection = &context->publish});
 }
 
-/* The broker closed the channel for one of the copies in flight. */
+/* Handles the end of a channel, which one of its copies in flight caused. */
 static void on_publish_channel_close(bh__publisher *self, bh__context *context, size_t index,
                                      const amqp_channel_close_t *close)
 {
     amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
     bh_status status =
-        bh__link_answer_channel_close(&context->publish.link, channel, close, "publishing", &self->words);
+        bh__link_answer_channel_close(&context->publish.link, channel, close, "publishing", &self->problem);
     int64_t copies = bh_ledger_copies(context->ledger);
-    if (bh_ledger_close_publisher(context->ledger, self->channels[index].number, bh_ending_of(close->reply_code),
-                                  bh__monotonic_ms()))
-        tell_closed(context, close, copies);
+    if (bh_ledger_close_publisher(context->ledger, self->channels[index].ledger_publisher,
+                                  bh_ending_of(close->reply_code), bh__monotonic_ms()))
+        emit_closed(context, close, copies);
     bh__assembler_clear(&self->channels[index].returned);
-    self->channels[index].number = 0;
+    self->channels[index].ledger_publisher = 0;
     if (status == BH_ERR_MISSING && context->settings->mode == BH_MODE_CREATE)
-        context->is_declared = 0;
+        context->setup.is_declared = 0;
 }
 
 static void on_publish_method(bh__publisher *self, bh__context *context, size_t index, const amqp_method_t *method)
@@ -118,7 +119,8 @@ void bh__publisher_on_frame(bh__publisher *self, bh__context *context, const bh_
                             const amqp_method_t *method)
 {
     size_t index = (size_t)frame->channel - BH__FIRST_PUBLISH_CHANNEL;
-    if (frame->channel < BH__FIRST_PUBLISH_CHANNEL || index >= BH__PUBLISH_CHANNELS || !self->channels[index].number)
+    if (frame->channel < BH__FIRST_PUBLISH_CHANNEL || index >= BH__PUBLISH_CHANNELS ||
+        !self->channels[index].ledger_publisher)
         return;
     if (method) {
         on_publish_method(self, context, index, method);
@@ -135,26 +137,27 @@ void bh__publisher_on_frame(bh__publisher *self, bh__context *context, const bh_
 
 /* ----------------------------------------------------------------------------------------------------------- sending */
 
-void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t number, const bh_message *message)
+void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t ledger_publisher,
+                        const bh_message *message)
 {
     const bh__copy *copy = message->copy;
     amqp_basic_publish_t publish = {.exchange = bh__to_amqp(copy->exchange),
                                     .routing_key = bh__to_amqp(copy->routing_key),
                                     .mandatory = copy->mandatory};
     for (size_t i = 0; i < BH__PUBLISH_CHANNELS; i++)
-        if (self->channels[i].number == number)
+        if (self->channels[i].ledger_publisher == ledger_publisher)
             bh__link_publish(&context->publish.link, (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + i), &publish,
                              copy->properties, message->body);
 }
 
-bh_bytes bh__publisher_explain(const bh__publisher *self, const bh__context *context, const bh__copy *copy,
-                               bh_status *status)
+bh_bytes bh__publisher_explain(const bh__publisher *self, const bh__context *context, const bh_step *step,
+                               const bh__copy *copy, bh_status *status)
 {
     bh_ledger *ledger = context->ledger;
-    *status = bh_ledger_step_status(ledger);
-    if (bh_ledger_step_event(ledger) == BH_EVENT_RETURNED && *status == BH_ERR_PUBLISH)
-        return bh_ledger_words(ledger, copy->exchange, copy->routing_key, bh_str(self->return_text), bh_str(""));
-    if (bh_ledger_step_event(ledger) == BH_EVENT_RETURNED)
-        *status = self->words.status; /* of 404 and 403, which one it was */
-    return bh_ledger_words(ledger, copy->exchange, copy->routing_key, bh__report_text(&self->words), bh_str(""));
+    *status = step->status;
+    if (step->event == BH_EVENT_RETURNED && *status == BH_ERR_PUBLISH)
+        return bh_ledger_text(ledger, copy->exchange, copy->routing_key, bh_str(self->return_text), bh_str(""));
+    if (step->event == BH_EVENT_RETURNED)
+        *status = self->problem.status; /* the reason of the channel's end: 404 or 403 */
+    return bh_ledger_text(ledger, copy->exchange, copy->routing_key, bh__report_text(&self->problem), bh_str(""));
 }

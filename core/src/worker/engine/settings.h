@@ -1,28 +1,29 @@
-/* Settings: what a worker was told before it started. Nobody changes them while its thread runs. Internal. */
+/* Settings: the worker's settings. They do not change while the thread runs. Internal. */
 #ifndef BACKHOP_WORKER_ENGINE_SETTINGS_H
 #define BACKHOP_WORKER_ENGINE_SETTINGS_H
 
-#include "wire/uri.h"
+#include "worker/wire/socket.h"
 
-#include <backhop/relay.h>
+#include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 
 typedef struct bh__settings {
-    bh_relay *relay; /* decides on each message; NULL: callers do. Of the thread alone */
+    bh_relay *relay; /* decides on each message; NULL: callers do. Only the thread uses it */
     bh_policy *policy;
     bh_topology *topology;
     bh_policy *back_off;
-    bh_history *reading; /* legacy counter and wait queues, for every history */
+    bh_history *reading; /* legacy counter and wait queues, for each history */
     bh__uri *uris;
     size_t uri_count;
     size_t uri_capacity;
-    char *ca_file; /* NULL: the system's */
-    int64_t mode;  /* a bh_mode */
+    char *ca_file, *cert, *key; /* owned; NULL: none (bh__tls_files) */
+    int64_t mode;               /* a bh_mode */
     int64_t prefetch;
-    uint32_t told; /* a bit for each kind of event */
+    uint32_t emitted; /* a bit per kind of event */
     int64_t fails_fast;
     int64_t connect_timeout_ms;
     int64_t confirm_timeout_ms;
+    int64_t handler_timeout_ms; /* 0: none */
 } bh__settings;
 
 #endif

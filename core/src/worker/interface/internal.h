@@ -2,7 +2,9 @@
 #ifndef BACKHOP_WORKER_INTERFACE_INTERNAL_H
 #define BACKHOP_WORKER_INTERFACE_INTERNAL_H
 
-#include "procedures/runner.h"
+#include "worker/procedures/runner.h"
+
+enum { BH__LONGEST_TIMEOUT_MS = 3600000 };
 
 struct bh_worker {
     bh__settings settings;
@@ -12,11 +14,15 @@ struct bh_worker {
     bh__report report; /* of the caller's last failed call */
 };
 
-/* As bh_worker_settle, with what bh_worker_fail noted. */
-bh_status bh__worker_settle(bh_worker *self, bh_message *message, bh_outcome outcome);
-/* As bh_worker_start, where nobody has set whether it fails fast: it does. */
-bh_status bh__worker_start_to_run(bh_worker *self);
-/* Waits for the end of the thread, which has drained. BH_OK, or why the worker gave up, which bh_worker_error tells. */
-bh_status bh__worker_end(bh_worker *self);
+/* Returns BH_OK if a setting may change: the worker does not run. */
+bh_status bh__worker_may_set(bh_worker *self);
+/* Keeps the reason why a call failed, for bh_worker_error. Returns the status. */
+bh_status bh__worker_refuse(bh_worker *self, bh_status status, const char *sentence);
+/* Waits for the end of the thread, if there is one. */
+void bh__worker_join(bh_worker *self);
+/* Returns BH_OK if this worker delivered the message and this process did not fork since. */
+bh_status bh__worker_check(const bh_worker *self, const bh_message *message);
+/* Like bh_worker_settle, for a message of this worker and without checks of the settlement. */
+bh_status bh__worker_settle(bh_worker *self, bh_message *message, const bh_settlement *settlement);
 
 #endif

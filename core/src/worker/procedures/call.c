@@ -1,27 +1,28 @@
-#include "procedures/runner.h"
+#include "worker/procedures/runner.h"
 
-#include "engine/pacing.h"
+#include "worker/engine/pacing.h"
 
 #include <stdio.h>
 
-/* Until when to wait for an answer. One who leaves has until the stop's limit, and a little in any case: to give the
- * connection up is to give back what callers still settle. */
+/* Returns the deadline of an answer. While closing, it is the stop's limit and BH__GOODBYE_MS at
+ * least: without the answer, the connection would be dropped, and settlements would have no
+ * effect. */
 static int64_t deadline_of(const bh__runner *self, int64_t begun_ms, int64_t timeout_ms)
 {
-    if (self->engine.stage != BH__LEAVING)
+    if (self->engine.stage != BH__CLOSING)
         return begun_ms + timeout_ms;
-    int64_t limit_ms = atomic_load(&self->engine.context.mailbox->stop_ms) - begun_ms;
+    int64_t limit_ms = atomic_load(&self->context->mailbox->stop_ms) - begun_ms;
     int64_t most_ms = limit_ms < timeout_ms ? limit_ms : timeout_ms;
     return begun_ms + (most_ms > BH__GOODBYE_MS ? most_ms : BH__GOODBYE_MS);
 }
 
-/* On an open connection a stop ends a call at the stop's limit alone: what was half done would have to be undone. */
+/* Returns 1 if a stop ends the call. On an open connection only the stop's limit ends it,
+ * because half a procedure would have to be undone. */
 static int is_given_up(const bh__runner *self, const bh__link *link)
 {
     if (!link->is_open)
         return bh__engine_is_interrupted(&self->engine);
-    return self->engine.stage != BH__LEAVING &&
-           bh__monotonic_ms() >= atomic_load(&self->engine.context.mailbox->stop_ms);
+    return self->engine.stage != BH__CLOSING && bh__monotonic_ms() >= atomic_load(&self->context->mailbox->stop_ms);
 }
 
 /* Waits for the reply that the link expects. */
@@ -63,7 +64,7 @@ bh_status bh__call(bh__runner *self, bh__link *link, amqp_channel_t channel, amq
                    void *arguments, amqp_method_number_t reply, amqp_method_number_t other, const char *what,
                    bh__answer *out)
 {
-    int64_t confirm_ms = self->engine.context.settings->confirm_timeout_ms;
+    int64_t confirm_ms = self->context->settings->confirm_timeout_ms;
     *out = (bh__answer){.code = 0};
     bh_status status = bh__call_within(self, link, channel, method, arguments, reply, other,
                                        confirm_ms < BH__ANSWER_MS ? confirm_ms : BH__ANSWER_MS);

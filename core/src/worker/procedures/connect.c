@@ -1,18 +1,18 @@
-#include "procedures/runner.h"
+#include "worker/procedures/runner.h"
 
-#include "engine/pacing.h"
-#include "topology_internal.h"
-#include "wire/login.h"
-#include "wire/lookup.h"
+#include "worker/engine/pacing.h"
+#include "topology/internal.h"
+#include "worker/wire/login.h"
+#include "worker/wire/lookup.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-enum { LONGEST_NAME = 300 }; /* of a connection */
+enum { LONGEST_NAME = 300 }; /* bytes of a connection's name */
 
 /* ----------------------------------------------------------------------------------------------------------- socket */
 
-/* Pumps until the socket may have gone on. False: the time is over. */
+/* Pumps once for the socket. Returns 0 after the deadline. */
 static int go_on(bh__runner *self, int64_t deadline_ms)
 {
     if (bh__engine_is_interrupted(&self->engine) || bh__monotonic_ms() >= deadline_ms)
@@ -21,7 +21,7 @@ static int go_on(bh__runner *self, int64_t deadline_ms)
     return 1;
 }
 
-/* The addresses of the host, to be freed with freeaddrinfo. */
+/* Looks up the addresses of the host; free them with freeaddrinfo. */
 static bh_status resolve(bh__runner *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms,
                          struct addrinfo **out)
 {
@@ -39,7 +39,7 @@ static bh_status resolve(bh__runner *self, bh__link *link, const bh__uri *uri, i
     if (!is_in_time)
         return bh__report_set(&self->problem, BH_ERR_CONNECTION,
                               "the name service did not tell the address of %s within %lld ms; check that it works",
-                              uri->host, (long long)self->engine.context.settings->connect_timeout_ms);
+                              uri->host, (long long)self->context->settings->connect_timeout_ms);
     return bh__report_set(&self->problem, BH_ERR_CONNECTION,
                           "the host %s is not known to the name service (%s); check its name", uri->host,
                           gai_strerror(error));
@@ -64,7 +64,7 @@ static int connect_to(bh__runner *self, bh__link *link, const struct addrinfo *a
     return 0;
 }
 
-/* Tries the host's addresses, each with its share of the time. */
+/* Tries the host's addresses. Each gets an equal share of the time. */
 static bh_status open_socket(bh__runner *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms)
 {
     struct addrinfo *addresses = NULL;
@@ -85,7 +85,7 @@ static bh_status open_socket(bh__runner *self, bh__link *link, const bh__uri *ur
     if (error == ETIMEDOUT)
         return bh__report_set(&self->problem, BH_ERR_CONNECTION,
                               "%s:%d did not answer within %lld ms; check host, port and firewall", uri->host,
-                              uri->port, (long long)self->engine.context.settings->connect_timeout_ms);
+                              uri->port, (long long)self->context->settings->connect_timeout_ms);
     return bh__report_set(&self->problem, BH_ERR_CONNECTION,
                           "no connection to %s:%d (%s); check that RabbitMQ runs and listens there", uri->host,
                           uri->port, strerror(error));
@@ -94,22 +94,24 @@ static bh_status open_socket(bh__runner *self, bh__link *link, const bh__uri *ur
 static bh_status secure(bh__runner *self, bh__link *link, const bh__uri *uri, int64_t deadline_ms)
 {
     bh__step step = BH__AGAIN;
-    bh_status status = bh__socket_begin_tls(&link->socket, uri, self->engine.context.settings->ca_file, &self->problem);
+    const bh__settings *settings = self->context->settings;
+    const bh__tls_files files = {settings->ca_file, settings->cert, settings->key};
+    bh_status status = bh__socket_begin_tls(&link->socket, uri, &files, &self->problem);
     link->phase = BH__SECURING;
     while (status == BH_OK && step != BH__DONE) {
         status = bh__socket_handshake(&link->socket, uri, &step, &self->problem);
         if (status == BH_OK && step == BH__AGAIN && !go_on(self, deadline_ms))
             status = bh__report_set(&self->problem, BH_ERR_TLS,
                                     "no TLS with %s:%d within %lld ms; check that this port speaks TLS (often 5671)",
-                                    uri->host, uri->port, (long long)self->engine.context.settings->connect_timeout_ms);
+                                    uri->host, uri->port, (long long)self->context->settings->connect_timeout_ms);
     }
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------------ login */
 
-/* Waits for the broker's next word on channel 0. */
-static bh_status hear(bh__runner *self, bh__link *link, amqp_method_number_t reply, int64_t deadline_ms)
+/* Waits for the broker's next method on channel 0. */
+static bh_status await_method(bh__runner *self, bh__link *link, amqp_method_number_t reply, int64_t deadline_ms)
 {
     return bh__call_within(self, link, 0, 0, NULL, reply, 0, deadline_ms - bh__monotonic_ms());
 }
@@ -121,13 +123,13 @@ static bh_status log_in(bh__runner *self, const bh__connection *connection, bh__
     link->phase = BH__TALKING;
     link->sent_ms = link->received_ms = bh__monotonic_ms();
     bh__link_greet(link);
-    bh_status status = hear(self, link, AMQP_CONNECTION_START_METHOD, deadline_ms);
+    bh_status status = await_method(self, link, AMQP_CONNECTION_START_METHOD, deadline_ms);
     if (status == BH_OK) {
         char name[LONGEST_NAME];
         snprintf(name, sizeof name, "backhop %s %s", connection->role,
-                 bh_topology_queue(self->engine.context.settings->topology).data);
-        bh__login_introduce(link, uri, name);
-        status = hear(self, link, AMQP_CONNECTION_TUNE_METHOD, deadline_ms);
+                 bh_topology_queue(self->context->settings->topology).data);
+        bh__login_introduce(link, uri, self->context->settings->cert != NULL, name);
+        status = await_method(self, link, AMQP_CONNECTION_TUNE_METHOD, deadline_ms);
     }
     if (status == BH_OK) {
         bh__login_tune(link, uri, BH__CHANNEL_MAX);
@@ -141,16 +143,16 @@ static bh_status log_in(bh__runner *self, const bh__connection *connection, bh__
 static bh_status check_broker(bh__runner *self, const bh__link *link)
 {
     bh_status status =
-        bh_topology_check_broker(self->engine.context.settings->topology, bh_str(link->product), bh_str(link->version));
+        bh_topology_check_broker(self->context->settings->topology, bh_str(link->product), bh_str(link->version));
     return status == BH_OK ? BH_OK
                            : bh__report_set(&self->problem, status, "%s",
-                                            bh_topology_error(self->engine.context.settings->topology).data);
+                                            bh_topology_error(self->context->settings->topology).data);
 }
 
 bh_status bh__connect(bh__runner *self, bh__connection *connection, const bh__uri *uri)
 {
     bh__link *link = &connection->link;
-    int64_t deadline_ms = bh__monotonic_ms() + self->engine.context.settings->connect_timeout_ms;
+    int64_t deadline_ms = bh__monotonic_ms() + self->context->settings->connect_timeout_ms;
     connection->uri = uri;
     connection->has_worked = 0;
     bh_status status = open_socket(self, link, uri, deadline_ms);
@@ -174,15 +176,20 @@ void bh__disconnect(bh__runner *self, bh__connection *connection)
 {
     bh__link *link = &connection->link;
     amqp_connection_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_cstring_bytes("goodbye")};
-    if (link->is_open && !bh__link_is_broken(link))
+    int is_open = link->is_open && !bh__link_is_broken(link);
+    if (is_open && link->is_blocked) { /* the broker answers after the alarm */
+        bh__link_send(link, 0, AMQP_CONNECTION_CLOSE_METHOD, &close);
+        bh__link_flush(link, bh__monotonic_ms());
+    } else if (is_open) {
         bh__call_within(self, link, 0, AMQP_CONNECTION_CLOSE_METHOD, &close, AMQP_CONNECTION_CLOSE_OK_METHOD, 0,
                         BH__GOODBYE_MS);
+    }
     bh__link_close(link);
 }
 
 int bh__is_one_broker(const bh__runner *self)
 {
-    const bh__connection *consume = &self->engine.context.consume, *publish = &self->engine.context.publish;
+    const bh__connection *consume = &self->context->consume, *publish = &self->context->publish;
     return strcmp(consume->uri->vhost, publish->uri->vhost) == 0 &&
            strcmp(consume->link.cluster, publish->link.cluster) == 0;
 }

@@ -1,4 +1,6 @@
-#include "procedures/runner.h"
+#include "worker/procedures/runner.h"
+
+#include "ledger/internal.h"
 
 #include <stdio.h>
 
@@ -6,7 +8,7 @@
 
 static bh_status open_publish_channel(bh__runner *self, size_t index)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__link *link = &context->publish.link;
     amqp_channel_t channel = (amqp_channel_t)(BH__FIRST_PUBLISH_CHANNEL + index);
     bh__answer answer;
@@ -16,7 +18,7 @@ static bh_status open_publish_channel(bh__runner *self, size_t index)
         status = bh__call(self, link, channel, AMQP_CONFIRM_SELECT_METHOD, &confirm, AMQP_CONFIRM_SELECT_OK_METHOD, 0,
                           "switching confirms on", &answer);
     if (status == BH_OK)
-        status = bh_ledger_open_publisher(context->ledger, &self->engine.publisher.channels[index].number);
+        status = bh_ledger_open_publisher(context->ledger, &self->engine.publisher.channels[index].ledger_publisher);
     return status;
 }
 
@@ -24,7 +26,7 @@ bh_status bh__open_publisher(bh__runner *self)
 {
     bh_status status = BH_OK;
     for (size_t i = 0; status == BH_OK && i < BH__PUBLISH_CHANNELS; i++)
-        if (!self->engine.publisher.channels[i].number)
+        if (!self->engine.publisher.channels[i].ledger_publisher)
             status = open_publish_channel(self, i);
     return status;
 }
@@ -34,21 +36,22 @@ bh_status bh__open_publisher(bh__runner *self)
 static bh_status open_consume_channel(bh__runner *self)
 {
     bh__consumer *consumer = &self->engine.consumer;
-    bh__link *link = &self->engine.context.consume.link;
+    bh__link *link = &self->context->consume.link;
     bh__answer answer;
-    /* A new number each time: RabbitMQ up to 4.2 closes the channel of a message held too long once a minute until it
-     * is answered, and the second channel.close must not hit the next channel. */
+    /* A new channel number each time. RabbitMQ up to 4.2 closes the channel of a message that
+     * was held too long, once a minute until it is answered. The second channel.close must not
+     * hit the next channel. */
     int next = consumer->channel + 1;
     consumer->channel =
         (amqp_channel_t)(next > link->channel_max || next < BH__FIRST_CONSUME_CHANNEL ? BH__FIRST_CONSUME_CHANNEL
                                                                                       : next);
     bh_status status = bh__call_open_channel(self, link, consumer->channel, &answer);
-    return status == BH_OK ? bh__consumer_opened(consumer, &self->engine.context) : status;
+    return status == BH_OK ? bh__consumer_opened(consumer, self->context) : status;
 }
 
 static bh_status set_prefetch(bh__runner *self, bh__answer *answer)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)context->settings->prefetch};
     return bh__call(self, &context->consume.link, self->engine.consumer.channel, AMQP_BASIC_QOS_METHOD, &qos,
                     AMQP_BASIC_QOS_OK_METHOD, 0, "setting the prefetch", answer);
@@ -56,26 +59,28 @@ static bh_status set_prefetch(bh__runner *self, bh__answer *answer)
 
 static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__consumer *consumer = &self->engine.consumer;
     snprintf(consumer->tag, sizeof consumer->tag, "backhop-%u", ++consumer->tag_count);
     amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(context->settings->topology)),
                                     .consumer_tag = amqp_cstring_bytes(consumer->tag)};
-    consumer->left_before = context->left_count;
-    consumer->is_consuming = 1; /* now: its end can come with its beginning */
+    consumer->abandoned_before = context->abandoned_count;
+    bh__consumer_limit(consumer, context);
+    consumer->is_consuming = 1; /* set before the call, because the broker may cancel it before the reply is read */
     return bh__call(self, &context->consume.link, consumer->channel, AMQP_BASIC_CONSUME_METHOD, &consume,
                     AMQP_BASIC_CONSUME_OK_METHOD, 0, "consuming", answer);
 }
 
 static bh_status try_to_consume(bh__runner *self)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__consumer *consumer = &self->engine.consumer;
     bh__answer answer = {.code = 0};
     bh_status status = consumer->is_open ? BH_OK : open_consume_channel(self);
-    if (status == BH_OK && bh_ledger_unsettled(context->ledger) > 0) /* which a refusal would take along */
+    if (status == BH_OK &&
+        bh_ledger_unsettled(context->ledger) > 0) /* a refused consume closes the channel, which would requeue them */
         status = bh__find_queue(self);
-    if (status == BH_ERR_MISSING || (status == BH_OK && !consumer->is_open)) /* it may be closed meanwhile */
+    if (status == BH_ERR_MISSING || (status == BH_OK && !consumer->is_open)) /* the broker may have closed it */
         return status;
     if (status == BH_OK)
         status = set_prefetch(self, &answer);
@@ -83,7 +88,7 @@ static bh_status try_to_consume(bh__runner *self)
         status = begin_consuming(self, &answer);
     if (status == BH_OK)
         return BH_OK;
-    if (answer.code || bh__link_is_broken(&context->consume.link)) /* the channel is gone */
+    if (answer.code || bh__link_is_broken(&context->consume.link)) /* the broker closed the channel */
         bh__consumer_end(consumer, context);
     if (status == BH_ERR_MISSING)
         bh__report_add(&self->problem, "; declare the work queue first");
@@ -94,14 +99,14 @@ bh_status bh__consume(bh__runner *self)
 {
     bh_status status = try_to_consume(self);
     if (status == BH_ERR_MISSING)
-        self->engine.context.is_declared = 0; /* no more */
+        self->context->setup.is_declared = 0; /* it may be deleted */
     return status;
 }
 
 void bh__cancel(bh__runner *self)
 {
     bh__consumer *consumer = &self->engine.consumer;
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__answer answer;
     amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(consumer->tag)};
     if (!consumer->is_consuming)
@@ -113,23 +118,25 @@ void bh__cancel(bh__runner *self)
         bh__consumer_end(consumer, context);
 }
 
-/* Leaves the channel, so that the broker has all again that is not settled. It is given back first: 4.3 counts no
- * failure then. */
+/* Closes the channel, so that the broker requeues all unsettled messages. Requeues them first,
+ * because 4.3 then does not count a failed delivery. */
 static void abandon_channel(bh__runner *self)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__consumer *consumer = &self->engine.consumer;
     amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
-    bh_ledger_flush(context->ledger);
+    bh__ledger_flush(context->ledger);
     bh__engine_advance(&self->engine);
     bh__consumer_give_back_all(consumer, context);
     bh__link_send(&context->consume.link, consumer->channel, AMQP_CHANNEL_CLOSE_METHOD, &close);
-    int64_t count = bh__consumer_end(consumer, context);
+    bh__report reason = {.size = 0};
+    bh__report_set(&reason, BH_ERR_CANCELLED,
+                   "a message was held longer than the broker's consumer timeout, so that the broker delivers again "
+                   "what was in hand");
+    int64_t count = bh__consumer_time_out(consumer, context, &reason);
     if (count)
-        bh__consumer_tell_cancelled(consumer, context, BH_ERR_CANCELLED,
-                                    "a message was held longer than the broker's consumer timeout, so that the broker "
-                                    "delivers again what was in hand",
-                                    count);
+        bh__consumer_emit_cancelled(consumer, context, BH_ERR_CANCELLED, bh__report_text(&reason).data, count);
+    bh__report_free(&reason);
 }
 
 bh_status bh__resolve_cancel(bh__runner *self)

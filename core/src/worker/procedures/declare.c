@@ -1,21 +1,22 @@
-#include "procedures/runner.h"
+#include "worker/procedures/runner.h"
 
-#include "relay_internal.h"
-#include "wire/declaration.h"
+#include "relay/internal.h"
+#include "topology/internal.h"
+#include "worker/wire/declaration.h"
 
-/* What is declared on: a channel for this alone. */
+/* Declarations, on a channel of their own. */
 typedef struct session {
     bh__runner *runner;
     bh_declaring *steps;
     int is_open;
 } session;
 
-/* A call on the channel for declarations, which is opened where it is not; on the consume link, as the broker answers
- * nothing on a connection whose publishes it blocks. */
+/* Calls on the channel for declarations, and opens it if needed. The channel is on the consume
+ * link, because the broker does not answer on a connection whose publishes it blocks. */
 static bh_status call_to_declare(session *self, amqp_method_number_t method, void *arguments,
                                  amqp_method_number_t reply, const char *what, bh__answer *out)
 {
-    bh__link *link = &self->runner->engine.context.consume.link;
+    bh__link *link = &self->runner->context->consume.link;
     bh_status status = BH_OK;
     *out = (bh__answer){.code = 0};
     if (!self->is_open)
@@ -31,15 +32,13 @@ static bh_status close_declare_channel(session *self, bh_status status)
     bh__answer answer;
     amqp_channel_close_t close = {.reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_empty_bytes};
     if (self->is_open && status == BH_OK)
-        return bh__call_close_channel(self->runner, &self->runner->engine.context.consume.link, BH__CHANNEL_DECLARE,
-                                      &answer);
+        return bh__call_close_channel(self->runner, &self->runner->context->consume.link, BH__CHANNEL_DECLARE, &answer);
     if (self->is_open)
-        bh__link_send(&self->runner->engine.context.consume.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD,
-                      &close);
+        bh__link_send(&self->runner->context->consume.link, BH__CHANNEL_DECLARE, AMQP_CHANNEL_CLOSE_METHOD, &close);
     return status;
 }
 
-static bh_status take_step(session *self, const bh_declaring *step, bh__answer *out)
+static bh_status take_step(session *self, const bh_declaration *step, bh__answer *out)
 {
     bh__declaration declaration;
     if (!bh__declaration_init(&declaration, step))
@@ -50,15 +49,16 @@ static bh_status take_step(session *self, const bh_declaring *step, bh__answer *
     return status;
 }
 
-/* Carries out all steps. A connection that the broker closed over one, as over a type of exchange that it does not know,
- * is a refusal too. */
+/* Executes all steps. If the broker closes the connection because of a step, as for an unknown
+ * type of exchange, the step counts as refused. */
 static bh_status take_steps(session *self)
 {
     bh_declaring *steps = self->steps;
-    const bh__link *link = &self->runner->engine.context.consume.link;
-    while (bh_declaring_next(steps)) {
+    const bh__link *link = &self->runner->context->consume.link;
+    bh_declaration step;
+    while (bh_declaring_next(steps, &step)) {
         bh__answer got = {.code = 0};
-        bh_status status = take_step(self, steps, &got);
+        bh_status status = take_step(self, &step, &got);
         int code = got.code ? got.code : link->close_code;
         if (status == BH_OK)
             continue;
@@ -83,7 +83,7 @@ static bh_status declare(bh__runner *self, bh_mode mode, int64_t rung_ms)
 
 bh_status bh__declare(bh__runner *self)
 {
-    return declare(self, (bh_mode)self->engine.context.settings->mode, 0);
+    return declare(self, (bh_mode)self->context->settings->mode, 0);
 }
 
 bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
@@ -91,7 +91,8 @@ bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
     return declare(self, BH_MODE_CREATE, wait_ms);
 }
 
-/* As bh__find_queue; `is_down`, which may be NULL: it is there, on a node that is not, or it has stopped. */
+/* Like bh__find_queue. *is_down, if not NULL: the queue exists, but its node is down or the
+ * queue stopped. */
 static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
 {
     bh__answer got;
@@ -104,18 +105,44 @@ static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
     return close_declare_channel(&made, status);
 }
 
+bh_status bh__find_exchange(bh__runner *self, bh_bytes exchange)
+{
+    bh__answer got;
+    session made = {.runner = self};
+    amqp_exchange_declare_t look = {
+        .exchange = bh__to_amqp(exchange), .type = amqp_cstring_bytes("topic"), .passive = 1};
+    bh_status status = call_to_declare(&made, AMQP_EXCHANGE_DECLARE_METHOD, &look, AMQP_EXCHANGE_DECLARE_OK_METHOD,
+                                       "looking for the return exchange", &got);
+    return close_declare_channel(&made, status);
+}
+
+bh_status bh__bind_again(bh__runner *self)
+{
+    const bh_topology *topology = self->context->settings->topology;
+    session made = {.runner = self};
+    bh_status status = BH_OK;
+    bh_declaration step;
+    for (size_t i = 0; status == BH_OK && bh_topology_declaration(topology, i, &step) == BH_OK; i++) {
+        bh__answer got = {.code = 0};
+        if (step.kind == BH_DECLARE_BINDING && bh__same(step.source, bh__topology_return_exchange(topology)) &&
+            bh__same(step.name, bh_topology_queue(topology)))
+            status = take_step(&made, &step, &got);
+    }
+    return close_declare_channel(&made, status);
+}
+
 bh_status bh__find_queue(bh__runner *self)
 {
-    return find_queue(self, bh_topology_queue(self->engine.context.settings->topology), NULL);
+    return find_queue(self, bh_topology_queue(self->context->settings->topology), NULL);
 }
 
 /* -------------------------------------------------------------------------------------- the work queues of a relay */
 
-static bh_status declare_part(bh__runner *self, const bh_topology *part)
+static bh_status declare_for_queue(bh__runner *self, const bh_topology *part)
 {
     session made = {.runner = self};
-    bh_mode mode = (bh_mode)self->engine.context.settings->mode;
-    bh_status status = bh_declaring_new(&made.steps, part, BH_DIALECT_C);
+    bh_mode mode = (bh_mode)self->context->settings->mode;
+    bh_status status = bh_declaring_new(&made.steps, part, BH_DIALECT_RELAY);
     if (status == BH_OK)
         status = bh_declaring_set_makes_rungs(made.steps, 1);
     if (status == BH_OK)
@@ -128,16 +155,16 @@ static bh_status declare_part(bh__runner *self, const bh_topology *part)
     return status;
 }
 
-/* Whether the queue is there, and what it needs. */
-static bh_status look_for(bh__runner *self, bh_bytes queue)
+/* Checks that the queue exists, and declares or verifies its other parts. */
+static bh_status check_work_queue(bh__runner *self, bh_bytes queue)
 {
-    const bh__settings *settings = self->engine.context.settings;
+    const bh__settings *settings = self->context->settings;
     bh_topology *part = NULL;
     int is_down = 0;
     if (settings->mode == BH_MODE_NONE)
         return BH_OK;
     bh_status status = find_queue(self, queue, &is_down);
-    if (is_down) /* what goes there waits until it is up */
+    if (is_down) /* copies wait until it is up */
         return BH_OK;
     if (status == BH_ERR_MISSING)
         return bh__report_set(
@@ -148,43 +175,44 @@ static bh_status look_for(bh__runner *self, bh_bytes queue)
     if (status == BH_OK)
         status = bh__relay_topology_of(&part, settings->relay, queue);
     if (status == BH_OK)
-        status = declare_part(self, part);
+        status = declare_for_queue(self, part);
     bh_topology_free(part);
     return status;
 }
 
-/* Notes what was seen; tells what is missing, where that is news. */
-static void note(bh__runner *self, bh_bytes queue, bh_status status)
+/* Records the check of a work queue. Emits BH_EVENT_UNAVAILABLE if it was not missing before. */
+static void record_check(bh__runner *self, bh_bytes queue, bh_status status)
 {
-    bh__context *context = &self->engine.context;
-    bh__place *place = bh__places_of(&context->places, queue);
-    if (!place)
+    bh__context *context = self->context;
+    bh__work_queue *known = bh__work_queues_find(&context->work_queues, queue);
+    if (!known)
         return;
-    bh__whereabouts before = place->was;
-    bh__places_saw(&context->places, place, status == BH_OK ? BH__THERE : BH__MISSING, bh__monotonic_ms());
+    bh__presence before = known->last;
+    bh__work_queues_record(&context->work_queues, known, status == BH_OK ? BH__PRESENT : BH__MISSING,
+                           bh__monotonic_ms());
     if (status != BH_OK && before != BH__MISSING && context->settings->mode == BH_MODE_CREATE)
-        bh__tell(context, (bh__news){.kind = BH_EVENT_UNAVAILABLE,
-                                     .status = status,
-                                     .text = bh__report_text(&self->problem),
-                                     .connection = &context->consume});
+        bh__emit(context, (bh__event_data){.kind = BH_EVENT_UNAVAILABLE,
+                                           .status = status,
+                                           .text = bh__report_text(&self->problem),
+                                           .connection = &context->consume});
 }
 
-bh_status bh__look_for_queues(bh__runner *self)
+bh_status bh__check_work_queues(bh__runner *self)
 {
-    bh__context *context = &self->engine.context;
+    bh__context *context = self->context;
     bh__report missing = {.size = 0};
     bh_status first = BH_OK;
     char name[256];
-    for (bh__place *place; (place = bh__places_wanted(&context->places));) {
-        bh_bytes queue = {name, place->size};
-        int is_named = place->is_named;
-        memcpy(name, place->name, place->size); /* what is pumped meanwhile can add places */
-        bh_status status = look_for(self, queue);
+    for (bh__work_queue *known; (known = bh__work_queues_next(&context->work_queues));) {
+        bh_bytes queue = {name, known->size};
+        int is_named = known->is_named;
+        memcpy(name, known->name, known->size); /* pumping can add queues and move this one */
+        bh_status status = check_work_queue(self, queue);
         if (status == BH_ERR_CONNECTION || status == BH_ERR_NO_MEMORY) {
             bh__report_free(&missing);
             return status;
         }
-        note(self, queue, status);
+        record_check(self, queue, status);
         if (status == BH_OK || !is_named || context->settings->mode != BH_MODE_VERIFY)
             continue;
         bh__report_add(&missing, "%s%s", missing.size ? "; " : "", bh__report_text(&self->problem).data);

@@ -1,10 +1,13 @@
-#include "wire/assembler.h"
+#include "worker/wire/assembler.h"
 
-#include "memory.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 
-enum { HEADER_START = 12 /* of a content header: class, weight, body size */ };
+enum {
+    HEADER_START = 12,          /* of a content header: class, weight, body size */
+    MOST_BODY_BYTES = 536870912 /* RabbitMQ's limit, whatever its max_message_size */
+};
 
 void bh__assembler_clear(bh__assembler *self)
 {
@@ -33,8 +36,8 @@ static bh_status begin_content(bh__assembler *self, bh_bytes payload)
     uint64_t body_size = bh__get_number(payload.data + 4, 8);
     bh_bytes properties = {payload.data + HEADER_START, payload.size - HEADER_START};
     size_t names = self->name_sizes[0] + self->name_sizes[1];
-    if (body_size > SIZE_MAX / 2)
-        return BH_ERR_NO_MEMORY;
+    if (body_size > MOST_BODY_BYTES)
+        return BH_ERR_CONNECTION;
     bh_message *message = malloc(sizeof *message + names + properties.size + (size_t)body_size + 4);
     if (!message)
         return BH_ERR_NO_MEMORY;

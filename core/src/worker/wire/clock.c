@@ -1,4 +1,4 @@
-#include "wire/clock.h"
+#include "worker/wire/clock.h"
 
 #include <sys/random.h>
 #include <time.h>

@@ -1,16 +1,17 @@
-#include "wire/content.h"
+#include "worker/wire/content.h"
 
-#include "delivery_internal.h"
-#include "plan_internal.h"
+#include "delivery/internal.h"
+#include "plan/internal.h"
 
-/* The properties as they lie: strings without their length, the headers without theirs; data NULL: absent. */
+/* The properties on the wire: strings without their length, the headers without theirs. data
+ * NULL: absent. */
 typedef struct content {
     bh_bytes values[BH_PROPERTY_LAST];
 } content;
 
-enum { TIMESTAMP_BYTES = 8, TYPE_BYTES = 1, LENGTH_BYTES = 4 };
+enum { TIMESTAMP_BYTES = 8, TYPE_BYTES = 1, LENGTH_BYTES = 4, MOST_LEVELS = 16 };
 
-/* A part of the wire that is being read. */
+/* A part of the wire, and how far it is read. */
 typedef struct reader {
     const char *at;
     const char *end;
@@ -21,7 +22,7 @@ static size_t bytes_left(const reader *self)
     return (size_t)(self->end - self->at);
 }
 
-/* The next `size` bytes; false where there are fewer. */
+/* Reads the next `size` bytes. Returns 0 if there are fewer. */
 static int take_bytes(reader *self, size_t size, bh_bytes *out)
 {
     if (bytes_left(self) < size)
@@ -79,7 +80,7 @@ static int parse_properties(content *self, bh_bytes properties)
     return 1;
 }
 
-/* A field's value, without its type; tables, arrays, strings and bytes without their length. */
+/* A field's value without its type; tables, arrays, strings and bytes without their length. */
 static int take_value(reader *self, bh_type type, bh_bytes *out)
 {
     switch (type) {
@@ -100,7 +101,7 @@ typedef struct field {
     bh_bytes whole; /* type and value as they lie */
 } field;
 
-/* The next of a table's or array's fields. */
+/* Reads the next field of a table or array. */
 static int take_field(reader *self, int is_array, field *out)
 {
     bh_bytes type;
@@ -116,7 +117,7 @@ static int take_field(reader *self, int is_array, field *out)
     return 1;
 }
 
-/* The first header of this name. */
+/* Finds the first header of this name. */
 static int find_header(const content *self, bh_bytes name, field *out)
 {
     bh_bytes headers = self->values[BH_PROPERTY_HEADERS];
@@ -155,27 +156,30 @@ static double field_real(const field *self)
     return self->type == BH_TYPE_FLOAT ? (double)small : large;
 }
 
-/* Everything but tables and arrays. */
+/* Reads a value that is neither a table nor an array. */
 static bh_status push_scalar(bh_delivery *out, const field *self)
 {
     switch (self->type) {
     case BH_TYPE_FLOAT:
     case BH_TYPE_DOUBLE:
-        return bh_delivery_push_float(out, self->name, self->type, field_real(self));
+        return bh_delivery_push(out, &(bh_value){.type = self->type, .name = self->name, .number = field_real(self)});
     case BH_TYPE_STRING:
     case BH_TYPE_BYTES:
-        return bh_delivery_push_string(out, self->name, self->type, self->value);
+        return bh_delivery_push(out, &(bh_value){.type = self->type, .name = self->name, .string = self->value});
     case BH_TYPE_DECIMAL:
-        return bh_delivery_push_decimal(out, self->name, (int)bh__get_number(self->value.data, 1),
-                                        (int64_t)bh__get_number(self->value.data + 1, 4));
+        return bh_delivery_push(out, &(bh_value){.type = BH_TYPE_DECIMAL,
+                                                 .name = self->name,
+                                                 .integer = (int64_t)bh__get_number(self->value.data + 1, 4),
+                                                 .places = (int)bh__get_number(self->value.data, 1)});
     case BH_TYPE_VOID:
-        return bh_delivery_push_void(out, self->name);
+        return bh_delivery_push(out, &(bh_value){.type = BH_TYPE_VOID, .name = self->name});
     default:
-        return bh_delivery_push_int(out, self->name, self->type, field_integer(self));
+        return bh_delivery_push(out,
+                                &(bh_value){.type = self->type, .name = self->name, .integer = field_integer(self)});
     }
 }
 
-/* A table or array that is being walked. */
+/* A table or array, and how far it is read. */
 typedef struct level {
     reader wire;
     int is_array;
@@ -206,7 +210,7 @@ static bh_status push_headers(bh_delivery *out, bh_bytes headers)
             status = push_scalar(out, &next);
             continue;
         }
-        status = is_array ? bh_delivery_begin_array(out, next.name) : bh_delivery_begin_table(out, next.name);
+        status = bh_delivery_push(out, &(bh_value){.type = next.type, .name = next.name});
         void *levels = open;
         if (status == BH_OK && !bh__reserve(&levels, &capacity, sizeof *open, depth + 1))
             status = BH_ERR_NO_MEMORY;
@@ -218,6 +222,29 @@ static bh_status push_headers(bh_delivery *out, bh_bytes headers)
     }
     free(open);
     return status;
+}
+
+int bh__content_is_flat(bh_bytes fields)
+{
+    level open[MOST_LEVELS];
+    size_t depth = 0;
+    level current = {{fields.data, fields.data + fields.size}, 0};
+    for (field next;;) {
+        if (bytes_left(&current.wire) == 0) {
+            if (depth == 0)
+                return 1;
+            current = open[--depth];
+            continue;
+        }
+        if (!take_field(&current.wire, current.is_array, &next))
+            return 0;
+        if (next.type != BH_TYPE_ARRAY && next.type != BH_TYPE_TABLE)
+            continue;
+        if (depth == MOST_LEVELS)
+            return 0;
+        open[depth++] = current;
+        current = (level){{next.value.data, next.value.data + next.value.size}, next.type == BH_TYPE_ARRAY};
+    }
 }
 
 static bh_status push_property(bh_delivery *out, bh_property property, bh_bytes value)
@@ -258,17 +285,75 @@ bh_bytes bh__content_string(bh_bytes properties, const char *name)
     return is_there ? found.value : bh_str("");
 }
 
+int64_t bh__content_integer(bh_bytes properties, const char *name)
+{
+    content wire;
+    field found;
+    int is_there =
+        parse_properties(&wire, properties) && find_header(&wire, bh_str(name), &found) && found.type == BH_TYPE_INT64;
+    return is_there ? field_integer(&found) : -1;
+}
+
+/* ------------------------------------------------------------------------------------------------- the fingerprint */
+
+static int counts_deliveries(bh_bytes header)
+{
+    return bh__same(header, bh_str("x-delivery-count")) || bh__same(header, bh_str("x-acquired-count"));
+}
+
+static int has_id(const content *self)
+{
+    field id;
+    return self->values[BH_PROPERTY_MESSAGE_ID].size > 0 ||
+           (find_header(self, bh_str("backhop-id"), &id) && id.type == BH_TYPE_STRING && id.value.size > 0);
+}
+
+/* The broker writes the headers again if it adds one, perhaps in another order. */
+static uint64_t fingerprint_headers(bh__siphash_key key, bh_bytes headers)
+{
+    reader wire = {headers.data, headers.data + headers.size};
+    uint64_t sum = 0;
+    field next;
+    while (bytes_left(&wire) > 0 && take_field(&wire, 0, &next)) {
+        const uint64_t parts[] = {bh__siphash(key, next.name), bh__siphash(key, next.whole)};
+        if (!counts_deliveries(next.name))
+            sum += bh__siphash(key, (bh_bytes){(const char *)parts, sizeof parts});
+    }
+    return sum;
+}
+
+uint64_t bh__content_fingerprint(bh__siphash_key key, bh_bytes exchange, bh_bytes routing_key, bh_bytes properties,
+                                 bh_bytes body)
+{
+    content wire;
+    uint64_t parts[BH_PROPERTY_LAST + 3];
+    size_t count = 0;
+    if (!parse_properties(&wire, properties) || !has_id(&wire))
+        return 0;
+    for (int property = 0; property < BH_PROPERTY_LAST; property++) {
+        bh_bytes value = wire.values[property];
+        parts[count++] = !value.data                       ? 0
+                         : property == BH_PROPERTY_HEADERS ? fingerprint_headers(key, value)
+                                                           : bh__siphash(key, value);
+    }
+    parts[count++] = bh__siphash(key, exchange);
+    parts[count++] = bh__siphash(key, routing_key);
+    parts[count++] = bh__siphash(key, body);
+    uint64_t sum = bh__siphash(key, (bh_bytes){(const char *)parts, sizeof parts});
+    return sum ? sum : 1;
+}
+
 /* -------------------------------------------------------------------------------------------------------- the copy */
 
 enum { HEADER_ROOM = 255 + 32 }; /* of a header that the plan sets: its name, and all but its string */
 
-/* A header that the plan sets. */
-static void put_header(bh__buffer *out, const bh_plan *plan, size_t index, const content *original)
+/* Writes a header that the plan sets. */
+static void put_header(bh__buffer *out, const bh_header *header, const content *original)
 {
     field source;
-    if (bh__plan_put_header(plan, index, out))
+    if (bh__plan_put_header(header, out))
         return;
-    if (find_header(original, bh_plan_header_source(plan, index), &source))
+    if (find_header(original, header->source, &source))
         bh__put_bytes(out, source.whole);
     else
         bh__put_number(out, BH_TYPE_VOID, TYPE_BYTES);
@@ -286,20 +371,21 @@ static void put_headers(bh__buffer *out, const bh_plan *plan, const content *ori
         bh__put_counted(out, kept.name, 1);
         bh__put_bytes(out, kept.whole);
     }
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++)
-        put_header(out, plan, i, original);
+    bh_header header;
+    for (size_t i = 0; bh_plan_header(plan, i, &header) == BH_OK; i++)
+        put_header(out, &header, original);
     bh__end_counted(out, start, LENGTH_BYTES);
 }
 
-/* More than the copy can take. */
+/* Returns an upper bound of the bytes of the copy's properties. */
 static size_t most_bytes(const bh_plan *plan, const content *original, bh_bytes properties)
 {
     size_t most = 2 * properties.size + 512;
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+    bh_header header;
+    for (size_t i = 0; bh_plan_header(plan, i, &header) == BH_OK; i++) {
         field source;
-        most += HEADER_ROOM + bh_plan_header_string(plan, i).size;
-        if (bh_plan_header_type(plan, i) == BH_TYPE_VOID &&
-            find_header(original, bh_plan_header_source(plan, i), &source))
+        most += HEADER_ROOM + header.string.size;
+        if (header.type == BH_TYPE_VOID && find_header(original, header.source, &source))
             most += source.whole.size;
     }
     return most;
@@ -312,7 +398,8 @@ bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes proper
         return BH_ERR_CONTENT;
     if (!bh__buffer_reserve(out, most_bytes(plan, &original, properties)))
         return BH_ERR_NO_MEMORY;
-    bh_bytes expiration = bh_plan_expiration(plan);
+    bh_copy copy;
+    bh_plan_copy(plan, &copy);
     unsigned flags = 0;
     size_t flags_at = out->end;
     bh__put_number(out, 0, 2);
@@ -323,8 +410,8 @@ bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes proper
             put_headers(out, plan, &original);
         } else if (property == BH_PROPERTY_DELIVERY_MODE) {
             bh__put_number(out, 2, 1);
-        } else if (property == BH_PROPERTY_EXPIRATION && expiration.size) {
-            bh__put_counted(out, expiration, 1);
+        } else if (property == BH_PROPERTY_EXPIRATION && copy.expiration.size) {
+            bh__put_counted(out, copy.expiration, 1);
         } else if (value.data && bh_plan_keeps_property(plan, (bh_property)property)) {
             int is_string = property != BH_PROPERTY_PRIORITY && property != BH_PROPERTY_TIMESTAMP;
             if (is_string)

@@ -1,10 +1,10 @@
-/* Declaration: a step of declaring as a method of AMQP, for whoever carries it out. */
+/* Declaration: a step of declaring as an AMQP method. */
 #ifndef BACKHOP_WIRE_DECLARATION_H
 #define BACKHOP_WIRE_DECLARATION_H
 
-#include "librabbitmq.h"
+#include "worker/librabbitmq.h"
 
-#include <backhop/declaring.h>
+#include <backhop/adapter/declaring.h>
 
 typedef struct bh__declaration {
     amqp_method_number_t method, reply;
@@ -14,12 +14,12 @@ typedef struct bh__declaration {
         amqp_exchange_bind_t exchange_binding;
         amqp_queue_bind_t queue_binding;
     } arguments;                 /* of the method */
-    amqp_table_entry_t *entries; /* of its table; owned */
-    char what[600];              /* what is done, for messages: declaring "orders" */
+    amqp_table_entry_t *entries; /* of its table of arguments; owned */
+    char what[600];              /* the action, for messages: declaring "orders" */
 } bh__declaration;
 
-/* The step that declaring is at, whose texts it borrows; free it with bh__declaration_free. False: no memory. */
-int bh__declaration_init(bh__declaration *self, const bh_declaring *step);
+/* Makes the method of a step, whose texts it borrows. Free it with bh__declaration_free. Returns 0 if memory runs out. */
+int bh__declaration_init(bh__declaration *self, const bh_declaration *step);
 void bh__declaration_free(bh__declaration *self);
 
 #endif

@@ -1,6 +1,7 @@
-#include "wire/link.h"
+#include "worker/wire/link.h"
 
-#include "wire/clock.h"
+#include "worker/wire/clock.h"
+#include "worker/wire/content.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -119,7 +120,7 @@ void bh__link_read(bh__link *self, int64_t now_ms)
         self->in.end += (size_t)count;
         self->received_ms = now_ms;
         if ((size_t)count < room && !self->socket.tls)
-            return; /* a short read: there was no more, and poll says when there is */
+            return; /* a short read: there was no more, and poll reports the next bytes */
         if (bh__buffer_size(&self->in) >= READ_BYTES)
             break;
     }
@@ -174,6 +175,33 @@ int bh__link_next(bh__link *self, bh__frame *frame)
     return 1;
 }
 
+/* Returns 1 if librabbitmq may decode these arguments. It decodes tables by recursion, as deep as
+ * they nest, and only connection.start of a broker's methods has one. */
+static int is_decodable(amqp_method_number_t method, bh_bytes arguments)
+{
+    enum { VERSION_BYTES = 2, LENGTH_BYTES = 4, TABLE_START = VERSION_BYTES + LENGTH_BYTES };
+    switch (method) {
+    case AMQP_CONNECTION_START_METHOD: {
+        if (arguments.size < TABLE_START)
+            return 0;
+        size_t size = (size_t)bh__get_number(arguments.data + VERSION_BYTES, LENGTH_BYTES);
+        return size <= arguments.size - TABLE_START &&
+               bh__content_is_flat((bh_bytes){arguments.data + TABLE_START, size});
+    }
+    case AMQP_CONNECTION_START_OK_METHOD:
+    case AMQP_EXCHANGE_DECLARE_METHOD:
+    case AMQP_EXCHANGE_BIND_METHOD:
+    case AMQP_EXCHANGE_UNBIND_METHOD:
+    case AMQP_QUEUE_DECLARE_METHOD:
+    case AMQP_QUEUE_BIND_METHOD:
+    case AMQP_QUEUE_UNBIND_METHOD:
+    case AMQP_BASIC_CONSUME_METHOD:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
 int bh__link_decode(bh__link *self, const bh__frame *frame, amqp_method_t *out)
 {
     if (frame->payload.size < METHOD_ID) {
@@ -186,7 +214,8 @@ int bh__link_decode(bh__link *self, const bh__frame *frame, amqp_method_t *out)
     amqp_pool_t *pool = is_reply ? &self->reply_pool : &self->pool;
     recycle_amqp_pool(pool);
     bh_bytes arguments = {frame->payload.data + METHOD_ID, frame->payload.size - METHOD_ID};
-    if (amqp_decode_method(out->id, pool, bh__to_amqp(arguments), &out->decoded) != AMQP_STATUS_OK) {
+    if (!is_decodable(out->id, arguments) ||
+        amqp_decode_method(out->id, pool, bh__to_amqp(arguments), &out->decoded) != AMQP_STATUS_OK) {
         bh__link_fail(self, BH_ERR_CONNECTION, "a method came that cannot be read (%u.%u)", out->id >> 16,
                       out->id & 0xFFFFu);
         return 0;
@@ -229,14 +258,14 @@ void bh__link_greet(bh__link *self)
         bh__put_bytes(&self->out, (bh_bytes){header, sizeof header});
 }
 
-/* Bytes of the method's frame, in `room` bytes; 0 where they are too few. */
+/* Writes a method's frame, in `room` bytes. Returns its size; 0 if they are too few. */
 static size_t put_method(bh__link *self, amqp_channel_t channel, amqp_method_number_t method, void *arguments,
                          size_t room)
 {
     if (!reserve_out(self, room))
         return 0;
-    bh_bytes place = {self->out.data + self->out.end + FRAME_START + METHOD_ID, room - FRAME_OVERHEAD - METHOD_ID};
-    int size = amqp_encode_method(method, arguments, bh__to_amqp(place));
+    bh_bytes space = {self->out.data + self->out.end + FRAME_START + METHOD_ID, room - FRAME_OVERHEAD - METHOD_ID};
+    int size = amqp_encode_method(method, arguments, bh__to_amqp(space));
     if (size < 0)
         return 0;
     put_start(self, AMQP_FRAME_METHOD, channel, (size_t)size + METHOD_ID);

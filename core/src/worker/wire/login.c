@@ -1,10 +1,12 @@
-#include "wire/login.h"
+#include "worker/wire/login.h"
 
-#include "memory.h"
+#include "base/memory.h"
 
 #include <backhop/version.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { LONGEST_MECHANISMS = 100 }; /* bytes of their list in a message */
 
 static amqp_table_entry_t text_entry(const char *name, const char *text)
 {
@@ -32,13 +34,50 @@ static void copy_property(const amqp_table_t *properties, const char *name, char
     }
 }
 
-void bh__login_introduce(bh__link *link, const bh__uri *uri, const char *name)
+/* Returns 1 if the list, separated by spaces, has the mechanism. */
+static int is_offered(bh_bytes mechanisms, const char *mechanism)
+{
+    size_t size = strlen(mechanism), begin = 0;
+    for (size_t i = 0; i <= mechanisms.size; i++) {
+        if (i < mechanisms.size && mechanisms.data[i] != ' ')
+            continue;
+        if (i - begin == size && memcmp(mechanisms.data + begin, mechanism, size) == 0)
+            return 1;
+        begin = i + 1;
+    }
+    return 0;
+}
+
+/* Fails the link before a password is sent. */
+static void refuse_mechanisms(bh__link *link, bh_bytes mechanisms, const char *mechanism)
+{
+    bh__report offered = {.size = 0};
+    if (mechanisms.size > LONGEST_MECHANISMS)
+        mechanisms.size = LONGEST_MECHANISMS;
+    bh__report_add_shown(&offered, mechanisms, 0);
+    bh__link_fail(link, BH_ERR_ACCESS, "the broker offers the login mechanisms \"%s\", and this login needs %s; %s",
+                  offered.text ? offered.text : "", mechanism,
+                  strcmp(mechanism, "PLAIN") == 0
+                      ? "add PLAIN to auth_mechanisms of RabbitMQ, or use a client certificate and a URI without user"
+                      : "enable RabbitMQ's plugin rabbitmq_auth_mechanism_ssl and add EXTERNAL to its auth_mechanisms, "
+                        "or put user and password into the URI");
+    bh__report_free(&offered);
+}
+
+void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate, const char *name)
 {
     const amqp_connection_start_t *start = link->reply.decoded;
     copy_property(&start->server_properties, "product", link->product, sizeof link->product);
     copy_property(&start->server_properties, "version", link->version, sizeof link->version);
     copy_property(&start->server_properties, "cluster_name", link->cluster, sizeof link->cluster);
 
+    int is_external = has_certificate && uri->tls && !uri->has_user;
+    link->is_external = is_external;
+    const char *mechanism = is_external ? "EXTERNAL" : "PLAIN";
+    if (!is_offered(bh__from_amqp(start->mechanisms), mechanism)) {
+        refuse_mechanisms(link, bh__from_amqp(start->mechanisms), mechanism);
+        return;
+    }
     size_t user = strlen(uri->user), password = strlen(uri->password);
     char *secret = calloc(1, user + password + 3);
     if (!secret) {
@@ -59,11 +98,16 @@ void bh__login_introduce(bh__link *link, const bh__uri *uri, const char *name)
         {.key = amqp_cstring_bytes("capabilities"), .value = {.kind = AMQP_FIELD_KIND_TABLE}}};
     properties[4].value.value.table = (amqp_table_t){sizeof capabilities / sizeof capabilities[0], capabilities};
     amqp_connection_start_ok_t start_ok = {.client_properties = {sizeof properties / sizeof properties[0], properties},
-                                           .mechanism = amqp_cstring_bytes("PLAIN"),
-                                           .response = {user + password + 2, secret},
+                                           .mechanism = amqp_cstring_bytes(mechanism),
+                                           .response = {is_external ? 0 : user + password + 2, secret},
                                            .locale = amqp_cstring_bytes("en_US")};
     bh__link_send(link, 0, AMQP_CONNECTION_START_OK_METHOD, &start_ok);
     free(secret);
+}
+
+const char *bh__login_user(const bh__link *link, const bh__uri *uri)
+{
+    return link->is_external ? "(of the client certificate)" : uri->user;
 }
 
 static uint32_t lower(uint32_t ours, uint32_t theirs)
@@ -94,9 +138,11 @@ bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report
     if (link->close_code == AMQP_ACCESS_REFUSED || link->close_code == AMQP_NOT_ALLOWED)
         return bh__report_set(problem, BH_ERR_ACCESS,
                               "%s:%d refused user %s and vhost %s: %s; check user, password, vhost and permissions",
-                              uri->host, uri->port, uri->user, uri->vhost, reason);
-    return bh__report_set(problem, problem->status,
-                          "%s:%d did not log user %s in: %s; check that RabbitMQ listens there, and %s", uri->host,
-                          uri->port, uri->user, reason,
-                          uri->tls ? "whether it wants a client certificate" : "whether the port wants TLS (amqps://)");
+                              uri->host, uri->port, bh__login_user(link, uri), uri->vhost, reason);
+    if (problem->status == BH_ERR_ACCESS)
+        return bh__report_set(problem, BH_ERR_ACCESS, "%s:%d: %s", uri->host, uri->port, reason);
+    return bh__report_set(
+        problem, problem->status, "%s:%d did not log user %s in: %s; check that RabbitMQ listens there, and %s",
+        uri->host, uri->port, bh__login_user(link, uri), reason,
+        uri->tls ? "whether it requires a client certificate" : "whether the port wants TLS (amqps://)");
 }

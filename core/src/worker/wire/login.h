@@ -1,15 +1,20 @@
-/* Login: what is said between the protocol header and connection.open. Internal. */
+/* Login: the methods between the protocol header and connection.open. Internal. */
 #ifndef BACKHOP_WORKER_WIRE_LOGIN_H
 #define BACKHOP_WORKER_WIRE_LOGIN_H
 
-#include "wire/link.h"
-#include "wire/uri.h"
+#include "worker/wire/link.h"
+#include "worker/wire/uri.h"
 
-/* connection.start has come, as link->reply: keeps who the broker is, and writes who we are; `name` is the connection's. */
-void bh__login_introduce(bh__link *link, const bh__uri *uri, const char *name);
-/* connection.tune has come, as link->reply: agrees, on `channel_max` channels at most. */
+/* Answers connection.start, which is in link->reply: records the broker's version, and sends the
+ * user. With a client certificate and a URI without a user, the mechanism is EXTERNAL, else PLAIN.
+ * Fails the link with BH_ERR_ACCESS if the broker does not offer it. name: of the connection. */
+void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate, const char *name);
+/* Answers connection.tune, which is in link->reply. channel_max: the most channels. */
 void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max);
-/* Puts into words why there is no login, from what the report says already. Returns BH_ERR_ACCESS, or the report's status. */
+/* Returns the user, for messages. */
+const char *bh__login_user(const bh__link *link, const bh__uri *uri);
+/* Explains a failed login, from what the report has already. Returns BH_ERR_ACCESS, or the
+ * report's status. */
 bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report *problem);
 
 #endif

@@ -1,8 +1,7 @@
-#include "wire/lookup.h"
+#include "worker/wire/lookup.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +10,9 @@
 enum { PENDING, DONE, GIVEN_UP };
 
 struct bh__lookup {
-    atomic_int state; /* whoever leaves last frees it */
-    int done;         /* closed when it is done, which makes the other end readable */
+    pthread_mutex_t mutex; /* of `state`; valgrind's helgrind cannot follow an atomic */
+    int state;             /* the last one that leaves frees the lookup */
+    int done;              /* closed when it is done, which makes the other end readable */
     int error;
     struct addrinfo *addresses;
     char port[8];
@@ -23,7 +23,26 @@ static void destroy_lookup(bh__lookup *self)
 {
     if (self->addresses)
         freeaddrinfo(self->addresses);
+    pthread_mutex_destroy(&self->mutex);
     free(self);
+}
+
+static int state_of(bh__lookup *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int state = self->state;
+    pthread_mutex_unlock(&self->mutex);
+    return state;
+}
+
+/* Sets the state, and returns the one before. */
+static int change_state(bh__lookup *self, int state)
+{
+    pthread_mutex_lock(&self->mutex);
+    int before = self->state;
+    self->state = state;
+    pthread_mutex_unlock(&self->mutex);
+    return before;
 }
 
 static void *look_up(void *lookup)
@@ -32,7 +51,7 @@ static void *look_up(void *lookup)
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     int done = self->done;
     self->error = getaddrinfo(self->host, self->port, &hints, &self->addresses);
-    if (atomic_exchange(&self->state, DONE) == GIVEN_UP)
+    if (change_state(self, DONE) == GIVEN_UP)
         destroy_lookup(self);
     close(done);
     return NULL;
@@ -56,31 +75,33 @@ bh__lookup *bh__lookup_begin(int *fd, const bh__uri *uri)
         free(self);
         return NULL;
     }
+    pthread_mutex_init(&self->mutex, NULL);
     self->done = ends[1];
     snprintf(self->port, sizeof self->port, "%d", uri->port);
     memcpy(self->host, uri->host, size);
     if (!start_lookup_thread(self)) {
         close(ends[0]);
         close(ends[1]);
-        free(self);
+        destroy_lookup(self);
         return NULL;
     }
     *fd = ends[0];
     return self;
 }
 
-int bh__lookup_is_done(const bh__lookup *self)
+int bh__lookup_is_done(bh__lookup *self)
 {
-    return atomic_load(&self->state) == DONE;
+    return state_of(self) == DONE;
 }
 
 int bh__lookup_end(bh__lookup *self, struct addrinfo **out)
 {
     *out = NULL;
-    if (atomic_exchange(&self->state, GIVEN_UP) != DONE)
+    if (change_state(self, GIVEN_UP) != DONE)
         return EAI_AGAIN; /* the thread frees it */
     int error = self->error;
     *out = self->addresses;
-    free(self);
+    self->addresses = NULL;
+    destroy_lookup(self);
     return error;
 }

@@ -1,5 +1,8 @@
-#include "wire/message.h"
+#include "worker/wire/message.h"
 
+#include "base/memory.h"
+
+#include <backhop/adapter/history.h>
 #include <stdlib.h>
 
 void bh__message_keep(bh_message *self)
@@ -48,7 +51,18 @@ bh_status bh__message_set_error(bh_message *self, bh_bytes error)
     return BH_OK;
 }
 
-void bh__queue_push(bh__queue *self, bh_message *message)
+bh_status bh__message_set_error_class(bh_message *self, bh_bytes error_class)
+{
+    char *copy = error_class.size ? bh__duplicate(error_class.data, error_class.size) : NULL;
+    if (error_class.size && !copy)
+        return BH_ERR_NO_MEMORY;
+    free(self->error_class);
+    self->error_class = copy;
+    self->error_class_size = error_class.size;
+    return BH_OK;
+}
+
+void bh__message_list_push(bh__message_list *self, bh_message *message)
 {
     message->next = NULL;
     if (self->last)
@@ -59,7 +73,7 @@ void bh__queue_push(bh__queue *self, bh_message *message)
     self->count++;
 }
 
-bh_message *bh__queue_pop(bh__queue *self)
+bh_message *bh__message_list_pop(bh__message_list *self)
 {
     bh_message *first = self->first;
     if (!first)
@@ -71,13 +85,13 @@ bh_message *bh__queue_pop(bh__queue *self)
     return first;
 }
 
-void bh__queue_clear(bh__queue *self)
+void bh__message_list_clear(bh__message_list *self)
 {
-    for (bh_message *message; (message = bh__queue_pop(self));)
+    for (bh_message *message; (message = bh__message_list_pop(self));)
         bh_message_free(message);
 }
 
-void bh__queue_append(bh__queue *self, bh__queue *from)
+void bh__message_list_append(bh__message_list *self, bh__message_list *from)
 {
     if (!from->first)
         return;
@@ -87,5 +101,5 @@ void bh__queue_append(bh__queue *self, bh__queue *from)
         self->first = from->first;
     self->last = from->last;
     self->count += from->count;
-    *from = (bh__queue){.first = NULL};
+    *from = (bh__message_list){.first = NULL};
 }

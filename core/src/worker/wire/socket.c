@@ -1,4 +1,4 @@
-#include "wire/socket.h"
+#include "worker/wire/socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -66,8 +66,8 @@ static int expect_peer(SSL *tls, const char *host)
                                                 (void *)(uintptr_t)host); /* SSL_set_tlsext_host_name, const as it is */
 }
 
-/* OpenSSL's own paths and variables; and, for an OpenSSL that was built on another system, the bundle of Debian,
- * Fedora, openSUSE, or Alpine and the BSDs. */
+/* Trusts OpenSSL's own paths and variables. For an OpenSSL that was built on another system,
+ * trusts the bundle of Debian, Fedora, openSUSE, or Alpine and the BSDs. */
 static int trust_system(SSL_CTX *context)
 {
     static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
@@ -93,7 +93,34 @@ static bh_status load_trusted(SSL_CTX *context, const char *ca_file, bh__report 
                                 "a CA file");
 }
 
-bh_status bh__socket_begin_tls(bh__socket *self, const bh__uri *uri, const char *ca_file, bh__report *report)
+/* Answers OpenSSL's request for a passphrase, which would otherwise block on the terminal. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is OpenSSL's */
+static int no_passphrase(char *out, int room, int writes, void *data)
+{
+    (void)out, (void)room, (void)writes, (void)data;
+    return 0;
+}
+
+static bh_status load_certificate(SSL_CTX *context, const bh__tls_files *files, bh__report *report)
+{
+    const char *key = files->key ? files->key : files->cert;
+    if (!files->cert)
+        return BH_OK;
+    SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+    if (SSL_CTX_use_certificate_chain_file(context, files->cert) != 1)
+        return bh__report_set(report, BH_ERR_TLS,
+                              "the client certificate %s cannot be used; it must be readable and in PEM form, the "
+                              "client's certificate first",
+                              files->cert);
+    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(context) != 1)
+        return bh__report_set(report, BH_ERR_TLS,
+                              "the private key %s cannot be used; it must be readable, in PEM form, without a "
+                              "passphrase, and belong to the client certificate %s",
+                              key, files->cert);
+    return BH_OK;
+}
+
+bh_status bh__socket_begin_tls(bh__socket *self, const bh__uri *uri, const bh__tls_files *files, bh__report *report)
 {
     ERR_clear_error();
     self->context = SSL_CTX_new(TLS_client_method());
@@ -102,7 +129,9 @@ bh_status bh__socket_begin_tls(bh__socket *self, const bh__uri *uri, const char 
     SSL_CTX_set_min_proto_version(self->context, TLS1_2_VERSION);
     SSL_CTX_set_verify(self->context, SSL_VERIFY_PEER, NULL);
     SSL_CTX_set_mode(self->context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    bh_status status = load_trusted(self->context, ca_file, report);
+    bh_status status = load_trusted(self->context, files->ca, report);
+    if (status == BH_OK)
+        status = load_certificate(self->context, files, report);
     if (status != BH_OK)
         return status;
     self->tls = SSL_new(self->context);
@@ -125,6 +154,19 @@ static bh__step tls_step(bh__socket *self, int result, short wanted)
     return BH__AGAIN;
 }
 
+/* Returns what to do about a certificate that OpenSSL refuses for this reason. */
+static const char *advice_for(long verified)
+{
+    switch (verified) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+        return "renew it, or check the clock of this host";
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return "check the clocks of both hosts";
+    default:
+        return "name the file of the CA that signed it";
+    }
+}
+
 static bh_status handshake_failed(const SSL *tls, const bh__uri *uri, int error, bh__report *report)
 {
     long verified = SSL_get_verify_result(tls);
@@ -141,10 +183,8 @@ static bh_status handshake_failed(const SSL *tls, const bh__uri *uri, int error,
                               "subjectAltName %s:%s",
                               uri->host, uri->port, is_address(uri->host) ? "IP" : "DNS", uri->host);
     if (verified != X509_V_OK)
-        return bh__report_set(report, BH_ERR_TLS,
-                              "the certificate of %s:%d is not signed by a trusted CA, or is not valid now (%s); name "
-                              "its CA file",
-                              uri->host, uri->port, X509_verify_cert_error_string(verified));
+        return bh__report_set(report, BH_ERR_TLS, "the certificate of %s:%d is refused (%s); %s", uri->host, uri->port,
+                              X509_verify_cert_error_string(verified), advice_for(verified));
     return bh__report_set(report, BH_ERR_TLS, "no TLS with %s:%d (%s); check that this port speaks TLS (often 5671)",
                           uri->host, uri->port, reason);
 }

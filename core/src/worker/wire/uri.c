@@ -1,6 +1,6 @@
-#include "wire/uri.h"
+#include "worker/wire/uri.h"
 
-#include "memory.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static bh_bytes slice(const char *begin, const char *end)
     return bytes;
 }
 
-/* The first of the characters in `set` from `begin` on, else `end`. */
+/* Returns the first of the characters in `set` from `begin` on, else `end`. */
 static const char *find_any(const char *begin, const char *end, const char *set)
 {
     while (begin < end && !strchr(set, *begin))
@@ -57,7 +57,7 @@ static int decode_escapes(char **to, bh_bytes part)
     return 1;
 }
 
-/* A number of 0 to 65535 in decimal digits; -1 for anything else. */
+/* Returns a number of 0 to 65535 from decimal digits; -1 for anything else. */
 static int port_or_seconds(bh_bytes digits)
 {
     int value = 0;
@@ -160,6 +160,7 @@ bh_status bh__uri_parse(bh__uri *self, bh_bytes uri, bh__report *report)
     if (!self->text)
         return bh__report_set(report, BH_ERR_NO_MEMORY, "no memory for the URI");
     self->tls = tls;
+    self->has_user = at != NULL;
     char *to = self->text;
     bh_bytes parts[] = {user, password, host, vhost};
     const char **strings[] = {&self->user, &self->password, &self->host, &self->vhost};

@@ -1,0 +1,39 @@
+/*
+ * Replay: the limits of moving parked messages back to their work queue, and the errors after which it goes on.
+ *
+ * A replay reads the parked queue and then the unroutable queue with basic.get, publishes a copy of each message
+ * (bh_plan_replay) and acknowledges the message after the broker confirms the copy. It ends with the messages that were
+ * in the queue at its start. Otherwise it would never end if a message fails and is parked again during the replay.
+ */
+#ifndef BACKHOP_REPLAY_H
+#define BACKHOP_REPLAY_H
+
+#include <backhop/status.h>
+
+#include <stdint.h>
+
+BH_BEGIN_DECLS
+
+/* The number of messages that a replay reads from a queue of several work queues. It holds them until it ends. */
+#define BH_REPLAY_MOST_SHARED 10000
+
+/*
+ * Returns the number of messages that a replay reads from one queue.
+ *
+ * behind     messages behind the first one: message_count of the first basic.get-ok. The message_count of a passive
+ *            queue.declare can be 0 for a quorum queue of a busy broker.
+ * is_shared  1 if other work queues have messages in the queue too (the unroutable queue), else 0
+ */
+BH_API int64_t bh_replay_limit(int64_t behind, int is_shared);
+
+/* Returns 1 if a replay goes on with the next message after one message failed with `status`: the message itself was
+ * refused, and stays parked. Returns 0 if the replay ends. */
+BH_API int bh_replay_skips_message(bh_status status);
+
+/* Returns 1 if a replay ignores that reading the unroutable queue failed with `status`: the queue does not exist, or the
+ * user may not read it. Returns 0 if the replay ends. */
+BH_API int bh_replay_skips_queue(bh_status status);
+
+BH_END_DECLS
+
+#endif

@@ -1,0 +1,74 @@
+/* Health: the state that events lead to. */
+#include "events/internal.h"
+
+#include <backhop/adapter/event.h>
+
+bh_bytes bh_health_name(int state)
+{
+    static const char *const names[] = {
+        [BH_HEALTH_STARTING] = "starting", [BH_HEALTH_READY] = "ready",     [BH_HEALTH_RECONNECTING] = "reconnecting",
+        [BH_HEALTH_PAUSED] = "paused",     [BH_HEALTH_STOPPED] = "stopped",
+    };
+    return bh_str(state >= 0 && state < BH_HEALTH_LAST ? names[state] : "");
+}
+
+int bh__health_concerns(bh_event_kind kind)
+{
+    switch (kind) {
+    case BH_EVENT_CONNECTED:
+    case BH_EVENT_DISCONNECTED:
+    case BH_EVENT_CANCELLED:
+    case BH_EVENT_BLOCKED:
+    case BH_EVENT_UNBLOCKED:
+    case BH_EVENT_UNAVAILABLE:
+    case BH_EVENT_DRAINED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* Returns the state without a consumer. */
+static bh_health_state lost(const bh_health *self)
+{
+    return self->was_ready ? BH_HEALTH_RECONNECTING : BH_HEALTH_STARTING;
+}
+
+void bh_health_observe(bh_health *self, const bh_event *event)
+{
+    if (!self || !event || !bh__health_concerns(event->kind))
+        return;
+    if (event->kind == BH_EVENT_UNAVAILABLE && !bh_event_has(event, BH_FIELD_CONNECTION))
+        return; /* it is about one message or one queue */
+    int is_paused = self->state == BH_HEALTH_PAUSED;
+    bh_health_state beneath = is_paused ? self->beneath : self->state;
+    switch (event->kind) {
+    case BH_EVENT_CONNECTED:
+        beneath = BH_HEALTH_READY;
+        self->was_ready = 1;
+        break;
+    case BH_EVENT_BLOCKED:
+        is_paused = 1;
+        break;
+    case BH_EVENT_UNBLOCKED:
+        is_paused = 0;
+        break;
+    case BH_EVENT_DRAINED:
+        beneath = BH_HEALTH_STOPPED;
+        is_paused = self->was_ready = 0;
+        break;
+    case BH_EVENT_DISCONNECTED:
+        /* A lost connection is not blocked. A worker publishes on another connection than it consumes on. */
+        is_paused = is_paused && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
+        beneath = lost(self);
+        break;
+    default:
+        beneath = lost(self);
+        break;
+    }
+    self->beneath = beneath;
+    self->state = is_paused ? BH_HEALTH_PAUSED : beneath;
+    bh_bytes text = bh__cut(bh_event_text(event), BH_HEALTH_REASON_BYTES - 1);
+    memcpy(self->reason, text.data, text.size);
+    self->reason[text.size] = '\0';
+}

@@ -1,0 +1,184 @@
+/*
+ * Chooses the headers of a copy: the original's headers that the copy keeps, and the headers that the plan sets.
+ */
+#include "delivery/internal.h"
+#include "history/internal.h"
+#include "plan/data.h"
+#include "topology/internal.h"
+
+/* Headers that no copy keeps: the broker's, the routing headers, and Backhop's own, which the plan sets anew. */
+static const bh_bytes never_kept[] = {
+    BH__LITERAL("x-death"),
+    BH__LITERAL("x-delivery-count"),
+    BH__LITERAL("x-acquired-count"),
+    BH__LITERAL("x-delay"),
+    BH__LITERAL("CC"),
+    BH__LITERAL("BCC"),
+    BH__LITERAL("backhop-queue"),
+    BH__LITERAL("backhop-attempts"),
+    BH__LITERAL("backhop-first-failure"),
+    BH__LITERAL("backhop-delay"),
+    BH__LITERAL("backhop-due"),
+    BH__LITERAL("backhop-id"),
+    BH__LITERAL("backhop-exchange"),
+    BH__LITERAL("backhop-routing-key"),
+    BH__LITERAL("backhop-error"),
+    BH__LITERAL("backhop-parked"),
+    BH__LITERAL("backhop-crashes"),
+    BH__LITERAL("backhop-replays"),
+    BH__LITERAL("backhop-traceparent"),
+};
+
+size_t bh__plan_find_header(const bh_plan *self, bh_bytes name)
+{
+    size_t i = 0;
+    while (i < self->header_count && !bh__same(self->headers[i].name, name))
+        i++;
+    return i;
+}
+
+static int has_header(const bh_plan *self, bh_bytes name)
+{
+    return bh__plan_find_header(self, name) < self->header_count;
+}
+
+int bh_plan_keeps_header(const bh_plan *self, bh_bytes name)
+{
+    if (!self || !name.data)
+        return 0;
+    for (size_t i = 0; i < sizeof never_kept / sizeof never_kept[0]; i++)
+        if (bh__same(never_kept[i], name))
+            return 0;
+    return !bh__begins(name, "x-first-death-") && !bh__begins(name, "x-last-death-") && !has_header(self, name);
+}
+
+static void set_header(bh_plan *self, const char *name, bh_type type, bh_bytes string, int64_t number)
+{
+    bh__plan_header *added = &self->headers[self->header_count];
+    added->name = bh_str(name);
+    added->type = type;
+    added->number = number;
+    if (bh__store_add(&self->store, &added->string, string))
+        self->header_count++;
+    else
+        self->no_memory = 1;
+}
+
+static void set_string(bh_plan *self, const char *name, bh_bytes value)
+{
+    set_header(self, name, BH_TYPE_STRING, value, 0);
+}
+
+void bh__plan_set_int(bh_plan *self, const char *name, int64_t value)
+{
+    set_header(self, name, BH_TYPE_INT64, bh_str(""), value);
+}
+
+void bh__plan_remove_header(bh_plan *self, size_t at)
+{
+    self->header_count--;
+    memmove(&self->headers[at], &self->headers[at + 1], (self->header_count - at) * sizeof self->headers[0]);
+}
+
+/* Saves a property that the copy cannot have. The first failure saves it; later copies keep that header. */
+static void save_property(bh_plan *self, const bh__plan_input *in, const char *name, bh_property property)
+{
+    if (bh_delivery_has_property(in->delivery, property) && !bh__delivery_header(in->delivery, bh_str(name)))
+        set_string(self, name, bh_delivery_property(in->delivery, property));
+}
+
+static void set_queue(bh_plan *self, const bh__plan_input *in)
+{
+    if (in->place != BH__PARK_STRAY)
+        set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+}
+
+/* Sets the id of the history. If it has none, makes one of the last random bytes. */
+static void set_id(bh_plan *self, const bh__plan_input *in)
+{
+    bh_bytes id = bh_history_event_id(in->history);
+    char digits[BH__HISTORY_ID_ROOM];
+    if (id.size == 0) {
+        bh__history_write_id(in->random.data + BH_PLAN_RANDOM_BYTES - BH_HISTORY_ID_RANDOM_BYTES, digits);
+        id = bh_str(digits);
+    }
+    set_string(self, "backhop-id", id);
+}
+
+/* Sets exchange and routing key of the first publish. */
+static void set_origin(bh_plan *self, const bh__plan_input *in)
+{
+    const bh__plan_origin as_read = {bh_history_exchange(in->history), bh_history_routing_key(in->history)};
+    const bh__plan_origin *first = in->origin ? in->origin : &as_read;
+    set_string(self, "backhop-exchange", first->exchange);
+    set_string(self, "backhop-routing-key", first->routing_key);
+}
+
+/* Sets the counts of crashes and replays, if they are not 0. */
+static void set_counts(bh_plan *self, const bh__plan_input *in)
+{
+    int is_replayed = self->action == BH_ACTION_REPLAY && !bh__history_is_back(in->history);
+    int64_t replays = bh__history_past(in->history).replays + is_replayed;
+    if (self->crashes > 0)
+        bh__plan_set_int(self, "backhop-crashes", self->crashes);
+    if (replays > 0)
+        bh__plan_set_int(self, "backhop-replays",
+                         replays < BH_HISTORY_MOST_ATTEMPTS ? replays : BH_HISTORY_MOST_ATTEMPTS);
+}
+
+/* Sets the span of the last attempt that failed, if there is one. */
+static void set_traceparent(bh_plan *self, const bh__plan_input *in)
+{
+    if (in->traceparent.size > 0)
+        set_string(self, "backhop-traceparent", in->traceparent);
+}
+
+void bh__plan_set_headers(bh_plan *self, const bh__plan_input *in)
+{
+    set_queue(self, in);
+    bh__plan_set_int(self, "backhop-attempts", self->attempts);
+    set_counts(self, in);
+    if (self->first_failure_ms >= 0)
+        bh__plan_set_int(self, "backhop-first-failure", self->first_failure_ms);
+    if (self->action == BH_ACTION_RETRY) {
+        bh__plan_set_int(self, "backhop-delay", self->delay_ms);
+        bh__plan_set_int(self, "backhop-due", in->now_ms + self->delay_ms);
+    }
+    set_id(self, in);
+    set_origin(self, in);
+    if (in->error.size > 0)
+        set_string(self, "backhop-error", bh__cut(in->error, BH_HISTORY_MOST_ERROR_BYTES));
+    set_traceparent(self, in);
+    save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
+    save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
+    if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
+        set_header(self, "backhop-cc", BH_TYPE_VOID, bh_str("CC"), 0);
+    if (self->action == BH_ACTION_PARK)
+        set_string(self, "backhop-parked", bh_str(self->reason));
+}
+
+void bh__plan_set_return_key(bh_plan *self, const bh__plan_input *in)
+{
+    set_header(self, "BCC", BH_TYPE_ARRAY, bh__topology_return_key(in->topology), 0);
+}
+
+void bh__plan_set_least_headers(bh_plan *self, const bh__plan_input *in)
+{
+    set_string(self, "backhop-parked", bh_str(self->reason));
+    bh__plan_set_int(self, "backhop-attempts", self->attempts);
+    if (self->first_failure_ms >= 0)
+        bh__plan_set_int(self, "backhop-first-failure", self->first_failure_ms);
+    set_id(self, in);
+    set_queue(self, in);
+    set_origin(self, in);
+}
+
+void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in)
+{
+    set_queue(self, in);
+    bh__plan_set_int(self, "backhop-attempts", 0); /* counts before a legacy counter, which the copy keeps */
+    set_counts(self, in);
+    set_id(self, in);
+    set_origin(self, in);
+    set_traceparent(self, in);
+}

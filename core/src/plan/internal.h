@@ -1,0 +1,54 @@
+/* Plan, as the relay makes it, events see it and its copy is written. Internal. */
+#ifndef BACKHOP_PLAN_INTERNAL_H
+#define BACKHOP_PLAN_INTERNAL_H
+
+#include "base/buffer.h"
+
+#include <backhop/adapter/plan.h>
+
+/* The queue that a message is parked in. */
+typedef enum bh__park_place {
+    BH__PARK_OWN,        /* the work queue's parked queue */
+    BH__PARK_UNROUTABLE, /* <ns>.unroutable, if the work queue's parked queue may be missing */
+    BH__PARK_STRAY       /* <ns>.unroutable, for a message of no work queue; counts no attempt */
+} bh__park_place;
+
+/*
+ * Parks a message with a reason, which is a string constant.
+ *
+ * Other arguments and errors as bh_plan_make.
+ */
+bh_status bh__plan_park(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
+                        const bh_topology *topology, bh__park_place place, const char *reason, bh_bytes error,
+                        int64_t now_ms, bh_bytes random);
+/* Returns 1 if the plan publishes a copy. */
+int bh__plan_publishes(const bh_plan *self);
+/* Returns the error's text, or the id, of the copy; "" if it has none. */
+bh_bytes bh__plan_error(const bh_plan *self);
+bh_bytes bh__plan_id(const bh_plan *self);
+
+/*
+ * Writes a header that the plan sets: name, type and value. The caller reserves the room.
+ *
+ * Returns 0 for a header of BH_TYPE_VOID. Only its name is written then; the caller appends the type and value of the
+ * header's source.
+ */
+int bh__plan_put_header(const bh_header *header, bh__buffer *out);
+/* Returns the bytes of the copy's properties on the wire, with flags. The delivery is the one of the decision. */
+size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery);
+/* Returns an empty buffer. The plan frees it. */
+bh__buffer *bh__plan_buffer(bh_plan *self);
+
+/*
+ * Returns how long a worker waits until it reads the unroutable queue again, in ms: a minute at least.
+ *
+ * foreign: messages of other work queues that it read, 0 to BH_REPLAY_MOST_SHARED. The broker sends
+ * them again each time. So the pause grows with their number: fewer than 3 a second on average.
+ */
+int64_t bh__replay_pause_ms(int64_t foreign);
+
+/* Returns 1 if the outcome may park the message at `now_ms`, in ms since the epoch: bh_worker_may_park. */
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms,
+                      int64_t now_ms);
+
+#endif

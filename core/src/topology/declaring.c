@@ -1,0 +1,238 @@
+/* Declaring: the steps that create or verify a topology on a broker. */
+#include "topology/declaring.h"
+
+#include "topology/declared.h"
+
+#include <stdlib.h>
+
+/* Makes room for the arguments of any declaration and the blocking argument. */
+static int reserve_arguments(bh_declaring *self)
+{
+    size_t most = 0;
+    bh_declaration each;
+    for (size_t i = 0; bh_topology_declaration(self->topology, i, &each) == BH_OK; i++)
+        most = each.argument_count > most ? each.argument_count : most;
+    self->arguments = malloc((most + 1) * sizeof *self->arguments);
+    return self->arguments != NULL;
+}
+
+bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    if (!topology || (int)dialect < BH_DIALECT_C || dialect > BH_DIALECT_RELAY)
+        return BH_ERR_ARGUMENT;
+    if (!bh__topology_is_built(topology))
+        return BH_ERR_STATE;
+    bh_declaring *self = calloc(1, sizeof *self);
+    if (!self)
+        return BH_ERR_NO_MEMORY;
+    bh_status status = bh__topology_copy(&self->topology, topology);
+    if (status == BH_OK && !reserve_arguments(self))
+        status = BH_ERR_NO_MEMORY;
+    if (status != BH_OK) {
+        bh_declaring_free(self);
+        return status;
+    }
+    self->dialect = dialect;
+    self->has_ended = 1;
+    *out = self;
+    return BH_OK;
+}
+
+void bh_declaring_free(bh_declaring *self)
+{
+    if (!self)
+        return;
+    bh__report_free(&self->different);
+    bh__report_free(&self->missing);
+    bh__report_free(&self->result);
+    bh_topology_free(self->topology);
+    bh_declared_free(self->declared);
+    free(self->arguments);
+    free(self);
+}
+
+int bh_mode_makes_rungs(bh_mode mode)
+{
+    return mode == BH_MODE_CREATE;
+}
+
+bh_status bh_declaring_set_makes_rungs(bh_declaring *self, int on)
+{
+    if (!self || (on != 0 && on != 1))
+        return BH_ERR_ARGUMENT;
+    self->makes_rungs = on;
+    return BH_OK;
+}
+
+bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *declared)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_declared *before = self->declared;
+    self->declared = declared ? bh__declared_share(declared) : NULL;
+    bh_declared_free(before);
+    return BH_OK;
+}
+
+int bh__declaring_is_users_queue(const bh_declaring *self)
+{
+    return self->at == bh_topology_count(self->topology);
+}
+
+static int has_work_queue(const bh_declaring *self)
+{
+    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_declaration each;
+    for (size_t i = 0; bh_topology_declaration(self->topology, i, &each) == BH_OK; i++)
+        if (each.kind == BH_DECLARE_QUEUE && bh__same(each.name, queue))
+            return 1;
+    return 0;
+}
+
+/*
+ * Returns 1 if the declaration belongs to the work queue: "<queue>" or "<queue>.*". Others belong
+ * to the namespace.
+ */
+static int is_own(const bh_declaring *self, const bh_declaration *it)
+{
+    bh_bytes queue = bh_topology_queue(self->topology), name = it->name;
+    return name.size >= queue.size && memcmp(name.data, queue.data, queue.size) == 0 &&
+           (name.size == queue.size || name.data[queue.size] == '.');
+}
+
+static int is_declared(const bh_declaring *self, const bh_declaration *it)
+{
+    return self->declared && !is_own(self, it) && bh__declared_has(self->declared, it);
+}
+
+static void note_accepted(const bh_declaring *self)
+{
+    if (self->declared && self->purpose == BH__TO_CREATE && !is_own(self, &self->step))
+        bh__declared_add(self->declared, &self->step);
+}
+
+/* Returns the entry of `declared` that stands for all declarations of the work queue. */
+static bh_declaration whole(const bh_declaring *self)
+{
+    return (bh_declaration){.kind = BH_DECLARE_NONE, .name = bh_topology_queue(self->topology)};
+}
+
+static int has_step(const bh_declaring *self, const bh_declaration *it)
+{
+    if (self->mode == BH_MODE_VERIFY)
+        return it->kind != BH_DECLARE_BINDING;
+    int is_needed = self->rung_ms ? it->rung_ms == self->rung_ms : !it->on_demand;
+    return is_needed && !is_declared(self, it);
+}
+
+void bh__declaring_go_to(bh_declaring *self, size_t index)
+{
+    size_t count = bh_topology_count(self->topology);
+    self->purpose = self->mode == BH_MODE_VERIFY ? BH__TO_FIND : BH__TO_CREATE;
+    for (self->at = index; self->at < count; self->at++) {
+        bh_topology_declaration(self->topology, self->at, &self->step);
+        if (has_step(self, &self->step))
+            return;
+    }
+    if (self->at == count && self->mode == BH_MODE_VERIFY && !has_work_queue(self))
+        self->step = (bh_declaration){.kind = BH_DECLARE_QUEUE,
+                                      .name = bh_topology_queue(self->topology),
+                                      .type = bh_str(""),
+                                      .source = bh_str(""),
+                                      .routing_key = bh_str("")};
+    else
+        self->at = count + 1;
+}
+
+bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
+{
+    if (!self || (int)mode < BH_MODE_CREATE || mode > BH_MODE_NONE || rung_ms < 0)
+        return BH_ERR_ARGUMENT;
+    self->mode = mode;
+    self->rung_ms = rung_ms;
+    self->is_pending = 0;
+    self->has_ended = mode == BH_MODE_NONE;
+    bh__report_clear(&self->different);
+    bh__report_clear(&self->missing);
+    bh__report_clear(&self->result);
+    self->missing_rungs = self->last_rung_ms = 0;
+    self->may_declare = 1;
+    bh_declaration all = whole(self);
+    if (self->declared && mode == BH_MODE_CREATE && rung_ms == 0 && bh__declared_has(self->declared, &all))
+        bh_declared_clear(self->declared); /* the second time, nothing is skipped */
+    bh__declaring_go_to(self, 0);
+    return BH_OK;
+}
+
+/*
+ * A comparing step must not create anything, even if the queue or exchange is deleted just before
+ * it. Therefore it has one argument that the broker reads only to create, and then refuses with
+ * 406.
+ *
+ * Queues: an argument that the type does not support. If the queue exists, the broker compares only
+ * supported arguments. Exchanges: an alternate-exchange that is not a string. The broker always
+ * finds it different and reports the current one. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
+ */
+bh_bytes bh__declaring_blocking_argument(const bh_declaring *self)
+{
+    if (self->step.kind == BH_DECLARE_EXCHANGE)
+        return bh_str("alternate-exchange");
+    return bh_str(bh__same(self->step.type, bh_str("quorum")) ? "x-max-priority" : "x-delivery-limit");
+}
+
+/* Reads the arguments of a comparing step: the blocking argument, then the others. */
+static void read_compared(bh_declaring *self, bh_declaration *out)
+{
+    bh_bytes blocking = bh__declaring_blocking_argument(self);
+    size_t count = 0;
+    self->arguments[count++] =
+        (bh_argument){.name = blocking, .type = BH_TYPE_INT64, .string = bh_str(""), .integer = 1};
+    for (size_t i = 0; i < self->step.argument_count; i++)
+        if (!bh__same(self->step.arguments[i].name, blocking))
+            self->arguments[count++] = self->step.arguments[i];
+    out->arguments = self->arguments;
+    out->argument_count = count;
+}
+
+static void read_step(bh_declaring *self, bh_declaration *out)
+{
+    *out = self->step;
+    if (self->purpose == BH__TO_COMPARE)
+        read_compared(self, out);
+    if (self->purpose == BH__TO_FIND) {
+        out->passive = 1;
+        out->argument_count = 0;
+    }
+}
+
+static void end(bh_declaring *self)
+{
+    bh_declaration all = whole(self);
+    if (self->declared && self->mode == BH_MODE_CREATE && self->rung_ms == 0)
+        bh__declared_add(self->declared, &all);
+    bh__declaring_report(self);
+}
+
+int bh_declaring_next(bh_declaring *self, bh_declaration *out)
+{
+    if (!out)
+        return 0;
+    *out = (bh_declaration){.kind = BH_DECLARE_NONE};
+    if (!self || self->has_ended)
+        return 0;
+    if (self->is_pending && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self))
+        self->purpose = BH__TO_COMPARE;
+    else if (self->is_pending) {
+        note_accepted(self);
+        bh__declaring_go_to(self, self->at + 1);
+    }
+    self->is_pending = self->at <= bh_topology_count(self->topology);
+    if (self->is_pending)
+        read_step(self, out);
+    else
+        end(self);
+    return self->is_pending;
+}

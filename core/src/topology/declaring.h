@@ -1,0 +1,48 @@
+/*
+ * Declaring: its state, for the steps (declaring.c) and the broker's refusals (refusals.c).
+ * Internal.
+ */
+#ifndef BACKHOP_TOPOLOGY_DECLARING_H
+#define BACKHOP_TOPOLOGY_DECLARING_H
+
+#include "base/report.h"
+#include "topology/internal.h"
+
+#include <backhop/adapter/declaring.h>
+
+/* The purpose of a step: check a name, compare an exchange or queue, or create one. */
+typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_CREATE } bh__purpose;
+
+struct bh_declaring {
+    bh_topology *topology;
+    bh_declared *declared; /* or NULL */
+    bh_dialect dialect;
+    int makes_rungs;
+    bh_mode mode;
+    int64_t rung_ms;
+    /* index of the step's declaration; their count: the work queue that the user declares */
+    size_t at;
+    bh_declaration step;    /* the declaration, with the arguments of the topology */
+    bh_argument *arguments; /* room for the arguments of a comparing step */
+    bh__purpose purpose;
+    int is_pending; /* the step was returned, and the broker has not refused it */
+    int has_ended;
+    /* results of BH_MODE_VERIFY */
+    bh__report different; /* status BH_OK: no differences */
+    bh__report missing;
+    int64_t missing_rungs; /* number of missing rungs on demand */
+    int64_t last_rung_ms;  /* the last of the missing rungs on demand */
+    int may_declare;
+    bh__report result;
+};
+
+/* Goes to the first step at `index` or above. */
+void bh__declaring_go_to(bh_declaring *self, size_t index);
+/* Returns 1 if the step is the work queue that the user declares. */
+int bh__declaring_is_users_queue(const bh_declaring *self);
+/* Returns the argument that keeps the comparing step from creating anything. */
+bh_bytes bh__declaring_blocking_argument(const bh_declaring *self);
+/* Ends, and reports what BH_MODE_VERIFY found missing or different. */
+void bh__declaring_report(bh_declaring *self);
+
+#endif

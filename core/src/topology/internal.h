@@ -1,0 +1,72 @@
+/* Topology: the functions that higher floors need. Internal. */
+#ifndef BACKHOP_TOPOLOGY_INTERNAL_H
+#define BACKHOP_TOPOLOGY_INTERNAL_H
+
+#include "base/memory.h"
+#include "topology/rungs.h"
+
+#include <backhop/topology.h>
+
+#define BH__KEY_PREFIX "backhop:" /* of the routing key of a return binding */
+
+/*
+ * Copies all settings and declarations to *out. Free the copy with bh_topology_free.
+ *
+ * Errors: BH_ERR_NO_MEMORY; *out is NULL then.
+ */
+bh_status bh__topology_copy(bh_topology **out, const bh_topology *from);
+
+/*
+ * Creates a topology in *out for all work queues of a relay. Its own queue is <ns>.rejected, which
+ * gets the dead letters of the work queues. It declares the wait queues and nothing of a work
+ * queue. Its strategy must be ladder.
+ *
+ * Errors: BH_ERR_NO_MEMORY.
+ */
+bh_status bh__topology_new_relays(bh_topology **out);
+/*
+ * Selects a work queue of a relay. Plans then send copies to this queue: bh_topology_queue,
+ * bh_topology_parked_queue and the return key change, the declarations do not. bh_topology_build
+ * ends the selection. Returns 0 and selects none if memory runs out.
+ */
+int bh__topology_select_queue(bh_topology *self, bh_bytes queue);
+/* Ends the selection. */
+void bh__topology_select_own(bh_topology *self);
+/* Returns the topology's own queue, without regard to the selection. */
+bh_bytes bh__topology_own_queue(const bh_topology *self);
+/*
+ * Creates a topology in *out for one work queue of a relay and its policy. Errors:
+ * bh_topology_build.
+ */
+bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh_bytes queue, bh_policy *policy);
+
+/* Returns 1 if an added policy has the same delays, attempts and ages. */
+int bh__topology_has_policy(const bh_topology *self, const bh_policy *policy);
+/* Checks the name of a work queue. Errors: BH_ERR_NAME, BH_ERR_ARGUMENT. */
+bh_status bh__topology_check_queue_name(bh_bytes name);
+/* Returns the first part of the shared names. */
+bh_bytes bh__topology_namespace(const bh_topology *self);
+int bh__topology_is_built(const bh_topology *self);
+/*
+ * Returns 1 if a built topology has all rungs of a policy. Fast if the policy was built or added.
+ */
+int bh__topology_serves(const bh_topology *self, const bh_policy *policy);
+/* Returns 1 if the strategy publishes copies; 0 if the broker moves the message itself. */
+int bh__topology_copies(const bh_topology *self);
+/* Returns a broker's version as major * 10000 + minor: 40000 for "4.0.5". -1 if it is malformed. */
+int bh__broker_version(bh_bytes version);
+/* Returns mean_ms of bh_topology_preview, without the cost of its sum. */
+int64_t bh__topology_mean_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt);
+/* Returns "backhop:<work queue>", the routing key of the return binding. */
+bh_bytes bh__topology_return_key(const bh_topology *self);
+/* Returns the exchange that routes copies to the work queue; "" for the default exchange. */
+bh_bytes bh__topology_return_exchange(const bh_topology *self);
+/* Returns the exchange of the wait queue. Ladder: its first part, before the rung. */
+bh_bytes bh__topology_wait_exchange(const bh_topology *self);
+const bh__rungs *bh__topology_rungs(const bh_topology *self);
+/* Returns the number of wait queues of each rung; 1 for strategies without rungs. */
+int bh__topology_stripes(const bh_topology *self);
+/* Appends a UTF-8 text to `out` as a JSON string. Returns 0 if memory runs out. */
+int bh__add_json_string(bh__store *out, bh_bytes text);
+
+#endif

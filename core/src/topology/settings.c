@@ -1,0 +1,240 @@
+/* Settings of a topology, and its copies. */
+#include "policy/internal.h"
+#include "topology/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { LONGEST_NAMESPACE = 200 };
+
+bh_status bh__topology_fail(bh_topology *self, bh_status status, const char *sentence)
+{
+    snprintf(self->error, sizeof self->error, "%s", sentence);
+    return status;
+}
+
+static bh_status check_name(bh_bytes name, size_t longest)
+{
+    if (!name.data)
+        return BH_ERR_ARGUMENT;
+    if (name.size == 0 || name.size > longest || bh__begins(name, "amq.") || !bh__is_utf8(name) ||
+        memchr(name.data, '\0', name.size))
+        return BH_ERR_NAME;
+    return BH_OK;
+}
+
+bh_status bh_topology_new(bh_topology **out, bh_bytes queue)
+{
+    if (!out)
+        return BH_ERR_ARGUMENT;
+    *out = NULL;
+    bh_status status = check_name(queue, BH_TOPOLOGY_LONGEST_NAME);
+    if (status != BH_OK)
+        return status;
+    bh_topology *self = calloc(1, sizeof *self);
+    if (!self || !bh__store_add(&self->settings, &self->queue, queue)) {
+        free(self);
+        return BH_ERR_NO_MEMORY;
+    }
+    self->series = BH_SERIES_R10;
+    self->stripes = 1;
+    *out = self;
+    return BH_OK;
+}
+
+bh_status bh__topology_new_relays(bh_topology **out)
+{
+    /* bh_topology_build replaces the name */
+    bh_status status = bh_topology_new(out, bh_str("relay"));
+    if (status == BH_OK)
+        (*out)->is_relays = 1;
+    return status;
+}
+
+void bh_topology_free(bh_topology *self)
+{
+    if (!self)
+        return;
+    bh__store_free(&self->settings);
+    bh__store_free(&self->work_queue.store);
+    free(self->work_queue.items);
+    for (size_t i = 0; i < self->further_count; i++)
+        bh_policy_free(self->further[i]);
+    free(self->further);
+    bh__store_free(&self->selected);
+    bh_policy_free(self->policy);
+    bh__store_free(&self->store);
+    free(self->declarations);
+    free(self->arguments);
+    free(self->sealed);
+    bh__store_free(&self->definitions);
+    bh__report_free(&self->permission);
+    free(self);
+}
+
+/* Copies the policies of `from`. Returns 0 if memory runs out. */
+static int copy_policies(bh_topology *self, const bh_topology *from)
+{
+    self->further_capacity = from->further_count;
+    self->further = bh__duplicate(from->further, from->further_count * sizeof(bh_policy *));
+    if (!self->further)
+        return 0;
+    for (; self->further_count < from->further_count; self->further_count++)
+        if (bh__policy_copy(&self->further[self->further_count], from->further[self->further_count]) != BH_OK)
+            return 0;
+    return !from->policy || bh__policy_copy(&self->policy, from->policy) == BH_OK;
+}
+
+bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
+{
+    *out = NULL;
+    bh_topology *copy = bh__duplicate(from, sizeof *from);
+    if (!copy)
+        return BH_ERR_NO_MEMORY;
+    copy->further = NULL;
+    copy->further_count = 0;
+    copy->policy = NULL;
+    copy->sealed = NULL;
+    copy->permission = (bh__report){.status = BH_OK};
+    copy->settings = copy->work_queue.store = copy->store = copy->definitions = copy->selected =
+        (bh__store){NULL, 0, 0};
+    copy->work_queue.items =
+        bh__duplicate(from->work_queue.items, from->work_queue.count * sizeof *from->work_queue.items);
+    copy->work_queue.capacity = from->work_queue.count;
+    copy->declarations = bh__duplicate(from->declarations, from->count * sizeof *from->declarations);
+    copy->capacity = from->count;
+    copy->arguments = bh__duplicate(from->arguments, from->argument_count * sizeof *from->arguments);
+    copy->argument_capacity = from->argument_count;
+    bh__store definitions = from->definitions;
+    definitions.size += definitions.size > 0; /* its terminating zero byte */
+    if (!copy->work_queue.items || !copy->declarations || !copy->arguments ||
+        !bh__store_copy(&copy->settings, &from->settings) ||
+        !bh__store_copy(&copy->work_queue.store, &from->work_queue.store) ||
+        !bh__store_copy(&copy->store, &from->store) || !bh__store_copy(&copy->definitions, &definitions) ||
+        !copy_policies(copy, from) || !bh__topology_seal_arguments(copy)) {
+        bh_topology_free(copy);
+        return BH_ERR_NO_MEMORY;
+    }
+    copy->definitions.size = from->definitions.size;
+    *out = copy;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_strategy(bh_topology *self, bh_strategy strategy)
+{
+    if (!self || (int)strategy < BH_STRATEGY_LADDER || (int)strategy > BH_STRATEGY_NATIVE)
+        return BH_ERR_ARGUMENT;
+    self->strategy = strategy;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+static int is_queue_type(bh_queue_type type)
+{
+    return type == BH_QUEUE_QUORUM || type == BH_QUEUE_CLASSIC;
+}
+
+bh_status bh_topology_set_queue_type(bh_topology *self, bh_queue_type type)
+{
+    if (!self || !is_queue_type(type))
+        return BH_ERR_ARGUMENT;
+    self->queue_type = type;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name)
+{
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_status status = check_name(name, LONGEST_NAMESPACE);
+    if (status != BH_OK)
+        return status == BH_ERR_NAME
+                   ? bh__topology_fail(self, status,
+                                       "the namespace is empty, longer than 200 bytes, begins with amq., or is not "
+                                       "UTF-8: give another")
+                   : status;
+    bh__text text;
+    if (!bh__store_add(&self->settings, &text, name))
+        return BH_ERR_NO_MEMORY;
+    self->name_space = text;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_series(bh_topology *self, bh_series series)
+{
+    if (!self ||
+        (series != BH_SERIES_R5 && series != BH_SERIES_R10 && series != BH_SERIES_R20 && series != BH_SERIES_R40))
+        return BH_ERR_ARGUMENT;
+    self->series = series;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_stripes(bh_topology *self, int count)
+{
+    if (!self || count < 1 || count > BH_TOPOLOGY_MOST_STRIPES)
+        return BH_ERR_ARGUMENT;
+    self->stripes = count;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_add_policy(bh_topology *self, bh_policy *policy)
+{
+    if (!self || !policy)
+        return BH_ERR_ARGUMENT;
+    bh_status status = bh_policy_check(policy);
+    if (status != BH_OK)
+        return bh__topology_fail(self, status, bh_policy_error(policy).data);
+    void *further = self->further;
+    if (!bh__reserve(&further, &self->further_capacity, sizeof(bh_policy *), self->further_count + 1))
+        return BH_ERR_NO_MEMORY;
+    self->further = further;
+    status = bh__policy_copy(&self->further[self->further_count], policy);
+    if (status != BH_OK)
+        return status;
+    self->further_count++;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type)
+{
+    if (!self || !is_queue_type(type))
+        return BH_ERR_ARGUMENT;
+    self->declares_work_queue = 1;
+    self->work_queue_type = type;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh_topology_add_work_queue_argument(bh_topology *self, const bh_argument *argument)
+{
+    if (!self || !argument || !argument->name.data || argument->name.size == 0 || argument->name.size > 255 ||
+        !bh__is_utf8(argument->name))
+        return BH_ERR_ARGUMENT;
+    int is_string = argument->type == BH_TYPE_STRING;
+    if (!is_string && argument->type != BH_TYPE_INT64)
+        return BH_ERR_ARGUMENT;
+    if (is_string && (!argument->string.data || !bh__is_utf8(argument->string)))
+        return BH_ERR_ARGUMENT;
+    bh__draft_arguments *list = &self->work_queue;
+    void *items = list->items;
+    if (!bh__reserve(&items, &list->capacity, sizeof *list->items, list->count + 1))
+        return BH_ERR_NO_MEMORY;
+    list->items = items;
+    bh__draft_argument added = {.type = argument->type, .number = is_string ? 0 : argument->integer};
+    if (!bh__store_add(&list->store, &added.name, argument->name) ||
+        !bh__store_add(&list->store, &added.string, is_string ? argument->string : bh_str("")))
+        return BH_ERR_NO_MEMORY;
+    list->items[list->count++] = added;
+    self->is_built = 0;
+    return BH_OK;
+}
+
+bh_status bh__topology_check_queue_name(bh_bytes name)
+{
+    return check_name(name, BH_TOPOLOGY_LONGEST_NAME);
+}

@@ -1,0 +1,193 @@
+/* Topology: building, names and getters. */
+#include "topology/data.h"
+
+#include "policy/internal.h"
+
+#include <backhop/adapter/delivery.h>
+
+static void clear(bh_topology *self)
+{
+    self->is_built = 0;
+    self->selected.size = 0;
+    self->store.size = 0;
+    self->definitions.size = 0;
+    self->count = 0;
+    self->argument_count = 0;
+    bh__rungs_clear(&self->rungs);
+    self->worst_lateness_ms = 0;
+    self->fixed_ms = self->fixed_most_ms = 0;
+    self->no_memory = 0;
+    self->error[0] = '\0';
+    self->return_key = self->parked_queue = self->unroutable_queue = self->return_exchange = self->wait_exchange =
+        (bh__text){0, 0};
+}
+
+bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
+{
+    if (!self || !policy)
+        return BH_ERR_ARGUMENT;
+    clear(self);
+    bh_status status = bh_policy_check(policy);
+    if (status != BH_OK)
+        return bh__topology_fail(self, status, bh_policy_error(policy).data);
+    bh_policy *copy;
+    if (bh__policy_copy(&copy, policy) != BH_OK)
+        return BH_ERR_NO_MEMORY;
+    bh_policy_free(self->policy);
+    self->policy = copy;
+    bh__topology_make_names(self);
+    if (self->work_queue.count > 0 && !self->declares_work_queue && bh__topology_copies(self))
+        return bh__topology_fail(
+            self, BH_ERR_STRATEGY,
+            "arguments are given for a work queue that this strategy does not declare: set the work queue's type "
+            "too, or leave them out");
+    if (self->stripes > 1 && self->strategy != BH_STRATEGY_LADDER)
+        return bh__topology_fail(
+            self, BH_ERR_STRATEGY,
+            "stripes are for the rungs of strategy ladder, and this strategy has none: leave them out, or take "
+            "strategy ladder");
+    status = bh__topology_find_demand(self);
+    if (status == BH_OK)
+        status = bh__topology_declare_all(self);
+    if (self->no_memory || !bh__topology_seal_arguments(self))
+        status = BH_ERR_NO_MEMORY;
+    if (status != BH_OK) {
+        self->count = 0;
+        bh__rungs_clear(&self->rungs);
+    }
+    self->is_built = status == BH_OK;
+    return status;
+}
+
+bh_bytes bh__default_namespace(const bh_topology *self)
+{
+    return bh_str(self->queue_type == BH_QUEUE_QUORUM ? "backhop" : "backhop.classic");
+}
+
+bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh_bytes queue, bh_policy *policy)
+{
+    bh_status status = bh_topology_new(out, queue);
+    if (status == BH_OK)
+        status = bh_topology_set_namespace(*out, bh__topology_namespace(relays));
+    if (status == BH_OK) {
+        (*out)->queue_type = relays->queue_type;
+        (*out)->series = relays->series;
+        (*out)->stripes = relays->stripes;
+        status = bh_topology_build(*out, policy);
+    }
+    if (status != BH_OK) {
+        bh_topology_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+bh_bytes bh__topology_own_queue(const bh_topology *self)
+{
+    return bh__store_get(&self->settings, self->queue);
+}
+
+bh_bytes bh_topology_queue(const bh_topology *self)
+{
+    if (self && self->selected.size)
+        return bh__store_get(&self->selected, self->selected_queue);
+    return self ? bh__topology_own_queue(self) : bh_str("");
+}
+
+void bh__topology_select_own(bh_topology *self)
+{
+    self->selected.size = 0;
+}
+
+int bh__topology_select_queue(bh_topology *self, bh_bytes queue)
+{
+    self->selected.size = 0;
+    int is_led = bh__store_join(&self->selected, &self->selected_queue, queue, bh_str(""), bh_str("")) &&
+                 bh__store_join(&self->selected, &self->selected_key, bh_str(BH__KEY_PREFIX), queue, bh_str("")) &&
+                 bh__store_join(&self->selected, &self->selected_parked, queue, bh_str(BH__PARKED_SUFFIX), bh_str(""));
+    if (!is_led)
+        self->selected.size = 0;
+    return is_led;
+}
+
+bh_bytes bh_topology_error(const bh_topology *self)
+{
+    return bh_str(self ? self->error : "");
+}
+
+bh_strategy bh_topology_strategy(const bh_topology *self)
+{
+    return self ? self->strategy : BH_STRATEGY_LADDER;
+}
+
+bh_bytes bh_topology_parked_queue(const bh_topology *self)
+{
+    if (self && self->selected.size)
+        return bh__store_get(&self->selected, self->selected_parked);
+    return bh__topology_text(self, self ? self->parked_queue : (bh__text){0, 0});
+}
+
+bh_bytes bh_topology_unroutable_queue(const bh_topology *self)
+{
+    return bh__topology_text(self, self ? self->unroutable_queue : (bh__text){0, 0});
+}
+
+int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery)
+{
+    bh_value header;
+    bh_delivery_header(delivery, bh_str("backhop-queue"), &header);
+    return self && delivery && bh__same(header.string, bh_topology_queue(self));
+}
+
+int64_t bh_topology_worst_lateness_ms(const bh_topology *self)
+{
+    return self ? self->worst_lateness_ms : 0;
+}
+
+void bh_topology_rungs(const bh_topology *self, bh_rungs *out)
+{
+    *out = (bh_rungs){.ms = self ? self->rungs.policy_ms : NULL, .count = self ? self->rungs.count : 0};
+}
+
+int bh__topology_stripes(const bh_topology *self)
+{
+    return self->stripes;
+}
+
+int bh__topology_is_built(const bh_topology *self)
+{
+    return self->is_built;
+}
+
+int bh__topology_copies(const bh_topology *self)
+{
+    return self->strategy != BH_STRATEGY_REJECT && self->strategy != BH_STRATEGY_NATIVE;
+}
+
+bh_bytes bh__topology_namespace(const bh_topology *self)
+{
+    bh_bytes name = bh__store_get(&self->settings, self->name_space);
+    return name.size ? name : bh__default_namespace(self);
+}
+
+bh_bytes bh__topology_return_key(const bh_topology *self)
+{
+    if (self->selected.size)
+        return bh__store_get(&self->selected, self->selected_key);
+    return bh__topology_text(self, self->return_key);
+}
+
+bh_bytes bh__topology_return_exchange(const bh_topology *self)
+{
+    return bh__topology_text(self, self->return_exchange);
+}
+
+bh_bytes bh__topology_wait_exchange(const bh_topology *self)
+{
+    return bh__topology_text(self, self->wait_exchange);
+}
+
+const bh__rungs *bh__topology_rungs(const bh_topology *self)
+{
+    return &self->rungs;
+}
