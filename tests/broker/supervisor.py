@@ -46,7 +46,7 @@ GRACE = 10.0  # seconds between SIGTERM and SIGKILL for what the command left
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP)  # by this process
 ADVANCED_CONFIG = """
 % What a wait queue sent to a target that died it sends again after this time, not after three minutes: tests wait for it.
-[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 30000}]}].
+[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, RESEND_MS}]}].
 """
 DELAYED_PLUGIN = "rabbitmq_delayed_message_exchange"
 # What it does by itself after half a second.
@@ -562,7 +562,9 @@ class Node:
                 "collect_statistics_interval = 500",
             ]
         (self.home / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
-        (self.home / "advanced.config").write_text(ADVANCED_CONFIG)
+        (self.home / "advanced.config").write_text(
+            ADVANCED_CONFIG.replace("RESEND_MS", os.environ.get("BACKHOP_BROKER_RESEND_MS", "30000"))
+        )
         for path in (self.home, *self.home.rglob("*")):
             os.chown(path, *map(int, self.user))
 

@@ -46,7 +46,7 @@ def run(*arguments: object, stdin: str = "", **environment: str) -> Ran:
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
-        env={**os.environ, **environment},
+        env={**{name: value for name, value in os.environ.items() if name != "BACKHOP_MANAGEMENT_URL"}, **environment},
         check=False,
     )
     return Ran(ran.args, ran.returncode, ran.stdout, ran.stderr)
@@ -235,8 +235,8 @@ class Terminal:
     def expect(self, text: str) -> None:
         until = time.monotonic() + LIMIT_S
         while text not in self.seen:
-            if not self.read(until - time.monotonic()):
-                raise AssertionError(f"{text!r} never came: {self.seen!r}")
+            if not self.read(max(0, until - time.monotonic())) or time.monotonic() > until:
+                raise AssertionError(f"{text!r} did not appear within {LIMIT_S} s; the terminal showed:\n{self.seen}")
 
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
@@ -245,9 +245,12 @@ class Terminal:
         os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """The exit code."""
-        while self.read(LIMIT_S):
+        """Returns the exit code. Fails if the program does not end within LIMIT_S."""
+        until = time.monotonic() + LIMIT_S
+        while self.read(max(0, until - time.monotonic())):
             pass
+        if time.monotonic() > until:
+            raise AssertionError(f"the program did not end within {LIMIT_S} s; the terminal showed:\n{self.seen}")
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         return os.waitstatus_to_exitcode(status)

@@ -17,9 +17,9 @@
  *   delete QUEUE
  *   depth QUEUE                      prints how many messages are ready
  */
-#include "../../core/src/librabbitmq.h"
+#include "worker/librabbitmq.h"
 
-#include <backhop.h>
+#include <backhop/adapter.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -312,8 +312,11 @@ static bh_outcome handle(bh_worker *worker, bh_message *message, void *data)
     int is_slow = error[0] == '-';
     char text[256];
     snprintf(text, sizeof text, error + is_slow, number); /* NOLINT: the test's own format */
-    bh_worker_fail(worker, message, bh_str(text), 0);
-    return is_slow && bh_worker_attempt(worker, message) < 2 ? BH_OUTCOME_FAILED : BH_OUTCOME_PERMANENT;
+    bh_settlement settlement = {.outcome = BH_OUTCOME_PERMANENT, .error = bh_str(text)};
+    if (is_slow && bh_worker_attempt(worker, message) < 2)
+        settlement.outcome = BH_OUTCOME_FAILED;
+    bh_worker_settle(worker, message, &settlement);
+    return settlement.outcome;
 }
 
 static void hear(bh_worker *worker, const bh_event *event, void *data)
@@ -321,6 +324,13 @@ static void hear(bh_worker *worker, const bh_event *event, void *data)
     (void)data;
     if (bh_event_what(event) == BH_EVENT_PARKED && --job.ends == 0)
         bh_worker_stop(worker, 5000);
+}
+
+/* Reads a number from the environment: of a strategy or a mode. */
+static int number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? atoi(text) : 0; /* NOLINT(cert-err34-c): the test's own */
 }
 
 static void work(const char *queue, int count)
@@ -331,12 +341,18 @@ static void work(const char *queue, int count)
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str(queue)) != BH_OK)
         fail("work", "no memory");
     bh_policy_set_initial_ms(policy, 100);
+    if (number_of("RIG_STRATEGY"))
+        bh_policy_set_kind(policy, BH_KIND_FIXED);
+    if (number_of("RIG_MODE")) /* else a worker misses rungs on demand */
+        bh_policy_set_max_retry_after_ms(policy, 0);
+    bh_topology_set_strategy(topology, (bh_strategy)number_of("RIG_STRATEGY"));
     bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
     bh_policy_set_max_attempts(policy, 2);
     bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         fail("work", bh_topology_error(topology).data);
     bh_worker_add_uri(worker, bh_str(getenv("AMQP_URL")));
+    bh_worker_set_mode(worker, (bh_mode)number_of("RIG_MODE"));
     bh_worker_set_prefetch(worker, MANY);
     job.left = job.ends = count;
     if (bh_worker_run(worker, handle, hear, NULL) != BH_OK)
@@ -359,6 +375,8 @@ int main(int count, char **arguments)
         work(arguments[2], number);
     } else if (strcmp(what, "handle") == 0 && count > 4) {
         job.fails = strcmp(arguments[4], "fail") == 0;
+        job.errors = arguments + 5;
+        job.error_count = count - 5;
         work(arguments[2], number);
     } else if (strcmp(what, "fill") == 0) {
         publish(arguments[2], number);

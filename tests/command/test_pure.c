@@ -1,6 +1,7 @@
 /* What of the command decides without a broker: conditions, kinds of errors, groups, the simulation. */
-#include "groups.h"
-#include "simulation.h"
+#include "observe/overdue.h"
+#include "parked/groups.h"
+#include "setup/simulation.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -14,15 +15,19 @@ static void make(void)
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
     bh_delivery_set_routing_key(delivery, bh_str("orders.eu"));
-    bh_delivery_push_string(delivery, bh_str("backhop-error"), BH_TYPE_STRING,
-                            bh_str("TimeoutError: host 17 is silent\nmore"));
-    bh_delivery_push_int(delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, 4);
-    bh_delivery_push_int(delivery, bh_str("backhop-first-failure"), BH_TYPE_INT64, 1000000);
-    bh_delivery_push_string(delivery, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("a1"));
-    bh_delivery_push_string(delivery, bh_str("backhop-parked"), BH_TYPE_STRING, bh_str("exhausted"));
-    bh_delivery_push_string(delivery, bh_str("tenant"), BH_TYPE_STRING, bh_str("Acme"));
-    bh_delivery_push_int(delivery, bh_str("size"), BH_TYPE_INT32, -5);
-    bh_delivery_push_int(delivery, bh_str("paid"), BH_TYPE_BOOLEAN, 1);
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING,
+                                           .name = bh_str("backhop-error"),
+                                           .string = bh_str("TimeoutError: host 17 is silent\nmore")});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 4});
+    bh_delivery_push(delivery,
+                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = 1000000});
+    bh_delivery_push(delivery,
+                     &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("a1")});
+    bh_delivery_push(
+        delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-parked"), .string = bh_str("exhausted")});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("tenant"), .string = bh_str("Acme")});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT32, .name = bh_str("size"), .integer = -5});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = bh_str("paid"), .integer = 1});
     ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
 }
 
@@ -90,10 +95,26 @@ START_TEST(all_conditions_have_to_fit)
 }
 END_TEST
 
+START_TEST(messages_that_stay_longer_than_the_ttl_are_overdue)
+{
+    enum { TTL = 10000, WINDOW = TTL + OVERDUE_GRACE_MS };
+    overdue of = {.last = 0};
+    ck_assert_int_eq(overdue_record(&of, 0, TTL, 0), 0);
+    ck_assert_int_eq(overdue_record(&of, 5, TTL, 1000), 0); /* they came */
+    ck_assert_int_eq(overdue_record(&of, 7, TTL, 1000 + WINDOW - 1), 0);
+    ck_assert_int_eq(overdue_record(&of, 7, TTL, 1000 + WINDOW), 5);
+    ck_assert_int_eq(overdue_record(&of, 7, TTL, 1000 + 2 * WINDOW), 7);
+    ck_assert_int_eq(overdue_record(&of, 6, TTL, 1001 + 2 * WINDOW), 0); /* the queue works */
+    ck_assert_int_eq(overdue_record(&of, -1, TTL, 1002 + 9 * WINDOW), 0);
+    ck_assert_int_eq(overdue_record(&of, 6, TTL, 1003 + 9 * WINDOW), 0);
+}
+END_TEST
+
 START_TEST(a_text_that_is_no_condition_is_refused)
 {
     static const char *const wrong[] = {
-        "", "id", "=x", "errors=x", "header.=x", "age>soon", "attempts=many", "id>1", "attempts~4", "header"};
+        "",     "id",         "=x",     "errors=x", "header.=x", "age>soon", "attempts=many",
+        "id>1", "attempts~4", "header", "error=~x", "id==x"};
     char problem[256] = "";
     selection of = {.conditions = NULL};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -139,7 +160,8 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
             error[6 + j] = (char)('g' + rest % 26 % 20); /* letters, as numbers are folded */
         snprintf(error + 11, sizeof error - 11, "%c", 'a' + i / 500);
         bh_delivery_clear(delivery);
-        bh_delivery_push_string(delivery, bh_str("backhop-error"), BH_TYPE_STRING, bh_str(error));
+        bh_delivery_push(delivery,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-error"), .string = bh_str(error)});
         ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
         ck_assert(groups_add(&of, "orders.parked", history));
     }
@@ -182,7 +204,7 @@ START_TEST(a_simulation_accounts_for_each_message_and_repeats_itself)
     play(&again, 7, 0);
     play(&other, 8, 0);
     ck_assert_int_eq(first.messages, 1200);
-    ck_assert_int_eq(first.done + first.parked + first.left, first.messages);
+    ck_assert_int_eq(first.done + first.parked + first.remaining, first.messages);
     ck_assert_int_eq(first.calls, first.done + first.failed_calls);
     ck_assert_int_eq(memcmp(&first, &again, sizeof first), 0);
     ck_assert_int_ne(memcmp(&first, &other, sizeof first), 0);
@@ -200,6 +222,7 @@ int main(void)
     tcase_add_loop_test(tests, a_condition_fits_what_it_says, 0, (int)(sizeof conditions / sizeof conditions[0]));
     tcase_add_test(tests, all_conditions_have_to_fit);
     tcase_add_test(tests, a_text_that_is_no_condition_is_refused);
+    tcase_add_test(tests, messages_that_stay_longer_than_the_ttl_are_overdue);
     tcase_add_loop_test(tests, an_error_has_a_class_and_a_kind, 0, (int)(sizeof errors / sizeof errors[0]));
     tcase_add_test(tests, kinds_of_errors_beyond_the_most_count_as_one);
     tcase_add_test(tests, a_simulation_accounts_for_each_message_and_repeats_itself);

@@ -1,6 +1,8 @@
 #include "ledger_model.h"
+#include "model.h"
 
-#include <backhop/ledger.h>
+#include "ledger/internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,24 +13,16 @@ enum {
     MOST_CHANNELS = 64,
     MOST_RUNGS = 3,
     TIMEOUT_MS = 1000,
-    LEFT_MS = 5000,
+    ABANDON_MS = 5000,
+    ORPHAN_MS = 2000,
     ROUNDS_TO_THE_END = 400
 };
 
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s, happening %d, at %lld ms: does not hold (%s:%d): %s\n", self->name, self->happening,  \
-                    (long long)self->now_ms, __FILE__, __LINE__, #condition);                                          \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
 /* What the model knows of a state: it does not draw the delays of the back-off. */
-typedef enum { ARRIVED, TAKEN, SETTLED, TO_BE_SENT, SENT, CONFIRMED, LEFT, ENDED } stage;
+typedef enum { ARRIVED, TAKEN, SETTLED, TO_BE_SENT, SENT, CONFIRMED, ABANDONED, ENDED } stage;
 
 typedef struct {
-    int64_t entry, tag, rung_ms, left_ms;
+    int64_t entry, tag, rung_ms, abandoned_ms;
     int channel; /* its index */
     stage at;
     bh_action action; /* NONE: to be given back, or postponed before it was settled */
@@ -36,6 +30,10 @@ typedef struct {
     int is_safe; /* the broker confirmed a copy of it that it did not return */
     enum { NO, MAYBE, YES } is_suspect;
     int losses;
+    uint64_t fingerprint; /* two messages have one */
+    int is_orphan;        /* its channel closed, and the ledger binds the next delivery of it */
+    int64_t orphaned_ms;
+    int order; /* of its delivery, or since it is an orphan */
 } message;
 
 typedef struct {
@@ -60,9 +58,12 @@ typedef struct {
     ledger_draw *draw;
     void *source;
     bh_ledger *ledger;
+    bh_step step; /* the last one */
     int happening;
     int64_t now_ms;
-    int64_t most_sent, most_acks, most_left;
+    int64_t most_sent, most_acks, most_abandoned, most_orphans;
+    int64_t asked_ms; /* of the last bh_ledger_next */
+    int order;        /* the last one */
 
     message messages[MOST_MESSAGES];
     int message_count;
@@ -114,7 +115,7 @@ static int is_at(stage at, bh_state state)
 {
     static const bh_state states[] = {
         [ARRIVED] = BH_STATE_ARRIVED, [TAKEN] = BH_STATE_TAKEN,         [SETTLED] = BH_STATE_SETTLED,
-        [SENT] = BH_STATE_SENT,       [CONFIRMED] = BH_STATE_CONFIRMED, [LEFT] = BH_STATE_LEFT,
+        [SENT] = BH_STATE_SENT,       [CONFIRMED] = BH_STATE_CONFIRMED, [ABANDONED] = BH_STATE_ABANDONED,
         [ENDED] = BH_STATE_NONE,
     };
     return at == TO_BE_SENT ? state == BH_STATE_DUE || state == BH_STATE_WAITING : state == states[at];
@@ -126,19 +127,20 @@ static void check_counts(model *self)
     for (int i = 0; i < self->message_count; i++) {
         const message *of = &self->messages[i];
         bh_state state = bh_ledger_state(self->ledger, of->entry);
-        if (of->at == LEFT && state == BH_STATE_SETTLED)
+        if (of->at == ABANDONED && state == BH_STATE_SETTLED)
             continue;
         CHECK(is_at(of->at, state));
-        counts[state]++;
+        CHECK(bh__ledger_is_orphan(self->ledger, of->entry) == of->is_orphan);
+        counts[state] += !of->is_orphan;
     }
-    for (int state = BH_STATE_ARRIVED; state <= BH_STATE_LEFT; state++)
+    for (int state = BH_STATE_ARRIVED; state <= BH_STATE_ABANDONED; state++)
         CHECK(bh_ledger_count(self->ledger, (bh_state)state) == counts[state]);
     for (int state = BH_STATE_ACKNOWLEDGED; state < BH_STATE_LAST; state++)
         CHECK(bh_ledger_count(self->ledger, (bh_state)state) == self->ends[state]);
     int64_t copies = counts[BH_STATE_DUE] + counts[BH_STATE_SENT] + counts[BH_STATE_WAITING];
     CHECK(bh_ledger_copies(self->ledger) == copies);
     CHECK(bh_ledger_unsettled(self->ledger) == counts[BH_STATE_ARRIVED] + counts[BH_STATE_TAKEN] + copies);
-    CHECK(bh_ledger_is_full(self->ledger) == (counts[BH_STATE_LEFT] > self->most_left));
+    CHECK(bh__ledger_is_full(self->ledger) == (counts[BH_STATE_ABANDONED] > self->most_abandoned));
 }
 
 static void end(model *self, message *of, bh_state how)
@@ -179,14 +181,15 @@ static int is_late(const model *self, const publish *sent)
 
 static void check_ack(model *self)
 {
-    int64_t tag = bh_ledger_step_tag(self->ledger);
-    int is_multiple = bh_ledger_step_multiple(self->ledger), count = 0;
-    const channel *on = find_channel(self, bh_ledger_step_channel(self->ledger));
+    int64_t tag = self->step.tag;
+    int is_multiple = self->step.multiple, count = 0;
+    const channel *on = find_channel(self, self->step.channel);
     CHECK(on != NULL);
     CHECK(!is_multiple || !on->is_missing_one || tag < on->missing_tag);
     for (int i = 0; i < self->message_count; i++) {
         message *of = &self->messages[i];
-        if (of->at == ENDED || &self->channels[of->channel] != on || (is_multiple ? of->tag > tag : of->tag != tag))
+        if (of->at == ENDED || of->is_orphan || &self->channels[of->channel] != on ||
+            (is_multiple ? of->tag > tag : of->tag != tag))
             continue;
         CHECK(of->at == CONFIRMED ? of->is_safe : of->at == SETTLED && !of->is_dismissed);
         end(self, of, BH_STATE_ACKNOWLEDGED);
@@ -196,15 +199,15 @@ static void check_ack(model *self)
     CHECK(!is_multiple || self->most_acks > 0);
 }
 
-static void check_dismissal(model *self, bh_step step)
+static void check_dismissal(model *self, bh_step_kind step)
 {
-    message *of = find_entry(self, bh_ledger_step_entry(self->ledger));
-    CHECK(of && of->at != ENDED);
-    CHECK(of->tag == bh_ledger_step_tag(self->ledger));
-    CHECK(&self->channels[of->channel] == find_channel(self, bh_ledger_step_channel(self->ledger)));
-    if (of->at == LEFT) {
+    message *of = find_entry(self, self->step.entry);
+    CHECK(of && of->at != ENDED && !of->is_orphan);
+    CHECK(of->tag == self->step.tag);
+    CHECK(&self->channels[of->channel] == find_channel(self, self->step.channel));
+    if (of->at == ABANDONED) {
         CHECK(step == BH_STEP_GIVE_BACK);
-        CHECK(self->now_ms >= of->left_ms + LEFT_MS);
+        CHECK(self->now_ms >= of->abandoned_ms + ABANDON_MS);
     } else {
         CHECK(of->at == SETTLED && of->is_dismissed);
         CHECK(step == (of->action == BH_ACTION_REJECT   ? BH_STEP_NACK
@@ -214,20 +217,20 @@ static void check_dismissal(model *self, bh_step step)
     end(self, of, step == BH_STEP_GIVE_BACK ? BH_STATE_GIVEN_BACK : BH_STATE_REJECTED);
 }
 
-static void check_news(model *self)
+static void check_event(model *self)
 {
-    bh_event_kind event = bh_ledger_step_event(self->ledger);
+    bh_event_kind event = self->step.event;
     if (event == BH_EVENT_UNCONFIRMED) {
         int64_t late = 0;
         for (int i = 0; i < self->publish_count; i++)
             late += !self->publishes[i].is_answered && is_late(self, &self->publishes[i]);
-        CHECK(bh_ledger_step_entry(self->ledger) == 0);
-        CHECK(bh_ledger_step_count(self->ledger) >= 1 && bh_ledger_step_count(self->ledger) <= late);
+        CHECK(self->step.entry == 0);
+        CHECK(self->step.count >= 1 && self->step.count <= late);
         CHECK(!self->is_blocked);
         self->is_doubtful = 1;
         return;
     }
-    const message *of = find_entry(self, bh_ledger_step_entry(self->ledger));
+    const message *of = find_entry(self, self->step.entry);
     CHECK(of && of->at != ENDED);
     switch (event) {
     case BH_EVENT_RETRIED:
@@ -240,7 +243,7 @@ static void check_news(model *self)
         CHECK(of->is_safe && of->action == BH_ACTION_REPLAY);
         break;
     case BH_EVENT_REFUSED:
-        CHECK(of->at == LEFT || (of->at == SETTLED && of->is_dismissed));
+        CHECK(of->at == ABANDONED || (of->at == SETTLED && of->is_dismissed));
         break;
     case BH_EVENT_NACKED:
     case BH_EVENT_RETURNED:
@@ -253,13 +256,13 @@ static void check_news(model *self)
 
 static void check_publish(model *self)
 {
-    message *of = find_entry(self, bh_ledger_step_entry(self->ledger));
-    publisher *on = find_publisher(self, bh_ledger_step_publisher(self->ledger));
-    CHECK(of && on && self->channels[of->channel].is_open);
+    message *of = find_entry(self, self->step.entry);
+    publisher *on = find_publisher(self, self->step.publisher);
+    CHECK(of && on && (of->is_orphan ? of->at == SENT : self->channels[of->channel].is_open));
     CHECK(self->may_publish && !self->is_blocked);
     CHECK(of->at == TO_BE_SENT || (of->at == SENT && self->is_doubtful));
     CHECK(!of->is_safe);
-    CHECK(bh_ledger_step_tag(self->ledger) == on->next_tag);
+    CHECK(self->step.tag == on->next_tag);
     if (publishes_copy(of) && of->rung_ms)
         CHECK(self->rungs[of->rung_ms / 1000 - 1] == THERE || of->at == SENT);
     if (self->is_doubtful) {
@@ -296,7 +299,7 @@ static void check_publish(model *self)
 
 static void check_declare(model *self)
 {
-    int64_t asked_ms = bh_ledger_step_delay_ms(self->ledger);
+    int64_t asked_ms = self->step.delay_ms;
     CHECK(asked_ms >= rung_ms(0) && asked_ms <= rung_ms(MOST_RUNGS - 1) && asked_ms % 1000 == 0);
     CHECK(self->rungs[asked_ms / 1000 - 1] == UNKNOWN);
     self->rungs[asked_ms / 1000 - 1] = ASKED;
@@ -333,14 +336,14 @@ static void take_back(model *self, const message *of)
 /* What the caller can do instead of writing a copy. */
 static void not_written(model *self)
 {
-    message *of = find_entry(self, bh_ledger_step_entry(self->ledger));
+    message *of = find_entry(self, self->step.entry);
     CHECK(of != NULL);
     take_back(self, of);
     switch (draw(self, 4)) {
     case 0:
-        CHECK(bh_ledger_leave(self->ledger, of->entry, self->now_ms) == BH_OK);
-        of->at = LEFT;
-        of->left_ms = self->now_ms;
+        CHECK(bh_ledger_abandon(self->ledger, of->entry, self->now_ms) == BH_OK);
+        of->at = ABANDONED;
+        of->abandoned_ms = self->now_ms;
         break;
     case 1:
         of->at = TAKEN;
@@ -354,21 +357,57 @@ static void not_written(model *self)
           (of->at == ARRIVED || of->at == TAKEN ? BH_OK : BH_ERR_STATE));
 }
 
+static message *oldest_orphan(model *self, uint64_t fingerprint)
+{
+    message *oldest = NULL;
+    for (int i = 0; i < self->message_count; i++) {
+        message *of = &self->messages[i];
+        if (of->is_orphan && (!fingerprint || of->fingerprint == fingerprint) && (!oldest || of->order < oldest->order))
+            oldest = of;
+    }
+    return oldest;
+}
+
+static int count_orphans(const model *self)
+{
+    int count = 0;
+    for (int i = 0; i < self->message_count; i++)
+        count += self->messages[i].is_orphan;
+    return count;
+}
+
+static void drop_orphan(model *self, message *of)
+{
+    of->at = ENDED; /* it was counted when its channel closed */
+    of->is_orphan = 0;
+    CHECK(bh_ledger_state(self->ledger, of->entry) == BH_STATE_NONE);
+}
+
+static void drop_old_orphans(model *self)
+{
+    for (message *oldest; (oldest = oldest_orphan(self, 0)) && (count_orphans(self) > self->most_orphans ||
+                                                                self->asked_ms >= oldest->orphaned_ms + ORPHAN_MS);)
+        drop_orphan(self, oldest);
+}
+
 static void ask(model *self, int may_publish)
 {
     int most_steps = 8 * self->message_count + 64;
     int is_idle = self->due_ms >= 0 && (self->may_publish || !may_publish) && self->now_ms < self->due_ms;
     self->may_publish = may_publish;
-    for (bh_step step; (step = bh_ledger_next(self->ledger, self->now_ms, may_publish)) != BH_STEP_REST;) {
+    while (bh_ledger_next(self->ledger, self->now_ms, may_publish, &self->step)) {
+        self->asked_ms = self->now_ms;
+        drop_old_orphans(self);
+        bh_step_kind step = self->step.kind;
         CHECK(!is_idle);
         CHECK(most_steps-- > 0);
-        CHECK(bh_ledger_step(self->ledger) == step);
+        CHECK(step != BH_STEP_REST);
         if (step == BH_STEP_ACK)
             check_ack(self);
         else if (step == BH_STEP_NACK || step == BH_STEP_REJECT || step == BH_STEP_GIVE_BACK)
             check_dismissal(self, step);
-        else if (step == BH_STEP_TELL)
-            check_news(self);
+        else if (step == BH_STEP_EMIT)
+            check_event(self);
         else if (step == BH_STEP_DECLARE)
             check_declare(self);
         else
@@ -376,6 +415,8 @@ static void ask(model *self, int may_publish)
         if (step == BH_STEP_PUBLISH && draw(self, 16) == 15 && most_steps > self->message_count)
             not_written(self);
     }
+    self->asked_ms = self->now_ms;
+    drop_old_orphans(self);
     int64_t due_ms = bh_ledger_due_ms(self->ledger);
     CHECK(due_ms == BH_LEDGER_NEVER || due_ms > self->now_ms);
     self->due_ms = due_ms == BH_LEDGER_NEVER ? INT64_MAX : due_ms;
@@ -391,26 +432,51 @@ static void open_channel(model *self)
     self->channels[self->channel_count++] = (channel){.number = number, .is_open = 1};
 }
 
+/* Returns 1 if the ledger keeps the message as an orphan. */
+static int is_worth_keeping(const model *self, const message *of)
+{
+    if (!self->most_orphans || !of->fingerprint || of->at == ARRIVED || of->at == ABANDONED)
+        return 0;
+    return !of->is_dismissed || of->action != BH_ACTION_NONE;
+}
+
 static void close_channel(model *self, channel *closed)
 {
+    message *kept[MOST_MESSAGES];
+    int kept_count = 0;
     int64_t count = 0;
     int64_t told = bh_ledger_close_channel(self->ledger, closed->number);
     for (int i = 0; i < self->message_count; i++) {
         message *of = &self->messages[i];
-        if (&self->channels[of->channel] != closed || of->at == ENDED)
+        if (&self->channels[of->channel] != closed || of->at == ENDED || of->is_orphan)
             continue;
-        end(self, of, BH_STATE_GIVEN_BACK);
         count++;
+        if (is_worth_keeping(self, of)) {
+            kept[kept_count++] = of;
+            self->ends[BH_STATE_GIVEN_BACK]++;
+        } else {
+            end(self, of, BH_STATE_GIVEN_BACK);
+        }
     }
+    for (int i = 1; i < kept_count; i++) /* in the order of their deliveries */
+        for (int j = i; j > 0 && kept[j]->order < kept[j - 1]->order; j--) {
+            message *later = kept[j - 1];
+            kept[j - 1] = kept[j];
+            kept[j] = later;
+        }
+    for (int i = 0; i < kept_count; i++) {
+        kept[i]->is_orphan = 1;
+        kept[i]->orphaned_ms = self->asked_ms;
+        kept[i]->order = ++self->order;
+    }
+    drop_old_orphans(self);
     CHECK(told == count);
     closed->is_open = 0;
 }
 
-static void arrive(model *self)
+/* The broker delivers the message again. It is bound to the oldest orphan that equals it, in whatever state that is. */
+static void arrive_on(model *self, int at, uint64_t fingerprint, int is_redelivered)
 {
-    if (self->channel_count == 0 || self->message_count == MOST_MESSAGES)
-        return;
-    int at = self->channel_count - 1 - (int)draw(self, self->channel_count < 3 ? (unsigned)self->channel_count : 3);
     channel *on = &self->channels[at];
     int64_t tag = ++on->last_tag;
     if (on->is_open && draw(self, 32) == 31) { /* one that is not entered */
@@ -420,12 +486,35 @@ static void arrive(model *self)
     }
     int64_t entry;
     CHECK(bh_ledger_arrive(self->ledger, on->number, 0, &entry) == (on->is_open ? BH_ERR_ARGUMENT : BH_ERR_STATE));
-    bh_status status = bh_ledger_arrive(self->ledger, on->number, tag, &entry);
+    int is_bound = 2;
+    message *orphan = is_redelivered && fingerprint ? oldest_orphan(self, fingerprint) : NULL;
+    bh_status status =
+        bh__ledger_arrive_again(self->ledger, on->number, tag, fingerprint, is_redelivered, &entry, &is_bound);
     CHECK(status == (on->is_open ? BH_OK : BH_ERR_STATE));
+    CHECK(is_bound == (status == BH_OK && orphan));
     if (status != BH_OK)
         return;
+    if (orphan) {
+        CHECK(orphan->entry == entry && orphan->at != ARRIVED);
+        orphan->is_orphan = 0;
+        orphan->tag = tag;
+        orphan->channel = at;
+        orphan->order = ++self->order;
+        return;
+    }
     CHECK(!find_entry(self, entry));
-    self->messages[self->message_count++] = (message){.entry = entry, .tag = tag, .channel = at, .at = ARRIVED};
+    self->messages[self->message_count++] = (message){
+        .entry = entry, .tag = tag, .channel = at, .at = ARRIVED, .fingerprint = fingerprint, .order = ++self->order};
+}
+
+static void arrive(model *self)
+{
+    if (self->channel_count == 0 || self->message_count == MOST_MESSAGES)
+        return;
+    int at = self->channel_count - 1 - (int)draw(self, self->channel_count < 3 ? (unsigned)self->channel_count : 3);
+    const message *orphan = draw(self, 2) ? oldest_orphan(self, 0) : NULL;
+    uint64_t other = draw(self, 8) ? (uint64_t)draw(self, 16) + 1 : 0;
+    arrive_on(self, at, orphan ? orphan->fingerprint : other, draw(self, 4) != 0);
 }
 
 static void open_publisher(model *self)
@@ -451,8 +540,7 @@ static int count_unanswered(const model *self, const message *of, int64_t number
 /* What a message that was sent may be after its publisher (0: all of them) ended. */
 static void check_after_end(model *self, int64_t number, bh_ending ending)
 {
-    int is_about_copy =
-        number ? ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING : ending != BH_ENDING_ORDERLY;
+    int is_about_copy = number ? ending == BH_ENDING_ERROR || ending == BH_ENDING_MISSING : ending != BH_ENDING_ORDERLY;
     int unsent[MOST_MESSAGES], unsent_count = 0;
     for (int i = 0; i < self->message_count; i++) {
         message *of = &self->messages[i];
@@ -466,12 +554,12 @@ static void check_after_end(model *self, int64_t number, bh_ending ending)
     for (int i = 0; i < unsent_count; i++) {
         message *of = &self->messages[unsent[i]];
         bh_state state = bh_ledger_state(self->ledger, of->entry);
-        if (state == BH_STATE_LEFT) {
+        if (state == BH_STATE_ABANDONED) {
             CHECK(is_about_copy && unsent_count == 1);
-            CHECK(number ? ending == BH_ENDING_COMPLAINT : of->is_suspect != NO);
-            CHECK(number || ending == BH_ENDING_COMPLAINT || ending == BH_ENDING_MISSING || of->losses >= 2);
-            of->at = LEFT;
-            of->left_ms = self->now_ms;
+            CHECK(number ? ending == BH_ENDING_ERROR : of->is_suspect != NO);
+            CHECK(number || ending == BH_ENDING_ERROR || ending == BH_ENDING_MISSING || of->losses >= 2);
+            of->at = ABANDONED;
+            of->abandoned_ms = self->now_ms;
             continue;
         }
         CHECK(state == BH_STATE_DUE || state == BH_STATE_WAITING);
@@ -601,7 +689,7 @@ static void change_message(model *self, message *of)
         of->at = of->at == ARRIVED || of->at == TAKEN ? SETTLED : of->at;
         break;
     case 2: {
-        int is_allowed = of->at == ARRIVED || of->at == TAKEN || of->at == LEFT;
+        int is_allowed = of->at == ARRIVED || of->at == TAKEN || of->at == ABANDONED;
         CHECK(bh_ledger_give_back(self->ledger, of->entry) == (is_allowed ? BH_OK : BH_ERR_STATE));
         of->is_dismissed |= is_allowed;
         of->action = is_allowed ? BH_ACTION_NONE : of->action;
@@ -610,9 +698,9 @@ static void change_message(model *self, message *of)
     }
     case 3: {
         int is_allowed = of->at == ARRIVED || of->at == TAKEN || of->at == TO_BE_SENT;
-        CHECK(bh_ledger_leave(self->ledger, of->entry, self->now_ms) == (is_allowed ? BH_OK : BH_ERR_STATE));
-        of->left_ms = is_allowed ? self->now_ms : of->left_ms;
-        of->at = is_allowed ? LEFT : of->at;
+        CHECK(bh_ledger_abandon(self->ledger, of->entry, self->now_ms) == (is_allowed ? BH_OK : BH_ERR_STATE));
+        of->abandoned_ms = is_allowed ? self->now_ms : of->abandoned_ms;
+        of->at = is_allowed ? ABANDONED : of->at;
         break;
     }
     case 4: {
@@ -655,7 +743,7 @@ static void happen(model *self)
         bh_ledger_block(self->ledger, self->is_blocked, self->now_ms);
         break;
     case 6:
-        bh_ledger_flush(self->ledger);
+        bh__ledger_flush(self->ledger);
         break;
     case 7:
         bh_ledger_forget_rungs(self->ledger);
@@ -694,7 +782,7 @@ static void happen(model *self)
 
 static void pass_time(model *self)
 {
-    static const int64_t times_ms[] = {1, 3, 10, 100, 500, TIMEOUT_MS, LEFT_MS};
+    static const int64_t times_ms[] = {1, 3, 10, 100, 500, TIMEOUT_MS, ABANDON_MS};
     if (draw(self, 2) == 0 && self->due_ms >= 0 && self->due_ms != INT64_MAX)
         self->now_ms = self->due_ms - (int64_t)draw(self, 2);
     else
@@ -706,7 +794,7 @@ static void pass_time(model *self)
 static void set_up(model *self)
 {
     static const int64_t most_sent[] = {1, 2, 3, 8, 100}, most_acks[] = {0, 1, 2, 3, 100}, gaps_ms[] = {0, 1, 7, 60},
-                         most_left[] = {0, 1, 3};
+                         most_abandoned[] = {0, 1, 3}, most_orphans[] = {0, 1, 3, 100};
     bh_policy *policy;
     bh_bytes random = {"a seed..", BH_LEDGER_RANDOM_BYTES};
     CHECK(bh_policy_new(&policy) == BH_OK);
@@ -717,19 +805,44 @@ static void set_up(model *self)
     bh_policy_free(policy);
     self->most_sent = most_sent[draw(self, 5)];
     self->most_acks = most_acks[draw(self, 5)];
-    self->most_left = most_left[draw(self, 3)];
+    self->most_abandoned = most_abandoned[draw(self, 3)];
+    self->most_orphans = most_orphans[draw(self, 4)];
     self->due_ms = self->duplicate_ms = self->probe_ms = -1;
     CHECK(bh_ledger_set_confirm_timeout_ms(self->ledger, TIMEOUT_MS) == BH_OK);
     CHECK(bh_ledger_set_most_sent(self->ledger, self->most_sent) == BH_OK);
     CHECK(bh_ledger_set_acks(self->ledger, self->most_acks, gaps_ms[draw(self, 4)]) == BH_OK);
-    CHECK(bh_ledger_set_left(self->ledger, self->most_left, LEFT_MS) == BH_OK);
+    CHECK(bh__ledger_set_abandoned(self->ledger, self->most_abandoned, ABANDON_MS) == BH_OK);
+    bh__ledger_set_orphans(self->ledger, (size_t)self->most_orphans, ORPHAN_MS);
     open_channel(self);
     open_publisher(self);
 }
 
 /* The broker answers everything, the caller settles everything: every message ends. */
+static int count_in_hand(const model *self)
+{
+    int count = 0;
+    for (int i = 0; i < self->message_count; i++)
+        count += self->messages[i].at != ENDED;
+    return count;
+}
+
+static void deliver_orphans_again(model *self)
+{
+    if (!count_orphans(self))
+        return;
+    open_channel(self);
+    int at = self->channel_count - 1;
+    for (const message *orphan; self->channels[at].is_open && (orphan = oldest_orphan(self, 0));)
+        arrive_on(self, at, orphan->fingerprint, 1);
+    for (message *orphan; (orphan = oldest_orphan(self, 0));) { /* there was no channel any more */
+        bh__ledger_drop_orphan(self->ledger, orphan->entry);
+        drop_orphan(self, orphan);
+    }
+}
+
 static void bring_to_the_end(model *self)
 {
+    deliver_orphans_again(self);
     for (int i = 0; i < self->message_count; i++)
         if (self->messages[i].at == ARRIVED || self->messages[i].at == TAKEN)
             settle(self, &self->messages[i], BH_ACTION_RETRY);
@@ -737,12 +850,9 @@ static void bring_to_the_end(model *self)
     self->is_blocked = 0;
     if (!find_publisher(self, 0) || self->publishers[0].number == 0)
         open_publisher(self);
-    bh_ledger_flush(self->ledger);
+    bh__ledger_flush(self->ledger);
     self->due_ms = -1;
-    for (int round = 0;
-         self->ends[BH_STATE_ACKNOWLEDGED] + self->ends[BH_STATE_REJECTED] + self->ends[BH_STATE_GIVEN_BACK] <
-         self->message_count;
-         round++) {
+    for (int round = 0; count_in_hand(self) > 0; round++) {
         CHECK(round < ROUNDS_TO_THE_END);
         ask(self, 1);
         check_counts(self);

@@ -1,7 +1,7 @@
 #include "suites.h"
 #include "vectors.h"
 
-#include <backhop/declaring.h>
+#include <backhop/adapter/declaring.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,14 @@ static const vector_name dialects[] = {{"c", BH_DIALECT_C},
                                        {"python", BH_DIALECT_PYTHON},
                                        {"ruby", BH_DIALECT_RUBY},
                                        {"node", BH_DIALECT_NODE},
+                                       {"command", BH_DIALECT_COMMAND},
+                                       {"relay", BH_DIALECT_RELAY},
                                        {NULL, 0}};
 
 static const vector_name modes[] = {
     {"create", BH_MODE_CREATE}, {"verify", BH_MODE_VERIFY}, {"none", BH_MODE_NONE}, {NULL, 0}};
 
-static const char *const whats[] = {"exchange", "queue", "binding"};
+static const char *const whats[] = {"", "exchange", "queue", "binding"};
 
 static bh_topology *build_topology(vector *v)
 {
@@ -35,33 +37,32 @@ static bh_topology *build_topology(vector *v)
     return topology;
 }
 
-static json_t *show_arguments(const bh_declaring *step)
+static json_t *show_arguments(const bh_declaration *step)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < bh_declaring_argument_count(step); i++) {
-        const char *name = bh_declaring_argument_name(step, i).data;
-        if (bh_declaring_argument_type(step, i) == BH_TYPE_INT64)
-            json_array_append_new(list, json_pack("[s, I]", name, (json_int_t)bh_declaring_argument_int(step, i)));
+    for (size_t i = 0; i < step->argument_count; i++) {
+        const char *name = step->arguments[i].name.data;
+        if (step->arguments[i].type == BH_TYPE_INT64)
+            json_array_append_new(list, json_pack("[s, I]", name, (json_int_t)step->arguments[i].integer));
         else
-            json_array_append_new(list, json_pack("[s, s]", name, bh_declaring_argument_string(step, i).data));
+            json_array_append_new(list, json_pack("[s, s]", name, step->arguments[i].string.data));
     }
     return list;
 }
 
 /* The step as a row: what it does, what, its name, and where the vector's row has them the arguments. */
-static json_t *show_step(const bh_declaring *step, const json_t *expected)
+static json_t *show_step(const bh_declaration *step, const json_t *expected)
 {
-    json_t *row = json_pack("[s, s, s]", bh_declaring_passive(step) ? "find" : "declare",
-                            whats[bh_declaring_what(step)], bh_declaring_name(step).data);
+    json_t *row = json_pack("[s, s, s]", step->passive ? "find" : "declare", whats[step->kind], step->name.data);
     if (json_array_size(expected) > 3)
         json_array_append_new(row, show_arguments(step));
-    if (bh_declaring_passive(step))
-        ck_assert_uint_eq(bh_declaring_argument_count(step), 0);
+    if (step->passive)
+        ck_assert_uint_eq(step->argument_count, 0);
     return row;
 }
 
 /* Answers the step with the case's refusal of it, where there is one. */
-static void answer(vector *v, bh_declaring *step)
+static void answer(vector *v, bh_declaring *declaring, const bh_declaration *step)
 {
     json_t *row = show_step(step, NULL);
     const json_t *refusals = vector_get(v, "refusals");
@@ -71,7 +72,7 @@ static void answer(vector *v, bh_declaring *step)
         for (size_t column = 0; is_this && column < 3; column++)
             is_this = json_equal(json_array_get(row, column), json_array_get(each, column));
         if (is_this)
-            bh_declaring_refuse(step, (int)vector_int(v, "refusals", json_array_get(each, 3)),
+            bh_declaring_refuse(declaring, (int)vector_int(v, "refusals", json_array_get(each, 3)),
                                 vector_bytes(v, "refusals", json_array_get(each, 4)));
     }
     json_decref(row);
@@ -116,10 +117,11 @@ static void play(vector *v, bh_declaring *declaring)
                                         mode ? (bh_mode)vector_name_value(v, "mode", mode, modes) : BH_MODE_CREATE,
                                         rung_ms ? vector_int(v, "rung_ms", rung_ms) : 0),
                      BH_OK);
-    while (bh_declaring_next(declaring)) {
-        json_array_append_new(got, show_step(declaring, json_array_get(expected, json_array_size(got))));
+    bh_declaration step;
+    while (bh_declaring_next(declaring, &step)) {
+        json_array_append_new(got, show_step(&step, json_array_get(expected, json_array_size(got))));
         ck_assert_uint_lt(json_array_size(got), 500);
-        answer(v, declaring);
+        answer(v, declaring, &step);
     }
     ask_then(v, declaring);
     v->checks++;
@@ -149,7 +151,9 @@ START_TEST(a_vector)
         ck_assert_int_eq(is_ok, bh_declaring_error(declaring).size == 0);
         expect_bytes(v, v->expect, "text", bh_declaring_error(declaring));
         expect_error(v, v->expect, bh_declaring_error(declaring));
-        ck_assert_int_eq(bh_declaring_next(declaring), 0);
+        bh_declaration step;
+        ck_assert_int_eq(bh_declaring_next(declaring, &step), 0);
+        ck_assert_int_eq(step.kind, BH_DECLARE_NONE);
     }
     bh_declaring_free(declaring);
     vector_end(v);
@@ -161,16 +165,17 @@ START_TEST(what_cannot_be_is_refused)
     bh_topology *topology;
     bh_policy *policy;
     bh_declaring *declaring;
+    bh_declaration step;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
     ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_ERR_STATE);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_declaring_new(NULL, topology, BH_DIALECT_C), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_new(&declaring, NULL, BH_DIALECT_C), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)4), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)6), BH_ERR_ARGUMENT);
     ck_assert_ptr_null(declaring);
     ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_OK);
-    ck_assert_int_eq(bh_declaring_next(declaring), 0); /* it has not begun */
+    ck_assert_int_eq(bh_declaring_next(declaring, &step), 0); /* it has not begun */
     bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
     ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)3, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, -1), BH_ERR_ARGUMENT);
@@ -182,16 +187,17 @@ START_TEST(what_cannot_be_is_refused)
 
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 0), BH_OK);
     bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND")); /* of no step */
-    ck_assert_int_eq(bh_declaring_next(declaring), 1);
+    ck_assert_int_eq(bh_declaring_next(declaring, &step), 1);
     bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
-    ck_assert_int_eq(bh_declaring_next(declaring), 0);
+    ck_assert_int_eq(bh_declaring_next(declaring, &step), 0);
     ck_assert_int_eq(bh_declaring_status(declaring), BH_ERR_MISSING);
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 77), BH_OK); /* no rung of the topology's */
-    ck_assert_int_eq(bh_declaring_next(declaring), 0);
+    ck_assert_int_eq(bh_declaring_next(declaring, &step), 0);
     ck_assert_int_eq(bh_declaring_status(declaring), BH_OK);
     bh_declaring_free(declaring);
     bh_declaring_free(NULL);
-    ck_assert_int_eq(bh_declaring_next(NULL), 0);
+    ck_assert_int_eq(bh_declaring_next(NULL, &step), 0);
+    ck_assert_int_eq(bh_declaring_next(declaring, NULL), 0);
     bh_topology_free(topology);
     bh_policy_free(policy);
 }
@@ -241,7 +247,8 @@ START_TEST(no_words_of_a_broker_lead_astray)
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
         ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)(round % 4)), BH_OK);
         ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)(round / 4 % 2), 0), BH_OK);
-        while (bh_declaring_next(declaring)) {
+        bh_declaration step;
+        while (bh_declaring_next(declaring, &step)) {
             bh_bytes words = draw_words(&state);
             if (draw(&state, 2))
                 bh_declaring_refuse(declaring, codes[draw(&state, sizeof codes / sizeof codes[0])], words);
@@ -285,8 +292,9 @@ static const char *play_steps(bh_declaring *declaring, bh_mode mode, int64_t run
     bh_bytes before = {"", 0};
     names[0] = '\0';
     ck_assert_int_eq(bh_declaring_begin(declaring, mode, rung_ms), BH_OK);
-    while (bh_declaring_next(declaring)) {
-        bh_bytes name = bh_declaring_name(declaring);
+    bh_declaration step;
+    while (bh_declaring_next(declaring, &step)) {
+        bh_bytes name = step.name;
         if (strcmp(name.data, before.data) != 0)
             size += (size_t)snprintf(names + size, sizeof names - size, "%s ", name.data);
         before = name;
@@ -335,12 +343,12 @@ START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
     ck_assert_int_eq(bh_declaring_status(mails), BH_OK); /* taken to be there, but not known */
     ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 100, "", 0), "backhop.wait.100 ");
     ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), "orders.parked orders backhop.wait.1000 ");
-    bh_declared_forget(declared);
+    bh_declared_clear(declared);
     ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), FIRST "mails.parked mails backhop.wait.1000 ");
     ck_assert_int_eq(bh_declaring_set_declared(orders, NULL), BH_OK);
     ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), FIRST "orders.parked orders backhop.wait.1000 ");
     ck_assert_int_eq(bh_declaring_set_declared(NULL, declared), BH_ERR_ARGUMENT);
-    bh_declared_forget(NULL);
+    bh_declared_clear(NULL);
     bh_declared_free(NULL);
     bh_declared_free(declared);
     bh_declaring_free(orders);
@@ -410,6 +418,47 @@ START_TEST(what_is_remembered_is_bounded)
 }
 END_TEST
 
+static const struct {
+    bh_strategy strategy;
+    bh_mode mode;
+    const char *configure, *write, *read;
+} permissions[] = {
+    {BH_STRATEGY_LADDER, BH_MODE_NONE, "^$", "^(amq\\.default|backhop\\.wait\\.[0-9.]+)$", "^(or\\.ders)$"},
+    {BH_STRATEGY_LADDER, BH_MODE_VERIFY, "^$",
+     "^(backhop\\.unroutable|backhop\\.return|or\\.ders\\.parked|amq\\.default|backhop\\.wait\\.[0-9.]+)$",
+     "^(or\\.ders)$"},
+    {BH_STRATEGY_LADDER, BH_MODE_CREATE,
+     "^(backhop\\.unroutable|backhop\\.return|or\\.ders\\.parked|backhop\\.wait\\.[0-9.]+)$",
+     "^(backhop\\.unroutable|or\\.ders|backhop\\.return|amq\\.default|backhop\\.wait\\.[0-9.]+)$",
+     "^(backhop\\.unroutable|backhop\\.return|backhop\\.wait\\.[0-9.]+|or\\.ders)$"},
+    {BH_STRATEGY_MESSAGE_TTL, BH_MODE_NONE, "^$", "^(amq\\.default|or\\.ders\\.wait)$", "^(or\\.ders)$"},
+    {BH_STRATEGY_DELAYED_EXCHANGE, BH_MODE_NONE, "^$", "^(amq\\.default|backhop\\.delayed)$", "^(or\\.ders)$"},
+    {BH_STRATEGY_REJECT, BH_MODE_NONE, "^$", "^(amq\\.default)$", "^(or\\.ders)$"},
+    {BH_STRATEGY_NATIVE, BH_MODE_VERIFY, "^$", "^(or\\.ders\\.parked|amq\\.default)$", "^(or\\.ders)$"},
+    {BH_STRATEGY_NATIVE, BH_MODE_CREATE, "^(or\\.ders\\.parked|or\\.ders)$", "^(amq\\.default)$", "^(or\\.ders)$"},
+};
+
+START_TEST(a_consumer_needs_the_least_permissions)
+{
+    bh_policy *policy;
+    bh_topology *topology;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("or.ders")), BH_OK);
+    ck_assert_uint_eq(bh_topology_permission(topology, BH_MODE_NONE, BH_PERMISSION_READ).size, 0); /* not built */
+    ck_assert_int_eq(bh_topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    bh_mode mode = permissions[_i].mode;
+    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_CONFIGURE).data, permissions[_i].configure);
+    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_WRITE).data, permissions[_i].write);
+    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_READ).data, permissions[_i].read);
+    ck_assert_uint_eq(bh_topology_permission(topology, (bh_mode)3, BH_PERMISSION_READ).size, 0);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+END_TEST
+
 Suite *suite_declaring(void)
 {
     all = vectors_load("topology/declaring");
@@ -423,6 +472,7 @@ Suite *suite_declaring(void)
     tcase_add_test(calls, what_only_begins_as_the_work_queues_name_is_the_namespaces);
     tcase_add_test(calls, of_the_same_name_with_other_arguments_nothing_is_left_out);
     tcase_add_test(calls, what_is_remembered_is_bounded);
+    tcase_add_loop_test(calls, a_consumer_needs_the_least_permissions, 0, sizeof permissions / sizeof permissions[0]);
     suite_add_tcase(suite, calls);
     return suite;
 }

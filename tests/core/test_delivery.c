@@ -1,5 +1,6 @@
 #include "suites.h"
 #include "vectors.h"
+#include "../reading.h"
 
 #include <math.h>
 
@@ -36,23 +37,24 @@ static void compare_headers(vector *v, const bh_delivery *d)
         const json_t *content;
         bh_type type = vector_value(v, "headers", json_array_get(entry, 1), &content);
         const char *field = vector_show(name);
-        same_int(v, field, type, bh_delivery_header_type(d, name));
+        same_int(v, field, type, header_of(d, name).type);
         int64_t number = 0;
         if (type == BH_TYPE_BOOLEAN)
             number = json_is_true(content);
         else if (strchr("bBsuIilLT", type))
             number = vector_int(v, field, content);
-        same_int(v, field, number, bh_delivery_header_int(d, name));
+        else if (type == BH_TYPE_DECIMAL)
+            number = vector_int(v, field, json_object_get(content, "value"));
+        same_int(v, field, number, header_of(d, name).integer);
         int is_text = type == BH_TYPE_STRING || type == BH_TYPE_BYTES;
-        same_bytes(v, field, is_text ? vector_bytes(v, field, content) : bh_str(""),
-                   bh_delivery_header_string(d, name));
+        same_bytes(v, field, is_text ? vector_bytes(v, field, content) : bh_str(""), header_of(d, name).string);
     }
     const json_t *absent = json_object_get(v->expect, "absent");
     for (size_t i = 0; i < json_array_size(absent); i++) {
         bh_bytes name = vector_bytes(v, "absent", json_array_get(absent, i));
-        same_int(v, vector_show(name), 0, bh_delivery_header_type(d, name));
-        same_int(v, vector_show(name), 0, bh_delivery_header_int(d, name));
-        same_bytes(v, vector_show(name), bh_str(""), bh_delivery_header_string(d, name));
+        same_int(v, vector_show(name), 0, header_of(d, name).type);
+        same_int(v, vector_show(name), 0, header_of(d, name).integer);
+        same_bytes(v, vector_show(name), bh_str(""), header_of(d, name).string);
     }
 }
 
@@ -64,8 +66,8 @@ static size_t compare_value(vector *v, const bh_delivery *d, bh_bytes name, cons
     const json_t *content;
     bh_type type = vector_value(v, "values", value, &content);
     const char *field = vector_show(name);
-    same_int(v, field, type, bh_delivery_value_type(d, index));
-    same_bytes(v, field, name, bh_delivery_value_name(d, index));
+    same_int(v, field, type, value_at(d, index).type);
+    same_bytes(v, field, name, value_at(d, index).name);
     size_t end = index + 1;
     int64_t number = 0, places = 0;
     double real = 0;
@@ -83,11 +85,11 @@ static size_t compare_value(vector *v, const bh_delivery *d, bh_bytes name, cons
         places = vector_int(v, field, json_object_get(content, "places"));
     } else if (type != BH_TYPE_VOID)
         number = vector_int(v, field, content);
-    same_int(v, field, (int64_t)end, (int64_t)bh_delivery_value_end(d, index));
-    same_int(v, field, number, bh_delivery_value_int(d, index));
-    same_int(v, field, places, bh_delivery_value_places(d, index));
-    same_bytes(v, field, text, bh_delivery_value_string(d, index));
-    double got = bh_delivery_value_float(d, index);
+    same_int(v, field, (int64_t)end, (int64_t)value_at(d, index).end);
+    same_int(v, field, number, value_at(d, index).integer);
+    same_int(v, field, places, value_at(d, index).places);
+    same_bytes(v, field, text, value_at(d, index).string);
+    double got = value_at(d, index).number;
     same_int(v, field, 1, isnan(real) ? isnan(got) : real >= got && real <= got);
     return end;
 }
@@ -146,13 +148,18 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_delivery_set_routing_key(NULL, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_set_property(NULL, BH_PROPERTY_TYPE, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_set_number(NULL, BH_PROPERTY_PRIORITY, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_int(NULL, text, BH_TYPE_INT64, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_float(NULL, text, BH_TYPE_DOUBLE, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_string(NULL, text, BH_TYPE_STRING, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_decimal(NULL, text, 2, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_void(NULL, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_begin_table(NULL, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_begin_array(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_INT64, .name = text, .integer = 1}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_DOUBLE, .name = text, .number = 1}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_STRING, .name = text, .string = text}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(
+        bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_DECIMAL, .name = text, .integer = 1, .places = 2}),
+        BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_VOID, .name = text}), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_TABLE, .name = text}), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_ARRAY, .name = text}), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_end(NULL), BH_ERR_ARGUMENT);
     bh_delivery_free(NULL);
 }
@@ -163,13 +170,18 @@ START_TEST(a_value_of_the_wrong_kind_is_refused_and_nothing_is_pushed)
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     bh_bytes name = bh_str("n");
-    ck_assert_int_eq(bh_delivery_push_int(d, name, BH_TYPE_STRING, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_int(d, name, BH_TYPE_DOUBLE, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_int(d, name, (bh_type)0, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_float(d, name, BH_TYPE_INT64, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_TABLE, name), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_INT64, name), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_header_type(d, name), 0);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = name, .integer = 1}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_DOUBLE, .name = name, .integer = 1}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = (bh_type)0, .name = name, .integer = 1}), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = name, .number = 1}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = name, .string = name}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = name, .string = name}),
+                     BH_ERR_ARGUMENT);
+    ck_assert_int_eq(header_of(d, name).type, 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_HEADERS), 0);
     ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_HEADERS, name), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_PRIORITY, name), BH_ERR_ARGUMENT);
@@ -188,7 +200,7 @@ START_TEST(an_end_without_a_begin_is_refused)
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
-    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("t")), BH_OK);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("t")}), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
     bh_delivery_free(d);
@@ -203,7 +215,7 @@ START_TEST(clear_forgets_everything_and_an_open_table_too)
     ck_assert_int_eq(bh_delivery_set_routing_key(d, bh_str("r")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_TYPE, bh_str("t")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_PRIORITY, 3), BH_OK);
-    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("t")), BH_OK);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("t")}), BH_OK);
     bh_delivery_clear(d);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
     ck_assert_uint_eq(bh_delivery_exchange(d).size, 0);
@@ -211,7 +223,7 @@ START_TEST(clear_forgets_everything_and_an_open_table_too)
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_TYPE), 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_PRIORITY), 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_HEADERS), 0);
-    ck_assert_int_eq(bh_delivery_header_type(d, bh_str("t")), 0);
+    ck_assert_int_eq(header_of(d, bh_str("t")).type, 0);
     ck_assert_int_eq(bh_delivery_header_bytes(d), 2);
     bh_delivery_free(d);
 }
@@ -221,18 +233,19 @@ START_TEST(beyond_the_last_value_there_is_nothing)
 {
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("a"), BH_TYPE_STRING, bh_str("b")), BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("a"), .string = bh_str("b")}), BH_OK);
     const bh_delivery *deliveries[] = {d, NULL};
     for (size_t i = 0; i < 2; i++) {
         ck_assert_uint_eq(bh_delivery_value_count(deliveries[i]), 1 - i);
         for (size_t index = 1 - i; index < 3; index++) {
-            ck_assert_int_eq(bh_delivery_value_type(deliveries[i], index), 0);
-            ck_assert_uint_eq(bh_delivery_value_name(deliveries[i], index).size, 0);
-            ck_assert_uint_eq(bh_delivery_value_end(deliveries[i], index), 0);
-            ck_assert_uint_eq(bh_delivery_value_string(deliveries[i], index).size, 0);
-            ck_assert_int_eq(bh_delivery_value_int(deliveries[i], index), 0);
-            ck_assert(bh_delivery_value_float(deliveries[i], index) == 0);
-            ck_assert_int_eq(bh_delivery_value_places(deliveries[i], index), 0);
+            ck_assert_int_eq(value_at(deliveries[i], index).type, 0);
+            ck_assert_uint_eq(value_at(deliveries[i], index).name.size, 0);
+            ck_assert_uint_eq(value_at(deliveries[i], index).end, 0);
+            ck_assert_uint_eq(value_at(deliveries[i], index).string.size, 0);
+            ck_assert_int_eq(value_at(deliveries[i], index).integer, 0);
+            ck_assert(value_at(deliveries[i], index).number == 0);
+            ck_assert_int_eq(value_at(deliveries[i], index).places, 0);
         }
     }
     bh_delivery_free(d);
@@ -245,11 +258,12 @@ START_TEST(what_was_pushed_is_copied)
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     char name[] = "name";
     char value[] = "value";
-    ck_assert_int_eq(bh_delivery_push_string(d, bh_str(name), BH_TYPE_STRING, bh_str(value)), BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(name), .string = bh_str(value)}), BH_OK);
     ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str(value)), BH_OK);
     memset(name, 'x', 4);
     memset(value, 'x', 5);
-    ck_assert_str_eq(bh_delivery_header_string(d, bh_str("name")).data, "value");
+    ck_assert_str_eq(header_of(d, bh_str("name")).string.data, "value");
     ck_assert_str_eq(bh_delivery_exchange(d).data, "value");
     bh_delivery_free(d);
 }

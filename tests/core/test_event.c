@@ -1,7 +1,8 @@
 #include "suites.h"
 #include "vectors.h"
 
-#include <backhop.h>
+#include <backhop/adapter/event.h>
+#include <backhop/adapter.h>
 
 static vectors all;
 
@@ -192,10 +193,15 @@ static nouns make_nouns(void)
     ck_assert_int_eq(bh_delivery_new(&self.delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&self.history), BH_OK);
     ck_assert_int_eq(bh_plan_new(&self.plan), BH_OK);
-    bh_delivery_push_int(self.delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, 2);
-    bh_delivery_push_int(self.delivery, bh_str("backhop-first-failure"), BH_TYPE_INT64, NOW_MS - 90000);
-    bh_delivery_push_int(self.delivery, bh_str("backhop-due"), BH_TYPE_INT64, NOW_MS - 250);
-    bh_delivery_push_string(self.delivery, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("o-17"));
+    bh_delivery_push(self.delivery,
+                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
+    bh_delivery_push(
+        self.delivery,
+        &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = NOW_MS - 90000});
+    bh_delivery_push(self.delivery,
+                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS - 250});
+    bh_delivery_push(self.delivery,
+                     &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("o-17")});
     ck_assert_int_eq(bh_history_read(self.history, self.delivery, self.topology), BH_OK);
     return self;
 }
@@ -273,20 +279,24 @@ START_TEST(what_a_stranger_says_of_when_it_is_due_is_bounded)
     nouns of = make_nouns();
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++) {
         bh_delivery_clear(of.delivery);
-        bh_delivery_push_int(of.delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, 2);
-        bh_delivery_push_int(of.delivery, bh_str("backhop-due"), BH_TYPE_INT64, dues[i]);
+        bh_delivery_push(of.delivery,
+                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
+        bh_delivery_push(of.delivery,
+                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = dues[i]});
         ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), -1);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, INT64_MIN), -1);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, INT64_MAX), -1);
     }
     bh_delivery_clear(of.delivery);
-    bh_delivery_push_int(of.delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, 2);
-    bh_delivery_push_int(of.delivery, bh_str("backhop-due"), BH_TYPE_INT64, NOW_MS + 40);
+    bh_delivery_push(of.delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
+    bh_delivery_push(of.delivery,
+                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS + 40});
     ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
     ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), 0); /* clocks differ */
     bh_delivery_clear(of.delivery);
-    bh_delivery_push_int(of.delivery, bh_str("backhop-due"), BH_TYPE_INT64, NOW_MS - 40);
+    bh_delivery_push(of.delivery,
+                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS - 40});
     ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
     ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), -1); /* it never failed */
     ck_assert_int_eq(bh_history_lateness_ms(NULL, 0, NOW_MS), -1);
@@ -429,6 +439,10 @@ START_TEST(a_flood_is_ten_lines_a_second_of_each_kind_and_queue)
     ck_assert_str_eq(bh_log_line(log, parked, 6999).data,
                      "parked: a message of \"orders\" (further ones of this second are left out)");
     ck_assert_str_eq(bh_log_line(log, parked, 6999).data, "");
+    ck_assert_str_eq(bh_log_omitted_line(log, parked, 6999).data, ""); /* T10: its second is not over */
+    ck_assert_str_eq(bh_log_omitted_line(log, parked, 7000).data, "parked: 1 more lines of \"orders\" were left out");
+    ck_assert_str_eq(bh_log_omitted_line(log, parked, 7000).data, "");
+    ck_assert_str_eq(bh_log_omitted_line(NULL, parked, 7000).data, "");
     ck_assert_uint_gt(bh_log_line(log, parked, 100).size, 0); /* the clock was set back */
     bh_event_free(parked);
     bh_event_free(retried);

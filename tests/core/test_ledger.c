@@ -6,7 +6,8 @@
 #include "suites.h"
 #include "vectors.h"
 
-#include <backhop/ledger.h>
+#include "ledger/internal.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +50,15 @@ END_TEST
 
 /* --- Channels --------------------------------------------------------------------------------------------------- */
 
+static bh_step step; /* the last one */
+
+/* Gets the next step of a ledger that may publish. */
+static bh_step_kind next_kind(bh_ledger *ledger, int64_t now_ms)
+{
+    ck_assert_int_eq(bh_ledger_next(ledger, now_ms, 1, &step), step.kind != BH_STEP_REST);
+    return step.kind;
+}
+
 static bh_ledger *new_ledger(void)
 {
     bh_ledger *ledger;
@@ -80,10 +90,10 @@ START_TEST(as_many_channels_are_open_at_once_as_a_connection_has)
         ck_assert_int_ne(channels[i], other);
         if (i == 40000)
             continue;
-        ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_ACK); /* in the order in which they were done */
-        ck_assert_int_eq(bh_ledger_step_channel(ledger), channels[i]);
+        ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_ACK); /* in the order in which they were done */
+        ck_assert_int_eq(step.channel, channels[i]);
     }
-    ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_REST);
+    ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_REST);
     bh_ledger_free(ledger);
 }
 END_TEST
@@ -101,15 +111,15 @@ static bh_ledger *ledger_with_copy(bh_action action, int64_t *publisher, int64_t
     ck_assert_int_eq(bh_ledger_open_publisher(ledger, publisher), BH_OK);
     ck_assert_int_eq(bh_ledger_arrive(ledger, channel, 1, entry), BH_OK);
     ck_assert_int_eq(bh_ledger_settle(ledger, *entry, action, 0, bh_str("id"), bh_str("events"), bh_str(KEY)), BH_OK);
-    ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_PUBLISH);
+    ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_PUBLISH);
     return ledger;
 }
 
 /* That the next step tells this. */
 static void expect_words(bh_ledger *ledger, int64_t at_ms, const char *reason, const char *forgotten, const char *words)
 {
-    ck_assert_int_eq(bh_ledger_next(ledger, at_ms, 1), BH_STEP_TELL);
-    ck_assert_str_eq(bh_ledger_words(ledger, bh_str("events"), bh_str(KEY), bh_str(reason), bh_str(forgotten)).data,
+    ck_assert_int_eq(next_kind(ledger, at_ms), BH_STEP_EMIT);
+    ck_assert_str_eq(bh_ledger_text(ledger, bh_str("events"), bh_str(KEY), bh_str(reason), bh_str(forgotten)).data,
                      words);
 }
 
@@ -140,7 +150,7 @@ START_TEST(what_a_copy_met_is_told_with_what_comes_next)
         bh_ledger_return(ledger, publisher, bh_str("id"), bh_str("events"), bh_str(KEY));
         bh_ledger_confirm(ledger, publisher, tag, 0, 1, 0);
         expect_words(ledger, 0, reasons[tag - 1], forgotten[tag - 1], words[tag - 1]);
-        ck_assert_int_eq(bh_ledger_next(ledger, 10000000, 1), BH_STEP_PUBLISH);
+        ck_assert_int_eq(next_kind(ledger, 10000000), BH_STEP_PUBLISH);
     }
     bh_ledger_free(ledger);
 }
@@ -162,9 +172,9 @@ START_TEST(why_a_channel_ended_is_told_with_what_may_be_forgotten)
         int64_t publisher, entry;
         bh_ledger *ledger = ledger_with_copy(BH_ACTION_PARK, &publisher, &entry);
         bh_ledger_close_publisher(ledger, publisher, BH_ENDING_MISSING, 0);
-        ck_assert_int_eq(bh_ledger_next(ledger, 0, 1), BH_STEP_TELL);
+        ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_EMIT);
         bh_bytes words =
-            bh_ledger_words(ledger, bh_str("events"), bh_str(KEY), bh_str(cases[i].reason), bh_str(cases[i].forgotten));
+            bh_ledger_text(ledger, bh_str("events"), bh_str(KEY), bh_str(cases[i].reason), bh_str(cases[i].forgotten));
         const char *begin = cases[i].words[0] ? cases[i].words : bh_status_text(BH_ERR_MISSING).data;
         ck_assert_msg(strncmp(words.data, begin, strlen(begin)) == 0, "%s", words.data);
         bh_ledger_free(ledger);
@@ -176,24 +186,24 @@ START_TEST(what_no_broker_takes_is_told_with_how_long_it_is_left)
 {
     int64_t publisher, entry;
     bh_ledger *ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
-    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_COMPLAINT, 0);
+    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_ERROR, 0);
     expect_words(ledger, 0, "406 PRECONDITION_FAILED", "declare()",
                  "the broker closes the channel over the copy: 406 PRECONDITION_FAILED; its original stays "
                  "unacknowledged for 10 min, and then comes again");
     bh_ledger_free(ledger);
 
     ledger = ledger_with_copy(BH_ACTION_REPLAY, &publisher, &entry);
-    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_COMPLAINT, 0);
+    bh_ledger_close_publisher(ledger, publisher, BH_ENDING_ERROR, 0);
     expect_words(ledger, 0, "406", "",
                  "the broker closes the channel over the copy: 406; the message stays where it was");
     bh_ledger_free(ledger);
 
     ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
     for (int i = 0; i < 4; i++) {
-        bh_ledger_disconnect(ledger, BH_ENDING_WORDLESS, 10000000 * i);
+        bh_ledger_disconnect(ledger, BH_ENDING_CUT, 10000000 * i);
         ck_assert_int_eq(bh_ledger_open_publisher(ledger, &publisher), BH_OK);
         if (i < 3)
-            ck_assert_int_eq(bh_ledger_next(ledger, 10000000 * i + 9000000, 1), BH_STEP_PUBLISH);
+            ck_assert_int_eq(next_kind(ledger, 10000000 * i + 9000000), BH_STEP_PUBLISH);
     }
     expect_words(ledger, 30000000, "reset by peer", "",
                  "each time the copy was sent alone, the connection was lost: reset by peer; its original stays "
@@ -211,13 +221,29 @@ START_TEST(what_was_not_confirmed_is_told_together)
         ledger, 1500, "", "declare()",
         "1 copy was not confirmed within 1.5 s: one goes out again, and the rest once the broker confirms one");
     ck_assert_int_eq(bh_ledger_open_channel(ledger, &other), BH_OK);
-    ck_assert_int_eq(bh_ledger_next(ledger, 1500, 1), BH_STEP_PUBLISH);
-    ck_assert_str_eq(bh_ledger_words(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
+    ck_assert_int_eq(next_kind(ledger, 1500), BH_STEP_PUBLISH);
+    ck_assert_str_eq(bh_ledger_text(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
     bh_ledger_confirm(ledger, publisher, 2, 0, 1, 1500);
-    ck_assert_int_eq(bh_ledger_next(ledger, 1500, 1), BH_STEP_TELL);
-    ck_assert_int_eq(bh_ledger_step_event(ledger), BH_EVENT_RETRIED);
-    ck_assert_str_eq(bh_ledger_words(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
+    ck_assert_int_eq(next_kind(ledger, 1500), BH_STEP_EMIT);
+    ck_assert_int_eq(step.event, BH_EVENT_RETRIED);
+    ck_assert_str_eq(bh_ledger_text(ledger, bh_str(""), bh_str(""), bh_str(""), bh_str("")).data, "");
     bh_ledger_free(ledger);
+}
+END_TEST
+
+START_TEST(the_default_back_off_doubles_up_to_ten_seconds_and_half_of_it_is_random)
+{
+    static const struct {
+        int64_t failures, lowest_ms, highest_ms;
+    } cases[] = {{1, 50, 100}, {2, 100, 200}, {3, 200, 400}, {8, 5000, 10000}, {100, 5000, 10000}};
+    bh_policy *back_off;
+    ck_assert_int_eq(bh_back_off_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_back_off_new(&back_off), BH_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ck_assert_int_eq(bh_policy_delay_ms(back_off, cases[i].failures, 0, 0), cases[i].lowest_ms);
+        ck_assert_int_eq(bh_policy_delay_ms(back_off, cases[i].failures, 0, 0.999999), cases[i].highest_ms);
+    }
+    bh_policy_free(back_off);
 }
 END_TEST
 
@@ -227,9 +253,9 @@ START_TEST(a_reply_code_tells_how_a_publisher_ended)
         int code;
         bh_ending ending;
     } cases[] = {
-        {0, BH_ENDING_ORDERLY},     {320, BH_ENDING_ORDERLY},   {403, BH_ENDING_MISSING},
-        {404, BH_ENDING_MISSING},   {405, BH_ENDING_COMPLAINT}, {406, BH_ENDING_COMPLAINT},
-        {501, BH_ENDING_COMPLAINT}, {541, BH_ENDING_COMPLAINT}, {-1, BH_ENDING_COMPLAINT},
+        {0, BH_ENDING_ORDERLY},   {320, BH_ENDING_ORDERLY}, {403, BH_ENDING_MISSING},
+        {404, BH_ENDING_MISSING}, {405, BH_ENDING_ERROR},   {406, BH_ENDING_ERROR},
+        {501, BH_ENDING_ERROR},   {541, BH_ENDING_ERROR},   {-1, BH_ENDING_ERROR},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ck_assert_msg(bh_ending_of(cases[i].code) == cases[i].ending, "%d", cases[i].code);
@@ -244,16 +270,16 @@ START_TEST(a_connection_that_is_closed_over_a_missing_exchange_is_a_complaint_ab
         bh_ledger_disconnect(ledger, BH_ENDING_MISSING, 10000000 * i);
         ck_assert_int_eq(bh_ledger_open_publisher(ledger, &publisher), BH_OK);
         if (i < 1)
-            ck_assert_int_eq(bh_ledger_next(ledger, 10000000 * i + 9000000, 1), BH_STEP_PUBLISH);
+            ck_assert_int_eq(next_kind(ledger, 10000000 * i + 9000000), BH_STEP_PUBLISH);
     }
-    ck_assert_int_eq(bh_ledger_state(ledger, entry), BH_STATE_LEFT);
+    ck_assert_int_eq(bh_ledger_state(ledger, entry), BH_STATE_ABANDONED);
     bh_ledger_free(ledger);
 }
 END_TEST
 
 /* --- Vectors ---------------------------------------------------------------------------------------------------- */
 
-static vectors all;
+static vectors all, of_worker;
 
 static const vector_name actions[] = {
     {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},       {"retry", BH_ACTION_RETRY},
@@ -263,8 +289,8 @@ static const vector_name actions[] = {
 
 static const vector_name endings[] = {
     {"orderly", BH_ENDING_ORDERLY},
-    {"wordless", BH_ENDING_WORDLESS},
-    {"complaint", BH_ENDING_COMPLAINT},
+    {"cut", BH_ENDING_CUT},
+    {"error", BH_ENDING_ERROR},
     {"missing", BH_ENDING_MISSING},
     {NULL, 0},
 };
@@ -278,14 +304,14 @@ static const vector_name states[] = {
     {"sent", BH_STATE_SENT},
     {"waiting", BH_STATE_WAITING},
     {"confirmed", BH_STATE_CONFIRMED},
-    {"left", BH_STATE_LEFT},
+    {"abandoned", BH_STATE_ABANDONED},
     {"acknowledged", BH_STATE_ACKNOWLEDGED},
     {"rejected", BH_STATE_REJECTED},
     {"given-back", BH_STATE_GIVEN_BACK},
     {NULL, 0},
 };
 
-static const char *const steps[] = {"rest", "tell", "ack", "nack", "reject", "give_back", "declare", "publish"};
+static const char *const steps[] = {"rest", "emit", "ack", "nack", "reject", "give_back", "declare", "publish"};
 
 typedef struct {
     vector *v;
@@ -374,20 +400,20 @@ static int consume(sequence *self, bh_status *status)
                                    text_argument(self, 4, "id"), bh_str("events"), bh_str("order.created"));
     } else if (is_verb(self, "give_back")) {
         *status = bh_ledger_give_back(ledger, number_argument(self, 1));
-    } else if (is_verb(self, "leave")) {
-        *status = bh_ledger_leave(ledger, number_argument(self, 1), self->now_ms);
+    } else if (is_verb(self, "abandon")) {
+        *status = bh_ledger_abandon(ledger, number_argument(self, 1), self->now_ms);
     } else if (is_verb(self, "postpone")) {
         *status = bh_ledger_postpone(ledger, number_argument(self, 1), self->now_ms);
     } else if (is_verb(self, "flush")) {
-        bh_ledger_flush(ledger);
+        bh__ledger_flush(ledger);
     } else if (is_verb(self, "set_confirm_timeout_ms")) {
         *status = bh_ledger_set_confirm_timeout_ms(ledger, int_argument(self, 1));
     } else if (is_verb(self, "set_most_sent")) {
         *status = bh_ledger_set_most_sent(ledger, int_argument(self, 1));
     } else if (is_verb(self, "set_acks")) {
         *status = bh_ledger_set_acks(ledger, int_argument(self, 1), int_argument(self, 2));
-    } else if (is_verb(self, "set_left")) {
-        *status = bh_ledger_set_left(ledger, int_argument(self, 1), int_argument(self, 2));
+    } else if (is_verb(self, "set_abandoned")) {
+        *status = bh__ledger_set_abandoned(ledger, int_argument(self, 1), int_argument(self, 2));
     } else {
         return 0;
     }
@@ -425,31 +451,29 @@ static void publish(sequence *self, bh_status *status)
     }
 }
 
-/* The last step as the vectors have it. */
+/* Returns the last step in the notation of the vectors. */
 static json_t *show_step(const sequence *self)
 {
-    const bh_ledger *ledger = self->ledger;
-    const char *entry = name_of(self, bh_ledger_step_entry(ledger));
-    const char *channel = name_of(self, bh_ledger_step_channel(ledger));
-    const char *kind = steps[bh_ledger_step(ledger)];
-    json_int_t tag = bh_ledger_step_tag(ledger);
-    switch (bh_ledger_step(ledger)) {
+    const char *entry = name_of(self, step.entry);
+    const char *channel = name_of(self, step.channel);
+    const char *kind = steps[step.kind];
+    json_int_t tag = step.tag;
+    switch (step.kind) {
     case BH_STEP_REST:
         break;
-    case BH_STEP_TELL:
-        return json_pack("[s, s, s, s, I, I]", kind, bh_event_name((int)bh_ledger_step_event(ledger)).data, entry,
-                         bh_status_name(bh_ledger_step_status(ledger)).data,
-                         (json_int_t)bh_ledger_step_delay_ms(ledger), (json_int_t)bh_ledger_step_count(ledger));
+    case BH_STEP_EMIT:
+        return json_pack("[s, s, s, s, I, I]", kind, bh_event_name((int)step.event).data, entry,
+                         bh_status_name(step.status).data, (json_int_t)step.delay_ms, (json_int_t)step.count);
     case BH_STEP_ACK:
-        return json_pack("[s, s, I, b]", kind, channel, tag, bh_ledger_step_multiple(ledger));
+        return json_pack("[s, s, I, b]", kind, channel, tag, step.multiple);
     case BH_STEP_NACK:
     case BH_STEP_REJECT:
     case BH_STEP_GIVE_BACK:
         return json_pack("[s, s, I, s]", kind, channel, tag, entry);
     case BH_STEP_DECLARE:
-        return json_pack("[s, I]", kind, (json_int_t)bh_ledger_step_delay_ms(ledger));
+        return json_pack("[s, I]", kind, (json_int_t)step.delay_ms);
     case BH_STEP_PUBLISH:
-        return json_pack("[s, s, s, I]", kind, entry, name_of(self, bh_ledger_step_publisher(ledger)), tag);
+        return json_pack("[s, s, s, I]", kind, entry, name_of(self, step.publisher), tag);
     }
     return json_pack("[s]", kind);
 }
@@ -462,7 +486,7 @@ static void compare_steps(sequence *self, size_t at)
         return;
     int may_publish = !json_is_false(json_object_get(self->row, "may_publish"));
     json_t *got = json_array();
-    while (json_array_size(got) < 200 && bh_ledger_next(self->ledger, self->now_ms, may_publish) != BH_STEP_REST) {
+    while (json_array_size(got) < 200 && bh_ledger_next(self->ledger, self->now_ms, may_publish, &step)) {
         json_array_append_new(got, show_step(self));
         if (one)
             break;
@@ -520,12 +544,11 @@ static void play_row(sequence *self, size_t at)
                  bh_ledger_due_ms(self->ledger));
     expect_int(self->v, self->row, "unsettled", bh_ledger_unsettled(self->ledger));
     expect_int(self->v, self->row, "copies", bh_ledger_copies(self->ledger));
-    expect_flag(self->v, self->row, "is_full", bh_ledger_is_full(self->ledger));
+    expect_flag(self->v, self->row, "is_full", bh__ledger_is_full(self->ledger));
 }
 
-START_TEST(a_vector)
+static void play_case(vector *v)
 {
-    vector *v = &all.cases[_i];
     vector_begin(v, "policy random", "history");
     sequence self = {.v = v};
     bh_policy *policy;
@@ -553,15 +576,29 @@ START_TEST(a_vector)
     bh_policy_free(policy);
     vector_end(v);
 }
+
+START_TEST(a_vector)
+{
+    play_case(&all.cases[_i]);
+}
+END_TEST
+
+START_TEST(a_vector_of_the_worker)
+{
+    play_case(&of_worker.cases[_i]);
+}
 END_TEST
 
 Suite *suite_ledger(void)
 {
     all = vectors_load("ledger");
+    of_worker = vectors_load("ledger/worker");
     Suite *suite = suite_create("ledger");
     vectors_add(suite, &all, a_vector);
+    vectors_add(suite, &of_worker, a_vector_of_the_worker);
     TCase *histories = tcase_create("histories");
     tcase_set_timeout(histories, 120);
+    tcase_add_test(histories, the_default_back_off_doubles_up_to_ten_seconds_and_half_of_it_is_random);
     tcase_add_test(histories, as_many_channels_are_open_at_once_as_a_connection_has);
     tcase_add_test(histories, random_histories_keep_what_must_always_hold);
     suite_add_tcase(suite, histories);

@@ -2,14 +2,17 @@
  * Memory: whatever allocation fails, the call says so and has changed nothing; and a decision after the first ones
  * allocates nothing. An executable of its own, because its allocations are counted and made to fail.
  */
-#include "../../core/src/event_internal.h"
-#include "../../core/src/history_internal.h"
-#include "../../core/src/policy_internal.h"
-#include "../../core/src/relay_internal.h"
-#include "../../core/src/topology_internal.h"
+#include "events/internal.h"
+#include "history/internal.h"
+#include "policy/internal.h"
+#include "relay/internal.h"
+#include "topology/internal.h"
+#include "../topologies.h"
 #include "allocations.h"
+#include "../reading.h"
 
-#include <backhop.h>
+#include <backhop/adapter/event.h>
+#include <backhop/adapter.h>
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,9 +79,9 @@ static void make_topology(decision *self, bh_strategy strategy)
     for (int64_t argument = 0; argument < 20; argument++) {
         char name[32];
         snprintf(name, sizeof name, "x-argument-%d", (int)argument);
-        TRY(self, BH_OK, bh_topology_add_work_queue_int(self->topology, bh_str(name), argument));
+        TRY(self, BH_OK, add_int_argument(self->topology, bh_str(name), argument));
         snprintf(name, sizeof name, "x-text-%d", (int)argument);
-        TRY(self, BH_OK, bh_topology_add_work_queue_string(self->topology, bh_str(name), bh_str("text")));
+        TRY(self, BH_OK, add_string_argument(self->topology, bh_str(name), bh_str("text")));
     }
     if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE) /* which have one delay */
         TRY(self, BH_OK, bh_topology_add_policy(self->topology, self->policy));
@@ -105,24 +108,45 @@ static void fill(decision *self)
             TRY(self, BH_OK, bh_delivery_set_property(d, (bh_property)property, bh_str("a property")));
         }
     }
-    TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("boolean"), BH_TYPE_BOOLEAN, 1));
-    TRY(self, BH_OK, bh_delivery_push_float(d, bh_str("double"), BH_TYPE_DOUBLE, 0.5));
-    TRY(self, BH_OK, bh_delivery_push_decimal(d, bh_str("decimal"), 2, 314));
-    TRY(self, BH_OK, bh_delivery_push_void(d, bh_str("void")));
-    TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("x-delivery-count"), BH_TYPE_INT64, 3));
-    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("CC"), BH_TYPE_STRING, bh_str("a stray one")));
-    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-id"), BH_TYPE_STRING, bh_str("an id")));
-    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-error"), BH_TYPE_STRING, bh_str("it failed")));
-    TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("backhop-attempts"), BH_TYPE_STRING, bh_str("a problem")));
-    TRY(self, BH_OK, bh_delivery_begin_array(d, bh_str("x-death")));
+    TRY(self, BH_OK,
+        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = bh_str("boolean"), .integer = 1}));
+    TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("double"), .number = 0.5}));
+    TRY(self, BH_OK,
+        bh_delivery_push(d,
+                         &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("decimal"), .integer = 314, .places = 2}));
+    TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_VOID, .name = bh_str("void")}));
+    TRY(self, BH_OK,
+        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("x-delivery-count"), .integer = 3}));
+    TRY(self, BH_OK,
+        bh_delivery_push(d,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("CC"), .string = bh_str("a stray one")}));
+    TRY(self, BH_OK,
+        bh_delivery_push(d,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("an id")}));
+    TRY(self, BH_OK,
+        bh_delivery_push(
+            d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-error"), .string = bh_str("it failed")}));
+    TRY(self, BH_OK,
+        bh_delivery_push(
+            d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-attempts"), .string = bh_str("a problem")}));
+    TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("x-death")}));
     for (int record = 0; record < 5; record++) {
-        TRY(self, BH_OK, bh_delivery_begin_table(d, bh_str("")));
-        TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("count"), BH_TYPE_INT64, 1));
-        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("reason"), BH_TYPE_STRING, bh_str("expired")));
-        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str("queue"), BH_TYPE_STRING, bh_str("a wait queue")));
-        TRY(self, BH_OK, bh_delivery_push_int(d, bh_str("time"), BH_TYPE_TIMESTAMP, 1700000000 + record));
-        TRY(self, BH_OK, bh_delivery_begin_array(d, bh_str("routing-keys")));
-        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str(""), BH_TYPE_STRING, bh_str("purge.images")));
+        TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")}));
+        TRY(self, BH_OK,
+            bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("count"), .integer = 1}));
+        TRY(self, BH_OK,
+            bh_delivery_push(
+                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("reason"), .string = bh_str("expired")}));
+        TRY(self, BH_OK,
+            bh_delivery_push(
+                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("queue"), .string = bh_str("a wait queue")}));
+        TRY(self, BH_OK,
+            bh_delivery_push(
+                d, &(bh_value){.type = BH_TYPE_TIMESTAMP, .name = bh_str("time"), .integer = 1700000000 + record}));
+        TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("routing-keys")}));
+        TRY(self, BH_OK,
+            bh_delivery_push(
+                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(""), .string = bh_str("purge.images")}));
         TRY(self, BH_OK, bh_delivery_end(d));
         TRY(self, BH_OK, bh_delivery_end(d));
     }
@@ -130,7 +154,10 @@ static void fill(decision *self)
     for (int header = 0; header < 100; header++) {
         char name[32];
         snprintf(name, sizeof name, "header-%d", header);
-        TRY(self, BH_OK, bh_delivery_push_string(d, bh_str(name), BH_TYPE_STRING, bh_str("a value of some length")));
+        TRY(self, BH_OK,
+            bh_delivery_push(
+                d,
+                &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(name), .string = bh_str("a value of some length")}));
     }
 }
 
@@ -167,15 +194,14 @@ static void free_all(decision *self)
 static void describe(const decision *self, char *out, size_t size)
 {
     const bh_plan *plan = self->plan;
-    int used =
-        snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
-                 (int)bh_plan_action(plan), (long long)bh_plan_delay_ms(plan), (long long)bh_plan_attempts(plan),
-                 bh_plan_exchange(plan).data, bh_plan_routing_key(plan).data,
-                 (int)bh_history_problem_count(self->history), (long long)bh_delivery_header_bytes(self->delivery));
+    int used = snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
+                        (int)bh_plan_action(plan), (long long)bh_plan_delay_ms(plan), (long long)bh_plan_attempts(plan),
+                        copy_of(plan).exchange.data, copy_of(plan).routing_key.data, (int)problem_count(self->history),
+                        (long long)bh_delivery_header_bytes(self->delivery));
     for (size_t i = 0; i < bh_plan_header_count(plan) && (size_t)used < size; i++)
-        used += snprintf(out + used, size - (size_t)used, "; %s %c %s %lld", bh_plan_header_name(plan, i).data,
-                         (int)bh_plan_header_type(plan, i), bh_plan_header_string(plan, i).data,
-                         (long long)bh_plan_header_int(plan, i));
+        used += snprintf(out + used, size - (size_t)used, "; %s %c %s %lld", plan_header(plan, i).name.data,
+                         (int)plan_header(plan, i).type, plan_header(plan, i).string.data,
+                         (long long)plan_header(plan, i).integer);
     if ((size_t)used < size)
         snprintf(out + used, size - (size_t)used, "\n%s", bh_topology_definitions(self->topology).data);
 }
@@ -280,7 +306,7 @@ static void change(decision *self)
     TRY(self, BH_OK, bh_policy_set_initial_ms(self->policy, 7));
     TRY(self, BH_OK, bh_policy_set_max_attempts(self->policy, 1));
     TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("another")));
-    TRY(self, BH_OK, bh_topology_add_work_queue_int(self->topology, bh_str("x-another"), 1));
+    TRY(self, BH_OK, add_int_argument(self->topology, bh_str("x-another"), 1));
     TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
     TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("another")));
     TRY(self, BH_OK, bh_history_add_wait_queue(self->history, bh_str("another")));
@@ -376,7 +402,8 @@ END_TEST
 static int64_t attempts_of(decision *self, const char *header)
 {
     bh_delivery_clear(self->delivery);
-    TRY(self, BH_OK, bh_delivery_push_int(self->delivery, bh_str(header), BH_TYPE_INT64, 3));
+    TRY(self, BH_OK,
+        bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str(header), .integer = 3}));
     TRY(self, BH_OK, bh_history_read(self->history, self->delivery, NULL));
     return bh_history_attempts(self->history);
 }
@@ -406,17 +433,19 @@ END_TEST
 /* Everything is missing or different, and is told in many words. */
 static bh_status run_declaring(bh_declaring *declaring)
 {
+    bh_declaration step;
     bh_declaring_begin(declaring, BH_MODE_VERIFY, 0);
-    for (int steps = 0; bh_declaring_next(declaring); steps++)
-        if (!bh_declaring_passive(declaring) || steps % 3 == 0)
-            bh_declaring_refuse(declaring, bh_declaring_passive(declaring) ? 404 : 405, bh_str("RESOURCE_LOCKED"));
+    for (int steps = 0; bh_declaring_next(declaring, &step); steps++)
+        if (!step.passive || steps % 3 == 0)
+            bh_declaring_refuse(declaring, step.passive ? 404 : 405, bh_str("RESOURCE_LOCKED"));
     return bh_declaring_status(declaring);
 }
 
 static void create(bh_declaring *declaring)
 {
+    bh_declaration step;
     bh_declaring_begin(declaring, BH_MODE_CREATE, 0);
-    while (bh_declaring_next(declaring))
+    while (bh_declaring_next(declaring, &step))
         ;
 }
 
@@ -462,6 +491,7 @@ END_TEST
 static int run_ledger(decision *self, bh_ledger *ledger)
 {
     int64_t channel, publisher, entries[LEDGER_MESSAGES];
+    bh_step step;
     int steps = 0;
     TRY(self, BH_OK, bh_ledger_open_channel(ledger, &channel));
     TRY(self, BH_OK, bh_ledger_open_publisher(ledger, &publisher));
@@ -473,9 +503,9 @@ static int run_ledger(decision *self, bh_ledger *ledger)
     }
     long before = allocations_count();
     for (int round = 0; round < 3; round++) {
-        for (; bh_ledger_next(ledger, round, 1) != BH_STEP_REST; steps++)
-            if (bh_ledger_step(ledger) == BH_STEP_DECLARE)
-                bh_ledger_rung(ledger, bh_ledger_step_delay_ms(ledger), BH_OK, round);
+        for (; bh_ledger_next(ledger, round, 1, &step); steps++)
+            if (step.kind == BH_STEP_DECLARE)
+                bh_ledger_rung(ledger, step.delay_ms, BH_OK, round);
         bh_ledger_confirm(ledger, publisher, 0, 1, 1, round);
     }
     self->different += allocations_count() != before;
@@ -527,6 +557,59 @@ START_TEST(test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before)
 }
 END_TEST
 
+static void use_breaker(bh_breaker *breaker, int64_t now_ms)
+{
+    bh_permit permits[40];
+    for (int64_t i = 0; i < 40; i++)
+        bh_breaker_permit(breaker, now_ms + i * 3000, &permits[i]);
+    for (int64_t i = 0; i < 40; i++) {
+        bh_call call = {.kind = i % 3 ? BH_CALL_FAILURE : BH_CALL_SUCCESS, .error_class = bh_str("TimeoutError")};
+        bh_breaker_record(breaker, &permits[i], &call, now_ms + 120000);
+    }
+}
+
+START_TEST(test_each_allocation_of_a_breaker_may_fail_once)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+        bh_breaker *breaker = NULL;
+        allocations_start(failing);
+        TRY(&self, BH_OK, bh_breaker_new(&breaker, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
+        failed = allocations_failed();
+        allocations_start(-1);
+        bh_breaker_free(breaker);
+        long leaked = allocations_live() - live;
+        ck_assert_int_eq(self.different, 0);
+        ck_assert_int_eq(self.told, failed);
+        ck_assert_int_eq(leaked, 0);
+    }
+}
+END_TEST
+
+START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
+{
+    bh_breaker_settings settings;
+    bh_breaker *breaker = NULL;
+    bh_breaker_view view;
+    bh_breaker_defaults(&settings);
+    ck_assert_int_eq(bh_breaker_new(&breaker, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}), BH_OK);
+    allocations_start(-1);
+    int64_t generation = 0;
+    for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 130000) {
+        use_breaker(breaker, now_ms);
+        bh_breaker_read(breaker, now_ms, &view);
+        generation = view.generation;
+    }
+    long count = allocations_count();
+    bh_breaker_free(breaker);
+    ck_assert_int_gt(generation, 3); /* it opened and probed */
+    ck_assert_int_eq(count, 0);
+}
+END_TEST
+
 /* A relay, a copy of it as the worker's, and its decisions on a dead letter of its queue and on a stray one. */
 typedef struct {
     bh_relay *relay;
@@ -539,10 +622,14 @@ static void fill_dead_letter(decision *self, const char *queue)
     bh_delivery_clear(self->delivery);
     TRY(self, BH_OK, bh_delivery_set_exchange(self->delivery, bh_str("backhop.rejected")));
     TRY(self, BH_OK, bh_delivery_set_routing_key(self->delivery, bh_str("order.created")));
-    TRY(self, BH_OK, bh_delivery_begin_array(self->delivery, bh_str("x-death")));
-    TRY(self, BH_OK, bh_delivery_begin_table(self->delivery, bh_str("")));
-    TRY(self, BH_OK, bh_delivery_push_string(self->delivery, bh_str("queue"), BH_TYPE_STRING, bh_str(queue)));
-    TRY(self, BH_OK, bh_delivery_push_string(self->delivery, bh_str("reason"), BH_TYPE_STRING, bh_str("rejected")));
+    TRY(self, BH_OK, bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("x-death")}));
+    TRY(self, BH_OK, bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")}));
+    TRY(self, BH_OK,
+        bh_delivery_push(self->delivery,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("queue"), .string = bh_str(queue)}));
+    TRY(self, BH_OK,
+        bh_delivery_push(self->delivery,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("reason"), .string = bh_str("rejected")}));
     TRY(self, BH_OK, bh_delivery_end(self->delivery));
     TRY(self, BH_OK, bh_delivery_end(self->delivery));
 }
@@ -550,11 +637,12 @@ static void fill_dead_letter(decision *self, const char *queue)
 static void relay_one(relaying *self, const char *queue)
 {
     decision *of = &self->of;
+    bh_dead_letter letter;
     fill_dead_letter(of, queue);
-    TRY(of, BH_OK, bh_relay_read(self->copy, of->delivery, of->history));
+    TRY(of, BH_OK, bh_relay_read(self->copy, of->delivery, of->history, &letter));
     TRY(of, BH_OK,
         bh_relay_plan(self->copy, of->plan, of->delivery, of->history, 1, INT64_C(1700000100000), random_argument()));
-    if (!bh__same(bh_relay_queue(self->copy), bh_str(strcmp(queue, "stray") == 0 ? "" : queue)))
+    if (!bh__same(letter.queue, bh_str(strcmp(queue, "stray") == 0 ? "" : queue)))
         of->different++;
 }
 
@@ -724,6 +812,8 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_each_allocation_of_a_relay_may_fail_once);
     tcase_add_test(tests, test_a_relay_allocates_nothing_after_the_first_decisions);
     tcase_add_test(tests, test_each_allocation_of_declaring_may_fail_once);
+    tcase_add_test(tests, test_each_allocation_of_a_breaker_may_fail_once);
+    tcase_add_test(tests, test_a_breaker_allocates_nothing_after_it_was_made);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);
     suite_add_tcase(suite, tests);

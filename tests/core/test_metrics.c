@@ -1,6 +1,7 @@
 #include "suites.h"
 
-#include <backhop.h>
+#include <backhop/adapter/event.h>
+#include <backhop/adapter.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,11 +35,12 @@ static void observe(void)
 static void expect_sample(size_t index, int metric, double value, const char *first, const char *second)
 {
     ck_assert_uint_lt(index, bh_metrics_sample_count(metrics));
-    ck_assert_int_eq(bh_metrics_sample_metric(metrics, index), metric);
-    ck_assert_double_eq(bh_metrics_sample_value(metrics, index), value);
-    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 0).data, first);
-    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 1).data, second);
-    ck_assert_str_eq(bh_metrics_sample_label(metrics, index, 2).data, "");
+    bh_sample sample;
+    ck_assert_int_eq(bh_metrics_sample(metrics, index, &sample), BH_OK);
+    ck_assert_int_eq(sample.metric, metric);
+    ck_assert_double_eq(sample.value, value);
+    ck_assert_str_eq(sample.labels[0].data, first);
+    ck_assert_str_eq(sample.labels[1].data, second);
 }
 
 static void expect_text(const char *part)
@@ -50,34 +52,35 @@ static void expect_text(const char *part)
 START_TEST(every_metric_has_names_a_unit_help_and_known_labels)
 {
     for (int metric = 0; metric < BH_METRIC_LAST; metric++) {
-        const char *name = bh_metric_name(metric).data;
-        int is_counter = bh_metric_instrument(metric) == BH_INSTRUMENT_COUNTER;
-        int is_histogram = bh_metric_instrument(metric) == BH_INSTRUMENT_HISTOGRAM;
+        bh_metric_info info;
+        ck_assert_int_eq(bh_metric_describe(metric, &info), BH_OK);
+        const char *name = info.name.data;
+        int is_counter = info.instrument == BH_INSTRUMENT_COUNTER;
+        int is_histogram = info.instrument == BH_INSTRUMENT_HISTOGRAM;
         size_t size = strlen(name);
         ck_assert_uint_eq(strspn(name, "abcdefghijklmnopqrstuvwxyz_"), size);
         ck_assert_int_eq(size > 6 && strcmp(name + size - 6, "_total") == 0, is_counter);
-        ck_assert_int_eq(size > 8 && strcmp(name + size - 8, "_seconds") == 0,
-                         strcmp(bh_metric_unit(metric).data, "s") == 0);
-        ck_assert_uint_gt(bh_metric_otel_name(metric).size, 0);
-        ck_assert_uint_gt(bh_metric_help(metric).size, 0);
-        ck_assert_int_eq(bh_metric_bucket_count(metric) > 0, is_histogram);
-        for (size_t i = 1; i < bh_metric_bucket_count(metric); i++)
-            ck_assert(bh_metric_bucket(metric, i - 1) < bh_metric_bucket(metric, i));
-        for (size_t i = 0; i < bh_metric_label_count(metric); i++) {
-            ck_assert_uint_gt(bh_metric_label(metric, i).size, 0);
-            ck_assert_uint_gt(bh_metric_otel_label(metric, i).size, 0);
+        ck_assert_int_eq(size > 8 && strcmp(name + size - 8, "_seconds") == 0, strcmp(info.unit.data, "s") == 0);
+        ck_assert_uint_gt(info.otel_name.size, 0);
+        ck_assert_uint_gt(info.help.size, 0);
+        ck_assert_int_eq(info.bucket_count > 0, is_histogram);
+        for (size_t i = 1; i < info.bucket_count; i++)
+            ck_assert(info.buckets[i - 1] < info.buckets[i]);
+        for (size_t i = 0; i < info.label_count; i++) {
+            ck_assert_uint_gt(info.labels[i].size, 0);
+            ck_assert_uint_gt(info.otel_labels[i].size, 0);
         }
-        ck_assert_str_eq(bh_metric_label(metric, bh_metric_label_count(metric)).data, "");
-        ck_assert_double_eq(bh_metric_bucket(metric, bh_metric_bucket_count(metric)), 0);
     }
     const int none[] = {-1, BH_METRIC_LAST};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_str_eq(bh_metric_name(none[i]).data, "");
-        ck_assert_str_eq(bh_metric_otel_name(none[i]).data, "");
-        ck_assert_str_eq(bh_metric_unit(none[i]).data, "");
-        ck_assert_str_eq(bh_metric_help(none[i]).data, "");
-        ck_assert_uint_eq(bh_metric_label_count(none[i]), 0);
-        ck_assert_uint_eq(bh_metric_bucket_count(none[i]), 0);
+        bh_metric_info info;
+        ck_assert_int_eq(bh_metric_describe(none[i], &info), BH_ERR_ARGUMENT);
+        ck_assert_uint_eq(info.name.size, 0);
+        ck_assert_uint_eq(info.otel_name.size, 0);
+        ck_assert_uint_eq(info.unit.size, 0);
+        ck_assert_uint_eq(info.help.size, 0);
+        ck_assert_uint_eq(info.label_count, 0);
+        ck_assert_uint_eq(info.bucket_count, 0);
     }
 }
 END_TEST
@@ -174,9 +177,11 @@ static bh_history *history_of(int64_t attempts)
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
     if (attempts > 0) {
-        bh_delivery_push_int(delivery, bh_str("backhop-attempts"), BH_TYPE_INT64, attempts);
-        bh_delivery_push_int(delivery, bh_str("backhop-first-failure"), BH_TYPE_INT64, 1000);
-        bh_delivery_push_int(delivery, bh_str("backhop-due"), BH_TYPE_INT64, 5000);
+        bh_delivery_push(delivery,
+                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = attempts});
+        bh_delivery_push(delivery,
+                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = 1000});
+        bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = 5000});
     }
     ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
     bh_delivery_free(delivery);
@@ -444,8 +449,11 @@ START_TEST(each_metric_of_each_event_is_text)
         observe();
     }
     ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7), BH_OK);
-    for (int metric = 0; metric < BH_METRIC_LAST; metric++)
-        expect_text(bh_metric_name(metric).data);
+    for (int metric = 0; metric < BH_METRIC_LAST; metric++) {
+        bh_metric_info info;
+        ck_assert_int_eq(bh_metric_describe(metric, &info), BH_OK);
+        expect_text(info.name.data);
+    }
     FILE *out = path ? fopen(path, "w") : NULL;
     ck_assert(!path || (out && fputs(bh_metrics_text(metrics).data, out) >= 0 && fclose(out) == 0));
 }
@@ -462,8 +470,12 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_metrics_add_error_type(NULL, bh_str("E")), BH_ERR_ARGUMENT);
     ck_assert_str_eq(bh_metrics_text(metrics).data, "");
     ck_assert_str_eq(bh_metrics_text(NULL).data, "");
-    ck_assert_int_eq(bh_metrics_sample_metric(metrics, 0), BH_METRIC_LAST);
-    ck_assert_double_eq(bh_metrics_sample_value(metrics, 0), 0);
+    bh_sample sample;
+    ck_assert_int_eq(bh_metrics_sample(metrics, 0, &sample), BH_ERR_ARGUMENT);
+    ck_assert_double_eq(sample.value, 0);
+    ck_assert_uint_eq(sample.labels[0].size, 0);
+    ck_assert_int_eq(bh_metrics_sample(metrics, 0, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_sample(NULL, 0, &sample), BH_ERR_ARGUMENT);
     bh_metrics_free(NULL);
 }
 END_TEST

@@ -1,6 +1,7 @@
 #include "plans.h"
 #include "suites.h"
 #include "vectors.h"
+#include "../reading.h"
 
 #include <math.h>
 
@@ -128,7 +129,7 @@ static void compare_kept_properties(vector *v, const bh_plan *plan)
 static size_t find_header(const bh_plan *plan, bh_bytes name)
 {
     size_t i = 0;
-    while (i < bh_plan_header_count(plan) && !vector_same(bh_plan_header_name(plan, i), name))
+    while (i < bh_plan_header_count(plan) && !vector_same(plan_header(plan, i).name, name))
         i++;
     return i;
 }
@@ -138,7 +139,7 @@ static void compare_header(vector *v, const bh_plan *plan, size_t i, bh_bytes na
     const char *field = vector_show(name);
     if (i >= bh_plan_header_count(plan))
         vector_fail(v, field, "expected as a header, got none");
-    same_bytes(v, "headers", name, bh_plan_header_name(plan, i));
+    same_bytes(v, "headers", name, plan_header(plan, i).name);
     bh_bytes text = bh_str("");
     bh_bytes source = bh_str("");
     int64_t number = 0;
@@ -157,10 +158,10 @@ static void compare_header(vector *v, const bh_plan *plan, size_t i, bh_bytes na
         else
             vector_fail(v, field, "a plan sets no header of this kind");
     }
-    same_int(v, field, type, bh_plan_header_type(plan, i));
-    same_bytes(v, field, text, bh_plan_header_string(plan, i));
-    same_int(v, field, number, bh_plan_header_int(plan, i));
-    same_bytes(v, field, source, bh_plan_header_source(plan, i));
+    same_int(v, field, type, plan_header(plan, i).type);
+    same_bytes(v, field, text, plan_header(plan, i).string);
+    same_int(v, field, number, plan_header(plan, i).integer);
+    same_bytes(v, field, source, plan_header(plan, i).source);
 }
 
 static void compare_headers(vector *v, const bh_plan *plan)
@@ -180,7 +181,7 @@ static void compare_headers(vector *v, const bh_plan *plan)
         for (size_t i = json_array_size(expected); i < bh_plan_header_count(plan); i++)
             vector_fail(v, keys[k], "%zu expected, got %zu, the last one %s", json_array_size(expected),
                         bh_plan_header_count(plan),
-                        vector_show(bh_plan_header_name(plan, bh_plan_header_count(plan) - 1)));
+                        vector_show(plan_header(plan, bh_plan_header_count(plan) - 1).name));
         v->checks++;
     }
     const json_t *without = json_object_get(v->expect, "headers_without");
@@ -197,7 +198,7 @@ static void check_invariants(const vector *v, const bh_plan *plan)
 {
     bh_action action = bh_plan_action(plan);
     int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_PARK || action == BH_ACTION_REPLAY;
-    if (bh_plan_publishes(plan) != publishes)
+    if (publishes_copy(plan) != publishes)
         vector_fail(v, "publishes", "does not go with the action");
     if (!publishes && bh_plan_header_count(plan))
         vector_fail(v, "headers", "are set where nothing is published");
@@ -208,23 +209,23 @@ static void check_invariants(const vector *v, const bh_plan *plan)
          bh_plan_keeps_property(plan, BH_PROPERTY_DELIVERY_MODE)))
         vector_fail(v, "kept_properties", "user-id, expiration and delivery-mode are never kept");
     for (size_t i = 0; publishes && i < bh_plan_header_count(plan); i++)
-        if (bh_plan_keeps_header(plan, bh_plan_header_name(plan, i)))
-            vector_fail(v, "headers", "%s is kept and set", vector_show(bh_plan_header_name(plan, i)));
+        if (bh_plan_keeps_header(plan, plan_header(plan, i).name))
+            vector_fail(v, "headers", "%s is kept and set", vector_show(plan_header(plan, i).name));
 }
 
 void expect_plan(vector *v, const bh_plan *plan)
 {
     expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
     expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
-    expect_bytes(v, v->expect, "id", bh_plan_id(plan));
+    expect_bytes(v, v->expect, "id", copy_of(plan).id);
     expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
     expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
     expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
-    expect_bytes(v, v->expect, "exchange", bh_plan_exchange(plan));
-    expect_bytes(v, v->expect, "routing_key", bh_plan_routing_key(plan));
-    expect_flag(v, v->expect, "mandatory", bh_plan_mandatory(plan));
-    expect_flag(v, v->expect, "on_demand", bh_plan_on_demand(plan));
-    expect_bytes(v, v->expect, "expiration", bh_plan_expiration(plan));
+    expect_bytes(v, v->expect, "exchange", copy_of(plan).exchange);
+    expect_bytes(v, v->expect, "routing_key", copy_of(plan).routing_key);
+    expect_flag(v, v->expect, "mandatory", copy_of(plan).mandatory);
+    expect_flag(v, v->expect, "on_demand", copy_of(plan).on_demand);
+    expect_bytes(v, v->expect, "expiration", copy_of(plan).expiration);
     compare_kept_properties(v, plan);
     compare_kept_headers(v, plan);
     compare_headers(v, plan);
@@ -407,10 +408,13 @@ static void compare_with_preview(int64_t attempt)
     enum { STEPS = 50, PICKS = 20 };
     int64_t counts[BH_TOPOLOGY_MOST_RUNGS] = {0};
     double sum = 0;
-    int64_t lowest_ms = bh_topology_lowest_ms(t, p, attempt);
-    int64_t highest_ms = bh_topology_highest_ms(t, p, attempt);
+    int64_t lowest_ms = preview_at(t, p, attempt).lowest_ms;
+    int64_t highest_ms = preview_at(t, p, attempt).highest_ms;
     bh_delivery_clear(d);
-    ck_assert_int_eq(bh_delivery_push_int(d, bh_str("backhop-attempts"), BH_TYPE_INT64, attempt - 1), BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(
+            d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = attempt - 1}),
+        BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     for (int step = 0; step < STEPS * PICKS; step++) {
         char random[BH_PLAN_RANDOM_BYTES] = {0};
@@ -423,18 +427,18 @@ static void compare_with_preview(int64_t attempt)
         ck_assert_int_ge(delay_ms, lowest_ms);
         ck_assert_int_le(delay_ms, highest_ms);
         sum += (double)delay_ms;
-        for (size_t i = 0; i < bh_topology_rung_count(t); i++)
-            counts[i] += bh_topology_rung_ms(t, i) == delay_ms;
+        for (size_t i = 0; i < rung_count(t); i++)
+            counts[i] += rung_ms(t, i) == delay_ms;
     }
     size_t spread = 0;
-    for (size_t i = 0; i < bh_topology_rung_count(t); i++) {
+    for (size_t i = 0; i < rung_count(t); i++) {
         double share = (double)counts[i] / (STEPS * PICKS);
         spread += bh_topology_share(t, p, attempt, i) > 0;
         ck_assert_double_eq_tol(share, bh_topology_share(t, p, attempt, i), 0.03);
     }
-    ck_assert_uint_eq(spread, bh_topology_spread(t, p, attempt));
+    ck_assert_uint_eq(spread, preview_at(t, p, attempt).spread);
     double mean = sum / (STEPS * PICKS);
-    ck_assert_double_eq_tol(mean, (double)bh_topology_mean_ms(t, p, attempt), mean / 100);
+    ck_assert_double_eq_tol(mean, (double)preview_at(t, p, attempt).mean_ms, mean / 100);
 }
 
 START_TEST(plans_wait_where_the_topology_s_preview_says)
@@ -519,12 +523,12 @@ END_TEST
 START_TEST(a_new_plan_has_decided_nothing)
 {
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
-    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(bh_plan_header_count(plan), 0);
-    ck_assert_str_eq(bh_plan_exchange(plan).data, "");
-    ck_assert_str_eq(bh_plan_routing_key(plan).data, "");
+    ck_assert_str_eq(copy_of(plan).exchange.data, "");
+    ck_assert_str_eq(copy_of(plan).routing_key.data, "");
     ck_assert_str_eq(bh_plan_reason(plan).data, "");
-    ck_assert_str_eq(bh_plan_expiration(plan).data, "");
+    ck_assert_str_eq(copy_of(plan).expiration.data, "");
 }
 END_TEST
 
@@ -541,7 +545,7 @@ START_TEST(an_open_table_is_refused)
 {
     bh_bytes random = {zeros, sizeof zeros};
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
-    ck_assert_int_eq(bh_delivery_begin_table(d, bh_str("open")), BH_OK);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("open")}), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);
@@ -568,10 +572,10 @@ START_TEST(a_plan_replaces_the_one_before)
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_PARK);
     ck_assert_int_eq(make(BH_OUTCOME_OK, BH_PLAN_RANDOM_BYTES), BH_OK);
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_ACK);
-    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(bh_plan_header_count(plan), 0);
     ck_assert_str_eq(bh_plan_reason(plan).data, "");
-    ck_assert_str_eq(bh_plan_routing_key(plan).data, "");
+    ck_assert_str_eq(copy_of(plan).routing_key.data, "");
 }
 END_TEST
 
@@ -582,7 +586,7 @@ START_TEST(a_guard_replaces_the_plan_before)
     ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, DEFAULT_NOW_MS, random), BH_OK);
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
-    ck_assert_int_eq(bh_plan_publishes(plan), 0);
+    ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(bh_plan_header_count(plan), 0);
     ck_assert_str_eq(bh_plan_reason(plan).data, "");
 }
@@ -604,11 +608,13 @@ START_TEST(an_index_out_of_range_gives_nothing)
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
     const size_t indexes[] = {bh_plan_header_count(plan), (size_t)-1};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_str_eq(bh_plan_header_name(plan, indexes[i]).data, "");
-        ck_assert_str_eq(bh_plan_header_string(plan, indexes[i]).data, "");
-        ck_assert_int_eq(bh_plan_header_int(plan, indexes[i]), 0);
-        ck_assert_str_eq(bh_plan_header_source(plan, indexes[i]).data, "");
-        bh_plan_header_type(plan, indexes[i]);
+        ck_assert_str_eq(plan_header(plan, indexes[i]).name.data, "");
+        ck_assert_str_eq(plan_header(plan, indexes[i]).string.data, "");
+        ck_assert_int_eq(plan_header(plan, indexes[i]).integer, 0);
+        ck_assert_str_eq(plan_header(plan, indexes[i]).source.data, "");
+        bh_header header;
+        ck_assert_int_eq(bh_plan_header(plan, indexes[i], &header), BH_ERR_ARGUMENT);
+        ck_assert_int_eq(header.type, 0);
     }
 }
 END_TEST
@@ -618,15 +624,18 @@ END_TEST
 START_TEST(the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other)
 {
     const bh_bytes name = bh_str("backhop-traceparent");
-    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str("of the failure before")), BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(d,
+                         &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = bh_str("of the failure before")}),
+        BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
-    ck_assert_str_eq(bh_history_traceparent(h).data, "");
+    ck_assert_str_eq(past_of(h).traceparent.data, "");
     for (int outcome = BH_OUTCOME_FAILED; outcome <= BH_OUTCOME_PERMANENT; outcome++) {
         ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
         ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
         size_t at = find_header(plan, name);
         ck_assert_uint_lt(at, bh_plan_header_count(plan));
-        ck_assert_str_eq(bh_plan_header_string(plan, at).data, SPAN);
+        ck_assert_str_eq(plan_header(plan, at).string.data, SPAN);
         ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
         ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
         ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
@@ -638,10 +647,11 @@ START_TEST(the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other)
     ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
 
     bh_delivery_clear(d);
-    ck_assert_int_eq(bh_delivery_push_string(d, name, BH_TYPE_STRING, bh_str(SPAN)), BH_OK);
+    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = bh_str(SPAN)}),
+                     BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
-    ck_assert_str_eq(bh_history_traceparent(h).data, SPAN);
-    ck_assert_str_eq(bh_history_traceparent(NULL).data, "");
+    ck_assert_str_eq(past_of(h).traceparent.data, SPAN);
+    ck_assert_str_eq(past_of(NULL).traceparent.data, "");
 }
 END_TEST
 
@@ -671,7 +681,10 @@ START_TEST(in_a_frame_without_room_the_span_and_the_due_time_go_first)
     char pad[3160];
     memset(pad, 'x', sizeof pad);
     ck_assert_int_eq(bh_plan_set_frame_max(plan, 4096), BH_OK);
-    ck_assert_int_eq(bh_delivery_push_string(d, bh_str("pad"), BH_TYPE_STRING, (bh_bytes){pad, sizeof pad}), BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(
+            d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("pad"), .string = (bh_bytes){pad, sizeof pad}}),
+        BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);

@@ -1,3 +1,4 @@
+#include "policy/internal.h"
 #include "suites.h"
 #include "vectors.h"
 
@@ -29,8 +30,8 @@ static void compare_preview(vector *v, const bh_policy *policy)
         if (json_array_size(row) != 5)
             vector_fail(v, "preview", "a row must be [attempt, lowest, mean, highest, total]");
         int64_t attempt = vector_int(v, "preview", json_array_get(row, 0));
-        const int64_t got[] = {bh_policy_lowest_ms(policy, attempt), bh_policy_mean_ms(policy, attempt),
-                               bh_policy_highest_ms(policy, attempt), bh_policy_total_ms(policy, attempt)};
+        const int64_t got[] = {preview_of(policy, attempt).lowest_ms, preview_of(policy, attempt).mean_ms,
+                               preview_of(policy, attempt).highest_ms, preview_of(policy, attempt).total_ms};
         static const char *const parts[] = {"lowest", "mean", "highest", "total"};
         for (size_t part = 0; part < 4; part++) {
             char field[64];
@@ -58,15 +59,15 @@ START_TEST(a_vector)
     if (expect_status(v, status, bh_policy_error(policy))) {
         expect_name(v, v->expect, "kind", vector_kinds, bh_policy_kind(policy));
         expect_name(v, v->expect, "jitter", vector_jitters, bh_policy_jitter(policy));
-        expect_int(v, v->expect, "max_attempts", bh_policy_max_attempts(policy));
-        int64_t most = bh_policy_max_attempts(policy);
-        ck_assert_int_eq(bh_policy_is_last(policy, most),
+        expect_int(v, v->expect, "max_attempts", limits_of(policy).max_attempts);
+        int64_t most = limits_of(policy).max_attempts;
+        ck_assert_int_eq(bh__policy_is_last(policy, most),
                          most > 0); /* no attempt is the last where there is no limit */
-        ck_assert_int_eq(bh_policy_is_last(policy, most - 1), 0);
-        expect_int(v, v->expect, "max_ms", bh_policy_max_ms(policy));
-        expect_int(v, v->expect, "max_age_ms", bh_policy_max_age_ms(policy));
-        expect_int(v, v->expect, "max_retry_after_ms", bh_policy_max_retry_after_ms(policy));
-        expect_int(v, v->expect, "max_crashes", bh_policy_max_crashes(policy));
+        ck_assert_int_eq(bh__policy_is_last(policy, most - 1), 0);
+        expect_int(v, v->expect, "max_ms", limits_of(policy).max_ms);
+        expect_int(v, v->expect, "max_age_ms", limits_of(policy).max_age_ms);
+        expect_int(v, v->expect, "max_retry_after_ms", limits_of(policy).max_retry_after_ms);
+        expect_int(v, v->expect, "max_crashes", limits_of(policy).max_crashes);
         compare_delays(v, policy);
         compare_preview(v, policy);
     } else {
@@ -95,7 +96,7 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_is_last(NULL, 1), 0);
+    ck_assert_int_eq(bh__policy_is_last(NULL, 1), 0);
     bh_policy_free(NULL);
 }
 END_TEST
@@ -159,8 +160,8 @@ START_TEST(a_delay_is_never_below_one_or_above_max_whatever_the_attempt)
                 }
             if (attempts[a] < 1)
                 continue;
-            ck_assert_int_le(bh_policy_lowest_ms(policy, attempts[a]), bh_policy_mean_ms(policy, attempts[a]));
-            ck_assert_int_le(bh_policy_mean_ms(policy, attempts[a]), bh_policy_highest_ms(policy, attempts[a]));
+            ck_assert_int_le(preview_of(policy, attempts[a]).lowest_ms, preview_of(policy, attempts[a]).mean_ms);
+            ck_assert_int_le(preview_of(policy, attempts[a]).mean_ms, preview_of(policy, attempts[a]).highest_ms);
         }
     }
     bh_policy_free(policy);

@@ -1,4 +1,5 @@
-#include "../../core/src/relay_internal.h"
+#include "relay/internal.h"
+#include "topology/internal.h"
 #include "plans.h"
 #include "suites.h"
 
@@ -48,7 +49,8 @@ static bh_status fill_relay(const vector *v, bh_relay *relay)
     const json_t *outcomes = json_object_get(json, "outcomes");
     for (size_t i = 0; status == BH_OK && i < json_array_size(outcomes); i++) {
         const json_t *row = json_array_get(outcomes, i);
-        status = bh_relay_set_outcome(relay, (bh_death)vector_name_value(v, "outcomes", json_array_get(row, 0), deaths),
+        status = bh_relay_set_outcome(relay,
+                                      (bh_death_reason)vector_name_value(v, "outcomes", json_array_get(row, 0), deaths),
                                       (bh_outcome)vector_name_value(v, "outcomes", json_array_get(row, 1), treatments));
     }
     const json_t *queues = json_object_get(json, "queues");
@@ -58,7 +60,8 @@ static bh_status fill_relay(const vector *v, bh_relay *relay)
 }
 
 /* Reads and decides, on a delivery that is filled anew, as a message is. */
-static bh_status decide(const vector *v, bh_relay *relay, bh_plan *plan, bh_delivery *d, bh_history *h)
+static bh_status decide(const vector *v, bh_relay *relay, bh_plan *plan, bh_delivery *d, bh_history *h,
+                        bh_dead_letter *letter)
 {
     char random[BH_PLAN_RANDOM_BYTES];
     const json_t *now = vector_get(v, "now_ms");
@@ -67,7 +70,7 @@ static bh_status decide(const vector *v, bh_relay *relay, bh_plan *plan, bh_deli
     bh_delivery_clear(d);
     if (vector_fill_delivery(v, vector_get(v, "delivery"), d))
         vector_fail(v, "delivery", "could not be filled");
-    ck_assert_int_eq(bh_relay_read(relay, d, h), BH_OK);
+    ck_assert_int_eq(bh_relay_read(relay, d, h, letter), BH_OK);
     return bh_relay_plan(relay, plan, d, h, !there || json_is_true(there),
                          now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS, (bh_bytes){random, sizeof random});
 }
@@ -76,7 +79,7 @@ static void compare_names(vector *v, const bh_topology *t)
 {
     const json_t *declared = json_object_get(v->expect, "declared");
     for (size_t i = 0; i < json_array_size(declared); i++)
-        same_bytes(v, "declared", vector_bytes(v, "declared", json_array_get(declared, i)), bh_topology_name(t, i));
+        same_bytes(v, "declared", vector_bytes(v, "declared", json_array_get(declared, i)), declaration_at(t, i).name);
 }
 
 static void compare(vector *v, bh_relay *relay)
@@ -84,23 +87,24 @@ static void compare(vector *v, bh_relay *relay)
     bh_delivery *d = NULL;
     bh_history *h = NULL;
     bh_plan *plan = NULL;
+    bh_dead_letter letter;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
     if (vector_get(v, "frame_max"))
         ck_assert_int_eq(bh_plan_set_frame_max(plan, vector_int(v, "frame_max", vector_get(v, "frame_max"))), BH_OK);
-    expect_bytes(v, v->expect, "rejected_queue", bh_relay_rejected_queue(relay));
+    expect_bytes(v, v->expect, "rejected_queue", bh__topology_own_queue(relay->topology));
     compare_names(v, relay->topology);
     const json_t *vhost = vector_get(v, "vhost");
     bh_bytes host = vhost ? vector_bytes(v, "vhost", vhost) : bh_str("/");
     expect_bytes(v, v->expect, "quorum_policy", bh_relay_policy_line(relay, BH_QUEUE_QUORUM, host));
     expect_bytes(v, v->expect, "classic_policy", bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, host));
     if (vector_get(v, "delivery")) {
-        decide(v, relay, plan, d, h); /* twice: what was read before leaves nothing behind */
-        ck_assert_int_eq(decide(v, relay, plan, d, h), BH_OK);
-        expect_bytes(v, v->expect, "queue", bh_relay_queue(relay));
-        expect_name(v, v->expect, "death", deaths, bh_relay_death(relay));
-        expect_error(v, v->expect, bh_relay_words(relay));
+        decide(v, relay, plan, d, h, &letter); /* twice: what was read before leaves nothing behind */
+        ck_assert_int_eq(decide(v, relay, plan, d, h, &letter), BH_OK);
+        expect_bytes(v, v->expect, "queue", letter.queue);
+        expect_name(v, v->expect, "death", deaths, letter.reason);
+        expect_error(v, v->expect, letter.text);
         const json_t *first = json_object_get(v->expect, "first_published");
         if (first) {
             same_bytes(v, "first_published", vector_bytes(v, "exchange", json_array_get(first, 0)),
@@ -109,7 +113,7 @@ static void compare(vector *v, bh_relay *relay)
                        bh_history_routing_key(h));
         }
         expect_plan(v, plan);
-        if (bh_relay_is_served(relay) != (bh_relay_queue(relay).size > 0))
+        if (letter.is_served != (letter.queue.size > 0))
             vector_fail(v, "queue", "is there, and is not served");
     }
     bh_plan_free(plan);
@@ -143,6 +147,7 @@ START_TEST(missing_arguments_are_refused)
     bh_delivery *d = NULL;
     bh_history *h = NULL;
     bh_plan *plan = NULL;
+    bh_dead_letter letter;
     const char zeros[BH_PLAN_RANDOM_BYTES] = {0};
     bh_bytes random = {zeros, sizeof zeros};
     bh_bytes none = {NULL, 0};
@@ -156,21 +161,18 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_relay_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_queue_type(relay, (bh_queue_type)9), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_namespace(NULL, bh_str("ns")), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_series(NULL, BH_SERIES_R5), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_stripes(relay, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_outcome(NULL, BH_DEATH_EXPIRED, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_outcome(relay, BH_DEATH_EXPIRED, BH_OUTCOME_OK), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_outcome(relay, BH_DEATH_OTHER, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_build(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_read(relay, NULL, h), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_read(relay, d, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_relay_read(relay, NULL, h, &letter), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_relay_read(relay, d, NULL, &letter), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_relay_read(relay, d, h, NULL), BH_ERR_ARGUMENT);
+    ck_assert_uint_eq(letter.queue.size, 0);
+    ck_assert_uint_eq(letter.text.size, 0);
     ck_assert_int_eq(bh_relay_plan(relay, NULL, d, h, 1, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_uint_eq(bh_relay_queue_count(NULL), 0);
-    ck_assert_uint_eq(bh_relay_queue(NULL).size, 0);
-    ck_assert_uint_eq(bh_relay_words(NULL).size, 0);
     ck_assert_uint_eq(bh_relay_error(NULL).size, 0);
-    ck_assert_uint_eq(bh_relay_rejected_queue(NULL).size, 0);
-    ck_assert_uint_eq(bh_relay_unroutable_queue(relay).size, 0);
     bh_relay_free(NULL);
     bh_plan_free(plan);
     bh_history_free(h);
@@ -185,6 +187,7 @@ START_TEST(nothing_is_read_before_it_is_built_nor_decided_before_it_is_read)
     bh_delivery *d = NULL;
     bh_history *h = NULL;
     bh_plan *plan = NULL;
+    bh_dead_letter letter;
     const char zeros[BH_PLAN_RANDOM_BYTES] = {0};
     bh_bytes random = {zeros, sizeof zeros};
     ck_assert_int_eq(bh_relay_new(&relay), BH_OK);
@@ -193,19 +196,19 @@ START_TEST(nothing_is_read_before_it_is_built_nor_decided_before_it_is_read)
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
     ck_assert_int_eq(bh_relay_build(relay), BH_ERR_STATE);
     ck_assert_int_eq(bh_relay_add_queue(relay, bh_str("email"), NULL), BH_OK);
-    ck_assert_int_eq(bh_relay_read(relay, d, h), BH_ERR_STATE);
+    ck_assert_int_eq(bh_relay_read(relay, d, h, &letter), BH_ERR_STATE);
     ck_assert_uint_eq(bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("/")).size, 0);
     ck_assert_int_eq(bh_relay_build(relay), BH_OK);
     ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
-    ck_assert_int_eq(bh_relay_read(relay, d, h), BH_OK);
+    ck_assert_int_eq(bh_relay_read(relay, d, h, &letter), BH_OK);
     ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_OK);
     ck_assert_int_eq(bh_relay_add_queue(relay, bh_str("webhook.*"), NULL), BH_OK);
     ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_relay_build(relay), BH_OK);
-    ck_assert_uint_eq(bh_relay_queue_count(relay), 2);
-    ck_assert(!bh_relay_queue_is_pattern(relay, 0));
-    ck_assert(bh_relay_queue_is_pattern(relay, 1));
-    ck_assert_str_eq(bh_relay_queue_name(relay, 1).data, "webhook.*");
+    ck_assert_uint_eq(relay->served_count, 2);
+    ck_assert(!relay->served[0].is_pattern);
+    ck_assert(relay->served[1].is_pattern);
+    ck_assert_str_eq(bh__relay_name_of(relay, &relay->served[1]).data, "webhook.*");
     bh_plan_free(plan);
     bh_history_free(h);
     bh_delivery_free(d);

@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include <backhop.h>
+#include <backhop/adapter.h>
 
 START_TEST(every_status_has_a_name_and_a_sentence)
 {
@@ -24,7 +24,7 @@ START_TEST(a_fork_has_a_status_that_tells_what_to_do)
 {
     ck_assert_int_eq(BH_ERR_FORKED, -20);
     ck_assert_str_eq(bh_status_name(-20).data, "BH_ERR_FORKED");
-    ck_assert_ptr_nonnull(strstr(bh_status_text(-20).data, "free it in the child and make a new one"));
+    ck_assert_ptr_nonnull(strstr(bh_status_text(-20).data, "make a new one in the child process"));
 }
 END_TEST
 

@@ -10,17 +10,17 @@ static vectors all;
 
 static void compare_arguments(vector *v, const char *field, const json_t *expected, const bh_topology *t, size_t i)
 {
-    same_int(v, field, (int64_t)json_array_size(expected), (int64_t)bh_topology_argument_count(t, i));
+    same_int(v, field, (int64_t)json_array_size(expected), (int64_t)declaration_at(t, i).argument_count);
     for (size_t a = 0; a < json_array_size(expected); a++) {
         const json_t *entry = json_array_get(expected, a);
-        same_bytes(v, field, vector_bytes(v, field, json_array_get(entry, 0)), bh_topology_argument_name(t, i, a));
+        same_bytes(v, field, vector_bytes(v, field, json_array_get(entry, 0)), declaration_at(t, i).arguments[a].name);
         const json_t *content;
         bh_type type = vector_value(v, field, json_array_get(entry, 1), &content);
-        same_int(v, field, type, bh_topology_argument_type(t, i, a));
+        same_int(v, field, type, declaration_at(t, i).arguments[a].type);
         int is_text = type == BH_TYPE_STRING;
         same_bytes(v, field, is_text ? vector_bytes(v, field, content) : bh_str(""),
-                   bh_topology_argument_string(t, i, a));
-        same_int(v, field, is_text ? 0 : vector_int(v, field, content), bh_topology_argument_int(t, i, a));
+                   declaration_at(t, i).arguments[a].string);
+        same_int(v, field, is_text ? 0 : vector_int(v, field, content), declaration_at(t, i).arguments[a].integer);
     }
 }
 
@@ -42,14 +42,14 @@ static void compare_declaration(vector *v, const json_t *expected, const bh_topo
         is++;
     if (!is->name)
         vector_fail(v, field, "must have exchange, queue or binding");
-    same_bytes(v, field, vector_bytes(v, field, json_object_get(expected, is->name)), bh_topology_name(t, i));
-    same_int(v, field, is->value, bh_topology_declaration(t, i));
-    same_bytes(v, field, text_or_empty(v, field, expected, "type"), bh_topology_type(t, i));
-    same_bytes(v, field, text_or_empty(v, field, expected, "source"), bh_topology_source(t, i));
-    same_bytes(v, field, text_or_empty(v, field, expected, "routing_key"), bh_topology_routing_key(t, i));
+    same_bytes(v, field, vector_bytes(v, field, json_object_get(expected, is->name)), declaration_at(t, i).name);
+    same_int(v, field, is->value, declaration_at(t, i).kind);
+    same_bytes(v, field, text_or_empty(v, field, expected, "type"), declaration_at(t, i).type);
+    same_bytes(v, field, text_or_empty(v, field, expected, "source"), declaration_at(t, i).source);
+    same_bytes(v, field, text_or_empty(v, field, expected, "routing_key"), declaration_at(t, i).routing_key);
     const json_t *wait = json_object_get(expected, "wait_ms");
-    same_int(v, field, wait ? vector_int(v, field, wait) : 0, bh_topology_wait_ms(t, i));
-    same_int(v, field, json_is_true(json_object_get(expected, "on_demand")), bh_topology_on_demand(t, i));
+    same_int(v, field, wait ? vector_int(v, field, wait) : 0, declaration_at(t, i).rung_ms);
+    same_int(v, field, json_is_true(json_object_get(expected, "on_demand")), declaration_at(t, i).on_demand);
     compare_arguments(v, field, json_object_get(expected, "arguments"), t, i);
 }
 
@@ -81,11 +81,11 @@ static void compare_numbers(vector *v, const char *key, const int64_t *got, size
 static void compare_rungs(vector *v, const bh_topology *t)
 {
     int64_t rungs[BH_TOPOLOGY_MOST_RUNGS];
-    size_t count = bh_topology_rung_count(t);
+    size_t count = rung_count(t);
     if (count > BH_TOPOLOGY_MOST_RUNGS)
         vector_fail(v, "rungs", "%zu of them, more than the limit", count);
     for (size_t i = 0; i < count; i++)
-        rungs[i] = bh_topology_rung_ms(t, i);
+        rungs[i] = rung_ms(t, i);
     compare_numbers(v, "rungs", rungs, count);
 
     /* Each rung is an exchange, a queue and a binding. */
@@ -94,16 +94,16 @@ static void compare_rungs(vector *v, const bh_topology *t)
     size_t declared = 0;
     int64_t before = 0;
     for (size_t i = 0; i < bh_topology_count(t); i++) {
-        if (bh_topology_declaration(t, i) != BH_DECLARE_QUEUE || bh_topology_wait_ms(t, i) == 0)
+        if (declaration_at(t, i).kind != BH_DECLARE_QUEUE || declaration_at(t, i).rung_ms == 0)
             continue;
-        if (bh_topology_wait_ms(t, i) == before) /* another stripe */
+        if (declaration_at(t, i).rung_ms == before) /* another stripe */
             continue;
-        before = bh_topology_wait_ms(t, i);
-        if (!bh_topology_on_demand(t, i)) {
-            if (declared >= count || bh_topology_wait_ms(t, i) != rungs[declared++])
-                vector_fail(v, "rungs", "%" PRId64 " is declared and not listed", bh_topology_wait_ms(t, i));
+        before = declaration_at(t, i).rung_ms;
+        if (!declaration_at(t, i).on_demand) {
+            if (declared >= count || declaration_at(t, i).rung_ms != rungs[declared++])
+                vector_fail(v, "rungs", "%" PRId64 " is declared and not listed", declaration_at(t, i).rung_ms);
         } else if (found < sizeof on_demand / sizeof on_demand[0]) {
-            on_demand[found++] = bh_topology_wait_ms(t, i);
+            on_demand[found++] = declaration_at(t, i).rung_ms;
         }
     }
     if (declared != count)
@@ -121,18 +121,18 @@ static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
         if (json_array_size(row) != 6)
             vector_fail(v, "preview", "a row must be [attempt, lowest, mean, highest, total, rungs]");
         int64_t attempt = vector_int(v, "preview", json_array_get(row, 0));
-        const int64_t got[] = {bh_topology_lowest_ms(t, p, attempt), bh_topology_mean_ms(t, p, attempt),
-                               bh_topology_highest_ms(t, p, attempt), bh_topology_total_ms(t, p, attempt),
-                               (int64_t)bh_topology_spread(t, p, attempt)};
+        const int64_t got[] = {preview_at(t, p, attempt).lowest_ms, preview_at(t, p, attempt).mean_ms,
+                               preview_at(t, p, attempt).highest_ms, preview_at(t, p, attempt).total_ms,
+                               (int64_t)preview_at(t, p, attempt).spread};
         for (size_t column = 0; column < 5; column++)
             same_int(v, "preview", vector_int(v, "preview", json_array_get(row, column + 1)), got[column]);
         double sum = 0;
         size_t with_share = 0;
-        for (size_t rung = 0; rung < bh_topology_rung_count(t); rung++) {
+        for (size_t rung = 0; rung < rung_count(t); rung++) {
             sum += bh_topology_share(t, p, attempt, rung);
             with_share += bh_topology_share(t, p, attempt, rung) > 1e-12;
         }
-        if (bh_topology_rung_count(t) > 0 && (sum < 0.999999 || sum > 1.000001))
+        if (rung_count(t) > 0 && (sum < 0.999999 || sum > 1.000001))
             vector_fail(v, "preview", "the shares of all rungs make %f", sum);
         if (bh_policy_jitter(p) != BH_JITTER_DECORRELATED)
             same_int(v, "preview, rungs with a share", got[4], (int64_t)with_share);
@@ -143,7 +143,7 @@ static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
         int64_t attempt = vector_int(v, "shares", json_array_get(row, 0));
         int64_t rung = vector_int(v, "shares", json_array_get(row, 1));
         size_t at = 0;
-        while (at < bh_topology_rung_count(t) && bh_topology_rung_ms(t, at) != rung)
+        while (at < rung_count(t) && rung_ms(t, at) != rung)
             at++;
         double want = vector_double(v, "shares", json_array_get(row, 2));
         double got = bh_topology_share(t, p, attempt, at);
@@ -275,12 +275,12 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_topology_set_namespace(NULL, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_set_series(NULL, BH_SERIES_R10), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_set_stripes(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_lowest_ms(NULL, p, 1), 0);
-    ck_assert_int_eq(bh_topology_lowest_ms(t, p, 1), 0); /* not built */
-    ck_assert_uint_eq(bh_topology_spread(t, NULL, 1), 0);
+    ck_assert_int_eq(preview_at(NULL, p, 1).lowest_ms, 0);
+    ck_assert_int_eq(preview_at(t, p, 1).lowest_ms, 0); /* not built */
+    ck_assert_uint_eq(preview_at(t, NULL, 1).spread, 0);
     ck_assert_int_eq(bh_topology_set_work_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_add_work_queue_string(NULL, text, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_add_work_queue_int(NULL, text, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(add_string_argument(NULL, text, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(add_int_argument(NULL, text, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_add_policy(NULL, p), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_add_policy(t, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_build(NULL, p), BH_ERR_ARGUMENT);
@@ -323,9 +323,9 @@ START_TEST(a_further_policy_is_copied)
     bh_policy_free(slow);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
     size_t at = 0;
-    while (at < bh_topology_rung_count(t) && bh_topology_rung_ms(t, at) != 1234)
+    while (at < rung_count(t) && rung_ms(t, at) != 1234)
         at++;
-    ck_assert_uint_lt(at, bh_topology_rung_count(t));
+    ck_assert_uint_lt(at, rung_count(t));
 }
 END_TEST
 
@@ -345,7 +345,7 @@ START_TEST(a_refused_build_leaves_no_declarations)
     ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_NATIVE), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_ERR_STRATEGY);
     ck_assert_uint_eq(bh_topology_count(t), 0);
-    ck_assert_uint_eq(bh_topology_rung_count(t), 0);
+    ck_assert_uint_eq(rung_count(t), 0);
     ck_assert_int_eq(bh_topology_export(t, bh_str("/")), BH_ERR_STATE);
     ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_LADDER), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
@@ -380,8 +380,8 @@ START_TEST(the_unroutable_queue_is_the_namespaces)
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
         ck_assert_str_eq(bh_topology_unroutable_queue(topology).data, cases[i].name);
         for (size_t at = 0; at < bh_topology_count(topology); at++)
-            is_declared |= bh_topology_declaration(topology, at) == BH_DECLARE_QUEUE &&
-                           strcmp(bh_topology_name(topology, at).data, cases[i].name) == 0;
+            is_declared |= declaration_at(topology, at).kind == BH_DECLARE_QUEUE &&
+                           strcmp(declaration_at(topology, at).name.data, cases[i].name) == 0;
         ck_assert_int_eq(is_declared, cases[i].name[0] != '\0');
         bh_topology_free(topology);
         bh_policy_free(policy);
@@ -400,11 +400,13 @@ START_TEST(a_message_is_the_work_queues_by_the_header_that_names_it)
     ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
     for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
         bh_delivery_clear(delivery);
-        bh_delivery_push_string(delivery, bh_str("backhop-queue"), BH_TYPE_STRING, bh_str(queues[i]));
+        bh_delivery_push(
+            delivery,
+            &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-queue"), .string = bh_str(queues[i])});
         ck_assert_int_eq(bh_topology_owns(topology, delivery), i == 0);
     }
     bh_delivery_clear(delivery);
-    bh_delivery_push_int(delivery, bh_str("backhop-queue"), BH_TYPE_INT64, 1);
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-queue"), .integer = 1});
     ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
     ck_assert_int_eq(bh_topology_owns(NULL, delivery), 0);
     ck_assert_int_eq(bh_topology_owns(topology, NULL), 0);
@@ -418,20 +420,22 @@ START_TEST(an_index_out_of_range_gives_an_empty_declaration)
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
     const size_t indexes[] = {bh_topology_count(t), (size_t)-1};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_str_eq(bh_topology_name(t, indexes[i]).data, "");
-        ck_assert_str_eq(bh_topology_type(t, indexes[i]).data, "");
-        ck_assert_str_eq(bh_topology_source(t, indexes[i]).data, "");
-        ck_assert_str_eq(bh_topology_routing_key(t, indexes[i]).data, "");
-        ck_assert_int_eq(bh_topology_wait_ms(t, indexes[i]), 0);
-        ck_assert_int_eq(bh_topology_on_demand(t, indexes[i]), 0);
-        ck_assert_uint_eq(bh_topology_argument_count(t, indexes[i]), 0);
-        ck_assert_str_eq(bh_topology_argument_name(t, indexes[i], 0).data, "");
-        ck_assert_str_eq(bh_topology_argument_string(t, indexes[i], 0).data, "");
-        ck_assert_int_eq(bh_topology_argument_int(t, indexes[i], 0), 0);
-        bh_topology_argument_type(t, indexes[i], 0);
-        ck_assert_int_eq(bh_topology_rung_ms(t, indexes[i]), 0);
+        bh_declaration it = {.kind = BH_DECLARE_QUEUE, .name = bh_str("a"), .argument_count = 1};
+        ck_assert_int_eq(bh_topology_declaration(t, indexes[i], &it), BH_ERR_ARGUMENT);
+        ck_assert_int_eq(it.kind, BH_DECLARE_NONE);
+        ck_assert_uint_eq(it.name.size, 0);
+        ck_assert_uint_eq(it.type.size, 0);
+        ck_assert_uint_eq(it.source.size, 0);
+        ck_assert_uint_eq(it.routing_key.size, 0);
+        ck_assert_int_eq(it.rung_ms, 0);
+        ck_assert_int_eq(it.on_demand, 0);
+        ck_assert_int_eq(it.passive, 0);
+        ck_assert_uint_eq(it.argument_count, 0);
+        ck_assert_ptr_null(it.arguments);
+        ck_assert_int_eq(rung_ms(t, indexes[i]), 0);
     }
-    ck_assert_str_eq(bh_topology_argument_name(t, 0, 1000).data, "");
+    ck_assert_int_eq(bh_topology_declaration(t, 0, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_topology_declaration(NULL, 0, &(bh_declaration){0}), BH_ERR_ARGUMENT);
 }
 END_TEST
 

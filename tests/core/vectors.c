@@ -148,6 +148,56 @@ static char *join_path(const char *one, const char *two)
     return path;
 }
 
+static size_t index_of(const json_t *entries, const json_t *name)
+{
+    size_t i = 0;
+    while (i < json_array_size(entries) && !json_equal(json_array_get(json_array_get(entries, i), 0), name))
+        i++;
+    return i;
+}
+
+/* Replaces the name of a list by its entries. An entry of a name that came before replaces that one in its place. */
+static json_t *merge_headers(const char *file, const json_t *entries, const json_t *lists)
+{
+    json_t *merged = json_array();
+    for (size_t i = 0; i < json_array_size(entries); i++) {
+        json_t *entry = json_array_get(entries, i);
+        const char *list = json_string_value(entry);
+        size_t at = index_of(merged, json_array_get(entry, 0));
+        if (list && !json_object_get(lists, list))
+            refuse_file(file, "headers name a list that the defaults do not have");
+        else if (list)
+            json_array_extend(merged, json_object_get(lists, list));
+        else if (at < json_array_size(merged))
+            json_array_set(merged, at, entry);
+        else
+            json_array_append(merged, entry);
+    }
+    return merged;
+}
+
+/* Adds the file's defaults to a case. */
+static void merge_defaults(const char *file, json_t *one, const json_t *defaults)
+{
+    json_t *expect = json_object_get(one, "expect"), *headers = json_object_get(expect, "headers");
+    const json_t *lists = json_object_get(defaults, "headers");
+    json_object_update_missing(one, json_object_get(defaults, "case"));
+    if (headers && lists)
+        json_object_set_new(expect, "headers", merge_headers(file, headers, lists));
+}
+
+/* Refuses a key that the format does not have. */
+static void check_file(const char *file, const json_t *root)
+{
+    const json_t *defaults = json_object_get(root, "defaults");
+    size_t known = json_object_get(defaults, "case") ? 1 : 0;
+    known += json_object_get(defaults, "headers") ? 1 : 0;
+    if (!json_is_string(json_object_get(root, "about")) || json_object_size(root) != (defaults ? 3 : 2))
+        refuse_file(file, "it must hold \"about\", \"cases\" and perhaps \"defaults\", and nothing else");
+    if (json_object_size(defaults) != known)
+        refuse_file(file, "its \"defaults\" may hold \"case\" and \"headers\", and nothing else");
+}
+
 static void load_file(vectors *all, const char *folder, const char *noun, const char *base)
 {
     char *path = join_path(folder, base);
@@ -160,8 +210,7 @@ static void load_file(vectors *all, const char *folder, const char *noun, const 
         exit(EXIT_FAILURE);
     }
     const json_t *cases = json_object_get(root, "cases");
-    if (!json_is_string(json_object_get(root, "about")) || json_object_size(root) != 2)
-        refuse_file(file, "it must hold \"about\" and \"cases\", and nothing else");
+    check_file(file, root);
     if (json_array_size(cases) == 0)
         refuse_file(file, "it has no cases");
 
@@ -172,6 +221,7 @@ static void load_file(vectors *all, const char *folder, const char *noun, const 
         abort();
     for (size_t i = 0; i < size; i++) {
         json_t *one = json_array_get(cases, i);
+        merge_defaults(file, one, json_object_get(root, "defaults"));
         const char *name = json_string_value(json_object_get(one, "name"));
         if (!name || !*name)
             refuse_file(file, "a case has no name");
@@ -436,7 +486,7 @@ static bh_status push(const vector *v, bh_delivery *d, bh_bytes name, const json
 
 static bh_status begin(bh_delivery *d, bh_bytes name, bh_type type)
 {
-    return type == BH_TYPE_TABLE ? bh_delivery_begin_table(d, name) : bh_delivery_begin_array(d, name);
+    return bh_delivery_push(d, &(bh_value){.type = type, .name = name});
 }
 
 static bh_status push_nest(const vector *v, bh_delivery *d, bh_bytes name, const json_t *json)
@@ -518,7 +568,7 @@ static bh_status push(const vector *v, bh_delivery *d, bh_bytes name, const json
     case BH_TYPE_BOOLEAN:
         if (!json_is_boolean(content))
             vector_fail(v, "headers", "a boolean must be true or false");
-        return bh_delivery_push_int(d, name, type, json_is_true(content));
+        return bh_delivery_push(d, &(bh_value){.type = type, .name = name, .integer = json_is_true(content)});
     case BH_TYPE_INT8:
     case BH_TYPE_UINT8:
     case BH_TYPE_INT16:
@@ -528,19 +578,25 @@ static bh_status push(const vector *v, bh_delivery *d, bh_bytes name, const json
     case BH_TYPE_INT64:
     case BH_TYPE_UINT64:
     case BH_TYPE_TIMESTAMP:
-        return bh_delivery_push_int(d, name, type, vector_int(v, "headers", content));
+        return bh_delivery_push(d,
+                                &(bh_value){.type = type, .name = name, .integer = vector_int(v, "headers", content)});
     case BH_TYPE_FLOAT:
     case BH_TYPE_DOUBLE:
-        return bh_delivery_push_float(d, name, type, vector_double(v, "headers", content));
+        return bh_delivery_push(
+            d, &(bh_value){.type = type, .name = name, .number = vector_double(v, "headers", content)});
     case BH_TYPE_DECIMAL:
         vector_keys(v, "decimal", content, "places value");
-        return bh_delivery_push_decimal(d, name, (int)vector_int(v, "places", json_object_get(content, "places")),
-                                        vector_int(v, "value", json_object_get(content, "value")));
+        return bh_delivery_push(
+            d, &(bh_value){.type = BH_TYPE_DECIMAL,
+                           .name = name,
+                           .integer = vector_int(v, "value", json_object_get(content, "value")),
+                           .places = (int)vector_int(v, "places", json_object_get(content, "places"))});
     case BH_TYPE_STRING:
     case BH_TYPE_BYTES:
-        return bh_delivery_push_string(d, name, type, vector_bytes(v, "headers", content));
+        return bh_delivery_push(d,
+                                &(bh_value){.type = type, .name = name, .string = vector_bytes(v, "headers", content)});
     case BH_TYPE_VOID:
-        return bh_delivery_push_void(d, name);
+        return bh_delivery_push(d, &(bh_value){.type = BH_TYPE_VOID, .name = name});
     case BH_TYPE_ARRAY:
     case BH_TYPE_TABLE: {
         bh_status status = begin(d, name, type);
@@ -595,9 +651,9 @@ typedef struct snapshot {
 
 static snapshot look(const bh_policy *policy)
 {
-    snapshot s = {{bh_policy_kind(policy), bh_policy_jitter(policy), bh_policy_max_attempts(policy),
-                   bh_policy_max_ms(policy), bh_policy_max_age_ms(policy), bh_policy_max_retry_after_ms(policy),
-                   bh_policy_max_crashes(policy)}};
+    snapshot s = {{bh_policy_kind(policy), bh_policy_jitter(policy), limits_of(policy).max_attempts,
+                   limits_of(policy).max_ms, limits_of(policy).max_age_ms, limits_of(policy).max_retry_after_ms,
+                   limits_of(policy).max_crashes}};
     /* Without a step there is no delay of kind steps to look at. */
     if (bh_policy_kind(policy) != BH_KIND_STEPS)
         for (int i = 0; i < 3; i++) {
@@ -693,9 +749,9 @@ static bh_status add_arguments(const vector *v, const json_t *arguments, bh_topo
         bh_bytes name = vector_bytes(v, "work_queue_arguments", json_array_get(json_array_get(arguments, i), 0));
         const json_t *value = json_array_get(json_array_get(arguments, i), 1);
         if (json_is_integer(value))
-            status = bh_topology_add_work_queue_int(topology, name, json_integer_value(value));
+            status = add_int_argument(topology, name, json_integer_value(value));
         else
-            status = bh_topology_add_work_queue_string(topology, name, vector_bytes(v, "work_queue_arguments", value));
+            status = add_string_argument(topology, name, vector_bytes(v, "work_queue_arguments", value));
     }
     return status;
 }

@@ -8,7 +8,9 @@
 #ifndef BACKHOP_TESTS_VECTORS_H
 #define BACKHOP_TESTS_VECTORS_H
 
-#include <backhop/plan.h>
+#include "../topologies.h"
+
+#include <backhop/adapter/plan.h>
 #include <check.h>
 #include <jansson.h>
 

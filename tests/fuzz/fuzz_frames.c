@@ -6,7 +6,7 @@
 #include "../wire/properties.h"
 #include "fuzz.h"
 
-#include "wire/assembler.h"
+#include "worker/wire/assembler.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -2,28 +2,10 @@
  * Fuzzing: bytes become a history of happenings in the ledger's model, which checks what must always hold.
  */
 #include "../core/ledger_model.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "fuzz.h"
+#include "model_input.h"
 
 #define MOST_HAPPENINGS 400
-
-typedef struct {
-    const unsigned char *data;
-    size_t size;
-} input;
-
-/* Behind the end of the bytes there are zeros. */
-static unsigned take(void *source, unsigned below)
-{
-    input *in = source;
-    if (in->size == 0)
-        return 0;
-    in->size--;
-    return *in->data++ % below;
-}
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -2,9 +2,12 @@
  * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape; each message goes through
  * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_copy.
  */
+#include "../topologies.h"
 #include "fuzz.h"
+#include "../reading.h"
 
-#include <backhop.h>
+#include <backhop/adapter.h>
+#include <backhop/adapter/relay.h>
 #include <string.h>
 
 #define MOST_MESSAGES 4
@@ -212,7 +215,7 @@ static int64_t push_value(input *in, bh_delivery *d, message *m, bh_bytes name, 
     switch (type) {
     case BH_TYPE_ARRAY:
     case BH_TYPE_TABLE:
-        CHECK((type == BH_TYPE_ARRAY ? bh_delivery_begin_array : bh_delivery_begin_table)(d, name) == BH_OK);
+        CHECK(bh_delivery_push(d, &(bh_value){.type = type, .name = name}) == BH_OK);
         size += 4;
         for (unsigned left = depth < 60 ? take(in, 8) : 0; left && in->size; left--) {
             bh_bytes inner = bh_str("");
@@ -230,22 +233,26 @@ static int64_t push_value(input *in, bh_delivery *d, message *m, bh_bytes name, 
     case BH_TYPE_STRING:
     case BH_TYPE_BYTES:
         text = take(in, 16) == 1 ? take_long(in, m->texts[0]) : take_text(in, name);
-        CHECK(bh_delivery_push_string(d, name, type, text) == BH_OK);
+        CHECK(bh_delivery_push(d, &(bh_value){.type = type, .name = name, .string = text}) == BH_OK);
         return size + 4 + (int64_t)text.size;
     case BH_TYPE_FLOAT:
     case BH_TYPE_DOUBLE:
-        CHECK(bh_delivery_push_float(d, name, type, (double)take_int(in) / 3) == BH_OK);
+        CHECK(bh_delivery_push(d, &(bh_value){.type = type, .name = name, .number = (double)take_int(in) / 3}) ==
+              BH_OK);
         return size + (type == BH_TYPE_FLOAT ? 4 : 8);
     case BH_TYPE_DECIMAL:
-        CHECK(bh_delivery_push_decimal(d, name, (int)take(in, 256), (int64_t)(uint32_t)take_number(in)) == BH_OK);
+        CHECK(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_DECIMAL,
+                                              .name = name,
+                                              .places = (int)take(in, 256),
+                                              .integer = (int64_t)(uint32_t)take_number(in)}) == BH_OK);
         return size + 5;
     case BH_TYPE_VOID:
-        CHECK(bh_delivery_push_void(d, name) == BH_OK);
+        CHECK(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_VOID, .name = name}) == BH_OK);
         return size;
     default:
         break;
     }
-    CHECK(bh_delivery_push_int(d, name, type, take_int(in)) == BH_OK);
+    CHECK(bh_delivery_push(d, &(bh_value){.type = type, .name = name, .integer = take_int(in)}) == BH_OK);
     if (strchr("tbB", (int)type))
         return size + 1;
     if (strchr("su", (int)type))
@@ -266,8 +273,8 @@ static void check_values(const bh_delivery *d)
     for (size_t i = 0; i < count; i++) {
         while (i == ends[depth])
             depth--;
-        size_t end = bh_delivery_value_end(d, i);
-        int type = bh_delivery_value_type(d, i);
+        size_t end = value_at(d, i).end;
+        int type = value_at(d, i).type;
         CHECK(end > i && end <= ends[depth]);
         if (type == BH_TYPE_TABLE || type == BH_TYPE_ARRAY) {
             CHECK(depth < BH_DELIVERY_MAX_DEPTH);
@@ -349,39 +356,42 @@ static int is_utf8(bh_bytes text)
     return 1;
 }
 
+static void check_death(const bh_death *death)
+{
+    checked(death->queue);
+    checked(death->reason);
+    checked(death->exchange);
+    checked(death->original_expiration);
+    CHECK(death->count >= 0);
+    CHECK(death->first_time_s >= -1);
+    for (size_t i = 0; i < death->routing_key_count; i++)
+        checked(death->routing_keys[i]);
+}
+
 static void check_history(const bh_history *h)
 {
     CHECK(bh_history_attempts(h) >= 0 && bh_history_attempts(h) <= BH_HISTORY_MOST_ATTEMPTS);
-    CHECK(bh_history_first_failure_ms(h) >= -1);
-    CHECK(bh_history_last_delay_ms(h) >= -1 && bh_history_last_delay_ms(h) <= BH_POLICY_LONGEST_MS);
-    CHECK(checked(bh_history_last_error(h)).size <= BH_HISTORY_MOST_ERROR_BYTES);
+    CHECK(past_of(h).first_failure_ms >= -1);
+    CHECK(past_of(h).last_delay_ms >= -1 && past_of(h).last_delay_ms <= BH_POLICY_LONGEST_MS);
+    CHECK(checked(past_of(h).last_error).size <= BH_HISTORY_MOST_ERROR_BYTES);
     CHECK(checked(bh_history_id(h)).size <= 255);
     CHECK(checked(bh_history_exchange(h)).size <= 255);
     CHECK(checked(bh_history_routing_key(h)).size <= 255);
-    checked(bh_history_parked(h));
-    CHECK(bh_history_delivery_count(h) >= 0 && bh_history_acquired_count(h) >= 0);
-    CHECK(bh_history_crashes(h) >= 0 &&
-          bh_history_crashes(h) <= bh_history_delivery_count(h) + BH_HISTORY_MOST_ATTEMPTS);
-    CHECK(bh_history_replays(h) >= 0 && bh_history_replays(h) <= BH_HISTORY_MOST_ATTEMPTS);
-    CHECK(bh_history_has_id(h) == (bh_history_id(h).size > 0));
-    checked(bh_history_first_death_queue(h));
-    checked(bh_history_first_death_reason(h));
-    checked(bh_history_first_death_exchange(h));
-    checked(bh_history_last_death_queue(h));
-    checked(bh_history_last_death_reason(h));
-    checked(bh_history_last_death_exchange(h));
-    for (size_t i = 0; i <= bh_history_death_count(h); i++) { /* one too far is the empty string */
-        checked(bh_history_death_queue(h, i));
-        checked(bh_history_death_reason(h, i));
-        checked(bh_history_death_exchange(h, i));
-        checked(bh_history_death_original_expiration(h, i));
-        CHECK(bh_history_death_times(h, i) >= 0);
-        CHECK(bh_history_death_first_time_s(h, i) >= -1);
-        for (size_t key = 0; key <= bh_history_death_routing_key_count(h, i); key++)
-            checked(bh_history_death_routing_key(h, i, key));
+    checked(past_of(h).parked);
+    CHECK(past_of(h).delivery_count >= 0 && past_of(h).acquired_count >= 0);
+    CHECK(past_of(h).crashes >= 0 && past_of(h).crashes <= past_of(h).delivery_count + BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(past_of(h).replays >= 0 && past_of(h).replays <= BH_HISTORY_MOST_ATTEMPTS);
+    bh_death death;
+    CHECK(bh_history_first_death(h, &death) == BH_OK);
+    check_death(&death);
+    CHECK(bh_history_last_death(h, &death) == BH_OK);
+    check_death(&death);
+    for (size_t i = 0; i <= past_of(h).death_count; i++) { /* beyond the last record the strings are empty */
+        CHECK((bh_history_death(h, i, &death) == BH_OK) == (i < past_of(h).death_count));
+        check_death(&death);
     }
-    CHECK(bh_history_problem_count(h) <= BH_HISTORY_MOST_PROBLEMS);
-    for (size_t i = 0; i <= bh_history_problem_count(h); i++)
+    CHECK(bh_history_problem(h, BH_HISTORY_MOST_PROBLEMS).size == 0);
+    for (size_t i = 0; i <= BH_HISTORY_MOST_PROBLEMS; i++)
         checked(bh_history_problem(h, i));
 }
 
@@ -389,9 +399,9 @@ static void check_history(const bh_history *h)
 static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
 {
     for (size_t i = 0; i < bh_topology_count(t); i++) {
-        if (bh_topology_declaration(t, i) != BH_DECLARE_EXCHANGE || !equal(bh_topology_name(t, i), name))
+        if (declaration_at(t, i).kind != BH_DECLARE_EXCHANGE || !equal(declaration_at(t, i).name, name))
             continue;
-        *wait_ms = bh_topology_wait_ms(t, i);
+        *wait_ms = declaration_at(t, i).rung_ms;
         return 1;
     }
     return 0;
@@ -399,7 +409,7 @@ static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_
 
 static void check_destination(const bh_plan *plan, const bh_delivery *d, const bh_topology *t, bh_bytes original_key)
 {
-    bh_bytes exchange = checked(bh_plan_exchange(plan)), key = checked(bh_plan_routing_key(plan));
+    bh_bytes exchange = checked(copy_of(plan).exchange), key = checked(copy_of(plan).routing_key);
     bh_action action = bh_plan_action(plan);
     bh_strategy strategy = bh_topology_strategy(t);
     int64_t wait_ms = 0;
@@ -416,7 +426,7 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
         if (strategy != BH_STRATEGY_REJECT)
             CHECK(!begins(key, "backhop:"));
     }
-    CHECK(bh_plan_mandatory(plan) == !(action == BH_ACTION_RETRY && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
+    CHECK(copy_of(plan).mandatory == !(action == BH_ACTION_RETRY && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
 }
 
 /* The bytes of a header's value, without its type, where it was pushed. */
@@ -435,13 +445,13 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
     int64_t bytes = 0;
     int returns = 0;
     for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
-        bh_bytes name = checked(bh_plan_header_name(plan, i)), text = checked(bh_plan_header_string(plan, i));
+        bh_bytes name = checked(plan_header(plan, i).name), text = checked(plan_header(plan, i).string);
         CHECK(begins(name, "backhop-") || equal(name, bh_str("x-delay")) || equal(name, bh_str("BCC")));
         CHECK(!bh_plan_keeps_header(plan, name));
         for (size_t other = 0; other < i; other++)
-            CHECK(!equal(name, bh_plan_header_name(plan, other)));
+            CHECK(!equal(name, plan_header(plan, other).name));
         bytes += 1 + (int64_t)name.size + 1;
-        switch ((int)bh_plan_header_type(plan, i)) {
+        switch ((int)plan_header(plan, i).type) {
         case BH_TYPE_STRING:
             bytes += 4 + (int64_t)text.size;
             break;
@@ -450,14 +460,14 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
             break;
         case BH_TYPE_INT64:
             bytes += 8;
-            CHECK(bh_plan_header_int(plan, i) >= 0);
+            CHECK(plan_header(plan, i).integer >= 0);
             break;
         default:
-            CHECK(bh_plan_header_type(plan, i) == BH_TYPE_VOID);
-            bytes += source_size(m, checked(bh_plan_header_source(plan, i)));
+            CHECK(plan_header(plan, i).type == BH_TYPE_VOID);
+            bytes += source_size(m, checked(plan_header(plan, i).source));
         }
         if (equal(name, bh_str("BCC"))) {
-            CHECK(bh_plan_header_type(plan, i) == BH_TYPE_ARRAY);
+            CHECK(plan_header(plan, i).type == BH_TYPE_ARRAY);
             CHECK(begins(text, "backhop:") && text.size == 8 + bh_topology_queue(t).size);
             CHECK(memcmp(text.data + 8, bh_topology_queue(t).data, text.size - 8) == 0);
             returns = 1;
@@ -485,7 +495,7 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
         CHECK(!bh_plan_keeps_header(plan, bh_str(never_kept[i])));
     CHECK(!bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) && !bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID));
 
-    bh_bytes expiration = checked(bh_plan_expiration(plan));
+    bh_bytes expiration = checked(copy_of(plan).expiration);
     int64_t bytes = 2 + 1 + 4 + check_headers(plan, t, m, error); /* flags, delivery-mode, the table's own length */
     if (expiration.size)
         bytes += 1 + (int64_t)expiration.size;
@@ -501,15 +511,15 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
 /* A delay: at least a millisecond, within what the policy, a handler's request and the rungs allow. */
 static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, int64_t retry_after_ms)
 {
-    int64_t delay = bh_plan_delay_ms(plan), allowed = bh_policy_max_retry_after_ms(policy);
+    int64_t delay = bh_plan_delay_ms(plan), allowed = limits_of(policy).max_retry_after_ms;
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
-    int64_t limit = bh_policy_max_ms(policy);
+    int64_t limit = limits_of(policy).max_ms;
     bh_action action = bh_plan_action(plan);
     if (action == BH_ACTION_RETRY) {
         if (bh_topology_strategy(t) == BH_STRATEGY_LADDER) {
             int64_t wait_ms = 0;
-            CHECK(declares_exchange(t, bh_plan_exchange(plan), &wait_ms) && wait_ms == delay);
-            CHECK(bh_plan_on_demand(plan) || delay <= limit);
+            CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
+            CHECK(copy_of(plan).on_demand || delay <= limit);
         } else {
             CHECK(delay <= (floor > limit ? floor : limit));
         }
@@ -532,7 +542,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     bh_action action = bh_plan_action(plan);
     bh_bytes reason = checked(bh_plan_reason(plan));
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
-    int64_t most = bh_policy_max_attempts(policy), before = bh_history_attempts(h);
+    int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
     CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
     CHECK((outcome == BH_OUTCOME_DROPPED) == (action == BH_ACTION_DROP));
     if (outcome == BH_OUTCOME_PERMANENT)
@@ -542,7 +552,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     if (failed && most > 0 && bh_plan_attempts(plan) >= most)
         CHECK(action == BH_ACTION_PARK);
     CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
-    CHECK(bh_plan_publishes(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
+    CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
 }
 
 /* A wait for lost consumers: not longer than the policy's longest delay, but where the lowest rung is. */
@@ -551,8 +561,8 @@ static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const
     int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;
     CHECK(delay >= 1);
     if (bh_topology_strategy(t) == BH_STRATEGY_LADDER)
-        CHECK(declares_exchange(t, bh_plan_exchange(plan), &wait_ms) && wait_ms == delay);
-    CHECK(delay <= bh_policy_max_ms(policy) || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
+        CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
+    CHECK(delay <= limits_of(policy).max_ms || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
 }
 
 /* Before a handler sees the message: it is handed over, or waits or is parked with the failures that it came with. */
@@ -562,11 +572,11 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
 {
     char times[40] = "";
     char error[160];
-    int64_t attempts = bh_history_attempts(h), most = bh_policy_max_attempts(policy);
-    int64_t crashes = bh_history_crashes(h), most_crashes = bh_policy_max_crashes(policy);
-    int is_lost = most_crashes > 0 && crashes >= most_crashes && bh_history_delivery_count(h) > 0;
+    int64_t attempts = bh_history_attempts(h), most = limits_of(policy).max_attempts;
+    int64_t crashes = past_of(h).crashes, most_crashes = limits_of(policy).max_crashes;
+    int is_lost = most_crashes > 0 && crashes >= most_crashes && past_of(h).delivery_count > 0;
     if (bh_topology_strategy(t) == BH_STRATEGY_NATIVE)
-        is_lost = most > 0 && attempts >= most && bh_history_delivery_count(h) > 0;
+        is_lost = most > 0 && attempts >= most && past_of(h).delivery_count > 0;
     if (crashes > 1)
         snprintf(times, sizeof times, " %lld times", (long long)crashes);
     snprintf(error, sizeof error,
@@ -584,7 +594,7 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
         check_crash_wait(plan, policy, t);
     else
         CHECK(bh_plan_delay_ms(plan) == 0);
-    CHECK(bh_plan_publishes(plan) == is_lost);
+    CHECK(publishes_copy(plan) == is_lost);
     if (is_lost)
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
 }
@@ -603,8 +613,8 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
     CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
     CHECK(bh_plan_attempts(plan) >= 1 && bh_plan_attempts(plan) >= attempts && bh_plan_attempts(plan) <= attempts + 1);
     CHECK((bh_plan_delay_ms(plan) > 0) == waits);
-    CHECK(waits ? !begins(checked(bh_plan_routing_key(plan)), "backhop:")
-                : equal(checked(bh_plan_routing_key(plan)), bh_topology_parked_queue(t)));
+    CHECK(waits ? !begins(checked(copy_of(plan).routing_key), "backhop:")
+                : equal(checked(copy_of(plan).routing_key), bh_topology_parked_queue(t)));
 }
 
 /* One run. */
@@ -672,14 +682,14 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
             return;
         check_action(plan, outcome, history, policy);
         check_delay(plan, policy, topology, retry_after_ms);
-        if (bh_plan_publishes(plan))
+        if (publishes_copy(plan))
             check_copy(plan, delivery, history, topology, m, error, frame_max);
 
         status = bh_plan_replay(plan, delivery, history, topology, random_argument);
         CHECK(status == BH_OK || status == BH_ERR_FRAME);
         if (status != BH_OK)
             return;
-        CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && bh_plan_publishes(plan));
+        CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && publishes_copy(plan));
         check_copy(plan, delivery, history, topology, m, bh_str(""), frame_max);
     }
 }
@@ -689,17 +699,18 @@ static void check_relay(bh_relay *relay, bh_delivery *delivery, bh_history *hist
 {
     static const char zeros[BH_PLAN_RANDOM_BYTES];
     bh_bytes random_argument = {zeros, sizeof zeros};
-    CHECK(bh_relay_read(relay, delivery, history) == BH_OK);
-    bh_bytes queue = bh_relay_queue(relay);
-    CHECK(bh_relay_is_served(relay) == (queue.size > 0));
+    bh_dead_letter letter;
+    CHECK(bh_relay_read(relay, delivery, history, &letter) == BH_OK);
+    bh_bytes queue = letter.queue;
+    CHECK(letter.is_served == (queue.size > 0));
     CHECK(queue.size == 0 || equal(queue, bh_str("work")) || begins(queue, "hand"));
-    CHECK(is_utf8(checked(bh_relay_words(relay))) && bh_relay_words(relay).size > 0);
+    CHECK(is_utf8(checked(letter.text)) && letter.text.size > 0);
     bh_status status =
         bh_relay_plan(relay, plan, delivery, history, (int)is_there, INT64_C(1700000000000), random_argument);
     CHECK(status == BH_OK || status == BH_ERR_FRAME);
     if (status != BH_OK)
         return;
-    bh_bytes exchange = bh_plan_exchange(plan), key = bh_plan_routing_key(plan);
+    bh_bytes exchange = copy_of(plan).exchange, key = copy_of(plan).routing_key;
     CHECK(bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_PARK);
     CHECK(bh_plan_action(plan) != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
     CHECK(queue.size || equal(exchange, bh_str("backhop.unroutable")));
@@ -709,10 +720,10 @@ static void check_relay(bh_relay *relay, bh_delivery *delivery, bh_history *hist
         CHECK(equal((bh_bytes){key.data + queue.size, 7}, bh_str(".parked")));
     }
     for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
-        bh_bytes text = bh_plan_header_string(plan, i);
-        if (equal(bh_plan_header_name(plan, i), bh_str("BCC")))
+        bh_bytes text = plan_header(plan, i).string;
+        if (equal(plan_header(plan, i).name, bh_str("BCC")))
             CHECK(begins(text, "backhop:") && equal((bh_bytes){text.data + 8, text.size - 8}, queue));
-        if (equal(bh_plan_header_name(plan, i), bh_str("backhop-queue")))
+        if (equal(plan_header(plan, i).name, bh_str("backhop-queue")))
             CHECK(equal(text, queue));
     }
 }

@@ -2,7 +2,7 @@
  * every character escaped; what is not says why. */
 #include "fuzz.h"
 
-#include "wire/uri.h"
+#include "worker/wire/uri.h"
 
 #include <string.h>
 

@@ -4,7 +4,10 @@
 int main(void)
 {
     bh_worker *worker;
-    printf("backhop %s, librabbitmq %s, %s\n", bh_version(), bh_worker_librabbitmq_loaded().data,
+    bh_librabbitmq librabbitmq;
+
+    bh_worker_librabbitmq(&librabbitmq);
+    printf("backhop %s, librabbitmq %s, %s\n", bh_version(), librabbitmq.loaded.data,
            bh_status_name(bh_worker_new(&worker, NULL, NULL)).data);
     return 0;
 }

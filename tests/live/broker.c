@@ -683,6 +683,14 @@ void broker_publish_text(broker *self, const char *exchange, const char *routing
     broker_publish(self, exchange, routing_key, &properties, bh_str(body));
 }
 
+void broker_publish_with_id(broker *self, const char *exchange, const char *routing_key, const char *body)
+{
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_DELIVERY_MODE_FLAG | AMQP_BASIC_MESSAGE_ID_FLAG,
+                                          .delivery_mode = 2,
+                                          .message_id = amqp_cstring_bytes(body)};
+    broker_publish(self, exchange, routing_key, &properties, bh_str(body));
+}
+
 /* The confirms of the publishes after tag `before`: each sets its one in `confirmed`. How many are new. */
 static int read_confirm(broker *self, uint64_t before, char *confirmed)
 {

@@ -6,7 +6,7 @@
 #ifndef BACKHOP_LIVE_BROKER_H
 #define BACKHOP_LIVE_BROKER_H
 
-#include "../../core/src/librabbitmq.h"
+#include "worker/librabbitmq.h"
 #include "message.h"
 
 #define LIMIT_MS 30000    /* for what has to happen some time */
@@ -87,6 +87,8 @@ void broker_await_depth(broker *self, const char *queue, int depth);
 void broker_publish(broker *self, const char *exchange, const char *routing_key,
                     const amqp_basic_properties_t *properties, bh_bytes body);
 void broker_publish_text(broker *self, const char *exchange, const char *routing_key, const char *body);
+/* Publishes a text whose message-id is the body. */
+void broker_publish_with_id(broker *self, const char *exchange, const char *routing_key, const char *body);
 /* The same; what the broker made of it: 0 confirmed, 312 returned, 1 nacked, else its reply code. */
 int broker_try_publish(broker *self, const char *exchange, const char *routing_key,
                        const amqp_basic_properties_t *properties, bh_bytes body);

@@ -52,7 +52,7 @@ static void take_all(bh_worker *worker, const char *killer)
             raise(SIGKILL);
         tell(body);
         if (*killer)
-            must(bh_worker_settle(worker, message, BH_OUTCOME_OK, bh_str(""), 0), "settle");
+            must(bh_worker_settle(worker, message, &(bh_settlement){.outcome = BH_OUTCOME_OK}), "settle");
         bh_message_free(message);
     }
 }

@@ -5,7 +5,7 @@
 #ifndef BACKHOP_LIVE_MESSAGE_H
 #define BACKHOP_LIVE_MESSAGE_H
 
-#include <backhop/delivery.h>
+#include <backhop/adapter/delivery.h>
 
 typedef struct message {
     uint64_t tag; /* of the delivery, for ack and reject */

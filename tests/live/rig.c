@@ -1,5 +1,7 @@
 #include "rig.h"
 
+#include <backhop/adapter/delivery.h>
+#include <backhop/adapter/history.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,8 +85,8 @@ void rig_prepare(rig *self)
     bh_status status = bh_topology_build(self->topology, self->policy);
     ck_assert_msg(status == BH_OK, "%s", bh_topology_error(self->topology).data);
     for (size_t i = 0; i < bh_topology_count(self->topology); i++)
-        if (bh_topology_declaration(self->topology, i) != BH_DECLARE_BINDING)
-            broker_remove_later(bh_topology_name(self->topology, i).data);
+        if (declaration_at(self->topology, i).kind != BH_DECLARE_BINDING)
+            broker_remove_later(declaration_at(self->topology, i).name.data);
     broker_declare_exchange(self->broker, self->exchange, "topic");
 }
 
@@ -93,6 +95,7 @@ void rig_make_worker(rig *self)
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
     ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
     expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1));
+    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_DROPPED, 1));
 }
 
 void rig_connect_by(rig *self, const char *url)
@@ -299,7 +302,7 @@ void rig_expect_silence(rig *self, int64_t ms)
 
 void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms)
 {
-    expect_ok(self->worker, bh_worker_settle(self->worker, self->message, outcome, bh_str(error), retry_after_ms));
+    expect_ok(self->worker, settle_as(self->worker, self->message, outcome, error, retry_after_ms));
 }
 
 bh_event_kind rig_await_end(rig *self)
@@ -340,7 +343,7 @@ void rig_publish(rig *self, const char *routing_key, const char *body)
 
 void rig_publish_and_take(rig *self)
 {
-    rig_publish(self, "work.a", "first");
+    broker_publish_with_id(self->broker, self->exchange, "work.a", "first");
     rig_take(self, "first");
 }
 

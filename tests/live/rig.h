@@ -14,6 +14,7 @@
 #ifndef BACKHOP_LIVE_RIG_H
 #define BACKHOP_LIVE_RIG_H
 
+#include "../topologies.h"
 #include "broker.h"
 
 #include <backhop/worker.h>
@@ -89,7 +90,7 @@ void rig_park(rig *self, const char *error);
 void rig_succeed(rig *self);
 /* Publishes a text to the rig's exchange. */
 void rig_publish(rig *self, const char *routing_key, const char *body);
-/* Publishes "first" for the work queue, and takes it. */
+/* Publishes "first" for the work queue, with this message-id, and takes it. */
 void rig_publish_and_take(rig *self);
 
 /*
@@ -145,5 +146,21 @@ int is_added_header(bh_bytes name);
 void expect_same_headers(const message *copy, const message *original);
 /* That the copy has the original's properties byte for byte, but these. */
 void expect_same_properties(const message *copy, const message *original);
+
+/* Settles a message, with what most tests give. */
+static inline bh_status settle_as(bh_worker *worker, bh_message *taken, bh_outcome outcome, const char *error,
+                                  int64_t retry_after_ms)
+{
+    return bh_worker_settle(
+        worker, taken, &(bh_settlement){.outcome = outcome, .error = bh_str(error), .retry_after_ms = retry_after_ms});
+}
+
+/* Settles a message by another policy than the worker's. */
+static inline bh_status settle_by(bh_worker *worker, bh_message *taken, const bh_policy *policy, bh_outcome outcome,
+                                  const char *error)
+{
+    return bh_worker_settle(worker, taken,
+                            &(bh_settlement){.outcome = outcome, .error = bh_str(error), .policy = policy});
+}
 
 #endif

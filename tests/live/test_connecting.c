@@ -241,7 +241,7 @@ START_TEST(a_broker_that_says_nothing_is_given_up)
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     proxy_hold_broker(network, PROXY_ALL);
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
-    expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, TIMEOUT));
+    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, TIMEOUT, 30000));
     int64_t start = now_ms();
     start_by(r, url);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");
@@ -260,7 +260,7 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
     char url[4096];
     rig *r = unconnected_rig();
     broker_make_url(url, sizeof url, NULL, NULL, UNANSWERED_HOST, 0);
-    expect_ok(r->worker, bh_worker_set_connect_timeout_ms(r->worker, TIMEOUT));
+    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, TIMEOUT, 30000));
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
     int64_t start = now_ms();
     start_by(r, broker_url());
@@ -289,7 +289,7 @@ START_TEST(tls_without_the_ca_is_refused)
 {
     rig *r = unconnected_rig();
     start_by(r, broker_tls_url());
-    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "CA file");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "the file of the CA");
     rig_stop_worker(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));

@@ -1,6 +1,8 @@
 #include "setups.h"
 #include "suites.h"
 
+#include <backhop/adapter/delivery.h>
+#include <backhop/adapter/history.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -522,7 +524,7 @@ START_TEST(headers_that_leave_no_room_at_all_stay_in_the_work_queue)
         expect_attempt(r, 1);
         rig_settle(r, outcomes[i], "507", 0);
         expect_event(r, BH_EVENT_REFUSED, BH_ERR_FRAME, "frame_max");
-        expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
+        expect_status(r->worker, settle_as(r->worker, r->message, BH_OUTCOME_OK, "", 0), BH_ERR_STATE);
         rig_restart(r, BH_MODE_CREATE); /* with whom it goes back */
     }
     rig_take(r, "first");

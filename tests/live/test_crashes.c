@@ -216,8 +216,8 @@ START_TEST(a_deploy_that_crash_loops_for_two_minutes_parks_nothing)
     while (there.count < COUNT) {
         ck_assert_msg(now_ms() < limit, "%d of %d messages are there", there.count, COUNT);
         find_all(r, r->queue, &there);
-        for (size_t i = 0; i < bh_topology_rung_count(r->topology); i++)
-            find_all(r, rig_rung(r, bh_topology_rung_ms(r->topology, i)), &there);
+        for (size_t i = 0; i < rung_count(r->topology); i++)
+            find_all(r, rig_rung(r, rung_ms(r->topology, i)), &there);
         pause_ms(100);
     }
     printf("a crash loop: %d deaths, %d duplicates\n", deaths, there.doubled);

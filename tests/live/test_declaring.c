@@ -10,8 +10,8 @@ static size_t count_present(const rig *r, size_t *all)
     size_t present = 0;
     *all = 0;
     for (size_t i = 0; i < bh_topology_count(r->topology); i++) {
-        const char *name = bh_topology_name(r->topology, i).data;
-        bh_declaration declaration = bh_topology_declaration(r->topology, i);
+        const char *name = declaration_at(r->topology, i).name.data;
+        bh_declaration_kind declaration = declaration_at(r->topology, i).kind;
         if (declaration == BH_DECLARE_BINDING)
             continue;
         ++*all;
@@ -116,8 +116,8 @@ END_TEST
 static const char *first_exchange(const rig *r)
 {
     for (size_t i = 0; i < bh_topology_count(r->topology); i++)
-        if (bh_topology_declaration(r->topology, i) == BH_DECLARE_EXCHANGE)
-            return bh_topology_name(r->topology, i).data;
+        if (declaration_at(r->topology, i).kind == BH_DECLARE_EXCHANGE)
+            return declaration_at(r->topology, i).name.data;
     return NULL;
 }
 
@@ -173,8 +173,8 @@ START_TEST(verifying_compares_names_of_any_kind)
         ck_assert_int_eq(bh_topology_set_namespace(r->topology, bh_str(ns)), BH_OK);
         rig_start(r);
         for (size_t each = 0; each < bh_topology_count(r->topology); each++)
-            if (bh_topology_declaration(r->topology, each) != BH_DECLARE_BINDING)
-                broker_remove_later(bh_topology_name(r->topology, each).data);
+            if (declaration_at(r->topology, each).kind != BH_DECLARE_BINDING)
+                broker_remove_later(declaration_at(r->topology, each).name.data);
         rig_restart(r, BH_MODE_VERIFY);
         expect_no_event(r, BH_EVENT_UNAVAILABLE);
         rig_free(r);
@@ -348,7 +348,7 @@ END_TEST
 START_TEST(arguments_of_the_users_own_are_on_the_work_queue)
 {
     rig *r = setup_rig(_i);
-    ck_assert_int_eq(bh_topology_add_work_queue_int(r->topology, bh_str("x-expires"), 3600000), BH_OK);
+    ck_assert_int_eq(add_int_argument(r->topology, bh_str("x-expires"), 3600000), BH_OK);
     rig_start(r);
     amqp_table_entry_t type = entry_string("x-queue-type", r->type == BH_QUEUE_QUORUM ? "quorum" : "classic");
     ck_assert_int_eq(broker_try_queue(r->broker, r->queue, &type, 1), AMQP_PRECONDITION_FAILED);

@@ -1,6 +1,7 @@
 #include "rig.h"
 #include "suites.h"
 
+#include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 #include <signal.h>
 #include <stdio.h>
@@ -361,8 +362,8 @@ static int has_come(const relaying *self, const char *queue, const char *body)
 static int waiting(const rig *r)
 {
     int sum = 0;
-    for (size_t i = 0; i < bh_topology_rung_count(r->topology); i++)
-        sum += broker_depth(r->broker, rig_rung(r, bh_topology_rung_ms(r->topology, i)));
+    for (size_t i = 0; i < rung_count(r->topology); i++)
+        sum += broker_depth(r->broker, rig_rung(r, rung_ms(r->topology, i)));
     return sum;
 }
 

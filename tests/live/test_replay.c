@@ -1,5 +1,6 @@
 #include "suites.h"
 #include "trouble.h"
+#include "../reading.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,14 +55,14 @@ START_TEST(parked_messages_are_replayed_to_their_own_queue_alone)
         rig_take(r, bodies[i]);
         expect_attempt(r, 1);
         expect_origin(r, r->exchange, keys[i]);
-        expect_bytes(bh_delivery_header_string(r->delivery, bh_str("tenant")), bodies[i]);
+        expect_bytes(header_of(r->delivery, bh_str("tenant")).string, bodies[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), bodies[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_TYPE), "cdn.purge");
         static const char *const cleared[] = {"backhop-first-failure", "backhop-delay", "backhop-error",
                                               "backhop-parked"};
-        ck_assert_int_eq(bh_delivery_header_int(r->delivery, bh_str("backhop-attempts")), 0);
+        ck_assert_int_eq(header_of(r->delivery, bh_str("backhop-attempts")).integer, 0);
         for (size_t j = 0; j < sizeof cleared / sizeof cleared[0]; j++)
-            ck_assert_msg(bh_delivery_header_type(r->delivery, bh_str(cleared[j])) == 0, "%s is left", cleared[j]);
+            ck_assert_msg(header_of(r->delivery, bh_str(cleared[j])).type == 0, "%s is left", cleared[j]);
         rig_succeed(r);
     }
     broker_await_depth(r->broker, sibling, 3);
@@ -135,7 +136,7 @@ START_TEST(a_replayed_message_does_not_go_back_to_a_counter_of_earlier_code)
     replay(r, 10, 1);
     rig_take(r, "first");
     expect_attempt(r, 1);
-    ck_assert_int_eq(bh_delivery_header_int(r->delivery, bh_str("x-retry-count")), 2);
+    ck_assert_int_eq(header_of(r->delivery, bh_str("x-retry-count")).integer, 2);
     rig_succeed(r);
     rig_free(r);
 }
@@ -287,6 +288,7 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
     broker_declare_quorum(r->broker, r->queue);
     rig_in_a_hurry(r);
     rig_connect(r);
+    replay(r, 0, 0); /* the worker has looked by itself */
     expect_bytes(bh_topology_unroutable_queue(r->topology), unroutable);
     amqp_table_entry_t theirs = entry_string("backhop-queue", rig_name(r, "another"));
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
@@ -318,11 +320,92 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
 }
 END_TEST
 
-START_TEST(what_is_parked_and_what_came_back_to_no_queue_count_together)
+/* A worker looks when it is ready, and once a minute. */
+/* Starts the worker and waits for its first look at the unroutable queue. The next one is a minute later. */
+static void start_and_await_look(rig *r)
+{
+    rig_start(r);
+    rig_stop_worker(r);
+    amqp_table_entry_t ours = entry_string("backhop-queue", r->queue);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &ours}};
+    broker_publish(r->broker, "", rig_name(r, "unroutable"), &properties, bh_str("early"));
+    rig_restart(r, BH_MODE_CREATE);
+    expect_event(r, BH_EVENT_REPLAYED, BH_OK, "came back to no queue");
+    rig_take(r, "early");
+    rig_succeed(r);
+}
+
+START_TEST(F1_what_came_back_to_no_queue_returns_by_itself)
 {
     rig *r = setup_rig(_i);
     const char *unroutable = rig_name(r, "unroutable");
     rig_start(r);
+    rig_stop_worker(r);
+    amqp_table_entry_t ours = entry_string("backhop-queue", r->queue), theirs = entry_string("backhop-queue", "other");
+    amqp_basic_properties_t own = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &ours}},
+                            foreign = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
+    broker_publish(r->broker, "", unroutable, &own, bh_str("lost"));
+    broker_publish(r->broker, "", unroutable, &foreign, bh_str("theirs"));
+    rig_restart(r, BH_MODE_CREATE);
+    expect_event(r, BH_EVENT_REPLAYED, BH_OK, "came back to no queue");
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
+    rig_take(r, "lost");
+    rig_succeed(r);
+    broker_await_depth(r->broker, unroutable, 1);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(F1_messages_of_others_do_not_count_as_deliveries)
+{
+    enum { FOREIGN = 1000, COUNT = 200 };
+    rig *r = setup_rig(_i);
+    const char *unroutable = rig_name(r, "unroutable");
+    rig_start(r);
+    rig_stop_worker(r);
+    amqp_table_entry_t theirs = entry_string("backhop-queue", "other");
+    amqp_basic_properties_t foreign = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
+    for (int i = 0; i < FOREIGN; i++)
+        broker_publish(r->broker, "", unroutable, &foreign, bh_str("theirs"));
+    for (int i = 0; i < COUNT; i++)
+        broker_publish_text(r->broker, "", r->queue, "ours");
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1));
+    rig_connect(r);
+    for (int i = 0; i < COUNT; i++) {
+        rig_take(r, "ours");
+        rig_succeed(r);
+    }
+    broker_await_depth(r->broker, unroutable, FOREIGN);
+    ck_assert_int_eq(rig_count_events(r, BH_EVENT_DISCONNECTED), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(F4_a_return_exchange_that_was_deleted_is_declared_again_within_two_minutes)
+{
+    rig *r = setup_rig(_i);
+    rig_start(r);
+    const char *exchange = rig_name(r, "return");
+    ck_assert(broker_has_exchange(r->broker, exchange));
+    broker_delete_exchange(r->broker, exchange);
+    for (int64_t limit = now_ms() + 4 * LIMIT_MS; !broker_has_exchange(r->broker, exchange); pause_ms(500))
+        ck_assert_msg(now_ms() < limit, "it is not declared again");
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, exchange);
+    rig_publish_and_take(r);
+    rig_fail(r, "507");
+    rig_take(r, "first");
+    expect_attempt(r, 2);
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(what_is_parked_and_what_came_back_to_no_queue_count_together)
+{
+    rig *r = setup_rig(_i);
+    const char *unroutable = rig_name(r, "unroutable");
+    start_and_await_look(r);
     amqp_table_entry_t ours = entry_string("backhop-queue", r->queue);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &ours}};
     for (int i = 0; i < 3; i++)
@@ -359,6 +442,12 @@ Suite *suite_replay(void)
     };
     setup_add_tests(suite, tests, sizeof tests / sizeof tests[0]);
     int first = setup_first();
+    TCase *watch = add_case(suite, "watch");
+    tcase_set_timeout(watch, 180);
+    tcase_add_loop_test(watch, F1_what_came_back_to_no_queue_returns_by_itself, first, first + 1);
+    tcase_add_loop_test(watch, F1_messages_of_others_do_not_count_as_deliveries, first, first + 1);
+    tcase_add_loop_test(watch, F4_a_return_exchange_that_was_deleted_is_declared_again_within_two_minutes, first,
+                        first + 1);
     TCase *unroutable = add_case(suite, "unroutable");
     tcase_add_loop_test(unroutable, messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_stay, first,
                         first + 1);

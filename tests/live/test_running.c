@@ -33,15 +33,15 @@ START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
     expect_status(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_set_prefetch(r->worker, 1), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_set_confirm_timeout_ms(r->worker, 1), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, 1), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x")), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_settle(r->worker, NULL, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_ARGUMENT);
+    expect_status(r->worker, settle_as(r->worker, NULL, BH_OUTCOME_OK, "", 0), BH_ERR_ARGUMENT);
     expect_status(r->worker, bh_worker_take(r->worker, NULL, 0), BH_ERR_ARGUMENT);
     rig_publish_and_take(r);
-    expect_status(r->worker, bh_worker_settle(r->worker, r->message, (bh_outcome)77, bh_str(""), 0), BH_ERR_ARGUMENT);
+    expect_status(r->worker, settle_as(r->worker, r->message, (bh_outcome)77, "", 0), BH_ERR_ARGUMENT);
     rig_succeed(r);
-    expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_settle(r->worker, r->message, BH_OUTCOME_FAILED, bh_str(""), 0), BH_ERR_STATE);
+    expect_status(r->worker, settle_as(r->worker, r->message, BH_OUTCOME_OK, "", 0), BH_ERR_STATE);
+    expect_status(r->worker, settle_as(r->worker, r->message, BH_OUTCOME_FAILED, "", 0), BH_ERR_STATE);
     expect_bytes(bh_message_body(r->message), "first");
     rig_stop_worker(r);
     expect_bytes(bh_message_body(r->message), "first"); /* it outlives the worker */
@@ -66,11 +66,14 @@ static bh_policy *slow_policy(void)
 /* `may` is what is expected where the attempt fails; one that fails for good is always parked, one that succeeds or is dropped never. */
 static void expect_may_park(const rig *r, const bh_policy *policy, int64_t retry_after_ms, int may)
 {
-    const bh_message *taken = r->message;
-    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_FAILED, retry_after_ms), may);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_PERMANENT, retry_after_ms), 1);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_OK, retry_after_ms), 0);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, taken, policy, BH_OUTCOME_DROPPED, retry_after_ms), 0);
+    const struct {
+        bh_outcome outcome;
+        int may;
+    } expected[] = {{BH_OUTCOME_FAILED, may}, {BH_OUTCOME_PERMANENT, 1}, {BH_OUTCOME_OK, 0}, {BH_OUTCOME_DROPPED, 0}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        bh_settlement settlement = {.outcome = expected[i].outcome, .policy = policy, .retry_after_ms = retry_after_ms};
+        ck_assert_int_eq(bh_worker_may_park(r->worker, r->message, &settlement), expected[i].may);
+    }
 }
 
 START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
@@ -81,15 +84,13 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     rig_start(r);
     rig_publish_and_take(r);
     expect_may_park(r, NULL, 0, 0);
-    ck_assert_int_eq(bh_worker_may_park(r->worker, NULL, NULL, BH_OUTCOME_PERMANENT, 0), 0);
+    ck_assert_int_eq(bh_worker_may_park(r->worker, NULL, &(bh_settlement){.outcome = BH_OUTCOME_PERMANENT}), 0);
     bh_policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
-    expect_status(r->worker,
-                  bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0),
+    expect_status(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"),
                   BH_ERR_FOREIGN_POLICY);
-    expect_status(r->worker, bh_worker_fail_by(r->worker, r->message, slow, bh_str("slow down"), 0),
-                  BH_ERR_FOREIGN_POLICY);
+    expect_status(r->worker, bh_worker_settle(r->worker, r->message, NULL), BH_ERR_ARGUMENT);
     bh_policy_set_initial_ms(slow, SLOW_MS);
-    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    expect_ok(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"));
     bh_policy_free(slow); /* the worker has a copy */
     rig_await_settled(r);
     expect_retried(r, SLOW_MS);
@@ -109,11 +110,11 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     bh_policy_set_max_age_ms(slow, 1);
     expect_may_park(r, slow, 0, 1);
     bh_policy_set_max_age_ms(slow, 0);
-    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    expect_ok(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"));
     rig_await_settled(r);
     expect_retried(r, SLOW_MS); /* the worker's own would park it */
     rig_take(r, "first");
-    expect_ok(r->worker, bh_worker_settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, bh_str("slow down"), 0));
+    expect_ok(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"));
     rig_await_settled(r);
     expect_parked(r, "exhausted");
     bh_policy_free(slow);
@@ -121,16 +122,20 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
 }
 END_TEST
 
+/* By the slow policy, which the handler gives; at the second attempt by the worker's, as what it gives is refused. */
 static bh_outcome fail_by_turns(bh_worker *worker, bh_message *taken, void *data)
 {
     bh_policy *slow = slow_policy();
-    int64_t attempt = bh_worker_attempt(worker, taken);
-    ck_assert_int_eq(bh_worker_fail_by(worker, taken, slow, bh_str("slow down"), 0), BH_OK);
-    if (attempt == 2) /* what was said last counts */
-        ck_assert_int_eq(bh_worker_fail(worker, taken, bh_str("507"), 0), BH_OK);
+    int is_second = bh_worker_attempt(worker, taken) == 2;
+    bh_settlement settlement = {.outcome = BH_OUTCOME_FAILED, .error = bh_str("slow down"), .policy = slow};
+    if (is_second)
+        settlement.traceparent = bh_str("no span");
+    ck_assert_int_eq(bh_worker_settle(worker, taken, &settlement), is_second ? BH_ERR_ARGUMENT : BH_OK);
+    if (!is_second)
+        ck_assert_int_eq(bh_worker_settle(worker, taken, &settlement), BH_ERR_STATE);
     bh_policy_free(slow);
     (void)data;
-    return BH_OUTCOME_FAILED;
+    return is_second ? BH_OUTCOME_FAILED : BH_OUTCOME_OK; /* OK is ignored: the message is settled */
 }
 
 /* Keeps the delays of retries, and stops with the parking. */
@@ -167,8 +172,7 @@ START_TEST(a_message_of_another_worker_is_refused)
     rig_start(other);
     broker_publish_text(r->broker, "", r->queue, "first");
     rig_take(r, "first");
-    expect_status(other->worker, bh_worker_settle(other->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0),
-                  BH_ERR_ARGUMENT);
+    expect_status(other->worker, settle_as(other->worker, r->message, BH_OUTCOME_OK, "", 0), BH_ERR_ARGUMENT);
     rig_succeed(r);
     rig_free(other);
     rig_free(r);
@@ -207,7 +211,7 @@ START_TEST(no_more_than_the_prefetch_is_out)
     rig_take(r, "first");
     broker_await_depth(r->broker, r->queue, 2);
     rig_expect_silence(r, 0);
-    expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0));
+    expect_ok(r->worker, settle_as(r->worker, second, BH_OUTCOME_OK, "", 0));
     bh_message_free(second);
     broker_await_depth(r->broker, r->queue, 1);
     rig_free(r);
@@ -320,7 +324,7 @@ START_TEST(two_workers_share_a_queue)
             continue;
         tally_add(&seen, bh_message_body(taken));
         shares[i]++;
-        expect_ok(both[i]->worker, bh_worker_settle(both[i]->worker, taken, BH_OUTCOME_OK, bh_str(""), 0));
+        expect_ok(both[i]->worker, settle_as(both[i]->worker, taken, BH_OUTCOME_OK, "", 0));
         bh_message_free(taken);
     }
     ck_assert_int_eq(tally_duplicates(&seen), 0);
@@ -383,7 +387,7 @@ START_TEST(the_descriptor_is_readable_exactly_while_there_is_something_to_take)
     ck_assert(!is_readable(r));
     rig_expect_silence(r, 0);
     ck_assert(!is_readable(r));
-    expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0));
+    expect_ok(r->worker, settle_as(r->worker, second, BH_OUTCOME_OK, "", 0));
     bh_message_free(second);
     ck_assert(!is_readable(r));
     rig_settle(r, BH_OUTCOME_PERMANENT, "no", 0);
@@ -417,7 +421,7 @@ START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
     for (int i = 0; i < COUNT; i++) {
         bh_message *taken = NULL;
         expect_ok(r->worker, bh_worker_take(r->worker, &taken, LIMIT_MS));
-        expect_ok(r->worker, bh_worker_settle(r->worker, taken, BH_OUTCOME_FAILED, bh_str("507"), 0));
+        expect_ok(r->worker, settle_as(r->worker, taken, BH_OUTCOME_FAILED, "507", 0));
         bh_message_free(taken);
     }
     bh_message *held[AHEAD]; /* as many as may be out: the others are acknowledged, and told of before that */
@@ -477,7 +481,7 @@ static bh_outcome fail_twice(bh_worker *worker, bh_message *taken, void *data)
     count_call(seen, worker, taken);
     if (seen->last_attempt > 2)
         return BH_OUTCOME_OK;
-    bh_worker_fail(worker, taken, bh_str("507 queue is full"), 0);
+    settle_as(worker, taken, BH_OUTCOME_FAILED, "507 queue is full", 0);
     return BH_OUTCOME_FAILED;
 }
 
@@ -532,7 +536,7 @@ END_TEST
 static bh_outcome always_fail(bh_worker *worker, bh_message *taken, void *data)
 {
     count_call(data, worker, taken);
-    bh_worker_fail(worker, taken, bh_str("507 queue is full"), 0);
+    settle_as(worker, taken, BH_OUTCOME_FAILED, "507 queue is full", 0);
     return BH_OUTCOME_FAILED;
 }
 
@@ -560,7 +564,7 @@ static bh_outcome ask_for_a_delay(bh_worker *worker, bh_message *taken, void *da
     if (attempt == 2)
         bh_worker_stop(worker, LIMIT_MS);
     else
-        bh_worker_fail(worker, taken, bh_str("429"), 300);
+        settle_as(worker, taken, BH_OUTCOME_FAILED, "429", 300);
     return attempt == 2 ? BH_OUTCOME_OK : BH_OUTCOME_FAILED;
 }
 
@@ -689,7 +693,7 @@ static bh_outcome fail_large(bh_worker *worker, bh_message *taken, void *data)
     refused *self = data;
     if (bh_message_body(taken).data[0] == 'l') {
         self->large++;
-        bh_worker_fail(worker, taken, bh_str("507"), 0);
+        settle_as(worker, taken, BH_OUTCOME_FAILED, "507", 0);
         return BH_OUTCOME_FAILED;
     }
     if (++self->small == 3)

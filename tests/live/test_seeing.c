@@ -1,10 +1,11 @@
 /* Seeing: events, metrics and traces of a worker. */
+#include "../reading.h"
 #include "rig.h"
 #include "setups.h"
 #include "suites.h"
 #include "trouble.h"
 
-#include <backhop.h>
+#include <backhop/adapter.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -106,11 +107,15 @@ START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
     expect_told_of(r, BH_EVENT_DELIVERED, 1, "");
     ck_assert_int_eq(bh_event_message(r->event), number);
     ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 0);
-    ck_assert_int_eq(bh_worker_set_traceparent(r->worker, r->message, bh_str("no span")), BH_ERR_ARGUMENT);
-    expect_ok(r->worker, bh_worker_set_traceparent(r->worker, r->message, bh_str(SPAN)));
-    expect_ok(r->worker, bh_worker_set_error_class(r->worker, r->message, bh_str("TimeoutError")));
-    rig_settle(r, BH_OUTCOME_FAILED, "no answer", 0);
-    ck_assert_int_eq(bh_worker_set_error_class(r->worker, r->message, bh_str("late")), BH_ERR_STATE);
+    bh_settlement failed = {.outcome = BH_OUTCOME_FAILED,
+                            .error = bh_str("no answer"),
+                            .error_class = bh_str("TimeoutError"),
+                            .traceparent = bh_str("no span")};
+    ck_assert_int_eq(bh_worker_settle(r->worker, r->message, &failed), BH_ERR_ARGUMENT);
+    failed.traceparent = bh_str(SPAN);
+    expect_ok(r->worker, bh_worker_settle(r->worker, r->message, &failed));
+    failed.error_class = bh_str("late");
+    ck_assert_int_eq(bh_worker_settle(r->worker, r->message, &failed), BH_ERR_STATE);
     expect_told_of(r, BH_EVENT_FAILED, 1, "TimeoutError");
     ck_assert_int_eq(bh_event_message(r->event), number);
     expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "no answer");
@@ -123,7 +128,7 @@ START_TEST(a_message_that_fails_and_then_succeeds_is_seen_all_the_way)
 
     rig_take(r, "first");
     ck_assert_int_ne(bh_message_number(r->message), number);
-    expect_bytes(bh_history_traceparent(r->history), SPAN);
+    expect_bytes(past_of(r->history).traceparent, SPAN);
     expect_told_of(r, BH_EVENT_DELIVERED, 2, "");
     ck_assert_int_eq(bh_event_has(r->event, BH_FIELD_LATENESS), 1);
     rig_succeed(r);
@@ -263,6 +268,27 @@ START_TEST(how_many_copies_are_unconfirmed_is_known_without_metrics)
 }
 END_TEST
 
+START_TEST(F7_retries_that_come_back_early_are_an_event_once_a_minute)
+{
+    rig *r = setup_rig(setup_first());
+    rig_start(r);
+    amqp_table_entry_t due = {.key = amqp_cstring_bytes("backhop-due"), .value = {.kind = AMQP_FIELD_KIND_I64}};
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &due}};
+    for (int i = 0; i < 2; i++) {
+        due.value.value.i64 = epoch_ms() + 3600000;
+        broker_publish(r->broker, "", r->queue, &properties, bh_str("early"));
+        rig_take(r, "early");
+        rig_succeed(r);
+    }
+    rig_await(r, BH_EVENT_EARLY);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
+    ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DURATION), INT64_C(3500000000));
+    ck_assert_int_eq(bh_event_level(r->event), BH_LEVEL_WARNING);
+    expect_no_event(r, BH_EVENT_EARLY);
+    rig_free(r);
+}
+END_TEST
+
 Suite *suite_seeing(void)
 {
     Suite *suite = suite_create("seeing");
@@ -274,6 +300,7 @@ Suite *suite_seeing(void)
     tcase_add_test(cases, a_retry_by_the_broker_alone_is_seen);
     tcase_add_test(cases, nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks);
     tcase_add_test(cases, metrics_can_be_read_while_another_thread_sets_them);
+    tcase_add_test(cases, F7_retries_that_come_back_early_are_an_event_once_a_minute);
     tcase_add_test(cases, how_many_copies_are_unconfirmed_is_known_without_metrics);
     suite_add_tcase(suite, cases);
     return suite;

@@ -41,8 +41,8 @@ START_TEST(draining_lets_what_was_taken_be_settled_and_gives_the_rest_back)
     expect_no_more(r);
     broker_await_depth(r->broker, r->queue, COUNT - 2);
     expect_no_event(r, BH_EVENT_DRAINED);
-    expect_ok(r->worker, bh_worker_settle(r->worker, first, BH_OUTCOME_OK, bh_str(""), 0));
-    expect_ok(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_FAILED, bh_str("507"), 0));
+    expect_ok(r->worker, settle_as(r->worker, first, BH_OUTCOME_OK, "", 0));
+    expect_ok(r->worker, settle_as(r->worker, second, BH_OUTCOME_FAILED, "507", 0));
     rig_await(r, BH_EVENT_RETRIED);
     expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 0);
@@ -65,12 +65,12 @@ START_TEST(a_limit_that_runs_out_is_told_and_gives_back_what_was_taken)
     bh_message *first = take(r), *second = take(r), *third = take(r);
     int64_t start = now_ms();
     expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT));
-    expect_ok(r->worker, bh_worker_settle(r->worker, first, BH_OUTCOME_OK, bh_str(""), 0));
+    expect_ok(r->worker, settle_as(r->worker, first, BH_OUTCOME_OK, "", 0));
     expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
     expect_waited(start, LIMIT);
-    expect_status(r->worker, bh_worker_settle(r->worker, second, BH_OUTCOME_OK, bh_str(""), 0), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_settle(r->worker, third, BH_OUTCOME_FAILED, bh_str(""), 0), BH_ERR_STATE);
+    expect_status(r->worker, settle_as(r->worker, second, BH_OUTCOME_OK, "", 0), BH_ERR_STATE);
+    expect_status(r->worker, settle_as(r->worker, third, BH_OUTCOME_FAILED, "", 0), BH_ERR_STATE);
     broker_await_depth(r->broker, r->queue, COUNT - 1);
     ck_assert_int_eq(broker_depth(r->broker, rig_rung(r, WAITING_MS)), 0);
     bh_message_free(first);
@@ -84,7 +84,7 @@ START_TEST(a_limit_of_zero_stops_at_once_and_what_was_settled_is_settled)
 {
     rig *r = busy_rig();
     bh_message *first = take(r), *second = take(r);
-    expect_ok(r->worker, bh_worker_settle(r->worker, first, BH_OUTCOME_OK, bh_str(""), 0));
+    expect_ok(r->worker, settle_as(r->worker, first, BH_OUTCOME_OK, "", 0));
     expect_ok(r->worker, bh_worker_stop(r->worker, 0));
     rig_await(r, BH_EVENT_DRAINED);
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
@@ -134,7 +134,7 @@ START_TEST(a_worker_can_be_started_again_once_it_has_drained)
     rig_await(r, BH_EVENT_DRAINED);
     expect_ok(r->worker, bh_worker_start(r->worker));
     rig_await(r, BH_EVENT_CONNECTED);
-    expect_ok(r->worker, bh_worker_settle(r->worker, earlier, BH_OUTCOME_OK, bh_str(""), 0));
+    expect_ok(r->worker, settle_as(r->worker, earlier, BH_OUTCOME_OK, "", 0));
     rig_await(r, BH_EVENT_STALE);
     bh_message_free(earlier);
     tally seen = {.count = COUNT};
@@ -229,6 +229,29 @@ START_TEST(a_copy_that_is_not_confirmed_holds_a_stop_up_to_its_limit)
 }
 END_TEST
 
+/* The two waits of 2 s at the end, for a confirm and for the end of a connection, would be of no use. */
+START_TEST(F3_an_alarm_holds_no_stop_beyond_its_limit)
+{
+    enum { LIMIT = 2000, USELESS = 4000 };
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    rig_start(r);
+    rig_publish_and_take(r);
+    begin_alarm();
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_await(r, BH_EVENT_BLOCKED);
+    int64_t start = now_ms();
+    expect_ok(r->worker, bh_worker_stop(r->worker, LIMIT));
+    expect_event(r, BH_EVENT_DRAINED, BH_ERR_TIMEOUT, "");
+    int64_t waited = now_ms() - start;
+    end_alarm();
+    ck_assert_msg(waited < LIMIT + USELESS, "it ended after %lld ms", (long long)waited);
+    ck_assert_int_ge(waited + 1, LIMIT);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 1);
+    broker_await_depth(r->broker, r->queue, 1);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_copy_whose_connection_is_lost_while_draining_goes_over_the_next)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
@@ -291,8 +314,8 @@ static int misbehaves_in_child(rig *r)
         bh_worker_take(r->worker, &taken, 0),
         bh_worker_take(r->worker, &taken, 60000),
         bh_worker_take_event(r->worker, &event),
-        bh_worker_settle(r->worker, r->message, BH_OUTCOME_OK, bh_str(""), 0),
-        bh_worker_fail(r->worker, r->message, bh_str("507"), 0),
+        settle_as(r->worker, r->message, BH_OUTCOME_OK, "", 0),
+        bh_worker_set_timeouts_ms(r->worker, 1, 1),
         bh_worker_read(r->worker, r->message, r->delivery, r->history),
         bh_worker_replay(r->worker, 1),
         bh_worker_start(r->worker),
@@ -354,7 +377,7 @@ static int work_in_child(rig *r)
         return 2;
     if (bh_worker_take(r->worker, &taken, LIMIT_MS) != BH_OK)
         return 3;
-    if (bh_worker_settle(r->worker, taken, BH_OUTCOME_OK, bh_str(""), 0) != BH_OK)
+    if (settle_as(r->worker, taken, BH_OUTCOME_OK, "", 0) != BH_OK)
         return 4;
     bh_message_free(taken);
     bh_worker_free(r->worker);
@@ -411,6 +434,7 @@ Suite *suite_stopping(void)
     tcase_add_test(draining, a_copy_that_is_not_confirmed_holds_a_stop_up_to_its_limit);
     tcase_add_test(draining, a_copy_whose_connection_is_lost_while_draining_goes_over_the_next);
     tcase_add_test(draining, a_broker_that_says_nothing_holds_up_no_stop);
+    add_test_with_end(suite, "alarm", F3_an_alarm_holds_no_stop_beyond_its_limit, end_alarm);
     tcase_add_test(draining, a_broker_that_is_slow_to_answer_takes_no_time_from_who_settles);
     TCase *forks = add_case(suite, "forks");
     tcase_add_test(forks, a_child_can_only_free_the_worker_and_leaves_the_parents_alone);

@@ -2,6 +2,7 @@
 #include "setups.h"
 #include "suites.h"
 
+#include <backhop/adapter/history.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 #include "setups.h"
 #include "suites.h"
+#include "../reading.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
         expect_attempt(r, failures[i] + 1);
         expect_origin(r, r->exchange, keys[i]);
         expect_bytes(bh_delivery_routing_key(r->delivery), keys[i]);
-        expect_bytes(bh_delivery_header_string(r->delivery, bh_str("tenant")), ids[i]);
+        expect_bytes(header_of(r->delivery, bh_str("tenant")).string, ids[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), ids[i]);
         if (failures[i] == MOST_FAILURES) {
             rig_succeed(r);

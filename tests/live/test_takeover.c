@@ -1,6 +1,7 @@
 /* Hand-made set-ups whose messages in flight Backhop takes over. */
 #include "setups.h"
 #include "suites.h"
+#include "../reading.h"
 
 static void publish_with(const rig *r, amqp_table_entry_t header, const char *body)
 {
@@ -97,7 +98,7 @@ START_TEST(an_x_death_of_other_queues_counts_nothing)
     broker_declare_queue(r->broker, wait, arguments, 4);
     broker_publish_text(r->broker, "", wait, "first");
     rig_take(r, "first");
-    ck_assert_int_eq(bh_delivery_header_type(r->delivery, bh_str("x-death")), BH_TYPE_ARRAY);
+    ck_assert_int_eq(header_of(r->delivery, bh_str("x-death")).type, BH_TYPE_ARRAY);
     expect_attempt(r, 1);
     rig_fail(r, "507");
     rig_take(r, "first");

@@ -141,7 +141,7 @@ void tally_succeed(tally *self, rig *r)
     }
     while (bh_worker_take(r->worker, &taken, SILENCE_MS) == BH_OK) {
         tally_add(self, bh_message_body(taken));
-        expect_ok(r->worker, bh_worker_settle(r->worker, taken, BH_OUTCOME_OK, bh_str(""), 0));
+        expect_ok(r->worker, settle_as(r->worker, taken, BH_OUTCOME_OK, "", 0));
         bh_message_free(taken);
     }
 }

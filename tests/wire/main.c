@@ -6,9 +6,9 @@
 int main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_buffer, suite_clock,     suite_report, suite_uri, suite_content,
+        suite_buffer, suite_clock,     suite_report, suite_uri,   suite_content, suite_compatibility,
 #ifdef BACKHOP_HAS_LIBRABBITMQ
-        suite_link,   suite_assembler, suite_socket,
+        suite_link,   suite_assembler, suite_socket, suite_login,
 #endif
     };
     SRunner *runner = srunner_create(NULL);

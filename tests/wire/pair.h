@@ -2,7 +2,7 @@
 #ifndef BACKHOP_TESTS_WIRE_PAIR_H
 #define BACKHOP_TESTS_WIRE_PAIR_H
 
-#include "wire/link.h"
+#include "worker/wire/link.h"
 
 typedef struct pair {
     bh__link link;

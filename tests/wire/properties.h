@@ -5,9 +5,9 @@
 #ifndef BACKHOP_TESTS_WIRE_PROPERTIES_H
 #define BACKHOP_TESTS_WIRE_PROPERTIES_H
 
-#include "buffer.h"
+#include "base/buffer.h"
 
-#include <backhop/delivery.h>
+#include <backhop/adapter/delivery.h>
 #include <stdlib.h>
 
 enum { MOST_HEADERS = 1024 };

@@ -8,9 +8,11 @@ Suite *suite_buffer(void);
 Suite *suite_clock(void);
 Suite *suite_report(void);
 Suite *suite_uri(void);
+Suite *suite_compatibility(void);
 Suite *suite_content(void);
 
 Suite *suite_link(void);
+Suite *suite_login(void);
 Suite *suite_assembler(void);
 Suite *suite_socket(void);
 

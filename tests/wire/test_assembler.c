@@ -1,7 +1,9 @@
 #include "properties.h"
 #include "suites.h"
 
-#include "wire/assembler.h"
+#include "worker/wire/assembler.h"
+
+#include <backhop/adapter/history.h>
 
 static bh__assembler assembler;
 static bh_message *message;
@@ -122,8 +124,8 @@ END_TEST
 START_TEST(a_body_that_no_memory_has_is_told)
 {
     begin(1);
-    ck_assert_int_eq(add_header(UINT64_MAX, (bh_bytes){"\0\0", 2}), BH_ERR_NO_MEMORY);
-    ck_assert_int_eq(add_header(SIZE_MAX / 2, (bh_bytes){"\0\0", 2}), BH_ERR_NO_MEMORY);
+    ck_assert_int_eq(add_header(UINT64_MAX, (bh_bytes){"\0\0", 2}), BH_ERR_CONNECTION);
+    ck_assert_int_eq(add_header(536870913, (bh_bytes){"\0\0", 2}), BH_ERR_CONNECTION); /* 512 MiB and a byte */
     ck_assert_ptr_null(message);
 }
 END_TEST
@@ -155,24 +157,24 @@ static bh_message *whole(uint64_t tag)
 
 START_TEST(a_list_gives_back_first_what_came_first)
 {
-    bh__queue list = {.first = NULL}, other = {.first = NULL};
-    ck_assert_ptr_null(bh__queue_pop(&list));
-    bh__queue_append(&list, &other);
+    bh__message_list list = {.first = NULL}, other = {.first = NULL};
+    ck_assert_ptr_null(bh__message_list_pop(&list));
+    bh__message_list_append(&list, &other);
     for (uint64_t tag = 1; tag <= 3; tag++)
-        bh__queue_push(&list, whole(tag));
+        bh__message_list_push(&list, whole(tag));
     for (uint64_t tag = 4; tag <= 5; tag++)
-        bh__queue_push(&other, whole(tag));
-    bh__queue_append(&list, &other);
+        bh__message_list_push(&other, whole(tag));
+    bh__message_list_append(&list, &other);
     ck_assert_uint_eq(list.count, 5);
     ck_assert_uint_eq(other.count, 0);
     ck_assert_ptr_null(other.first);
-    bh__queue_append(&other, &list);
+    bh__message_list_append(&other, &list);
     for (uint64_t tag = 1; tag <= 4; tag++) {
-        bh_message *next = bh__queue_pop(&other);
+        bh_message *next = bh__message_list_pop(&other);
         ck_assert_uint_eq(next->delivery_tag, tag);
         bh_message_free(next);
     }
-    bh__queue_clear(&other);
+    bh__message_list_clear(&other);
     ck_assert_uint_eq(other.count, 0);
     ck_assert_ptr_null(other.last);
 }

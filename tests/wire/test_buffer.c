@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "buffer.h"
+#include "base/buffer.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "wire/clock.h"
+#include "worker/wire/clock.h"
 
 #include <string.h>
 #include <time.h>

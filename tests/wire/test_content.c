@@ -1,7 +1,8 @@
 #include "properties.h"
 #include "suites.h"
 
-#include "wire/content.h"
+#include "worker/wire/content.h"
+#include "../reading.h"
 
 #include <stdio.h>
 
@@ -98,7 +99,7 @@ START_TEST(what_was_read_before_is_gone)
     add_text(&headers, "old", "value");
     ck_assert_int_eq(read(only_headers()), BH_OK);
     ck_assert_int_eq(read((bh_bytes){"\0\0", 2}), BH_OK);
-    ck_assert_int_eq(bh_delivery_header_type(delivery, bh_str("old")), 0);
+    ck_assert_int_eq(header_of(delivery, bh_str("old")).type, 0);
 }
 END_TEST
 
@@ -133,16 +134,16 @@ START_TEST(every_type_of_header_is_read)
     size_t count = sizeof cases / sizeof cases[0];
     ck_assert_uint_eq(bh_delivery_value_count(delivery), count + 6);
     for (size_t i = 0; i < count; i++) {
-        ck_assert_int_eq(bh_delivery_value_type(delivery, i), cases[i].type);
-        ck_assert_msg(bh_delivery_value_int(delivery, i) == cases[i].integer, "%s", cases[i].name);
+        ck_assert_int_eq(value_at(delivery, i).type, cases[i].type);
+        ck_assert_msg(value_at(delivery, i).integer == cases[i].integer, "%s", cases[i].name);
     }
-    ck_assert_double_eq(bh_delivery_value_float(delivery, count), 1.5);
-    ck_assert_double_eq(bh_delivery_value_float(delivery, count + 1), -1.5);
-    ck_assert_int_eq(bh_delivery_value_places(delivery, count + 2), 2);
-    ck_assert_int_eq(bh_delivery_value_int(delivery, count + 2), 314);
-    ck_assert_int_eq(bh_delivery_value_type(delivery, count + 3), BH_TYPE_VOID);
-    expect_text(bh_delivery_value_string(delivery, count + 4), "text");
-    ck_assert_uint_eq(bh_delivery_value_string(delivery, count + 5).size, 3);
+    ck_assert_double_eq(value_at(delivery, count).number, 1.5);
+    ck_assert_double_eq(value_at(delivery, count + 1).number, -1.5);
+    ck_assert_int_eq(value_at(delivery, count + 2).places, 2);
+    ck_assert_int_eq(value_at(delivery, count + 2).integer, 314);
+    ck_assert_int_eq(value_at(delivery, count + 3).type, BH_TYPE_VOID);
+    expect_text(value_at(delivery, count + 4).string, "text");
+    ck_assert_uint_eq(value_at(delivery, count + 5).string.size, 3);
 }
 END_TEST
 
@@ -160,11 +161,11 @@ START_TEST(tables_and_arrays_are_read_as_they_nest)
     static const size_t ends[] = {2, 2, 6, 4, 5, 6, 7, 8};
     ck_assert_uint_eq(bh_delivery_value_count(delivery), sizeof types);
     for (size_t i = 0; i < sizeof types; i++) {
-        ck_assert_int_eq(bh_delivery_value_type(delivery, i), types[i]);
-        ck_assert_uint_eq(bh_delivery_value_end(delivery, i), ends[i]);
+        ck_assert_int_eq(value_at(delivery, i).type, types[i]);
+        ck_assert_uint_eq(value_at(delivery, i).end, ends[i]);
     }
-    expect_text(bh_delivery_value_name(delivery, 1), "inner");
-    expect_text(bh_delivery_value_name(delivery, 7), "last");
+    expect_text(value_at(delivery, 1).name, "inner");
+    expect_text(value_at(delivery, 7).name, "last");
 }
 END_TEST
 
@@ -180,7 +181,7 @@ START_TEST(a_hundred_thousand_levels_are_walked_without_recursion)
     add_number(&headers, 0, 4);
     add_text(&headers, "behind", "text");
     ck_assert_int_eq(read(only_headers()), BH_OK);
-    expect_text(bh_delivery_header_string(delivery, bh_str("behind")), "text");
+    expect_text(header_of(delivery, bh_str("behind")).string, "text");
 }
 END_TEST
 
@@ -456,10 +457,16 @@ START_TEST(a_copy_may_have_the_smallest_integers)
     decision made;
     static property_list copy;
     for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(bh_delivery_push_int(delivery, bh_str("n"), BH_TYPE_INT64, cases[i].number), BH_OK);
-    ck_assert_int_eq(bh_delivery_push_int(delivery, bh_str("a type of its own"), BH_TYPE_UINT16, 1), BH_OK);
+        ck_assert_int_eq(
+            bh_delivery_push(delivery,
+                             &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("n"), .integer = cases[i].number}),
+            BH_OK);
+    ck_assert_int_eq(
+        bh_delivery_push(delivery,
+                         &(bh_value){.type = BH_TYPE_UINT16, .name = bh_str("a type of its own"), .integer = 1}),
+        BH_OK);
     make_decision(&made, BH_OUTCOME_FAILED);
-    ck_assert(property_list_read(&copy, bh_plan_copy_properties(made.plan, delivery, 1)));
+    ck_assert(property_list_read(&copy, bh_plan_copy_properties(made.plan, delivery, BH_HIDDEN_WIDTHS)));
     ck_assert_uint_eq(copy.header_count, count + 1 + bh_plan_header_count(made.plan));
     for (size_t i = 0; i < count; i++) {
         bh_bytes value = copy.headers[i].value;
@@ -470,6 +477,38 @@ START_TEST(a_copy_may_have_the_smallest_integers)
     }
     ck_assert_mem_eq(copy.headers[count].value.data, "u\0\1", 3);
     ck_assert_mem_eq(find(&copy, "backhop-attempts")->value.data, "l\0\0\0\0\0\0\0\1", 9);
+    free_decision(&made);
+}
+END_TEST
+
+START_TEST(a_copy_may_have_strings_that_are_not_utf8_as_bytes)
+{
+    static const struct {
+        const char *text;
+        bh_type given, hidden;
+    } cases[] = {
+        {"gr\xc3\xbcn", BH_TYPE_STRING, BH_TYPE_STRING},
+        {"\xff", BH_TYPE_STRING, BH_TYPE_BYTES},
+        {"text", BH_TYPE_BYTES, BH_TYPE_BYTES},
+        {"", BH_TYPE_STRING, BH_TYPE_STRING},
+    };
+    size_t count = sizeof cases / sizeof cases[0];
+    decision made;
+    static property_list copy;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(
+            bh_delivery_push(delivery,
+                             &(bh_value){.type = cases[i].given, .name = bh_str("n"), .string = bh_str(cases[i].text)}),
+            BH_OK);
+    make_decision(&made, BH_OUTCOME_FAILED);
+    for (int hidden = 0; hidden <= BH_HIDDEN_BYTES; hidden += BH_HIDDEN_BYTES) {
+        ck_assert(property_list_read(&copy, bh_plan_copy_properties(made.plan, delivery, hidden)));
+        for (size_t i = 0; i < count; i++) {
+            bh_bytes value = copy.headers[i].value;
+            ck_assert_int_eq(*value.data, hidden ? cases[i].hidden : cases[i].given);
+            ck_assert_uint_eq(value.size, 5 + strlen(cases[i].text));
+        }
+    }
     free_decision(&made);
 }
 END_TEST
@@ -491,7 +530,7 @@ START_TEST(no_copy_is_written_of_a_delivery_that_has_not_all)
     }
     bh_delivery_clear(other);
     for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
-        ck_assert_int_eq(bh_delivery_begin_array(other, bh_str("deep")), BH_OK);
+        ck_assert_int_eq(bh_delivery_push(other, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("deep")}), BH_OK);
     ck_assert_uint_eq(bh_plan_copy_properties(made.plan, other, 0).size, 0);
     for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
         ck_assert_int_eq(bh_delivery_end(other), BH_OK);
@@ -542,6 +581,51 @@ START_TEST(a_copy_of_what_is_malformed_is_refused_and_writes_nothing)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------------------------------- fingerprint */
+
+static uint64_t fingerprint(const char *routing_key, const char *body, const char *const names[], size_t count)
+{
+    bh__buffer_clear(&headers);
+    for (size_t i = 0; i < count; i++)
+        add_text(&headers, names[i], names[i]);
+    return bh__content_fingerprint((bh__siphash_key){1, 2}, bh_str("exchange"), bh_str(routing_key), only_headers(),
+                                   bh_str(body));
+}
+
+START_TEST(F2_a_message_is_known_again_by_all_but_the_counts_of_its_deliveries)
+{
+    static const char *const first[] = {"a", "backhop-id"},
+                             *const again[] = {"x-acquired-count", "backhop-id", "x-delivery-count", "a"},
+                             *const other[] = {"b", "backhop-id"};
+    uint64_t number = fingerprint("key", "body", first, 2);
+    ck_assert(number != 0);
+    ck_assert(fingerprint("key", "body", again, 4) == number);
+    ck_assert(fingerprint("key", "body", other, 2) != number);
+    ck_assert(fingerprint("key", "body", first + 1, 1) != number);
+    ck_assert(fingerprint("key 2", "body", first, 2) != number);
+    ck_assert(fingerprint("key", "body, and more", first, 2) != number);
+    ck_assert(bh__content_fingerprint((bh__siphash_key){1, 2}, bh_str(""), bh_str(""), bh_str("?"), bh_str("")) == 0);
+}
+END_TEST
+
+static uint64_t fingerprint_of(bh_bytes properties)
+{
+    return bh__content_fingerprint((bh__siphash_key){1, 2}, bh_str(""), bh_str(""), properties, bh_str("body"));
+}
+
+START_TEST(F2_a_message_without_an_id_is_never_known_again)
+{
+    static const char *const name[] = {"a"};
+    ck_assert(fingerprint("key", "body", name, 1) == 0);
+    ck_assert(fingerprint_of((bh_bytes){"\0\0", 2}) == 0);
+    ck_assert(fingerprint_of((bh_bytes){"\0\x80\0", 3}) == 0); /* an empty message-id */
+    ck_assert(fingerprint_of((bh_bytes){"\0\x80\1m", 4}) != 0);
+    bh__buffer_clear(&headers);
+    add_text(&headers, "backhop-id", "");
+    ck_assert(fingerprint_of(only_headers()) == 0);
+}
+END_TEST
+
 Suite *suite_content(void)
 {
     Suite *suite = suite_create("content");
@@ -557,12 +641,18 @@ Suite *suite_content(void)
     tcase_add_test(reading, what_follows_the_properties_is_not_looked_at);
     tcase_add_test(reading, a_header_that_is_a_string_is_found_without_a_delivery);
     suite_add_tcase(suite, reading);
+    TCase *knowing = tcase_create("fingerprint");
+    tcase_add_checked_fixture(knowing, set_up, tear_down);
+    tcase_add_test(knowing, F2_a_message_without_an_id_is_never_known_again);
+    tcase_add_test(knowing, F2_a_message_is_known_again_by_all_but_the_counts_of_its_deliveries);
+    suite_add_tcase(suite, knowing);
     TCase *copying = tcase_create("copy");
     tcase_add_checked_fixture(copying, set_up, tear_down);
     tcase_add_test(copying, a_copy_has_the_properties_and_foreign_headers_byte_for_byte);
     tcase_add_test(copying, a_copy_of_a_message_without_headers_has_those_of_the_plan);
     tcase_add_test(copying, a_copy_of_the_delivery_alone_has_the_same_bytes);
     tcase_add_test(copying, a_copy_may_have_the_smallest_integers);
+    tcase_add_test(copying, a_copy_may_have_strings_that_are_not_utf8_as_bytes);
     tcase_add_test(copying, no_copy_is_written_of_a_delivery_that_has_not_all);
     tcase_add_test(copying, a_plan_without_a_copy_writes_none);
     tcase_add_test(copying, a_copy_of_another_delivery_than_was_decided_on_has_void_for_what_is_not_there);

@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "report.h"
+#include "base/report.h"
 
 #include <string.h>
 
@@ -19,6 +19,34 @@ START_TEST(a_status_without_a_sentence_has_that_of_the_status)
     ck_assert_str_eq(bh__report_text(&report).data, bh_status_text(BH_ERR_TLS).data);
     ck_assert_int_eq(bh__report_set(&report, BH_ERR_URI, "%s", ""), BH_ERR_URI);
     ck_assert_str_eq(bh__report_text(&report).data, bh_status_text(BH_ERR_URI).data);
+    bh__report_free(&report);
+}
+END_TEST
+
+START_TEST(x3_controls_of_terminals_lines_and_directions_are_not_shown)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {
+        {"plain \xe2\x80\x94 \xf0\x9f\xa7\xa8", "plain \xe2\x80\x94 \xf0\x9f\xa7\xa8"},
+        {"\x1b]0;PWN\x07\x1b[2J\x7f", "?]0;PWN??[2J?"},
+        {"a\xc2\x9b"
+         "31m\xc2\x85z",
+         "a?31m?z"},
+        {"a\xe2\x80\xaa\xe2\x80\xae\xe2\x81\xa6\xe2\x81\xa9z", "a????z"},
+        {"a\xe2\x80\xa8\xe2\x80\xa9z", "a??z"},
+        {"a\nb\tc\r", "a b c?"},
+        {"\xff\xc2\xa0\xed\xa0\x80", "?\xc2\xa0???"},
+    };
+    bh__report report = {.status = BH_OK};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bh__report_clear(&report);
+        bh__report_add_shown(&report, bh_str(cases[i].text), 0);
+        ck_assert_str_eq(bh__report_text(&report).data, cases[i].shown);
+    }
+    bh__report_clear(&report);
+    bh__report_add_shown(&report, bh_str("a\n\tb\xc2\x9b"), 1);
+    ck_assert_str_eq(bh__report_text(&report).data, "a\n\tb?");
     bh__report_free(&report);
 }
 END_TEST
@@ -59,6 +87,7 @@ Suite *suite_report(void)
     TCase *all = tcase_create("report");
     tcase_add_test(all, a_report_of_zero_bytes_says_nothing);
     tcase_add_test(all, a_status_without_a_sentence_has_that_of_the_status);
+    tcase_add_test(all, x3_controls_of_terminals_lines_and_directions_are_not_shown);
     tcase_add_test(all, a_sentence_is_set_added_to_replaced_and_cleared);
     tcase_add_test(all, a_sentence_may_be_as_long_as_it_likes);
     suite_add_tcase(suite, all);

@@ -1,7 +1,7 @@
 #include "suites.h"
 
-#include "wire/lookup.h"
-#include "wire/socket.h"
+#include "worker/wire/lookup.h"
+#include "worker/wire/socket.h"
 
 #include <arpa/inet.h>
 #include <backhop/worker.h>
@@ -217,7 +217,10 @@ END_TEST
 static EVP_PKEY *key;
 static X509 *certificate;
 static int trusts_the_system;
-static char ca_file[] = "/tmp/test-wire-ca-XXXXXX";
+static char ca_file[] = "/tmp/test-wire-ca-XXXXXX"; /* has the private key too */
+static int requires_certificate;                    /* of the client */
+static long valid_s = 3600;                         /* from now on */
+static const char *client_cert, *client_key;
 
 /* A certificate that signs itself, for this common name and these alternative names ("": none). */
 static void make_certificate(const char *common_name, const char *names)
@@ -231,7 +234,7 @@ static void make_certificate(const char *common_name, const char *names)
     X509_set_version(certificate, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
     X509_gmtime_adj(X509_getm_notBefore(certificate), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+    X509_gmtime_adj(X509_getm_notAfter(certificate), valid_s);
     X509_set_pubkey(certificate, key);
     X509_NAME *name = X509_get_subject_name(certificate);
     X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)common_name, -1, -1, 0);
@@ -248,6 +251,7 @@ static void make_certificate(const char *common_name, const char *names)
     FILE *file = fdopen(fd, "w");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(PEM_write_X509(file, certificate), 1);
+    ck_assert_int_eq(PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL), 1);
     fclose(file);
 }
 
@@ -269,11 +273,16 @@ static bh_status secure(const char *host, const char *common_name, const char *n
     connect_pair(&client, &peer);
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     ck_assert(SSL_CTX_use_certificate(context, certificate) == 1 && SSL_CTX_use_PrivateKey(context, key) == 1);
+    if (requires_certificate) {
+        SSL_CTX_load_verify_locations(context, ca_file, NULL);
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    }
     SSL *server = SSL_new(context);
     SSL_set_fd(server, peer);
     SSL_set_accept_state(server);
     bh__step step = BH__AGAIN;
-    bh_status status = bh__socket_begin_tls(&client, &uri, trusts_the_system ? NULL : ca_file, report);
+    const bh__tls_files files = {trusts_the_system ? NULL : ca_file, client_cert, client_key};
+    bh_status status = bh__socket_begin_tls(&client, &uri, &files, report);
     for (int waited = 0; status == BH_OK && step == BH__AGAIN; waited += TICK_MS) {
         ck_assert_int_lt(waited, LIMIT_MS);
         status = bh__socket_handshake(&client, &uri, &step, report);
@@ -381,12 +390,20 @@ START_TEST(an_address_as_a_name_is_no_address)
 }
 END_TEST
 
+START_TEST(F12_the_advice_about_an_expired_certificate_fits)
+{
+    valid_s = -60;
+    expect_refused("broker.example.com", "somebody", "DNS:broker.example.com", "expired); renew it");
+    valid_s = 3600;
+}
+END_TEST
+
 START_TEST(a_certificate_that_no_trusted_ca_has_signed_is_refused_with_what_to_do)
 {
     bh__report report = {.status = BH_OK};
     trusts_the_system = 1;
     ck_assert_int_eq(secure("broker.example.com", "somebody", "DNS:broker.example.com", &report), BH_ERR_TLS);
-    ck_assert_msg(strstr(bh__report_text(&report).data, "name its CA file") != NULL, "%s",
+    ck_assert_msg(strstr(bh__report_text(&report).data, "name the file of the CA") != NULL, "%s",
                   bh__report_text(&report).data);
     bh__report_free(&report);
 }
@@ -399,11 +416,29 @@ START_TEST(a_ca_file_that_is_none_is_refused_by_its_name)
     bh__socket made;
     int peer;
     connect_pair(&made, &peer);
-    ck_assert_int_eq(bh__socket_begin_tls(&made, &uri, "/nonexistent/ca.pem", &report), BH_ERR_TLS);
+    ck_assert_int_eq(bh__socket_begin_tls(&made, &uri, &(bh__tls_files){.ca = "/nonexistent/ca.pem"}, &report),
+                     BH_ERR_TLS);
     ck_assert_ptr_nonnull(strstr(bh__report_text(&report).data, "/nonexistent/ca.pem"));
     bh__socket_close(&made);
     close(peer);
     bh__report_free(&report);
+}
+END_TEST
+
+START_TEST(X14_a_client_certificate_is_sent)
+{
+    requires_certificate = 1;
+    client_cert = ca_file;
+    client_key = _i ? ca_file : NULL;
+    expect_accepted("broker.example.com", "somebody", "DNS:broker.example.com");
+}
+END_TEST
+
+START_TEST(X14_a_certificate_or_key_that_is_none_is_refused_by_its_name)
+{
+    client_cert = _i ? ca_file : "/nonexistent/cert.pem";
+    client_key = "/nonexistent/key.pem";
+    expect_refused("broker.example.com", "somebody", "DNS:broker.example.com", _i ? client_key : client_cert);
 }
 END_TEST
 
@@ -416,7 +451,7 @@ static void expect_no_tls(const char *words)
     int peer;
     bh__step step = BH__AGAIN;
     connect_pair(&made, &peer);
-    bh_status status = bh__socket_begin_tls(&made, &uri, NULL, &report);
+    bh_status status = bh__socket_begin_tls(&made, &uri, &(bh__tls_files){.ca = NULL}, &report);
     ck_assert_int_eq(status, BH_OK);
     ck_assert_int_eq(write(peer, words, strlen(words)), (ssize_t)strlen(words));
     shutdown(peer, SHUT_WR);
@@ -464,8 +499,11 @@ Suite *suite_socket(void)
     tcase_add_test(tls, a_wildcard_is_no_more_than_one_label);
     tcase_add_test(tls, a_certificate_for_another_host_or_address_is_refused);
     tcase_add_test(tls, an_address_as_a_name_is_no_address);
+    tcase_add_test(tls, F12_the_advice_about_an_expired_certificate_fits);
     tcase_add_test(tls, a_certificate_that_no_trusted_ca_has_signed_is_refused_with_what_to_do);
     tcase_add_test(tls, a_ca_file_that_is_none_is_refused_by_its_name);
+    tcase_add_loop_test(tls, X14_a_client_certificate_is_sent, 0, 2);
+    tcase_add_loop_test(tls, X14_a_certificate_or_key_that_is_none_is_refused_by_its_name, 0, 2);
     tcase_add_test(tls, a_peer_that_speaks_no_tls_is_told_with_what_to_check);
     suite_add_tcase(suite, tls);
     return suite;

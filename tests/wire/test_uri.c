@@ -1,6 +1,6 @@
 #include "suites.h"
 
-#include "wire/uri.h"
+#include "worker/wire/uri.h"
 
 #include <stdlib.h>
 #include <string.h>

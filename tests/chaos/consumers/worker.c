@@ -1,5 +1,6 @@
 /* chaos-worker QUEUE JOURNAL URL...: consumes with the worker, which goes on with the next node where one is lost. */
-#include <backhop.h>
+#include "../../reading.h"
+#include <backhop/adapter.h>
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,20 +38,21 @@ static bh_outcome handle(bh_worker *worker, bh_message *message, void *data)
     if (bh_worker_read(worker, message, delivery, history) != BH_OK)
         abort();
     bh_bytes body = bh_message_body(message), key = bh_history_routing_key(history),
-             mark = bh_delivery_header_string(delivery, bh_str("x-mark")),
+             mark = header_of(delivery, bh_str("x-mark")).string,
              id = bh_delivery_property(delivery, BH_PROPERTY_MESSAGE_ID);
     char text[256] = "";
 
     memcpy(text, body.data, body.size < sizeof text ? body.size : sizeof text - 1);
     const char *space = strchr(text, ' ');
-    int64_t attempt = bh_worker_attempt(worker, message), delay_ms = bh_history_last_delay_ms(history);
+    int64_t attempt = bh_worker_attempt(worker, message), delay_ms = past_of(history).last_delay_ms;
     int fails = space && attempt <= strtol(space, NULL, 10);
     write_line("\t%s\t%" PRId64 "\t%" PRId64 "\t%.*s\t%.*s\t%.*s\t%s\n", fails ? "failed" : "done", attempt,
                delay_ms > 0 ? delay_ms : 0, (int)key.size, key.data, (int)mark.size, mark.data, (int)id.size, id.data,
                text);
     if (!fails)
         return BH_OUTCOME_OK;
-    bh_worker_fail(worker, message, bh_str("507 queue is full"), 0);
+    bh_settlement failed = {.outcome = BH_OUTCOME_FAILED, .error = bh_str("507 queue is full")};
+    bh_worker_settle(worker, message, &failed);
     return BH_OUTCOME_FAILED;
 }
 
@@ -84,7 +86,7 @@ int main(int count, char **arguments)
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         return EXIT_FAILURE;
     bh_worker_set_prefetch(worker, atoi(getenv("BACKHOP_CHAOS_PREFETCH")));
-    bh_worker_set_connect_timeout_ms(worker, 5000);
+    bh_worker_set_timeouts_ms(worker, 5000, 30000);
     for (int i = 3; i < count; i++) {
         char uri[256];
 

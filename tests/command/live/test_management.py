@@ -3,29 +3,76 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.server
 import json
 import os
+import shlex
+import subprocess
+import threading
 import time
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
+from typing import Any
 
-from harness import LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, exporter, rig, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, broker_ctl, exporter, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
 
 @unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
-class Management(LiveCase):
-    def ask(self, method: str, path: str, body: dict | None = None) -> None:
-        """Has the administrator do something."""
+class Managed(LiveCase):
+    def get(self, path: str) -> dict:
+        with self.ask("GET", path) as answer:
+            return json.load(answer)
+
+    def ask(self, method: str, path: str, body: dict | None = None) -> HTTPResponse:
+        """Sends a request as the administrator."""
         parts = urllib.parse.urlsplit(URL)
         request = urllib.request.Request(f"http://{parts.hostname}:{parts.port}/api/{path}", method=method)
         request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
         request.add_header("Content-Type", "application/json")
-        urllib.request.urlopen(request, json.dumps(body).encode() if body else None, timeout=LIMIT_S).close()
+        return urllib.request.urlopen(request, json.dumps(body).encode() if body else None, timeout=LIMIT_S)
 
+    def tell(self, *request: object) -> None:
+        self.ask(*request).close()
+
+
+    @contextlib.contextmanager
+    def edited(self, edit: Callable[[str, Any], Any]) -> Iterator[str]:
+        """Serves the management API with answers that `edit` changes: its URL."""
+        case = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # noqa: N802
+                path = self.path.removeprefix("/api/")
+                try:
+                    body = json.dumps(edit(path, case.get(path))).encode()
+                    self.send_response(200)
+                except urllib.error.HTTPError as error:
+                    body = b""
+                    self.send_response(error.code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                yield f"http://guest:guest@127.0.0.1:{server.server_address[1]}"
+            finally:
+                server.shutdown()
+
+
+@unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
+class Management(Managed):
     def findings(self, *arguments: object) -> str:
         return "".join(each["finding"] + "\n" for each in self.ends(UNAVAILABLE, "doctor", "-m", URL, "--json", *arguments).objects
                        if not each["finding"].startswith("The broker is"))
@@ -36,6 +83,16 @@ class Management(LiveCase):
         self.assertEqual((found[first + ".parked"], found[second + ".parked"]), (2, 1))
         self.assertIn(first, self.ok("top", "--once", "-m", URL.replace("guest:guest@", "")).stdout)
         self.assertIn("--management", self.ends(USAGE, "parked", "list").stderr)
+
+    def test_x1_no_queue_name_of_the_broker_controls_the_terminal(self) -> None:
+        hostile = f"{self.queue()}\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e"
+        for name in (hostile, hostile + ".parked"):
+            rig("declare", name, "quorum", "x-delivery-limit=1000000000")
+        for code, command in ((0, ("top", "--once")), (UNAVAILABLE, ("doctor", "--patience", "0s"))):
+            with self.subTest(command):
+                text = self.ends(code, *command, "-m", URL).stdout
+                self.assertIn("PWN", text)
+                self.assertEqual([each for each in text if each != "\n" and not each.isprintable()], [])
 
     def test_the_exporter_finds_queues_that_come_later(self) -> None:
         first = self.parked(1, "bad")
@@ -69,7 +126,7 @@ class Management(LiveCase):
     def test_the_doctor_sees_bindings_arguments_and_policies(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--patience", "0s")
-        rig("declare", queue, "quorum", "x-overflow=reject-publish", "x-delivery-limit=1000000000")
+        rig("declare", queue, "quorum", "x-max-length=100", "x-overflow=reject-publish", "x-delivery-limit=1000000000")
         rig("declare", f"{ns}.wait.1000", "quorum", "x-message-ttl=1", "x-overflow=reject-publish")
         self.ends(UNAVAILABLE, "topology", "declare", queue, "--namespace", ns)
         rig("delete", f"{ns}.wait.1000")
@@ -77,9 +134,9 @@ class Management(LiveCase):
         found = self.findings(*options)
         self.assertEqual(found, f'Queue "{queue}" was declared with x-overflow "reject-publish".\n')
         key = urllib.parse.quote(urllib.parse.quote(f"backhop:{queue}", ""), "")
-        self.ask("DELETE", f"bindings/%2F/e/{ns}.return/q/{queue}/{key.replace('%25', '%')}")
-        self.ask("PUT", f"policies/%2F/{ns}", {"pattern": f"^{ns}", "definition": {"expires": 3600000}, "apply-to": "queues"})
-        self.ask("PUT", f"operator-policies/%2F/{ns}", {"pattern": f"^{queue}.parked", "definition": {"message-ttl": 3600000}})
+        self.tell("DELETE", f"bindings/%2F/e/{ns}.return/q/{queue}/{key.replace('%25', '%')}")
+        self.tell("PUT", f"policies/%2F/{ns}", {"pattern": f"^{ns}", "definition": {"expires": 3600000}, "apply-to": "queues"})
+        self.tell("PUT", f"operator-policies/%2F/{ns}", {"pattern": f"^{queue}.parked", "definition": {"message-ttl": 3600000}})
         rig("delete", f"{ns}.wait.800")
         rig("declare", f"{ns}.wait.800", "quorum", "x-message-ttl=1", "x-overflow=reject-publish")
         wanted = (
@@ -88,9 +145,160 @@ class Management(LiveCase):
             f'Operator policy "{ns}" sets message-ttl 3600000 on queue "{queue}.parked".',
             f'Queue "{ns}.wait.800" has x-message-ttl 1, and needs 800.',
         )
-        until = time.monotonic() + LIMIT_S  # a quorum queue tells its policies every five seconds
-        while not all(each in found for each in wanted) and time.monotonic() < until:
-            found = self.findings(*options)
+        found = self.findings(*options)
         for each in wanted:
             self.assertIn(each, found)
         self.assertEqual(found.count("sets expires 3600000 on wait queues"), 1)
+
+    def test_o8_a_policy_that_was_just_set_is_seen(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--patience", "0s")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        self.findings_of_policies(options, ns, set())
+        self.tell("PUT", f"policies/%2F/{ns}", {"pattern": f"^{ns}.wait.*", "definition": {"message-ttl": 20}, "apply-to": "queues"})
+        self.addCleanup(self.tell, "DELETE", f"policies/%2F/{ns}")
+        self.tell("PUT", f"operator-policies/%2F/{ns}", {"pattern": f"^{queue}", "definition": {"max-length": 9}, "apply-to": "queues"})
+        self.addCleanup(self.tell, "DELETE", f"operator-policies/%2F/{ns}")
+        wait = f'Policy "{ns}" sets message-ttl 20 on wait queues'
+        work = f'Operator policy "{ns}" sets max-length 9 on queue "{queue}"'
+        self.findings_of_policies(options, ns, {wait, work, work.replace(queue, f"{queue}.parked")})
+        kind = "quorum_queues" if self.version >= (3, 13) else "queues"
+        higher = {"pattern": f"^({ns}|x)", "definition": {"message-ttl": 40}, "apply-to": kind, "priority": 5}
+        self.tell("PUT", f"policies/%2F/{ns}-b", higher)
+        self.addCleanup(self.tell, "DELETE", f"policies/%2F/{ns}-b")
+        self.findings_of_policies(options, ns, {f'Policy "{ns}-b" sets message-ttl 40 on wait queues', work,
+                                                work.replace(queue, f"{queue}.parked"),
+                                                f'Policy "{ns}-b" sets message-ttl 40 on queue "{ns}.unroutable"'})
+
+    def findings_of_policies(self, options: tuple[str, ...], ns: str, wanted: set[str]) -> None:
+        found = run("doctor", "-m", URL, "--json", *options).objects
+        self.assertEqual({each["finding"].split(", as ")[0].rstrip(".") for each in found if "olicy" in each["finding"]}, wanted)
+
+    def test_o26_a_queue_with_too_few_members_is_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+
+        def edit(path: str, answer: Any) -> Any:
+            if path == "nodes":
+                return [{**answer[0], "name": f"rabbit@{number}"} for number in range(3)]
+            if path.startswith("queues/") and "wait" not in path:
+                answer["members"] = ["rabbit@0", "rabbit@1", "rabbit@2"]
+            return answer
+
+        with self.edited(edit) as url:
+            found = run("doctor", queue, "--namespace", ns, "--patience", "0s", "-m", url, "--json").objects
+        few = [each for each in found if "members" in each["finding"]]
+        self.assertEqual(len(few), 1)
+        self.assertRegex(few[0]["finding"], rf'^Queue "{ns}.wait.\d+" has 1 of 3 members that this cluster of 3 nodes can have.$')
+
+    def test_o28_a_policy_that_mirrors_queues_is_a_note(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--work-queue", "classic", "--queue-type", "classic")
+        self.ok("topology", "declare", *options)
+
+        def edit(path: str, answer: Any) -> Any:
+            mirrors = {"name": ns, "pattern": ".*", "apply-to": "all", "priority": 0, "definition": {"ha-mode": "all"}}
+            return [mirrors] if path.startswith("policies/") else answer
+
+        with self.edited(edit) as url:
+            found = self.ok("doctor", *options, "--patience", "0s", "-m", url).stdout
+        self.assertIn(f'note Policy "{ns}" mirrors classic queue "{queue}".', found)
+        self.assertEqual(found.count('mirrors classic queue "' + ns + ".wait"), 1)
+
+    def test_o23_the_relay_names_queues_whose_rejected_messages_are_lost(self) -> None:
+        ns = self.queue()
+        lost, other, served = f"{ns}.a", f"{ns}.b", f"{ns}.c"
+        options = ("--namespace", ns, "-q", f"{ns}.*")
+        rig("declare", lost, "quorum", "x-delivery-limit=1000000000")
+        rig("declare", other, "quorum", "x-delivery-limit=1000000000", "x-dead-letter-exchange=elsewhere")
+        rig("declare", served, "classic")
+        environment = {**os.environ, "BACKHOP_MANAGEMENT_URL": ""}
+        with subprocess.Popen([BUILD / "backhop", "relay", *options, "-m", URL], stderr=subprocess.PIPE, text=True, env=environment) as relay:
+            warned = [relay.stderr.readline() for _ in range(4)]  # the last one: it is connected
+            relay.terminate()
+            relay.communicate(timeout=LIMIT_S)
+        told = self.ends(UNAVAILABLE, "relay", *options, "--check", "-m", URL).stderr
+        for text in ("".join(warned), told):
+            self.assertIn(f'queue "{lost}" has no dead letter exchange: RabbitMQ drops what its consumers reject', text)
+            self.assertIn(f'queue "{other}" dead-letters to exchange "elsewhere"', text)
+            self.assertIn(f'queue "{served}" has no dead letter exchange', text)
+        rig("delete", other)
+        for line in self.ok("relay", *options, "--print-policy").stdout.splitlines():
+            if line.startswith("rabbitmqctl"):
+                words = shlex.split(line)
+                broker_ctl(*words)
+                self.addCleanup(self.tell, "DELETE", f"policies/%2F/{words[words.index('--priority') + 2]}")
+        self.assertIn("have their policies", self.ok("relay", *options, "--check", "-m", URL).stdout)
+        found = run("doctor", served, "--namespace", ns, "--patience", "0s", "-m", URL).stdout
+        self.assertNotIn("olicy", found)
+
+    def assert_finds(self, wanted: str, *options: object) -> None:
+        self.assertIn(wanted, run("doctor", "-m", URL, *options).stdout.splitlines())
+
+    def test_o3_policies_by_which_the_work_queue_loses_messages_are_problems(self) -> None:
+        queue = self.queue()
+        rig("declare", queue, "quorum", "x-delivery-limit=1000000000")
+        self.ok("topology", "declare", queue)
+        for key, value in (("max-length", 5), ("delivery-limit", 3), ("message-ttl", 5000)):
+            with self.subTest(key):
+                self.tell("PUT", f"policies/%2F/{queue}", {"pattern": f"^{queue}$", "definition": {key: value}, "apply-to": "queues"})
+                self.assert_finds(f'problem Policy "{queue}" sets {key} {value} on queue "{queue}".', queue, "--patience", "0s")
+
+    def test_o22_the_policy_that_a_relay_prints_is_no_problem(self) -> None:
+        queue = self.queue()
+        rig("declare", queue, "quorum", "x-delivery-limit=1000000000")
+        self.ok("topology", "declare", queue)
+        definition = {"dead-letter-exchange": "backhop.rejected", "dead-letter-strategy": "at-least-once", "overflow": "reject-publish",
+                      "message-ttl": 3600000}
+        self.tell("PUT", f"policies/%2F/{queue}", {"pattern": f"^{queue}$", "definition": definition, "apply-to": "queues"})
+        self.assertNotIn("problem ", self.ok("doctor", queue, "--patience", "0s", "-m", URL).stdout)
+
+
+@unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
+class Permissions(Managed):
+    """A worker retries and parks with the permissions that `topology permissions` prints, and with no others."""
+
+    STRATEGIES = (("ladder", 0), ("message-ttl", 1), ("reject", 2), ("native", 4))
+    MODES = (("create", 0), ("verify", 1), ("none", 2))
+
+    def test_a_worker_runs_with_the_least_permissions(self) -> None:
+        user = self.queue().replace(".", "-")
+        self.tell("PUT", f"users/{user}", {"password": "pw", "tags": ""})
+        self.addCleanup(self.tell, "DELETE", f"users/{user}")
+        uri = os.environ["AMQP_URL"].replace("guest:guest", f"{user}:pw")
+        for strategy, number in self.STRATEGIES:
+            if strategy == "native" and self.version < (4, 3):
+                continue
+            for mode, mode_number in self.MODES:
+                with self.subTest(strategy=strategy, mode=mode):
+                    queue = self.queue()
+                    options = [queue, "--strategy", strategy, "--work-queue", "quorum", "--initial", "100ms", "--jitter", "none",
+                               "--max-attempts", "2", *(("--kind", "fixed") if number else ())]
+                    if mode != "create":
+                        options += ["--max-retry-after", "0s"]
+                        self.ok("topology", "declare", *options)
+                    granted = self.ok("topology", "permissions", *options, "--mode", mode, "--json").objects[0]
+                    self.tell("PUT", f"permissions/%2F/{user}", granted)
+                    self.run_worker(uri, queue, number, mode_number)
+                    self.await_ready(f"{queue}.parked", at_least=2)
+
+    def run_worker(self, uri: str, queue: str, strategy: int, mode: int) -> None:
+        environment = {**os.environ, "AMQP_URL": uri, "RIG_STRATEGY": str(strategy), "RIG_MODE": str(mode)}
+        if mode == 0:
+            handler = subprocess.Popen([rig.program, "handle", queue, "2", "fail", "-slow"], env=environment)
+            self.await_queue(queue)
+        rig("fill", queue, 2)
+        if mode:
+            handler = subprocess.Popen([rig.program, "handle", queue, "2", "fail", "-slow"], env=environment)
+        with handler:
+            self.assertEqual(handler.wait(LIMIT_S), 0)
+
+    def await_queue(self, queue: str) -> None:
+        until = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                rig("depth", queue)
+                return
+            except AssertionError:
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.02)

@@ -1,11 +1,15 @@
+import contextlib
 import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.error
+import urllib.parse
+import urllib.request
 
-from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, drain, exporter, rig, scrape
+from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, rig, scrape
 
 
 class Topology(LiveCase):
@@ -18,6 +22,15 @@ class Topology(LiveCase):
         self.ok("topology", "verify", *options)
         rig("delete", queue + ".parked")
         self.assertIn(queue + ".parked", self.ends(UNAVAILABLE, "topology", "verify", *options).stderr)
+
+    def test_o11_what_makes_missing_parts_is_a_command(self):
+        queue, ns = self.queue(), self.queue()
+        verified = self.ends(UNAVAILABLE, "topology", "verify", queue, "--namespace", ns).stderr
+        self.assertIn("; run 'backhop topology declare', or import the output of 'backhop topology export'", verified)
+        checked = self.ends(UNAVAILABLE, "relay", "--check", "--namespace", ns, "-q", queue).stderr
+        self.assertIn("; start 'backhop relay'\n", checked)
+        for text in (verified, checked):
+            self.assertNotIn("mode", text)
 
     def test_rungs_that_are_made_on_demand_are_not_missed(self):
         queue = self.queue()
@@ -39,6 +52,15 @@ class Doctor(LiveCase):
         text = self.ok("doctor", *options).stdout
         self.assertIn("A probe came back by wait queue", text)
         self.assertIn("0 problems", text)
+
+    def test_x17_a_pipe_gets_each_finding_at_once(self):
+        queue = self.queue()
+        options = (queue, "--namespace", self.queue(), "--work-queue", "quorum")
+        self.ok("topology", "declare", *options)
+        with subprocess.Popen([BUILD / "backhop", "doctor", *options], stdout=subprocess.PIPE, text=True) as doctor:
+            self.assertIn("The broker is", doctor.stdout.readline())
+            doctor.kill()  # it waits 10 s for a probe
+            self.assertEqual(doctor.wait(), -signal.SIGKILL)
 
     def test_problems_are_named_with_what_to_do(self):
         queue = self.queue()
@@ -67,9 +89,49 @@ class Doctor(LiveCase):
         self.ends(UNAVAILABLE, "topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--policy", self.policy())
         self.assertIn("stuck", self.ends(UNAVAILABLE, "doctor", queue, "--namespace", ns, "--policy", self.policy(), "--json").stdout)
 
-    def policy(self):
+    def test_o1_a_consumer_on_a_wait_queue_is_a_problem(self):
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--work-queue", "quorum", "--policy", self.policy())
+        self.ok("topology", "declare", *options)
+        with subprocess.Popen([rig.program, "consume", f"{ns}.wait.200", "9"], stdout=subprocess.PIPE, text=True) as consumer:
+            self.addCleanup(consumer.kill)
+            self.assertEqual(consumer.stdout.readline(), "\n")
+            text = self.ends(UNAVAILABLE, "doctor", *options).stdout
+            consumer.kill()
+        self.assertIn(f'problem 1 consumer takes messages from wait queue "{ns}.wait.200".', text)
+
+    def test_o2_a_probe_goes_through_every_wait_queue_up_to_the_patience(self):
+        queue, ns, policy = self.queue(), self.queue(), self.policy("200ms,400ms")
+        rig("declare", f"{ns}.wait.400", "quorum")  # without a time to live
+        self.ends(UNAVAILABLE, "topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--policy", policy)
+        text = self.ends(UNAVAILABLE, "doctor", queue, "--namespace", ns, "--policy", policy).stdout
+        self.assertIn(f'A probe came back by wait queue "{ns}.wait.200".', text)
+        self.assertIn(f'A probe on wait queue "{ns}.wait.400" did not come back', text)
+
+    def test_x17_what_is_found_is_printed_before_the_probes_come_back(self):
+        queue, ns, policy = self.queue(), self.queue(), self.policy()
+        rig("declare", f"{ns}.wait.200", "quorum")  # without a time to live: the probe is awaited for 10 s
+        self.ends(UNAVAILABLE, "topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--policy", policy)
+        command = [BUILD / "backhop", "doctor", queue, "--namespace", ns, "--policy", policy]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as doctor:
+            self.assertIn("The broker is RabbitMQ", doctor.stdout.readline())
+            self.assertIsNone(doctor.poll())
+            self.assertIn("did not come back", doctor.communicate(timeout=60)[0])
+
+    def test_o10_an_alarm_of_the_broker_is_named_and_no_wait_queue_is_blamed(self):
+        queue = self.queue()
+        options = (queue, "--namespace", self.queue(), "--work-queue", "quorum", "--policy", self.policy())
+        self.ok("topology", "declare", *options)
+        broker_ctl("set-alarm")
+        self.addCleanup(broker_ctl, "clear-alarm")
+        ran = self.ends(UNAVAILABLE, "doctor", *options)
+        self.assertIn("problem The broker has a memory or disk alarm", ran.stdout)
+        self.assertNotIn("did not come back", ran.stdout)
+        self.assertEqual(ran.stderr, "")
+
+    def policy(self, steps="200ms"):
         path = BUILD / f"command-policy-{self.queue()}.json"
-        path.write_text(json.dumps({"steps": "200ms", "jitter": "none", "max-retry-after": "0s"}))
+        path.write_text(json.dumps({"steps": steps, "jitter": "none", "max-retry-after": "0s"}))
         self.addCleanup(path.unlink)
         return path
 
@@ -104,6 +166,24 @@ class Watching(LiveCase):
         self.assertIn("unroutable", screens[0])
         self.assertRegex(screens[0], r"\d+ wait queues are empty")
 
+    def test_o17_q_ends_the_screen_and_a_narrow_one_has_no_empty_lines(self):
+        queue = self.parked(3, "bad")
+        with Terminal("top", queue, "--interval", "100ms", columns=40, lines=12) as terminal:
+            terminal.expect("q or Ctrl-C ends it")
+            terminal.type("q")
+            self.assertEqual(terminal.wait(), 0)
+        for screen in terminal.seen.split("\x1b[H")[1:]:
+            lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).split("\r\n")
+            self.assertLessEqual(max(len(line.rstrip("\r")) for line in lines), 40, lines)
+        self.assertRegex(terminal.seen, r"\nparked +command\S+ \S* +3\b")
+
+    def test_o17_one_look_has_no_lines_of_empty_wait_queues(self):
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        text = self.ok("top", queue, "--namespace", ns, "--once").stdout
+        self.assertNotIn("waiting", text)
+        self.assertRegex(text, r"\n\d+ wait queues are empty\n$")
+
     def test_no_colour_where_none_is_wanted(self):
         queue = self.parked(1, "bad")
         with Terminal("parked", "list", queue, NO_COLOR="1") as plain:
@@ -113,6 +193,19 @@ class Watching(LiveCase):
         self.assertNotIn("\x1b", plain.seen)
         self.assertIn("\x1b[1m", coloured.seen)
 
+    def test_x4_o24_connections_that_send_nothing_delay_no_scrape(self):
+        with exporter(self.parked(1, "bad")) as url, contextlib.ExitStack() as idle:
+            address = urllib.parse.urlsplit(url)
+            for _ in range(200):  # of 2 s each, if it served them one after the other
+                idle.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
+            self.assertIn("backhop_up 1\n", scrape(url))
+
+    def test_o29_the_exporter_answers_head(self):
+        with exporter(self.parked(1, "bad")) as url, \
+                urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as answer:
+            self.assertEqual((answer.status, answer.read()), (200, b""))
+            self.assertGreater(int(answer.headers["Content-Length"]), 0)
+
     def test_the_exporter_serves_depths(self):
         queue = self.parked(3, "bad")
         with exporter(queue) as url:
@@ -120,8 +213,10 @@ class Watching(LiveCase):
             with self.assertRaises(urllib.error.HTTPError) as other:
                 scrape(url.replace("/metrics", "/"))
             other.exception.close()
+        self.assertIn(f'backhop_consumers{{queue="{queue}"}} 0\n', text)
         if shutil.which("promtool"):
             subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True, capture_output=True, timeout=60)
         self.assertIn(f'backhop_parked_messages{{queue="{queue}"}} 3\n', text)
         self.assertIn("backhop_up 1\n", text)
+        self.assertRegex(text, r'backhop_overdue_messages\{delay="0\.1",queue="backhop\.wait\.100"\} 0\n')
         self.assertRegex(text, r'backhop_waiting_messages\{delay="0\.1",queue="backhop\.wait\.100"\} \d+\n')

@@ -27,10 +27,8 @@ class Pages(LiveCase):
         rig("declare", queue, "quorum")
         rig("declare", wait, "classic", "x-message-ttl=3600000", "x-dead-letter-exchange=", f"x-dead-letter-routing-key={queue}")
         counts = [1] * 1200 + [2] * 660 + [10] * 40
-        with tempfile.NamedTemporaryFile("w") as file:
-            file.writelines(json.dumps({"queue": "", "headers": [["x-retries", "l", each]], "body": ""}) + "\n" for each in counts)
-            file.flush()
-            self.ok("parked", "load", file.name, "--to", wait)
+        lines = (json.dumps({"queue": "", "headers": [["x-retries", "l", each]], "body": ""}) + "\n" for each in counts)
+        self.ok("parked", "load", "-", "--to", wait, stdin="".join(lines))
         self.play("Coming from hand-made wait queues", queue)
         self.assertEqual(drain(wait, 0), [])
         self.assertEqual(len(drain(queue + ".parked", 40)), 40)

@@ -7,8 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal,
+from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, LIMIT_S, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal,
                      backhop, broker_ctl, drain, rig)
+from proxy import Proxy
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
 SLOW = MANY // 10  # of these a second, so that a kill comes in the middle, also of a busy machine
@@ -31,6 +32,20 @@ class Looking(LiveCase):
         with Terminal("parked", "list", queue, columns=80) as narrow:
             narrow.wait()
         self.assertIn("\r\n       TimeoutError: no answer from #\r\n", narrow.seen)
+
+    def test_o16_a_list_fits_80_columns(self):
+        error = "TimeoutError: POST https://billing.internal/v2/charge timed out after %d ms, while the upstream of eu-west-1 was busy"
+        queue = self.parked(2, error)
+        with Terminal("parked", "list", queue, columns=80, NO_COLOR="1") as narrow:
+            narrow.wait()
+        lines = narrow.seen.split("\r\n")
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertIn(error.replace("%d", "#").replace("v2", "v#").replace("-1", "-#"), " ".join(line.strip() for line in lines))
+        self.assertRegex(lines[2], r"^ +2  \S+.parked +permanent +1 +\d+ s ago")
+        self.assertNotIn("an id", lines[0])
+        wide = self.ok("parked", "list", queue, "--wide").stdout
+        self.assertIn("m000000", wide)
+        self.assertRegex(wide, r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
     def test_conditions_select(self):
         queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
@@ -106,7 +121,96 @@ class Looking(LiveCase):
         self.assertIn('no queue "nowhere.parked"', self.ends(UNAVAILABLE, "parked", "list", "nowhere").stderr)
 
 
+class Unroutable(LiveCase):
+    """O5: the unroutable queue is listed, shown, saved, replayed and dropped like a parked queue."""
+
+    def unroutable(self, *queues: str) -> str:
+        """Returns an unroutable queue of its own with a message of each work queue."""
+        ns = self.queue()
+        self.ok("topology", "declare", ns, "--namespace", ns, "--work-queue", "quorum")
+        lines = ""
+        for number, queue in enumerate(queues):
+            headers = [["backhop-queue", "S", queue], ["backhop-id", "S", f"u{number}"], ["backhop-attempts", "l", 2]]
+            lines += json.dumps({"queue": "", "properties": {"message-id": f"u{number}"}, "headers": headers, "body": "eA=="}) + "\n"
+        self.ok("parked", "load", "-", "--to", f"{ns}.unroutable", stdin=lines)
+        return ns
+
+    def test_o5_the_five_commands_take_the_unroutable_queue(self):
+        orders, emails, gone = self.queue(), self.queue(), self.queue()
+        ns = self.unroutable(orders, emails, gone, orders)
+        queue = f"{ns}.unroutable"
+        for name in (orders, emails):
+            self.ok("topology", "declare", name, "--namespace", ns, "--work-queue", "quorum")
+        self.assertIn("4 messages\n", self.ok("parked", "list", queue).stdout)
+        self.assertIn("Message 2", self.ok("parked", "show", queue, "u1").stdout)
+        text = self.ok("parked", "replay", queue, "--dry-run").stdout
+        self.assertIn(f'3 messages of 4 in "{queue}" would go to their work queues\n1 message cannot go', text)
+        self.assertIn("3 of 3 replayed", self.ok("parked", "replay", queue, "--yes").stdout)
+        self.assertEqual(ids(drain(orders, 2)), ["u0", "u3"])
+        self.assertEqual(ids(drain(emails, 1)), ["u1"])
+        with tempfile.TemporaryDirectory() as place:
+            saved = Path(place) / "dropped"
+            self.ok("parked", "drop", queue, saved, "--yes")
+            self.assertEqual(json.loads(saved.read_text())["id"], "u2")
+
+    def test_o5_a_header_reaches_no_queue_that_is_no_work_queue_of_the_namespace(self):
+        secret = self.queue()
+        rig("declare", secret, "classic")
+        ns = self.unroutable(secret)
+        self.assertIn("0 of 0 replayed", self.ok("parked", "replay", f"{ns}.unroutable", "--yes").stdout)
+        self.assertEqual(drain(secret, 0), [])
+        self.assertIn("1 message\n", self.ok("parked", "list", f"{ns}.unroutable").stdout)
+
+    def test_o5_to_names_a_queue_for_all(self):
+        other, ns = self.queue(), self.unroutable("nowhere", "nowhere")
+        rig("declare", other, "classic")
+        self.ok("parked", "replay", f"{ns}.unroutable", "--to", other, "--yes")
+        self.assertEqual(ids(drain(other, 2)), ["u0", "u1"])
+
+
 class Replaying(LiveCase):
+    def test_o6_a_queue_that_drops_messages_is_noticed(self):
+        queue, tiny = self.parked(8, "bad"), self.queue()
+        rig("declare", tiny, "classic", "x-max-length=3")
+        ran = self.ends(TRY_AGAIN, "parked", "replay", queue, "--to", tiny, "--limit", 6, "--yes")
+        self.assertIn("drops messages", ran.stderr)
+
+    def test_o7_a_row_of_the_list_can_be_replayed(self):
+        queue = self.parked(9, "HTTP 503 from payments-%d", "timed out after %d503 ms", "bad")
+        for group in self.ok("parked", "list", queue, "--json").objects:
+            ran = self.ok("parked", "replay", queue, "--like", group["id"], "--dry-run", "--json").objects[-1]
+            self.assertEqual((group["error"], ran["to_replay"]), (group["error"], 3))
+        self.assertIn("no message", self.ends(NO_INPUT, "parked", "list", queue, "--like", "nobody").stderr)
+        self.ok("parked", "replay", queue, "--like", "m000000", "--yes")
+        self.assertEqual(sorted(ids(drain(queue, 3))), ["m000000", "m000003", "m000006"])
+
+    def test_o9_a_lost_connection_names_the_messages_that_may_come_twice(self):
+        queue = self.parked(200, "bad")
+        with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as way:
+            command = [BUILD / "backhop", "parked", "replay", queue, "--rate", "20", "--yes", "--uri", way.url]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as replay:
+                self.await_ready(queue, at_least=1)
+                way.cut()
+                error = replay.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(replay.returncode, TRY_AGAIN, error)
+        self.assertRegex(error, r"\d+ messages? in flight: they may come twice.* the same command goes on")
+
+    def test_o19_messages_that_another_command_took_are_counted(self):
+        queue = self.parked(60, "bad")
+        with Terminal("parked", "replay", queue) as terminal:
+            terminal.expect("Type 60 to")
+            self.ok("parked", "replay", queue, "--limit", 20, "--yes")
+            terminal.type("60\r")
+            self.assertEqual(terminal.wait(), 0)
+        self.assertIn("40 of 60 replayed", terminal.seen)
+        self.assertIn("another consumer or command took 20 messages", terminal.seen)
+
+    def test_o4_a_limit_of_0_replays_nothing(self):
+        queue = self.parked(2, "bad")
+        ran = self.ok("parked", "replay", queue, "--limit", 0, "--yes", "--json").objects[-1]
+        self.assertEqual(ran["replayed"], 0)
+        drain(queue + ".parked", 2)
+
     def test_a_selection_goes_home_in_its_order_and_the_rest_stays_in_its_own(self):
         queue = self.parked(9, "507 queue %d is full", "TimeoutError: %d", "bad")
         order = ids(self.saved(queue))
@@ -199,11 +303,11 @@ class Replaying(LiveCase):
         queue = self.parked(100, "bad")
         order = ids(self.saved(queue))
         with Terminal("parked", "replay", queue, "--rate", "20", "--yes") as terminal:
-            terminal.expect(" left, 0 parked again")
+            terminal.expect(" remaining, 0 parked again")
             terminal.type("\x03")
             terminal.expect("interrupted: the rest is parked as before")
             self.assertEqual(terminal.wait(), INTERRUPTED)
-        self.assertRegex(terminal.seen, r"\d+ of 100 replayed, \d+ a second, \d+(\.\d+)? s left, 0 parked again")
+        self.assertRegex(terminal.seen, r"\d+ of 100 replayed, \d+ a second, \d+(\.\d+)? s remaining, 0 parked again")
         went = ids(drain(queue, 1))
         self.assertEqual(went, order[:len(went)])
         self.assertIn(f"{len(went)} of 100 replayed to", terminal.seen)
@@ -270,6 +374,22 @@ class Files(LiveCase):
         self.ok("parked", "replay", queue, "--yes")
         self.assertEqual(len(drain(queue, 5)), 5)
 
+    def test_o15_a_file_is_loaded_once(self):
+        queue = self.parked(3, "bad")
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "dropped"
+            self.ok("parked", "drop", queue, file, "--yes")
+            self.ok("parked", "load", file)
+            for again in ((file,), (file, "--to", queue), (file, "--skip", 2)):
+                with self.subTest(again):
+                    ran = self.ends(USAGE, "parked", "load", *again)
+                    self.assertIn(f"lines up to 3 of {file} were loaded before: --skip 3 loads the rest; to load them again, remove {file}.loaded", ran.stderr)
+            self.assertIn("3 messages\n", self.ok("parked", "list", queue).stdout)
+            self.ok("parked", "load", file, "--skip", 3)
+            Path(f"{file}.loaded").unlink()
+            self.ok("parked", "load", file)
+            self.assertIn("6 messages\n", self.ok("parked", "list", queue).stdout)
+
     def test_every_type_of_header_comes_back_byte_for_byte(self):
         queue = self.queue()
         rig("declare", queue, "classic")
@@ -282,11 +402,10 @@ class Files(LiveCase):
                             ["A", "A", [["l", 1], ["F", [["in", "S", ""]]]]], ["F", "F", [["a", "A", []]]]],
                 "body": "AAEC/w=="}
         with tempfile.TemporaryDirectory() as directory:
-            file, out = Path(directory) / "in", str(Path(directory) / "out")
-            file.write_text(json.dumps(line) + "\n")
-            self.ok("parked", "load", file, "--to", queue)
+            out = str(Path(directory) / "out")
+            self.ok("parked", "load", "-", "--to", queue, stdin=json.dumps(line) + "\n")
             rig("declare", queue + ".parked", "classic")
-            self.ok("parked", "load", file, "--to", queue + ".parked")
+            self.ok("parked", "load", "-", "--to", queue + ".parked", stdin=json.dumps(line) + "\n")
             self.ok("parked", "save", queue, out, "--queue-type", "classic")
             got = json.loads(Path(out).read_text())
         self.assertNotIn("wire", got)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness import BUILD, LIMIT_S, UNAVAILABLE, LiveCase, broker_ctl, drain, rig
 
-PAGE = Path(__file__).parents[3] / "core/examples/relay/README.md"
+PAGE = Path(__file__).parents[3] / "examples/go/README.md"
 
 
 @contextlib.contextmanager

@@ -2,14 +2,15 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 from pathlib import Path
 from xml.dom import minidom
 
-from harness import BUILD, CANNOT_CREATE, NO_INPUT, TRY_AGAIN, USAGE, Case, Terminal, run
+from harness import BUILD, CANNOT_CREATE, LIMIT_S, NO_INPUT, TRY_AGAIN, USAGE, Case, Terminal, run
 
-SHARE = Path(__file__).parents[3] / "core/command/share"
+SHARE = Path(__file__).parents[3] / "command/share"
 
 
 def each_help(*command):
@@ -36,12 +37,43 @@ class Options(Case):
                 self.assertLessEqual(max(map(len, text.splitlines())), 80)
                 self.assertLessEqual(len(text.splitlines()), 24)
 
-    def test_what_a_help_only_names_that_of_schedule_tells(self):
-        told = re.findall("^ +(?:-., )?--([a-z-]+) .*", self.ok("schedule", "--help").stdout, re.MULTILINE)
+    def test_x1_no_queue_name_controls_the_terminal(self):
+        hostile = "w\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e"
+        for command in (("topology", "show"), ("topology", "dot")):
+            with self.subTest(command):
+                text = self.ok(*command, hostile).stdout
+                self.assertIn("PWN", text)
+                self.assertEqual([each for each in text if each != "\n" and not each.isprintable()], [])
+
+    def test_the_manual_explains_every_option(self):
+        manual = "".join((SHARE / name).read_text() for name in ("backhop.1.in", "backhop-relay.1")).replace("\\-", "-")
         for command, text in each_help():
             with self.subTest(command):
-                named = text.partition("'backhop schedule --help' tells:")[2]
-                self.assertLessEqual(options_of(named), set(told))
+                for option in options_of(text):
+                    self.assertIn(f"--{option}", manual)
+
+    def test_x11_no_password_of_the_command_line_stays_in_ps(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+            port = silent.getsockname()[1]
+            command = [BUILD / "backhop", "top", "w", "--uri", f"amqp://u:CANARY1@127.0.0.1:{port}", "-m", "http://u:CANARY2@h"]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                with silent.accept()[0]:  # the program waits for an answer while its arguments are read
+                    shown = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+                process.kill()
+        self.assertIn(b"--uri\0***", shown)
+        self.assertNotIn(b"CANARY", shown)
+
+    def test_x11_the_uri_is_read_from_a_file(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("amqp://guest:CANARY@127.0.0.1:1/\nmore\n")
+            file.flush()
+            ran = self.ends(TRY_AGAIN, "parked", "list", "orders", "--uri-file", file.name)
+        self.assertIn("no connection to 127.0.0.1:1", ran.stderr)
+        self.assertIn("/nowhere cannot be read", self.ends(NO_INPUT, "parked", "list", "q", "--uri-file", "/nowhere").stderr)
+
+    def test_o14_the_environment_names_the_management_api(self):
+        ran = self.ends(TRY_AGAIN, "parked", "list", BACKHOP_MANAGEMENT_URL="http://127.0.0.1:1")
+        self.assertIn("no answer from the management API at 127.0.0.1:1", ran.stderr)
 
     def test_the_version_is_that_of_the_library(self):
         version = (Path(__file__).parents[3] / "VERSION").read_text().strip()
@@ -71,6 +103,12 @@ class Options(Case):
         self.assertNotIn("secret", ran.stderr)
         self.assertNotIn("secret", self.ends(USAGE, "parked", "list", "orders", "--uri", "amqp://guest:secret@/%zz").stderr)
 
+    def test_o27_a_command_says_that_it_waits(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            ran = self.ends(TRY_AGAIN, "parked", "list", "orders", "--uri", f"amqp://127.0.0.1:{port}/")
+        self.assertEqual(ran.stderr.count(f"127.0.0.1:{port} has not answered for 3 s; waiting for it\n"), 1)
+
     def test_a_file_that_is_not_there_is_named(self):
         self.assertIn("/nowhere", self.ends(NO_INPUT, "schedule", "--policy", "/nowhere").stderr)
 
@@ -94,6 +132,16 @@ class Schedule(Case):
             by_file = self.ok("schedule", "--policy", file.name).stdout
         self.assertEqual(by_file, self.ok("schedule", "--steps", "10s,1m", "--jitter", "none").stdout)
 
+    def test_o11_errors_have_the_names_and_units_of_options(self):
+        for arguments, said in (
+            (("--initial", "1h", "--max", "1m"), "initial is 1 h, above max 1 min: raise max or lower initial"),
+            (("--steps", "1s,61001ms", "--max", "61s"), "step 2 is 61001 ms, above max 1 min 1 s"),
+            (("--max", "50ms", "--initial", "10ms"), "max is below the ladder's lowest rung of 0.1 s: raise max,"),
+            (("--initial", "0s"), "initial is 0 s: give a time span from 0.001 s to"),
+        ):
+            with self.subTest(arguments):
+                self.assertIn(said, self.ends(USAGE, "schedule", *arguments).stderr)
+
     def test_a_strategy_that_cannot_serve_the_policy_names_one_that_can(self):
         self.assertIn("strategy", self.ends(USAGE, "schedule", "--strategy", "reject").stderr)
 
@@ -107,6 +155,14 @@ class Simulate(Case):
         self.assertGreater(at_once["parked"], 0)
         self.assertIn("seed 5", self.ok("simulate", "--seed", 5, "--down", "10s..1m").stdout)
 
+    def test_o20_a_sentence_says_which_is_better_and_the_default_shows_it(self):
+        text = self.ok("simulate", "--seed", 5).stdout
+        self.assertIn("Back-off is better: it parked 0 of 14400 messages; retried at once, 6000 of 14400 were parked.", text)
+        self.assertRegex(text, r"\n +parked +done +calls")
+        back_off, at_once = self.ok("simulate", "--seed", 5, "--json").objects
+        self.assertLess(back_off["failed_calls"], at_once["failed_calls"])
+        self.assertIn("Both are alike", self.ok("simulate", "--seed", 5, "--down", "1s..1s").stdout)
+
     def test_a_drawing_is_xml(self):
         with tempfile.TemporaryDirectory() as directory:
             self.ok("simulate", "--svg", f"{directory}/out.svg")
@@ -117,7 +173,20 @@ class Simulate(Case):
         self.assertIn("--down", self.ends(USAGE, "simulate", "--down", "6m..1m").stderr)
 
 
+class Closed(Case):
+    def test_o18_a_reader_that_ends_is_no_error(self):
+        with subprocess.Popen([BUILD / "backhop", "schedule", "--json", "--max-attempts", "1000"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            process.stdout.readline()
+            process.stdout.close()  # as head -1 does
+            self.assertEqual(process.stderr.read(), b"")
+            process.wait(LIMIT_S)
+
+
 class Topology(Case):
+    def test_o29_the_help_of_export_names_the_wait_queues_on_demand(self):
+        self.assertIn("wait queues that 'declare' leaves to the first message", " ".join(self.ok("topology", "export", "--help").stdout.split()))
+
     def test_what_is_shown_exported_and_drawn_is_one_list(self):
         options = ("orders", "--steps", "10s", "--jitter", "none")
         shown = {each["name"] for each in self.ok("topology", "show", *options, "--all", "--json").objects}
@@ -171,6 +240,8 @@ class Completion(Case):
 
     def completes(self, shell, options, setup):
         needs(self, shell)
+        for name in ("backhop.bash", "_backhop"):
+            self.assertTrue((SHARE / name).is_file(), f"{SHARE / name} is missing")
         with tempfile.TemporaryDirectory() as home:
             directory = Path(home) / "bash-completion" / "completions"
             directory.mkdir(parents=True)
@@ -185,16 +256,16 @@ class Completion(Case):
                     ("backhop topology ver\tord --work\tquorum --he\t", "backhop topology verify ord --work-queue quorum --help"),
                     ("backhop --vers\t", "backhop --version"),
                 ):
-                    with self.subTest(typed):
-                        terminal.type(typed + "\r")
-                        terminal.expect(f"<{expected}")
+                    terminal.type(typed + "\r")
+                    terminal.expect(f"<{expected}")  # the first that fails ends the test: the shell may be stuck
 
     def test_every_option_of_every_command_is_completed(self):
         program = '. %s/backhop.bash; while read -ra COMP_WORDS; do COMP_WORDS+=(--); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _backhop; echo ${COMPREPLY[*]}; done'
         helps = dict(each_help())
         typed = "".join(" ".join(("backhop", *command)) + "\n" for command in helps)
-        ran = subprocess.run(["bash", "-c", program % SHARE], input=typed, capture_output=True, text=True, check=True,
+        ran = subprocess.run(["bash", "-c", program % SHARE], input=typed, capture_output=True, text=True, check=True, timeout=LIMIT_S,
                              env={**os.environ, "PATH": f"{BUILD}:{os.environ['PATH']}"})
         for (command, text), completed in zip(helps.items(), ran.stdout.splitlines(), strict=True):
             options = {f"--{option}" for option in options_of(text) | {"help"}}
+            self.assertEqual(len(completed.split()), len(set(completed.split())), f"O29: {command}")
             self.assertEqual(options | ({"--version"} if not command else set()), set(completed.split()), command)

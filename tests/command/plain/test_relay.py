@@ -53,6 +53,40 @@ class Relay(Case):
         ran = self.ok("relay", "-c", self.config('{"queues": ["email", "sms"]}'), "--print-policy")
         self.assertIn("'^(email|sms)$'", ran.stdout)
 
+    def test_x13_a_file_that_is_small_and_costs_much_is_refused_before_it_does(self) -> None:
+        text = "a: &a [x, x, x, x, x, x, x, x, x]\n"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True):
+            text += f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
+        self.refuses(text, "line 2: aliases are not supported", code=DATA)
+        self.refuses("[" * 20000, "line 1: this is deeper than any setting", code=DATA)
+
+    def test_o12_a_second_document_is_refused(self) -> None:
+        self.refuses("queues:\n  a:\n---\nqueues:\n  b:\n", "line 3: a second document begins here", code=DATA)
+
+    def test_o12_a_wrong_value_is_refused_with_its_line(self) -> None:
+        for text, line, said in (
+            ("policy:\n  initial: 10 seconds\nqueues: [a]\n", 2, "initial: '10 seconds' is no time span"),
+            ("queues: [a]\npolcy:\n", 2, "there is no setting 'polcy'"),
+            ("queues: [a]\n\nstripes: many\n", 3, "stripes: 'many'"),
+            ("queues: [a]\ndrain: 2h\n", 2, "drain: '2h'"),
+            ("queues:\n  a:\n    jitter: 20%\n", 3, "a share of 20 % is spread:0.2"),
+            ("queues:\n  a:\n    inital: 1s\n", 3, "the policy of a: there is no 'inital'"),
+            ("queues:\n  a:\n    max-attempts: [1, 2]\n", 3, "max-attempts: one value is wanted"),
+            ("queues:\n  - a\n  - a\n", 3, "twice"),
+        ):
+            with self.subTest(text):
+                self.refuses(text, f"{self.file}, line {line}: ", said)
+
+    def test_o12_steps_may_be_a_list(self) -> None:
+        file = self.config("queues:\n  a: {kind: steps, steps: [1s, 5s]}\n")
+        self.ok("relay", "-c", file, "--print-policy")
+
+    def test_o11_settings_are_named_as_in_the_file(self) -> None:
+        self.refuses("queues: [a]\npolicy: {initial: 1h, max: 1m}\n", "initial is 1 h, above max 1 min: raise max or lower initial")
+
+    def test_o29_a_namespace_is_no_pattern(self) -> None:
+        self.refuses('queues: [a]\nnamespace: "my ns.*"\n', "line 2: namespace: 'my ns.*' looks like a pattern")
+
     def test_what_is_typed_goes_before_the_file(self) -> None:
         file = self.config("namespace: one\nqueues: [email]\n")
         ran = self.ok("relay", "-c", file, "--namespace", "two", "-q", "sms", "--print-policy")
@@ -76,7 +110,7 @@ class Relay(Case):
     def test_a_file_that_cannot_be_read_and_one_that_is_no_yaml_are_told_apart(self) -> None:
         self.refuses("queues: [email\n", "line 2", code=DATA)
         self.refuses("queues:\n  email:\n  email:\n", "line 3", "there already", code=DATA)
-        self.refuses("queues: &a [*a]\n", "deeper", code=DATA)
+        self.refuses("queues: &a [*a]\n", "line 1: aliases", code=DATA)
         self.refuses("", "empty", code=DATA)
         self.ends(NO_INPUT, "relay", "--config", self.file.with_name("nowhere"))
 

@@ -1,0 +1,56 @@
+/* Structs of the interface as results, for the tests. */
+#ifndef BACKHOP_TESTS_READING_H
+#define BACKHOP_TESTS_READING_H
+
+#include <backhop/adapter/plan.h>
+
+static inline bh_value header_of(const bh_delivery *delivery, bh_bytes name)
+{
+    bh_value value;
+    bh_delivery_header(delivery, name, &value);
+    return value;
+}
+
+static inline bh_value value_at(const bh_delivery *delivery, size_t index)
+{
+    bh_value value;
+    bh_delivery_value(delivery, index, &value);
+    return value;
+}
+
+static inline bh_past past_of(const bh_history *history)
+{
+    bh_past past;
+    bh_history_past(history, &past);
+    return past;
+}
+
+static inline size_t problem_count(const bh_history *history)
+{
+    size_t count = 0;
+    while (bh_history_problem(history, count).size > 0)
+        count++;
+    return count;
+}
+
+static inline bh_copy copy_of(const bh_plan *plan)
+{
+    bh_copy copy;
+    bh_plan_copy(plan, &copy);
+    return copy;
+}
+
+static inline int publishes_copy(const bh_plan *plan)
+{
+    bh_copy copy;
+    return bh_plan_copy(plan, &copy) == BH_OK;
+}
+
+static inline bh_header plan_header(const bh_plan *plan, size_t index)
+{
+    bh_header header;
+    bh_plan_header(plan, index, &header);
+    return header;
+}
+
+#endif
