@@ -1,0 +1,462 @@
+/* The nouns that decide: delivery, history, policy, plan, replay, topology, declaring. */
+
+/* --- delivery ---------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_property {
+    BH_PROPERTY_CONTENT_TYPE,
+    BH_PROPERTY_CONTENT_ENCODING,
+    BH_PROPERTY_HEADERS,
+    BH_PROPERTY_DELIVERY_MODE,
+    BH_PROPERTY_PRIORITY,
+    BH_PROPERTY_CORRELATION_ID,
+    BH_PROPERTY_REPLY_TO,
+    BH_PROPERTY_EXPIRATION,
+    BH_PROPERTY_MESSAGE_ID,
+    BH_PROPERTY_TIMESTAMP,
+    BH_PROPERTY_TYPE,
+    BH_PROPERTY_USER_ID,
+    BH_PROPERTY_APP_ID,
+    BH_PROPERTY_CLUSTER_ID,
+    BH_PROPERTY_LAST
+} bh_property;
+
+typedef enum bh_type {
+    BH_TYPE_BOOLEAN,
+    BH_TYPE_INT8,
+    BH_TYPE_UINT8,
+    BH_TYPE_INT16,
+    BH_TYPE_UINT16,
+    BH_TYPE_INT32,
+    BH_TYPE_UINT32,
+    BH_TYPE_INT64,
+    BH_TYPE_UINT64,
+    BH_TYPE_FLOAT,
+    BH_TYPE_DOUBLE,
+    BH_TYPE_DECIMAL,
+    BH_TYPE_STRING,
+    BH_TYPE_BYTES,
+    BH_TYPE_TIMESTAMP,
+    BH_TYPE_VOID,
+    BH_TYPE_ARRAY,
+    BH_TYPE_TABLE
+} bh_type;
+
+%record(bh_value, 7, BH_PUT(type) BH_PUT(name) BH_PUT(string) BH_PUT(integer) BH_PUT(number) BH_PUT(places) BH_PUT(end))
+
+%{
+static bh_value bh_value_of(bh_type type, bh_bytes name)
+{
+    bh_value value;
+    memset(&value, 0, sizeof value);
+    value.type = type;
+    value.name = name;
+    return value;
+}
+%}
+
+%object(Delivery, bh_delivery)
+%extend bh_delivery {
+    void clear();
+    bh_status set_exchange(bh_bytes exchange);
+    bh_status set_routing_key(bh_bytes routing_key);
+    bh_status set_property(bh_property property, bh_bytes value);
+    bh_status set_number(bh_property property, int64_t value);
+    /* bh_delivery_push, by the fields that a type has. */
+    bh_status push_int(bh_bytes name, bh_type type, int64_t integer) {
+        bh_value value = bh_value_of(type, name);
+        value.integer = integer;
+        return bh_delivery_push($self, &value);
+    }
+    bh_status push_float(bh_bytes name, bh_type type, double number) {
+        bh_value value = bh_value_of(type, name);
+        value.number = number;
+        return bh_delivery_push($self, &value);
+    }
+    bh_status push_string(bh_bytes name, bh_type type, bh_bytes string) {
+        bh_value value = bh_value_of(type, name);
+        value.string = string;
+        return bh_delivery_push($self, &value);
+    }
+    bh_status push_decimal(bh_bytes name, int places, int64_t integer) {
+        bh_value value = bh_value_of(BH_TYPE_DECIMAL, name);
+        value.places = places;
+        value.integer = integer;
+        return bh_delivery_push($self, &value);
+    }
+    bh_status push_void(bh_bytes name) {
+        bh_value value = bh_value_of(BH_TYPE_VOID, name);
+        return bh_delivery_push($self, &value);
+    }
+    bh_status begin_table(bh_bytes name) {
+        bh_value value = bh_value_of(BH_TYPE_TABLE, name);
+        return bh_delivery_push($self, &value);
+    }
+    bh_status begin_array(bh_bytes name) {
+        bh_value value = bh_value_of(BH_TYPE_ARRAY, name);
+        return bh_delivery_push($self, &value);
+    }
+    bh_status end();
+
+    bh_bytes exchange();
+    bh_bytes routing_key();
+    int has_property(bh_property property);
+    bh_bytes property(bh_property property);
+    int64_t number(bh_property property);
+    void header(bh_bytes name, bh_value *out);
+    size_t value_count();
+    void value(size_t index, bh_value *out);
+    int is_truncated();
+    int64_t header_bytes();
+}
+bh_status bh_delivery_new(bh_delivery **out);
+
+/* --- history ----------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_source {
+    BH_SOURCE_NONE,
+    BH_SOURCE_BACKHOP,
+    BH_SOURCE_LEGACY,
+    BH_SOURCE_X_DEATH,
+    BH_SOURCE_DELIVERY_COUNT
+} bh_source;
+
+%record(bh_death, 7, BH_PUT(queue) BH_PUT(reason) BH_PUT(exchange) BH_PUT(original_expiration) BH_PUT(count)
+        BH_PUT(first_time_s) BH_PUT_EACH(routing_key_count, bh_put(it->routing_keys[i])))
+
+%record(bh_past, 12, BH_PUT(attempts) BH_PUT(source) BH_PUT(first_failure_ms) BH_PUT(last_delay_ms) BH_PUT(replays)
+        BH_PUT(crashes) BH_PUT(delivery_count) BH_PUT(acquired_count) BH_PUT(death_count) BH_PUT(last_error)
+        BH_PUT(parked) BH_PUT(traceparent))
+
+%object(History, bh_history)
+%extend bh_history {
+    bh_status set_legacy_counter(bh_bytes header);
+    bh_status add_wait_queue(bh_bytes queue);
+    bh_status read(const bh_delivery *delivery, const bh_topology *topology);
+
+    int64_t attempts();
+    int64_t lateness_ms(int redelivered, int64_t now_ms);
+    bh_bytes id();
+    bh_status assign_id(bh_bytes random);
+    bh_bytes event_id();
+    bh_bytes exchange();
+    bh_bytes routing_key();
+    void past(bh_past *out);
+
+    void death(size_t index, bh_death *out);
+    void first_death(bh_death *out);
+    void last_death(bh_death *out);
+
+    bh_bytes problem(size_t index);
+    bh_bytes explanation();
+}
+bh_status bh_history_new(bh_history **out);
+
+/* --- policy ------------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
+
+typedef enum bh_jitter {
+    BH_JITTER_NONE,
+    BH_JITTER_SPREAD,
+    BH_JITTER_EQUAL,
+    BH_JITTER_FULL,
+    BH_JITTER_DECORRELATED
+} bh_jitter;
+
+%record(bh_limits, 5, BH_PUT(max_attempts) BH_PUT(max_ms) BH_PUT(max_age_ms)
+        BH_PUT(max_retry_after_ms) BH_PUT(max_crashes))
+%record(bh_preview, 5, BH_PUT(lowest_ms) BH_PUT(mean_ms) BH_PUT(highest_ms) BH_PUT(total_ms)
+        BH_PUT(spread))
+
+%object(Policy, bh_policy)
+%extend bh_policy {
+    bh_status set_kind(bh_kind kind);
+    bh_status set_initial_ms(int64_t initial_ms);
+    bh_status set_factor(double factor);
+    bh_status set_max_ms(int64_t max_ms);
+    bh_status add_step_ms(int64_t step_ms);
+    bh_status set_jitter(bh_jitter jitter, double ratio);
+    bh_status set_max_attempts(int64_t max_attempts);
+    bh_status set_max_age_ms(int64_t max_age_ms);
+    bh_status set_max_retry_after_ms(int64_t max_retry_after_ms);
+    bh_status set_max_crashes(int64_t max_crashes);
+
+    bh_status check();
+    bh_bytes error();
+
+    bh_kind kind();
+    bh_jitter jitter();
+    void limits(bh_limits *out);
+
+    int64_t delay_ms(int64_t attempt, int64_t previous_ms, double u);
+    void preview(int64_t attempt, bh_preview *out);
+}
+bh_status bh_policy_new(bh_policy **out);
+int64_t bh_retry_after_ms(bh_bytes value, int64_t now_ms);
+
+/* --- breaker ----------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_breaker_state {
+    BH_BREAKER_CLOSED,
+    BH_BREAKER_OPEN,
+    BH_BREAKER_HALF_OPEN,
+    BH_BREAKER_DISABLED
+} bh_breaker_state;
+
+typedef enum bh_call_kind { BH_CALL_SUCCESS, BH_CALL_FAILURE, BH_CALL_IGNORED, BH_CALL_THROTTLED } bh_call_kind;
+
+%record(bh_breaker_settings, 10, BH_PUT(window_ms) BH_PUT(least_calls) BH_PUT(failure_percent) BH_PUT(row_failures)
+        BH_PUT(slow_ms) BH_PUT(slow_percent) BH_PUT(probe_successes) BH_PUT(probe_timeout_ms) BH_PUT(ramp_calls)
+        BH_PUT(throttled_opens))
+%record(bh_permit, 3, BH_PUT(generation) BH_PUT(number) BH_PUT(until_ms))
+%record(bh_breaker_view, 9, BH_PUT(state) BH_PUT(generation) BH_PUT(until_ms) BH_PUT(limit) BH_PUT(pauses) BH_PUT(calls)
+        BH_PUT(failures) BH_PUT(slow) BH_PUT(reason))
+
+/* The settings are one argument each, in the order of bh_breaker_defaults. `pauses` may be nothing. */
+%{
+static bh_breaker_settings bh_breaker_given(int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+                                            int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
+                                            int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
+                                            int64_t throttled_opens)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    settings.window_ms = window_ms;
+    settings.least_calls = least_calls;
+    settings.failure_percent = failure_percent;
+    settings.row_failures = row_failures;
+    settings.slow_ms = slow_ms;
+    settings.slow_percent = slow_percent;
+    settings.probe_successes = probe_successes;
+    settings.probe_timeout_ms = probe_timeout_ms;
+    settings.ramp_calls = ramp_calls;
+    settings.throttled_opens = throttled_opens;
+    return settings;
+}
+
+static bh_status bh_breaker_make(bh_breaker **out, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+                                 int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
+                                 int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
+                                 const bh_policy *pauses, bh_bytes random)
+{
+    bh_breaker_settings settings =
+        bh_breaker_given(window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
+                         probe_timeout_ms, ramp_calls, throttled_opens);
+    settings.pauses = pauses;
+    return bh_breaker_new(out, &settings, random);
+}
+
+static bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
+                                  int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
+                                  int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens)
+{
+    bh_breaker_settings settings =
+        bh_breaker_given(window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
+                         probe_timeout_ms, ramp_calls, throttled_opens);
+    return bh_breaker_settings_error(&settings);
+}
+%}
+
+%rename(record) bh_breaker::end_call; /* by the fields of its structs */
+%object(Breaker, bh_breaker)
+%extend bh_breaker {
+    void permit(int64_t now_ms, bh_permit *out);
+    int end_call(int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms,
+               int whole_queue, bh_bytes error_class, int64_t now_ms) {
+        bh_permit permit;
+        bh_call call;
+        memset(&permit, 0, sizeof permit);
+        memset(&call, 0, sizeof call);
+        permit.generation = generation;
+        permit.number = number;
+        call.kind = kind;
+        call.duration_ms = duration_ms;
+        call.retry_after_ms = retry_after_ms;
+        call.whole_queue = whole_queue;
+        call.error_class = error_class;
+        return bh_breaker_record($self, &permit, &call, now_ms);
+    }
+    bh_status open(int64_t until_ms, int64_t now_ms);
+    void close(int64_t now_ms);
+    void disable(int64_t now_ms);
+    void read(int64_t now_ms, bh_breaker_view *out);
+}
+void bh_breaker_defaults(bh_breaker_settings *out);
+%rename(bh_breaker_settings_error) bh_breaker_refuse;
+bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
+                           int64_t slow_ms, int64_t slow_percent, int64_t probe_successes, int64_t probe_timeout_ms,
+                           int64_t ramp_calls, int64_t throttled_opens);
+%rename(bh_breaker_new) bh_breaker_make;
+bh_status bh_breaker_make(bh_breaker **out, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+                          int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
+                          int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
+                          const bh_policy *pauses, bh_bytes random);
+
+/* --- plan -------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_outcome {
+    BH_OUTCOME_OK,
+    BH_OUTCOME_FAILED,
+    BH_OUTCOME_PERMANENT,
+    BH_OUTCOME_DROPPED,
+    BH_OUTCOME_RELEASED
+} bh_outcome;
+
+typedef enum bh_hidden { BH_HIDDEN_WIDTHS = 1, BH_HIDDEN_BYTES = 2 } bh_hidden;
+
+typedef enum bh_action {
+    BH_ACTION_NONE,
+    BH_ACTION_ACK,
+    BH_ACTION_RETRY,
+    BH_ACTION_REJECT,
+    BH_ACTION_RETURN,
+    BH_ACTION_PARK,
+    BH_ACTION_DROP,
+    BH_ACTION_REPLAY
+} bh_action;
+
+%record(bh_copy, 7, BH_PUT(id) BH_PUT(exchange) BH_PUT(routing_key) BH_PUT(expiration) BH_PUT(rung_ms) BH_PUT(mandatory)
+        BH_PUT(on_demand))
+%record(bh_header, 5, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer) BH_PUT(source))
+
+%object(Plan, bh_plan)
+%extend bh_plan {
+    bh_status set_frame_max(int64_t frame_max);
+    bh_status set_traceparent(bh_bytes traceparent);
+    bh_status make(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                   const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
+                   int64_t now_ms, bh_bytes random);
+    bh_status guard(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
+    bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
+                     bh_bytes random);
+    bh_status adopt(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
+
+    bh_action action();
+    int64_t attempts();
+    int64_t delay_ms();
+    int retry_after_met();
+    bh_bytes reason();
+
+    void copy(bh_copy *out);
+
+    int keeps_property(bh_property property);
+    int keeps_header(bh_bytes name);
+    size_t header_count();
+    void header(size_t index, bh_header *out);
+    binary copy_properties(const bh_delivery *delivery, int hidden);
+}
+bh_status bh_plan_new(bh_plan **out);
+
+/* --- replay ------------------------------------------------------------------------------------------------------ */
+
+int64_t bh_replay_limit(int64_t behind, int is_shared);
+int bh_replay_skips_message(bh_status status);
+int bh_replay_skips_queue(bh_status status);
+
+/* --- topology ---------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_strategy {
+    BH_STRATEGY_LADDER,
+    BH_STRATEGY_MESSAGE_TTL,
+    BH_STRATEGY_REJECT,
+    BH_STRATEGY_DELAYED_EXCHANGE,
+    BH_STRATEGY_NATIVE
+} bh_strategy;
+
+typedef enum bh_queue_type { BH_QUEUE_QUORUM, BH_QUEUE_CLASSIC } bh_queue_type;
+
+typedef enum bh_series { BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40 } bh_series;
+
+typedef enum bh_permission { BH_PERMISSION_CONFIGURE, BH_PERMISSION_WRITE, BH_PERMISSION_READ } bh_permission;
+typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
+
+typedef enum bh_declaration_kind {
+    BH_DECLARE_NONE,
+    BH_DECLARE_EXCHANGE,
+    BH_DECLARE_QUEUE,
+    BH_DECLARE_BINDING
+} bh_declaration_kind;
+
+%record(bh_rungs, 1, BH_PUT_EACH(count, bh_put(it->ms[i])))
+%record(bh_argument, 4, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer))
+%fragment("bh_record_bh_argument"); /* for bh_declaration: no function has it as its result */
+%record(bh_declaration, 9, BH_PUT(kind) BH_PUT(name) BH_PUT(type) BH_PUT(source) BH_PUT(routing_key)
+        BH_PUT(rung_ms) BH_PUT(on_demand) BH_PUT(passive)
+        BH_PUT_EACH(argument_count, bh_record(bh_argument, &it->arguments[i])))
+
+%object(Topology, bh_topology)
+%extend bh_topology {
+    bh_status set_strategy(bh_strategy strategy);
+    bh_status set_queue_type(bh_queue_type type);
+    bh_status set_namespace(bh_bytes name);
+    bh_status set_series(bh_series series);
+    bh_status set_stripes(int count);
+    bh_status set_work_queue_type(bh_queue_type type);
+    /* bh_topology_add_work_queue_argument, by the type. */
+    bh_status add_work_queue_string(bh_bytes name, bh_bytes string) {
+        bh_argument argument = {name, BH_TYPE_STRING, string, 0};
+        return bh_topology_add_work_queue_argument($self, &argument);
+    }
+    bh_status add_work_queue_int(bh_bytes name, int64_t integer) {
+        bh_argument argument = {name, BH_TYPE_INT64, bh_str(""), integer};
+        return bh_topology_add_work_queue_argument($self, &argument);
+    }
+
+    bh_bytes permission(bh_mode mode, bh_permission permission);
+    bh_status add_policy(bh_policy *policy);
+    bh_status build(bh_policy *policy);
+    bh_status check_policy(const bh_policy *policy);
+    bh_status check_broker(bh_bytes product, bh_bytes version);
+    bh_bytes error();
+
+    bh_bytes queue();
+    bh_strategy strategy();
+    bh_bytes parked_queue();
+    bh_bytes unroutable_queue();
+    int owns(const bh_delivery *delivery);
+    int64_t worst_lateness_ms();
+
+    void preview(const bh_policy *policy, int64_t attempt, bh_preview *out);
+    double share(const bh_policy *policy, int64_t attempt, size_t index);
+
+    void rungs(bh_rungs *out);
+
+    size_t count();
+    bh_status declaration(size_t index, bh_declaration *out);
+
+    bh_bytes definitions();
+}
+bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
+bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
+
+/* --- declaring --------------------------------------------------------------------------------------------------- */
+
+int bh_mode_makes_rungs(bh_mode mode);
+
+typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
+
+%object(Declared, bh_declared)
+%extend bh_declared {
+    void clear();
+}
+bh_status bh_declared_new(bh_declared **out);
+
+%object(Declaring, bh_declaring)
+%extend bh_declaring {
+    bh_status set_makes_rungs(int on);
+    bh_status set_declared(bh_declared *declared);
+    bh_status begin(bh_mode mode, int64_t rung_ms);
+    int next(bh_declaration *out);
+    void refuse(int code, bh_bytes text);
+    void refuse_consumer(int code, bh_bytes text);
+    void refuse_replay(bh_bytes queue, int code, bh_bytes text);
+    void refuse_settling(int code, bh_bytes text, bh_bytes with_acks);
+    void refuse_no_ack(bh_bytes with_acks);
+    void check_queue(bh_bytes queue);
+
+    bh_status status();
+    bh_bytes error();
+}
+bh_status bh_declaring_new(bh_declaring **out, const bh_topology *topology, bh_dialect dialect);
