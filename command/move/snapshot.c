@@ -1,0 +1,310 @@
+#include "move/snapshot.h"
+
+#include "common/command.h"
+#include "move/guard.h"
+#include "base/memory.h"
+#include "common/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+enum {
+    SILENCE_MS = 1000, /* after which to look whether there is something still */
+    LONGEST_SILENCE_MS = 60000,
+    PAUSE_MS = 10,
+    LONGEST_RETURN_MS = 30000,
+    LONGEST_OTHER_MS = 15000 /* for the consumers of one who was killed */
+};
+
+/* In the order of their tags consumers' messages are given back before RabbitMQ 4.0. */
+static void consumer_tag(char out[32], size_t number)
+{
+    snprintf(out, 32, "backhop-%03zu", number);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ frames */
+
+static void on_message(snapshot *self, bh_message *message)
+{
+    void *flags = self->is_acked;
+    if (!bh__reserve(&flags, &self->room, 1, (size_t)message->delivery_tag + 1))
+        must(NULL);
+    self->is_acked = flags;
+    self->is_acked[message->delivery_tag] = 0;
+    self->held++;
+    self->taken++;
+    bh__message_list_push(&self->arrived, message);
+}
+
+void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
+{
+    snapshot *self = data;
+    bh_message *message = NULL;
+    if (frame->channel != CHANNEL_CONSUME)
+        return;
+    if (!method) {
+        bh_status status = bh__assembler_add(&self->assembler, frame, &message);
+        if (status != BH_OK)
+            bh__link_fail(&self->broker->link, status, "a message could not be received");
+        else if (message)
+            on_message(self, message);
+    } else if (method->id == AMQP_BASIC_DELIVER_METHOD) {
+        const amqp_basic_deliver_t *deliver = method->decoded;
+        bh__assembler_begin(&self->assembler, deliver->delivery_tag, deliver->redelivered != 0, deliver->exchange,
+                            deliver->routing_key);
+    } else if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
+        self->status = bh__link_answer_channel_close(&self->broker->link, CHANNEL_CONSUME, method->decoded,
+                                                     "looking at messages", &self->broker->problem);
+    } else if (method->id == AMQP_BASIC_CANCEL_METHOD) {
+        self->status = bh__report_set(
+            &self->broker->problem, BH_ERR_CANCELLED,
+            "the broker ended the consumer of queue \"%s\": it was deleted, or held for too long", self->queue);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------------------- consumers */
+
+/* Sends what begins all consumers but the last one at once, so that nothing comes in between. */
+static bh_status begin_consumers(snapshot *self)
+{
+    bh__link *link = &self->broker->link;
+    char tag[32], what[320];
+    snprintf(what, sizeof what, "looking at queue \"%s\"", self->queue);
+    for (int64_t remaining = self->total; remaining > 0; remaining -= SNAPSHOT_PREFETCH) {
+        int is_last = remaining <= SNAPSHOT_PREFETCH;
+        consumer_tag(tag, self->consumers++);
+        amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)(is_last ? remaining : SNAPSHOT_PREFETCH)};
+        amqp_basic_consume_t begin = {
+            .queue = amqp_cstring_bytes(self->queue), .consumer_tag = amqp_cstring_bytes(tag), .nowait = !is_last};
+        bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_QOS_METHOD, &qos);
+        if (is_last)
+            return connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin,
+                                   AMQP_BASIC_CONSUME_OK_METHOD, 0, what);
+        bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin);
+    }
+    return BH_OK;
+}
+
+/* Until all consumers have begun, a connection that closes would bring the messages of the first ones back behind the others. */
+static bh_status consume(snapshot *self)
+{
+    if (self->total <= SNAPSHOT_PREFETCH)
+        return begin_consumers(self);
+    guard held = guard_begin(self->broker->link.socket.fd);
+    bh_status status = begin_consumers(self);
+    guard_end(held);
+    return status;
+}
+
+bh_status snapshot_close(snapshot *self)
+{
+    char tag[32];
+    bh_status status = BH_OK;
+    for (size_t i = 0; status == BH_OK && i < self->consumers; i++) {
+        consumer_tag(tag, i);
+        amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(tag)};
+        status = connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CANCEL_METHOD, &cancel,
+                                 AMQP_BASIC_CANCEL_OK_METHOD, 0, "ending a consumer");
+    }
+    self->consumers = 0;
+    return status;
+}
+
+/* Waits a moment. */
+static bh_status rest(const snapshot *self)
+{
+    int64_t until_ms = bh__monotonic_ms() + PAUSE_MS;
+    bh_status status = BH_OK;
+    while (status == BH_OK && bh__monotonic_ms() < until_ms && !is_interrupted())
+        status = connection_pump(self->broker, until_ms);
+    return status;
+}
+
+/* Counts what is there. Where there is a consumer, as of a command that was killed just now, what it holds may come back soon. */
+static bh_status count_ready(snapshot *self)
+{
+    int64_t consumers = 1, until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
+    bh_status status = connection_look(self->broker, self->queue, &self->ready, &consumers);
+    while (status == BH_OK && consumers > 0 && bh__monotonic_ms() < until_ms && !is_interrupted()) {
+        status = rest(self);
+        if (status == BH_OK)
+            status = connection_look(self->broker, self->queue, &self->ready, &consumers);
+    }
+    if (status == BH_OK && consumers > 0)
+        complain("somebody else consumes from \"%s\": messages that he holds are not seen", self->queue);
+    self->total = self->ready;
+    return status;
+}
+
+int snapshot_begin(snapshot *self, connection *broker, const char *queue)
+{
+    const int64_t most = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
+    *self = (snapshot){.broker = broker, .queue = queue};
+    broker->on_frame = snapshot_on_frame;
+    broker->data = self;
+    self->status = count_ready(self);
+    if (self->total > most) {
+        complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
+                 (long long)self->ready, (long long)most);
+        self->total = most;
+    }
+    if (self->status == BH_OK)
+        self->status = connection_open_channel(broker, CHANNEL_CONSUME);
+    if (self->status == BH_OK)
+        self->status = consume(self);
+    if (self->status == BH_OK)
+        return EX_OK;
+    broker->on_frame = NULL;
+    return connection_complain(broker);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- messages */
+
+static int is_over(const snapshot *self)
+{
+    return self->given >= self->total || self->status != BH_OK || is_interrupted();
+}
+
+/* Whether the broker says that the queue has no message. Of a quorum queue that is busy it says so too, but then it also says that nobody consumes,
+ * though this channel does. */
+static int is_said_to_be_empty(snapshot *self)
+{
+    int64_t ready, consumers;
+    self->status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
+    return self->status == BH_OK && ready == 0 && consumers > 0;
+}
+
+/*
+ * Nothing came for a while: somebody else may have taken what was counted; or the broker is slow, and what is missing is on its way. The broker is asked
+ * twice, on the channel that messages come by: its first answer may overtake messages that the queue had handed to that channel before, the second
+ * one comes behind them.
+ */
+static void look_again(snapshot *self)
+{
+    int is_empty = is_said_to_be_empty(self);
+    if (is_empty)
+        is_empty = is_said_to_be_empty(self);
+    if (is_empty && !self->arrived.first)
+        self->total = self->given;
+}
+
+bh_message *snapshot_next(snapshot *self)
+{
+    int64_t begun_ms = bh__monotonic_ms(), looked_ms = begun_ms;
+    while (!is_over(self) && !self->arrived.first) {
+        int64_t now_ms = bh__monotonic_ms();
+        if (now_ms - begun_ms >= LONGEST_SILENCE_MS) {
+            self->status = bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
+                                          "queue \"%s\" gives no message, though it has some", self->queue);
+        } else if (now_ms - looked_ms >= SILENCE_MS) {
+            looked_ms = now_ms;
+            look_again(self);
+        } else {
+            self->status = connection_pump(self->broker, looked_ms + SILENCE_MS);
+        }
+    }
+    if (is_over(self))
+        return NULL;
+    self->given++;
+    return bh__message_list_pop(&self->arrived);
+}
+
+void snapshot_ack(snapshot *self, uint64_t tag)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = tag};
+    self->held--;
+    self->is_acked[tag] = 1;
+    bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_ACK_METHOD, &ack);
+}
+
+/* Waits until the queue has so many messages of this snapshot again. */
+static bh_status await_return(const snapshot *self, int64_t count)
+{
+    int64_t there = 0, until_ms = bh__monotonic_ms() + LONGEST_RETURN_MS;
+    bh_status status = BH_OK;
+    while (status == BH_OK && count > 0 && bh__monotonic_ms() < until_ms) {
+        status = connection_look(self->broker, self->queue, &there, NULL);
+        if (there >= self->ready - self->taken + count)
+            return status;
+        if (status == BH_OK)
+            status = connection_pump(self->broker, bh__monotonic_ms() + PAUSE_MS);
+    }
+    return status;
+}
+
+/* Where none is held that could be given back behind the acknowledgements: asks on their own channel, which the queue answers after it has
+ * heard of them, and some times again, as it works on them bit by bit. */
+static bh_status look_behind_acks(const snapshot *self)
+{
+    enum { QUESTIONS = 200 };
+    int64_t ready;
+    bh_status status = BH_OK;
+    for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
+        status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, NULL);
+    return status;
+}
+
+/* Gives back what each consumer holds, one after the other, when the queue has what came before: a nack of all gives it back in another order. */
+static bh_status give_back_in_order(snapshot *self)
+{
+    int64_t back = 0;
+    bh_status status = snapshot_close(self);
+    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin += SNAPSHOT_PREFETCH) {
+        amqp_basic_nack_t nack = {.multiple = 1, .requeue = 1};
+        for (int64_t tag = begin; tag < begin + SNAPSHOT_PREFETCH && tag <= self->taken; tag++)
+            if (!self->is_acked[tag]) {
+                nack.delivery_tag = (uint64_t)tag;
+                back++;
+            }
+        if (!nack.delivery_tag)
+            continue;
+        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &nack);
+        status = await_return(self, back);
+    }
+    return status;
+}
+
+/*
+ * Gives back what is held, or what has to be before the channel ends. From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 one of many
+ * messages gives them back in an order of its own, as is what was delivered while its consumer was being cancelled: there, and where not all has
+ * come, the end of the channel gives back.
+ */
+static bh_status give_back(snapshot *self)
+{
+    amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
+    if (self->expires)
+        return self->held < self->taken ? look_behind_acks(self) : BH_OK;
+    if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
+        return give_back_in_order(self);
+    if (self->held == self->taken)
+        return BH_OK;
+    if (self->held == 0)
+        return look_behind_acks(self);
+    while (self->is_acked[first.delivery_tag])
+        first.delivery_tag++;
+    bh_status status = snapshot_close(self);
+    if (status == BH_OK)
+        bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_BASIC_NACK_METHOD, &first);
+    return status == BH_OK ? await_return(self, 1) : status;
+}
+
+int snapshot_end(snapshot *self)
+{
+    connection *broker = self->broker;
+    bh_status status = self->status;
+    if (status == BH_OK)
+        status = give_back(self);
+    if (status == BH_OK)
+        status = connection_close_channel(broker, CHANNEL_CONSUME);
+    broker->on_frame = NULL;
+    if (status == BH_OK && !self->expires)
+        status = await_return(self, self->held);
+    free(self->is_acked);
+    self->is_acked = NULL;
+    bh__message_list_clear(&self->arrived);
+    bh__assembler_clear(&self->assembler);
+    if (status != BH_OK)
+        return connection_complain(broker);
+    return is_interrupted() ? EXIT_INTERRUPTED : EX_OK;
+}

@@ -1,0 +1,94 @@
+#include "observe/depths.h"
+
+#include "common/output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MISSING_MS = 60000 };
+
+const char *depth_word(depth_kind kind)
+{
+    static const char *const words[] = {"work", "parked", "unroutable", "waiting"};
+    return words[kind];
+}
+
+int depth_is_not_made(const depth *self)
+{
+    return self->kind == DEPTH_WAITING && self->ready < 0;
+}
+
+static void add(depths *self, depth_kind kind, const char *name, const char *work_queue, int64_t wait_ms)
+{
+    for (size_t i = 0; i < self->count; i++)
+        if (strcmp(self->items[i].name, name) == 0)
+            return;
+    self->items = must(realloc(self->items, (self->count + 1) * sizeof *self->items));
+    depth *made = &self->items[self->count++];
+    *made = (depth){.kind = kind, .wait_ms = wait_ms, .ready = -1, .consumers = -1, .looked_ms = INT64_MIN};
+    snprintf(made->name, sizeof made->name, "%s", name);
+    snprintf(made->work_queue, sizeof made->work_queue, "%s", work_queue);
+}
+
+/* All of a topology but its work queue: a queue that has a wait is a wait queue. */
+static void add_topology(depths *self, const bh_topology *topology)
+{
+    const char *unroutable = bh_topology_unroutable_queue(topology).data;
+    bh_declaration each;
+    for (size_t i = 0; bh_topology_declaration(topology, i, &each) == BH_OK; i++)
+        if (each.kind == BH_DECLARE_QUEUE && each.rung_ms > 0)
+            add(self, DEPTH_WAITING, each.name.data, "", each.rung_ms);
+    if (*unroutable)
+        add(self, DEPTH_UNROUTABLE, unroutable, "", 0);
+}
+
+static int order(const void *a, const void *b)
+{
+    const depth *one = a, *other = b;
+    if (one->kind != other->kind)
+        return one->kind < other->kind ? -1 : 1;
+    if (one->wait_ms != other->wait_ms)
+        return one->wait_ms < other->wait_ms ? -1 : 1;
+    return strcmp(one->name, other->name);
+}
+
+void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues, int count)
+{
+    *self = (depths){.items = NULL};
+    for (int i = 0; i < count; i++) {
+        bh_policy *with = setup_policy(policy);
+        bh_topology *made = setup_topology(topology, queues[i], with);
+        add(self, DEPTH_WORK, queues[i], queues[i], 0);
+        add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, queues[i], 0);
+        add_topology(self, made);
+        bh_topology_free(made);
+        bh_policy_free(with);
+    }
+    qsort(self->items, self->count, sizeof *self->items, order);
+}
+
+void depths_free(depths *self)
+{
+    free(self->items);
+    *self = (depths){.items = NULL};
+}
+
+bh_status depths_read(depths *self, connection *broker)
+{
+    bh_status status = connection_open_channel(broker, CHANNEL_CALL);
+    for (size_t i = 0; status == BH_OK && i < self->count; i++) {
+        depth *each = &self->items[i];
+        int64_t now_ms = bh__monotonic_ms();
+        if (each->ready < 0 && each->looked_ms != INT64_MIN && now_ms - each->looked_ms < MISSING_MS)
+            continue;
+        each->looked_ms = now_ms;
+        each->ready = each->consumers = -1;
+        status = connection_read_depth(broker, CHANNEL_CALL, each->name, &each->ready, &each->consumers);
+        if (status != BH_OK && !bh__link_is_broken(&broker->link))
+            status = connection_open_channel(broker, CHANNEL_CALL);
+        if (each->kind == DEPTH_WAITING)
+            each->late = overdue_record(&each->watch, each->ready, each->wait_ms, now_ms);
+    }
+    return status == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : status;
+}

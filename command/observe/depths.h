@@ -1,0 +1,39 @@
+/* Depths: how many messages are ready in the queues of a namespace, by passive declarations: nothing is taken or changed. */
+#ifndef BACKHOP_COMMAND_DEPTHS_H
+#define BACKHOP_COMMAND_DEPTHS_H
+
+#include "common/connection.h"
+#include "observe/overdue.h"
+#include "setup/setup.h"
+
+/* Listed in the order of the output. */
+typedef enum depth_kind { DEPTH_WORK, DEPTH_PARKED, DEPTH_UNROUTABLE, DEPTH_WAITING } depth_kind;
+
+typedef struct depth {
+    depth_kind kind;
+    char name[256];
+    char work_queue[256]; /* its own name, or the queue that its messages are parked from; "" if it serves many */
+    int64_t wait_ms;      /* of a wait queue */
+    int64_t ready;        /* -1: the queue is not there, or may not be looked at */
+    int64_t consumers;    /* -1 the same */
+    int64_t late;         /* overdue messages of a wait queue */
+    overdue watch;
+    int64_t looked_ms; /* monotonic: when it was looked for last */
+} depth;
+
+typedef struct depths {
+    depth *items;
+    size_t count;
+} depths;
+
+/* The queues of these work queues: each itself, its parked queue, and once the wait queues and the unroutable queue. */
+void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues,
+                 int count);
+void depths_free(depths *self);
+/* Reads all queues; missing queues once a minute. BH_ERR_CONNECTION and its kin: broker->problem. */
+bh_status depths_read(depths *self, connection *broker);
+/* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */
+int depth_is_not_made(const depth *self);
+const char *depth_word(depth_kind kind);
+
+#endif

@@ -1,0 +1,190 @@
+/* backhop exporter: depths for Prometheus, over HTTP. */
+#include "common/command.h"
+#include "observe/depths.h"
+#include "observe/server.h"
+#include "common/management.h"
+#include "common/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+enum { AGAIN_MS = 2000, POLL_MS = 1000 };
+
+typedef struct exporter {
+    broker_options broker;
+    topology_options topology;
+    policy_options policy;
+    management *management; /* NULL: the queues are those that were named */
+    queue_names queues;
+    depths seen;
+    connection *connection; /* NULL: none now */
+    int64_t retry_ms;       /* monotonic: when to connect again */
+    server server;
+} exporter;
+
+/* A label's value: backslash, quotation mark and line feed escaped, as Prometheus' text format 0.0.4 has it. */
+static void print_label(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\\' || *text == '"')
+            fputc('\\', out);
+        fputs(*text == '\n' ? "\\n" : (char[]){*text, '\0'}, out);
+    }
+}
+
+static int64_t ready_of(const depth *it)
+{
+    return it->ready;
+}
+
+static int64_t overdue_of(const depth *it)
+{
+    return it->late;
+}
+
+static void print_family(const exporter *self, FILE *out, depth_kind kind, const char *name, const char *help,
+                         int64_t (*value)(const depth *it))
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
+    for (size_t i = 0; i < self->seen.count; i++) {
+        const depth *each = &self->seen.items[i];
+        if (each->kind != kind || each->ready < 0)
+            continue;
+        fprintf(out, "%s{", name);
+        if (kind == DEPTH_WAITING)
+            fprintf(out, "delay=\"%g\",", (double)each->wait_ms / 1000);
+        fprintf(out, "queue=\"");
+        print_label(out, *each->work_queue ? each->work_queue : each->name);
+        fprintf(out, "\"} %lld\n", (long long)value(each));
+    }
+}
+
+static void print_consumers(const exporter *self, FILE *out)
+{
+    fprintf(out, "# HELP backhop_consumers Consumers of a work queue.\n# TYPE backhop_consumers gauge\n");
+    for (size_t i = 0; i < self->seen.count; i++) {
+        const depth *each = &self->seen.items[i];
+        if (each->kind != DEPTH_WORK || each->consumers < 0)
+            continue;
+        fprintf(out, "backhop_consumers{queue=\"");
+        print_label(out, each->name);
+        fprintf(out, "\"} %lld\n", (long long)each->consumers);
+    }
+}
+
+static void plan_queues(exporter *self)
+{
+    depths_free(&self->seen);
+    depths_plan(&self->seen, &self->topology, &self->policy, self->queues.items, self->queues.count);
+}
+
+static int is_same(const queue_names *one, const queue_names *other)
+{
+    int i = 0;
+    while (i < one->count && i < other->count && strcmp(one->items[i], other->items[i]) == 0)
+        i++;
+    return i == one->count && i == other->count;
+}
+
+/* Finds the queues of this moment. If the management API does not answer, the list stays. Returns EX_OK or the exit code. */
+static int find_queues(exporter *self)
+{
+    queue_names found;
+    int code = management_find_queues(self->management, &found);
+    if (code != EX_OK)
+        return code;
+    int is_changed = !is_same(&found, &self->queues);
+    queue_names_free(&self->queues);
+    self->queues = found;
+    if (is_changed)
+        plan_queues(self);
+    return EX_OK;
+}
+
+/* Looks, and writes what there is; backhop_up is 0 where the broker cannot be reached. */
+static void print_metrics(void *data, FILE *out)
+{
+    exporter *self = data;
+    if (self->management)
+        find_queues(self);
+    if (!self->connection && bh__monotonic_ms() >= self->retry_ms &&
+        connection_open(&self->connection, &self->broker, "exporter"))
+        self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
+    if (self->connection && depths_read(&self->seen, self->connection) != BH_OK) {
+        connection_complain(self->connection);
+        connection_close(self->connection);
+        self->connection = NULL;
+    }
+    fprintf(out, "# HELP backhop_up Whether the broker can be reached.\n# TYPE backhop_up gauge\nbackhop_up %d\n",
+            self->connection != NULL);
+    if (!self->connection)
+        return;
+    print_family(self, out, DEPTH_WAITING, "backhop_waiting_messages",
+                 "Messages that wait for their next attempt, by delay in seconds.", ready_of);
+    print_family(self, out, DEPTH_WAITING, "backhop_overdue_messages",
+                 "Messages that a wait queue holds for longer than its TTL and a minute.", overdue_of);
+    print_family(self, out, DEPTH_PARKED, "backhop_parked_messages", "Messages of a work queue that are parked.",
+                 ready_of);
+    print_family(self, out, DEPTH_UNROUTABLE, "backhop_unroutable_messages", "Messages whose work queue was gone.",
+                 ready_of);
+    print_family(self, out, DEPTH_WORK, "backhop_ready_messages", "Messages that are ready in a work queue.", ready_of);
+    print_consumers(self, out);
+}
+
+static void run(exporter *self)
+{
+    while (!is_interrupted()) {
+        server_poll(&self->server, self->connection ? self->connection->link.socket.fd : -1, POLL_MS);
+        if (self->connection && connection_pump(self->connection, bh__monotonic_ms()) != BH_OK) { /* heartbeats */
+            connection_complain(self->connection);
+            connection_close(self->connection);
+            self->connection = NULL;
+        }
+    }
+}
+
+int exporter_main(int count, char **arguments)
+{
+    exporter self = {.retry_ms = INT64_MIN, .server = {.path = "/metrics", .socket = -1}};
+    const char *api = NULL, *listen = "127.0.0.1:9419";
+    const option_rule rules[] = {
+        {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &listen},
+        WAIT_OPTIONS(&self.policy, &self.topology),
+        MANAGEMENT_OPTION(&api),
+        BROKER_OPTIONS(&self.broker),
+    };
+    int at = options_read(
+        count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
+        "Serves Prometheus, at /metrics: backhop_waiting_messages{delay,queue} and "
+        "backhop_overdue_messages{delay,queue}, by wait queue; "
+        "backhop_parked_messages{queue} and backhop_ready_messages{queue}, by work queue; backhop_unroutable_messages; "
+        "backhop_consumers{queue}; and backhop_up. Reads the broker at each request. "
+        "Without a queue name it reads each queue that has a parked queue.\n");
+    catch_interrupts();
+    api = management_url(api);
+    int code = EX_OK;
+    if (at < count || !api)
+        code = management_name_queues(&self.queues, NULL, &self.broker, count - at, arguments + at);
+    else
+        code = management_open(&self.management, api, &self.broker);
+    if (code == EX_OK && self.management)
+        code = find_queues(&self);
+    if (code == EX_OK && !self.management)
+        plan_queues(&self);
+    self.server.type = "text/plain; version=0.0.4; charset=utf-8";
+    self.server.write = print_metrics;
+    self.server.data = &self;
+    if (code == EX_OK && !server_open(&self.server, listen))
+        code = EX_UNAVAILABLE;
+    if (code == EX_OK) {
+        server_print_url(&self.server);
+        run(&self);
+    }
+    server_close(&self.server);
+    connection_close(self.connection);
+    management_close(self.management);
+    queue_names_free(&self.queues);
+    depths_free(&self.seen);
+    return output_end(code);
+}

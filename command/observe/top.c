@@ -1,0 +1,279 @@
+/* backhop top: ready, waiting and parked messages, live. */
+#include "common/command.h"
+#include "observe/depths.h"
+#include "common/management.h"
+#include "common/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <poll.h>
+#include <sysexits.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { LEAST_INTERVAL_MS = 100, HISTORY = 40, SCREEN_BYTES = 65536 };
+
+typedef struct top {
+    broker_options broker;
+    topology_options topology;
+    policy_options policy;
+    int64_t interval_ms;
+    int once;
+    int json;
+    depths seen;
+    int64_t (*past)[HISTORY]; /* of each queue, the latest last; -1: not known */
+} top;
+
+static void print_depths_json(const top *self, int64_t now_ms)
+{
+    for (size_t i = 0; i < self->seen.count; i++) {
+        const depth *each = &self->seen.items[i];
+        if (depth_is_not_made(each))
+            continue;
+        json_t *object =
+            must(json_pack("{s:I, s:s, s:s, s:o, s:o}", "time_ms", (json_int_t)now_ms, "kind", depth_word(each->kind),
+                           "queue", each->name, "ready", each->ready < 0 ? json_null() : json_integer(each->ready),
+                           "consumers", each->consumers < 0 ? json_null() : json_integer(each->consumers)));
+        if (each->wait_ms)
+            json_object_set_new(object, "delay_ms", json_integer(each->wait_ms));
+        print_json(object);
+    }
+    fflush(stdout);
+}
+
+static void remember(top *self)
+{
+    for (size_t i = 0; i < self->seen.count; i++) {
+        memmove(&self->past[i][0], &self->past[i][1], (HISTORY - 1) * sizeof(int64_t));
+        self->past[i][HISTORY - 1] = self->seen.items[i].ready;
+    }
+}
+
+/* Bars of eighths, the highest of the time shown full. */
+static void sparkline(char *out, size_t size, const int64_t past[HISTORY], int columns)
+{
+    static const char *const bars[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
+                                       "\u2585", "\u2586", "\u2587", "\u2588"};
+    int64_t most = 1;
+    size_t used = 0;
+    for (int i = 0; i < HISTORY; i++)
+        most = past[i] > most ? past[i] : most;
+    out[0] = '\0';
+    for (int i = HISTORY - columns; i < HISTORY && used + 4 < size; i++) {
+        int64_t level = past[i] <= 0 ? 0 : (past[i] * 8 + most - 1) / most;
+        used += (size_t)snprintf(out + used, size - used, "%s", bars[level]);
+    }
+}
+
+/* A wait queue that has had nothing for as long as the screen shows. */
+static int is_quiet(const top *self, size_t index)
+{
+    const depth *each = &self->seen.items[index];
+    for (int i = 0; i < HISTORY; i++)
+        if (self->past[index][i] > 0)
+            return 0;
+    return each->kind == DEPTH_WAITING && each->ready >= 0;
+}
+
+static const char *title(const depth *self, char out[TIME_TEXT])
+{
+    return self->wait_ms ? show_duration(out, self->wait_ms) : self->name;
+}
+
+/* How many columns the names, the consumers and the bars have. A narrow screen has names and depths only. */
+static void share_columns(const top *self, int columns, int *name, int *consumers, int *bars)
+{
+    enum { OTHERS = 23, CONSUMERS = 10, LEAST = 8, NARROW = 60 };
+    char wait[TIME_TEXT];
+    *consumers = columns < NARROW ? 0 : CONSUMERS;
+    int others = OTHERS + *consumers, longest = LEAST, room = columns - others > LEAST ? columns - others : LEAST;
+    for (size_t i = 0; i < self->seen.count; i++) {
+        int length = (int)strlen(title(&self->seen.items[i], wait));
+        longest = length > longest ? length : longest;
+    }
+    *name = longest < room ? longest : room;
+    *bars = !*consumers ? 0 : room - *name < HISTORY ? room - *name : HISTORY;
+}
+
+static size_t draw_line(const top *self, size_t index, int width, int consumed, int spark, char *out, size_t size)
+{
+    const depth *each = &self->seen.items[index];
+    char wait[TIME_TEXT], bars[HISTORY * 4], ready[24] = "missing", consumers[24] = "";
+    const char *tint =
+        each->ready > 0 && (each->kind == DEPTH_PARKED || each->kind == DEPTH_UNROUTABLE) ? paint(RED) : "";
+    bh_bytes text = bh_str(title(each, wait));
+    char *name = shown(text, text.size <= (size_t)width ? text.size : (size_t)width - 3); /* which ends in "..." then */
+    if (each->ready >= 0)
+        snprintf(ready, sizeof ready, "%lld", (long long)each->ready);
+    if (each->kind == DEPTH_WORK && each->consumers >= 0)
+        snprintf(consumers, sizeof consumers, "%lld", (long long)each->consumers);
+    sparkline(bars, sizeof bars, self->past[index], spark);
+    size_t used =
+        (size_t)snprintf(out, size, "%-10s %-*.*s %s%9s%s%*s  %s\033[K\r\n", depth_word(each->kind), width, width, name,
+                         tint, ready, *tint ? paint(PLAIN) : "", consumed, consumed ? consumers : "", bars);
+    free(name);
+    return used;
+}
+
+/* One screen's lines, each of them cut at its edge: what needs somebody first, then the wait queues that are in use. */
+static void draw(const top *self, const char *host, int64_t now_ms)
+{
+    int columns, lines, line = 2, hidden = 0, quiet = 0, width, consumers, spark;
+    char time[TIME_TEXT], *screen = must(malloc(SCREEN_BYTES));
+    size_t used = 0;
+    terminal_size(&columns, &lines);
+    share_columns(self, columns, &width, &consumers, &spark);
+    used +=
+        (size_t)snprintf(screen, SCREEN_BYTES, "\033[H%sbackhop%s  %.*s  %s\033[K\r\n%s%-10s %-*.*s %9s%*s%s\033[K\r\n",
+                         paint(BOLD), paint(PLAIN), consumers ? 40 : 0, host, show_time(time, now_ms), paint(DIM), "",
+                         width, width, "queue", "ready", consumers, consumers ? "consumers" : "", paint(PLAIN));
+    for (size_t i = 0; i < self->seen.count && used + 2048 < SCREEN_BYTES; i++) {
+        if (depth_is_not_made(&self->seen.items[i]))
+            continue;
+        if (is_quiet(self, i))
+            quiet++;
+        else if (line + 3 >= lines)
+            hidden++;
+        else if (++line)
+            used += draw_line(self, i, width, consumers, spark, screen + used, SCREEN_BYTES - used);
+    }
+    if (hidden)
+        used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%d more; a larger window shows them\033[K\r\n",
+                                 hidden);
+    else if (quiet)
+        used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%s%d wait queues are empty%s\033[K\r\n",
+                                 paint(DIM), quiet, paint(PLAIN));
+    snprintf(screen + used, SCREEN_BYTES - used, "\033[J%sq or Ctrl-C ends it%s", paint(DIM), paint(PLAIN));
+    fputs(screen, stdout);
+    fflush(stdout);
+    free(screen);
+}
+
+static void print_once(const top *self)
+{
+    text_table out = {.columns = 4};
+    int empty = 0;
+    char wait[TIME_TEXT];
+    static const char *const titles[] = {"kind", "queue", "ready", "consumers"};
+    for (size_t i = 0; i < out.columns; i++)
+        table_add(&out, "%s", titles[i]);
+    for (size_t i = 0; i < self->seen.count; i++) {
+        const depth *each = &self->seen.items[i];
+        if (depth_is_not_made(each))
+            continue;
+        if (each->kind == DEPTH_WAITING && each->ready == 0) {
+            empty++;
+            continue;
+        }
+        table_add(&out, "%s%s%s", depth_word(each->kind), each->wait_ms ? " " : "",
+                  each->wait_ms ? show_duration(wait, each->wait_ms) : "");
+        table_add(&out, "%s", each->name);
+        table_add(&out, each->ready < 0 ? "missing" : "%lld", (long long)each->ready);
+        if (each->kind == DEPTH_WORK && each->consumers >= 0)
+            table_add(&out, "%lld", (long long)each->consumers);
+        else
+            table_add(&out, "%s", "");
+    }
+    table_print(&out, "llrr");
+    if (empty)
+        printf("%d wait queues are empty\n", empty);
+}
+
+/* Makes the terminal pass each key at once, and not show it. Returns 0 if standard input is no terminal. */
+static int begin_keys(struct termios *before)
+{
+    if (tcgetattr(STDIN_FILENO, before) != 0)
+        return 0;
+    struct termios changed = *before;
+    changed.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    return tcsetattr(STDIN_FILENO, TCSANOW, &changed) == 0;
+}
+
+static int is_quit_typed(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    char key;
+    return poll(&input, 1, 0) == 1 && read(STDIN_FILENO, &key, 1) == 1 && key == 'q';
+}
+
+/* Waits until the next look. Returns 1 if q was typed. */
+static int wait_for_look(connection *broker, int64_t until_ms, int has_keys, bh_status *status)
+{
+    enum { KEY_MS = 50 };
+    while (*status == BH_OK && !is_interrupted() && bh__monotonic_ms() < until_ms) {
+        int64_t key_ms = bh__monotonic_ms() + KEY_MS;
+        *status = connection_pump(broker, has_keys && key_ms < until_ms ? key_ms : until_ms);
+        if (has_keys && is_quit_typed())
+            return 1;
+    }
+    return 0;
+}
+
+static int watch(top *self, connection *broker)
+{
+    struct termios before;
+    int is_live = !self->once && !self->json && isatty(STDOUT_FILENO);
+    bh_status status;
+    int has_keys = is_live && begin_keys(&before);
+    if (is_live)
+        fputs("\033[?1049h\033[?25l", stdout); /* a screen of its own, without cursor */
+    while ((status = depths_read(&self->seen, broker)) == BH_OK && !is_interrupted()) {
+        int64_t now_ms = bh__epoch_ms(), until_ms = bh__monotonic_ms() + self->interval_ms;
+        remember(self);
+        if (self->json)
+            print_depths_json(self, now_ms);
+        else if (is_live)
+            draw(self, broker->uri.host, now_ms);
+        else
+            print_once(self);
+        if (self->once || ferror(stdout))
+            break;
+        if (wait_for_look(broker, until_ms, has_keys, &status))
+            break;
+    }
+    if (has_keys)
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    if (is_live)
+        fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    return status == BH_OK ? EX_OK : connection_complain(broker);
+}
+
+int top_main(int count, char **arguments)
+{
+    top self = {.interval_ms = 1000};
+    const char *api = NULL;
+    queue_names queues;
+    const option_rule rules[] = {
+        {"once", '1', OPTION_FLAG, NULL, "one look, and no screen", &self.once},
+        {"interval", 'i', OPTION_DURATION, "TIME", "how often to look [1s]", &self.interval_ms},
+        WAIT_OPTIONS(&self.policy, &self.topology),
+        MANAGEMENT_OPTION(&api),
+        BROKER_OPTIONS(&self.broker),
+        JSON_OPTION(&self.json),
+    };
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
+                          "Shows what is ready in work queues, on their wait queues, parked and unroutable, until "
+                          "q or Ctrl-C. What consumers have\n"
+                          "in hand cannot be seen by AMQP.\n");
+    if (self.interval_ms < LEAST_INTERVAL_MS)
+        options_refuse("--interval: at least 100ms");
+    connection *broker;
+    catch_interrupts();
+    int code = management_name_queues(&queues, management_url(api), &self.broker, count - at, arguments + at);
+    if (code != EX_OK)
+        return code;
+    depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
+    queue_names_free(&queues);
+    self.past = must(malloc(self.seen.count * sizeof *self.past));
+    for (size_t i = 0; i < self.seen.count; i++)
+        for (int j = 0; j < HISTORY; j++)
+            self.past[i][j] = -1;
+    code = connection_open(&broker, &self.broker, "top");
+    if (code == EX_OK)
+        code = watch(&self, broker);
+    connection_close(broker);
+    free(self.past);
+    depths_free(&self.seen);
+    return output_end(code);
+}

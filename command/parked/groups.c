@@ -1,0 +1,92 @@
+#include "parked/groups.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static group *find(groups *self, const char *queue, const char *reason, const char *kind)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        group *each = &self->items[i];
+        if (strcmp(each->kind, kind) == 0 && strcmp(each->reason, reason) == 0 && strcmp(each->queue, queue) == 0)
+            return each;
+    }
+    return NULL;
+}
+
+static group *add(groups *self, const char *queue, const char *reason, const char *kind)
+{
+    group *grown = realloc(self->items, (self->count + 1) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    self->items = grown;
+    group *made = &self->items[self->count++];
+    *made = (group){.first_ms = -1, .last_ms = -1, .least_attempts = INT64_MAX};
+    snprintf(made->queue, sizeof made->queue, "%s", queue);
+    snprintf(made->reason, sizeof made->reason, "%s", reason);
+    snprintf(made->kind, sizeof made->kind, "%s", kind);
+    return made;
+}
+
+void group_reason(char out[32], const bh_history *history)
+{
+    bh_past past;
+    bh_history_past(history, &past);
+    snprintf(out, 32, "%.*s", (int)(past.parked.size < 32 ? past.parked.size : 31), past.parked.data);
+}
+
+int groups_add(groups *self, const char *queue, const bh_history *history)
+{
+    char kind[KIND_BYTES + 1], reason[32];
+    bh_past past;
+    bh_history_past(history, &past);
+    bh_bytes class = error_class(past.last_error), id = bh_history_id(history);
+    int64_t first_ms = past.first_failure_ms, attempts = past.attempts;
+    error_kind(kind, past.last_error);
+    group_reason(reason, history);
+    group *found = find(self, queue, reason, kind);
+    if (!found && self->count >= GROUPS_MOST) {
+        found = find(self, queue, "", "(other errors)");
+        if (!found)
+            found = add(self, queue, "", "(other errors)");
+    } else if (!found) {
+        found = add(self, queue, reason, kind);
+        if (found) {
+            snprintf(found->class, sizeof found->class, "%.*s",
+                     (int)(class.size < KIND_BYTES ? class.size : KIND_BYTES), class.data);
+            snprintf(found->id, sizeof found->id, "%.*s", (int)(id.size < 255 ? id.size : 255), id.data);
+        }
+    }
+    if (!found)
+        return 0;
+    found->count++;
+    if (first_ms >= 0 && (found->first_ms < 0 || first_ms < found->first_ms))
+        found->first_ms = first_ms;
+    if (first_ms > found->last_ms)
+        found->last_ms = first_ms;
+    if (attempts < found->least_attempts)
+        found->least_attempts = attempts;
+    if (attempts > found->most_attempts)
+        found->most_attempts = attempts;
+    return 1;
+}
+
+static int larger(const void *a, const void *b)
+{
+    const group *one = a, *other = b;
+    if (one->count != other->count)
+        return one->count < other->count ? 1 : -1;
+    int order = strcmp(one->queue, other->queue);
+    return order ? order : strcmp(one->kind, other->kind);
+}
+
+void groups_sort(groups *self)
+{
+    if (self->count > 0)
+        qsort(self->items, self->count, sizeof *self->items, larger);
+}
+
+void groups_free(groups *self)
+{
+    free(self->items);
+    *self = (groups){.items = NULL};
+}

@@ -1,0 +1,469 @@
+/* backhop relay: retries for consumers that can only reject, until it is stopped. */
+#include "common/command.h"
+#include "common/config.h"
+#include "common/management.h"
+#include "common/output.h"
+#include "relay/rejections.h"
+#include "setup/setup.h"
+
+#include "worker/wire/clock.h"
+#include "worker/wire/uri.h"
+
+#include <backhop/adapter/relay.h>
+#include <backhop/worker.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sysexits.h>
+#include <syslog.h>
+#include <unistd.h>
+
+enum { DRAIN_MS = 10000 };
+
+/* What was typed, or stands in the file; NULL: not at all. An option goes before the file. */
+typedef struct relay_options {
+    const char *management_url, *config, *ns, *queue_type, *stripes, *prefetch, *drain, *ca_file, *cert, *key;
+    const char *outcomes[BH_DEATH_OTHER]; /* by bh_death_reason */
+    texts uris;
+    texts queues;
+    policy_options policy;
+    json_t *file; /* NULL: none */
+    int64_t drain_ms;
+    int check, print_policy, json, verbose;
+    bh_log *log; /* so that 300 messages that are parked in a second are not 300 lines */
+} relay_options;
+
+/* -------------------------------------------------------------------------------------------------------------- the file */
+
+static const char *const outcome_names[BH_DEATH_OTHER] = {"rejected", "expired", "maxlen", "delivery-limit"};
+
+static void take_text(const char **out, const char *key, const json_t *value)
+{
+    if (!json_is_string(value))
+        options_refuse("%s: a text or a number is wanted", key);
+    config_at(NULL);
+    if (!*out)
+        *out = json_string_value(value);
+}
+
+static void take_uris(relay_options *o, const json_t *value, int has_typed)
+{
+    size_t i;
+    const json_t *uri;
+    if (has_typed)
+        return;
+    if (json_is_string(value))
+        texts_add(&o->uris, json_string_value(value));
+    else if (!json_is_array(value))
+        options_refuse("uri: a URI or a list of them is wanted");
+    json_array_foreach(value, i, uri)
+    {
+        if (!json_is_string(uri))
+            options_refuse("uri: a URI or a list of them is wanted");
+        texts_add(&o->uris, json_string_value(uri));
+    }
+}
+
+static void read_file(relay_options *o)
+{
+    const char *key;
+    json_t *value;
+    int has_uris = o->uris.count > 0;
+    const struct {
+        const char *name;
+        const char **out;
+    } plain[] = {{"namespace", &o->ns},
+                 {"queue-type", &o->queue_type},
+                 {"stripes", &o->stripes},
+                 {"prefetch", &o->prefetch},
+                 {"drain", &o->drain},
+                 {"management", &o->management_url},
+                 {"ca-file", &o->ca_file},
+                 {"cert", &o->cert},
+                 {"key", &o->key},
+                 {"rejected", &o->outcomes[BH_DEATH_REJECTED]},
+                 {"expired", &o->outcomes[BH_DEATH_EXPIRED]},
+                 {"maxlen", &o->outcomes[BH_DEATH_MAXLEN]},
+                 {"delivery-limit", &o->outcomes[BH_DEATH_DELIVERY_LIMIT]}};
+    if (!o->config)
+        return;
+    o->file = config_load(o->config);
+    if (!json_is_object(o->file))
+        options_refuse("%s: settings are wanted, as 'queues:'", o->config);
+    json_object_foreach(o->file, key, value)
+    {
+        size_t i = 0;
+        config_at(key);
+        while (i < sizeof plain / sizeof plain[0] && strcmp(plain[i].name, key) != 0)
+            i++;
+        if (i < sizeof plain / sizeof plain[0])
+            take_text(plain[i].out, key, value);
+        else if (strcmp(key, "uri") == 0)
+            take_uris(o, value, has_uris);
+        else if (strcmp(key, "queues") != 0 && strcmp(key, "policy") != 0)
+            options_refuse("there is no setting '%s'", key);
+    }
+    config_at(NULL);
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the relay */
+
+static void expect(bh_relay *relay, bh_status status)
+{
+    if (status != BH_OK)
+        options_refuse("%s", bh_relay_error(relay).data);
+}
+
+static void set_outcomes(bh_relay *relay, const relay_options *o)
+{
+    static const char *const words[] = {"retry", "park", "drop"};
+    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED};
+    for (int reason = 0; reason < BH_DEATH_OTHER; reason++) {
+        if (o->outcomes[reason]) {
+            config_at(o->outcomes[reason]);
+            int word = setup_word(outcome_names[reason], o->outcomes[reason], words, 3);
+            expect(relay, bh_relay_set_outcome(relay, (bh_death_reason)reason, outcomes[word]));
+        }
+    }
+}
+
+static void set_waits(bh_relay *relay, const relay_options *o)
+{
+    config_at(o->queue_type);
+    if (o->queue_type)
+        expect(relay, bh_relay_set_queue_type(relay, setup_queue_type("queue-type", o->queue_type)));
+    config_at(o->ns);
+    if (o->ns && strchr(o->ns, '*'))
+        options_refuse("namespace: '%s' looks like a pattern: give a name without '*'", o->ns);
+    if (o->ns)
+        expect(relay, bh_relay_set_namespace(relay, bh_str(o->ns)));
+    config_at(o->stripes);
+    if (o->stripes)
+        expect(relay,
+               bh_relay_set_stripes(relay, (int)setup_number("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
+    config_at(NULL);
+}
+
+/* The policy of a queue: the options' go before the queue's own in the file, and these before the file's for all. */
+static bh_policy *make_policy(const relay_options *o, json_t *own, const char *queue)
+{
+    json_t *merged = must(json_object());
+    json_t *for_all = json_object_get(o->file, "policy");
+    char where[400];
+    snprintf(where, sizeof where, "the policy of %s", queue);
+    if ((for_all && !json_is_object(for_all)) || (own && !json_is_object(own) && !json_is_null(own)))
+        options_refuse("%s: names with values are wanted, as 'initial: 10s'", where);
+    if (json_is_object(for_all))
+        json_object_update(merged, for_all);
+    if (json_is_object(own))
+        json_object_update(merged, own);
+    bh_policy *policy = setup_policy_over(&o->policy, merged, where);
+    json_decref(merged);
+    return policy;
+}
+
+static void add_queue(bh_relay *relay, const relay_options *o, const char *name, json_t *own)
+{
+    bh_policy *policy = make_policy(o, own, name);
+    config_at(name);
+    expect(relay, bh_relay_add_queue(relay, bh_str(name), policy));
+    config_at(NULL);
+    bh_policy_free(policy);
+}
+
+static void add_queues(bh_relay *relay, const relay_options *o)
+{
+    json_t *queues = json_object_get(o->file, "queues"), *own;
+    const char *name;
+    size_t i;
+    for (i = 0; i < o->queues.count; i++)
+        add_queue(relay, o, o->queues.items[i], json_object_get(queues, o->queues.items[i]));
+    if (o->queues.count > 0)
+        return;
+    if (queues && !json_is_object(queues) && !json_is_array(queues))
+        options_refuse("queues: names are wanted, each with its policy or without");
+    json_object_foreach(queues, name, own)
+    {
+        add_queue(relay, o, name, own);
+    }
+    json_array_foreach(queues, i, own)
+    {
+        if (!json_is_string(own))
+            options_refuse("queues: a list of names is wanted, or names with their policies");
+        add_queue(relay, o, json_string_value(own), NULL);
+    }
+}
+
+static bh_relay *make_relay(const relay_options *o)
+{
+    bh_relay *relay = NULL;
+    if (bh_relay_new(&relay) != BH_OK)
+        must(NULL);
+    set_outcomes(relay, o);
+    set_waits(relay, o);
+    add_queues(relay, o);
+    bh_status status = bh_relay_build(relay);
+    if (status == BH_ERR_STATE)
+        options_refuse("which queues? Give --queue NAME, or a --config FILE with 'queues:'");
+    expect(relay, status);
+    return relay;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- its policies */
+
+static int print_policies(bh_relay *relay, const relay_options *o)
+{
+    bh__uri uri = {.text = NULL};
+    bh__report problem = {.size = 0};
+    const char *vhost = "/";
+    if (o->uris.count > 0 && bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) == BH_OK)
+        vhost = uri.vhost;
+    printf("# An administrator runs these once, and again when the queues of the relay change. A queue takes one "
+           "policy, the one of the\n"
+           "# highest priority: what another policy gives these queues has to be added to both.\n"
+           "# Quorum queues, whose dead letters then wait for the relay; those with a max-length refuse publishes "
+           "while they are full:\n"
+           "%s\n",
+           bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str(vhost)).data);
+    printf("# Classic queues, whose dead letters the broker sends once, without waiting for a confirm:\n%s\n",
+           bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, bh_str(vhost)).data);
+    bh__uri_free(&uri);
+    bh__report_free(&problem);
+    return output_end(EX_OK);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- systemd */
+
+/* Notifies systemd if NOTIFY_SOCKET is set (sd_notify(3)). */
+static void notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path)
+        return;
+    memcpy(address.sun_path, path, strlen(path));
+    if (path[0] == '@')
+        address.sun_path[0] = '\0';
+    int descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0)
+        return;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
+    if (sendto(descriptor, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size) < 0)
+        complain("systemd could not be notified: %s", state);
+    close(descriptor);
+}
+
+/* --------------------------------------------------------------------------------------------------------------- logging */
+
+static bh_worker *running; /* for the signal handler */
+static int64_t drain_limit_ms;
+
+static int level_of(const bh_event *event)
+{
+    static const int levels[] = {[BH_LEVEL_DEBUG] = LOG_DEBUG,
+                                 [BH_LEVEL_INFO] = LOG_INFO,
+                                 [BH_LEVEL_WARNING] = LOG_WARNING,
+                                 [BH_LEVEL_ERROR] = LOG_ERR};
+    return levels[bh_event_level(event)];
+}
+
+static void log_json(const bh_event *event)
+{
+    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)bh__epoch_ms(), "event",
+                                  json_text(bh_event_name(bh_event_what(event)))));
+    for (int each = 0; each < BH_FIELD_LAST; each++) {
+        bh_field field = (bh_field)each;
+        if (!bh_event_has(event, field))
+            continue;
+        json_t *value = bh_event_field_is_string(each) ? json_text(bh_event_string(event, field))
+                                                       : must(json_integer((json_int_t)bh_event_int(event, field)));
+        json_object_set_new(line, bh_event_field(each).data, value);
+    }
+    print_json(line);
+    fflush(stdout);
+}
+
+/* One line an event; the journal has a time of its own, and takes the level from the line's beginning. */
+static void log_line(bh_log *log, const bh_event *event)
+{
+    char start[TIME_TEXT] = "";
+    bh_bytes line = bh_log_line(log, event, bh__monotonic_ms());
+    if (line.size == 0)
+        return;
+    if (getenv("JOURNAL_STREAM"))
+        snprintf(start, sizeof start, "<%d>", level_of(event));
+    else
+        show_time(start, bh__epoch_ms());
+    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", line.data);
+}
+
+static void listen_to(bh_worker *worker, const bh_event *event, void *data)
+{
+    const relay_options *o = data;
+    (void)worker;
+    if (bh_event_what(event) == BH_EVENT_CONNECTED)
+        notify("READY=1\nSTATUS=relaying");
+    else if (bh_event_what(event) == BH_EVENT_DISCONNECTED)
+        notify("STATUS=connecting");
+    if (o->json)
+        log_json(event);
+    else
+        log_line(o->log, event);
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- running */
+
+static void on_signal(int number)
+{
+    (void)number;
+    bh_worker_stop(running, drain_limit_ms); /* a second signal ends the program */
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
+{
+    bh_worker *worker = NULL;
+    bh_status status = bh_worker_new_relay(&worker, relay);
+    if (status != BH_OK)
+        exit(complain_status(status, bh_str("")));
+    for (size_t i = 0; status == BH_OK && i < o->uris.count; i++)
+        status = bh_worker_add_uri(worker, bh_str(o->uris.items[i]));
+    if (status == BH_OK && o->ca_file)
+        status = bh_worker_set_ca_file(worker, bh_str(o->ca_file));
+    if (status == BH_OK && (o->cert || o->key))
+        status = bh_worker_set_client_certificate(worker, bh_str(o->cert ? o->cert : ""), bh_str(o->key ? o->key : ""));
+    config_at(o->prefetch);
+    if (status == BH_OK && o->prefetch)
+        status = bh_worker_set_prefetch(worker, (int)setup_number("prefetch", o->prefetch, 1, 65535));
+    config_at(NULL);
+    if (status == BH_OK && o->verbose)
+        status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
+    if (status == BH_OK && o->verbose)
+        status = bh_worker_set_event(worker, BH_EVENT_DROPPED, 1);
+    if (status != BH_OK)
+        options_refuse("%s", bh_worker_error(worker).data);
+    return worker;
+}
+
+static int relay_on(bh_worker *worker, relay_options *o)
+{
+    running = worker;
+    drain_limit_ms = o->drain_ms;
+    if (bh_log_new(&o->log) != BH_OK)
+        must(NULL);
+    catch_signals();
+    bh_status status = bh_worker_run(worker, NULL, listen_to, o);
+    notify("STOPPING=1");
+    bh_log_free(o->log);
+    return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
+}
+
+/* What a look at the broker found; BH_ERR_STATE: nothing yet. */
+typedef struct finding {
+    bh_status status;
+    char *text;
+} finding;
+
+static void look_on(bh_worker *worker, const bh_event *event, void *data)
+{
+    finding *found = data;
+    bh_event_kind kind = bh_event_what(event);
+    if (found->status != BH_ERR_STATE || (kind != BH_EVENT_CONNECTED && kind != BH_EVENT_UNAVAILABLE))
+        return;
+    found->status = kind == BH_EVENT_CONNECTED ? BH_OK : (bh_status)bh_event_int(event, BH_FIELD_STATUS);
+    found->text = copy_text(bh_event_text(event));
+    bh_worker_stop(worker, 0);
+}
+
+/* Checks the policies of the work queues, if the management API is offered. */
+static int check_rejections(const bh_relay *relay, const relay_options *o)
+{
+    const char *url = management_url(o->management_url);
+    broker_options broker = {.uri = o->uris.items[0], .ca_file = o->ca_file};
+    return url ? rejections_check(relay, url, &broker) : EX_OK;
+}
+
+static int check(bh_worker *worker, const bh_relay *relay, const relay_options *o)
+{
+    finding found = {.status = BH_ERR_STATE};
+    bh_worker_set_mode(worker, BH_MODE_VERIFY);
+    bh_worker_set_prefetch(worker, 0); /* consumes nothing */
+    bh_worker_run(worker, NULL, look_on, &found);
+    int code = found.status == BH_OK ? EX_OK : complain_status(found.status, bh_str(found.text));
+    free(found.text);
+    int rejected_code = check_rejections(relay, o);
+    if (code != EX_OK || rejected_code != EX_OK)
+        return code != EX_OK ? code : rejected_code;
+    if (management_url(o->management_url))
+        printf("Everything that the relay needs is declared, and its work queues have their policies.\n");
+    else
+        printf(
+            "Everything that the relay needs is declared. AMQP cannot show policies and bindings: --management reads\n"
+            "them, and --print-policy prints the policies. 'rabbitmqctl list_queues name policy' shows the policy of a "
+            "queue.\n");
+    return output_end(EX_OK);
+}
+
+static const char *const intro =
+    "Retries for consumers that can only reject (requeue=false), in any language. What they reject comes back later "
+    "to its queue alone, and is parked in QUEUE.parked after the last attempt. RabbitMQ dead-letters it to the relay "
+    "by the policy "
+    "that --print-policy shows. FILE has 'queues:', each with its policy, 'policy:' for all, and options by their "
+    "names; what is typed goes first.\n";
+
+int relay_main(int count, char **arguments)
+{
+    relay_options o = {.config = NULL, .drain_ms = DRAIN_MS};
+    const option_rule rules[] = {
+        {"queue", 'q', OPTION_TEXTS, "NAME", "a work queue, or a pattern with *; may be repeated", &o.queues},
+        {"config", 'c', OPTION_TEXT, "FILE", "settings (YAML)", &o.config},
+        {"check", 0, OPTION_FLAG, NULL, "lists what the broker lacks, and changes nothing", &o.check},
+        {"print-policy", 0, OPTION_FLAG, NULL, "shows the broker's policies for the work queues", &o.print_policy},
+        {"rejected", 0, OPTION_TEXT, "WHAT", "what is rejected: retry, park or drop it [retry]", &o.outcomes[0]},
+        {"expired", 0, OPTION_TEXT, "WHAT", "what expired in a work queue [park]", &o.outcomes[1]},
+        {"maxlen", 0, OPTION_TEXT, "WHAT", "what a full work queue pushed out [park]", &o.outcomes[2]},
+        {"delivery-limit", 0, OPTION_TEXT, "WHAT", "what was delivered too often [park]", &o.outcomes[3]},
+        {"namespace", 0, OPTION_TEXT, "NAME", "prefix of shared names [backhop, backhop.classic]", &o.ns},
+        DELAY_OPTIONS(&o.policy, NAME),
+        {"management", 'm', OPTION_SECRET, "URL", NULL, &o.management_url},
+        {"uri", 'u', OPTION_SECRETS, "URI", "the broker [AMQP_URL]; may be repeated: a cluster", &o.uris},
+        TLS_OPTIONS(&o.ca_file, &o.cert, &o.key),
+        {"verbose", 'v', OPTION_FLAG, NULL, "logs each retry too", &o.verbose},
+        {"json", 'j', OPTION_FLAG, NULL, "the log as JSON objects, on standard output", &o.json},
+    };
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "", intro);
+    if (at < count)
+        options_refuse("'%s': no operand is wanted; a queue is --queue %s", arguments[at], arguments[at]);
+    read_file(&o);
+    if (o.uris.count == 0)
+        texts_add(&o.uris, getenv("AMQP_URL") ? getenv("AMQP_URL") : "amqp://guest:guest@localhost/");
+    config_at(o.drain);
+    if (o.drain && (!options_duration(o.drain, &o.drain_ms) || o.drain_ms > 3600000))
+        options_refuse("drain: '%s' is no time span up to 1h", o.drain);
+    config_at(NULL);
+    bh_relay *relay = make_relay(&o);
+    int code;
+    if (o.print_policy) {
+        code = print_policies(relay, &o);
+    } else {
+        bh_worker *worker = make_worker(relay, &o);
+        if (!o.check)
+            check_rejections(relay, &o); /* warnings: a policy can come later */
+        code = o.check ? check(worker, relay, &o) : relay_on(worker, &o);
+        bh_worker_free(worker);
+    }
+    bh_relay_free(relay);
+    json_decref(o.file);
+    texts_free(&o.uris);
+    texts_free(&o.queues);
+    return code;
+}

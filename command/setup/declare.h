@@ -1,0 +1,21 @@
+/* Declare: executes the steps of the pure core's declaring on a connection. */
+#ifndef BACKHOP_COMMAND_DECLARE_H
+#define BACKHOP_COMMAND_DECLARE_H
+
+#include "common/connection.h"
+#include "setup/setup.h"
+
+#include <backhop/adapter/declaring.h>
+
+/* Makes a topology; how it went, in words, is in the report. A connection that the broker closed over it is of no more use. */
+bh_status declare_topology(connection *broker, bh_topology *topology, bh__report *report);
+/* Verifies the topology and declares nothing. The report lists missing and different parts, but no rungs on demand. */
+bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *report);
+/* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
+ * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */
+bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue);
+/* Whether what declare_compare met tells that the queue counts deliveries and drops, or dead-letters, a message that has too many: by a limit of
+ * its own, or RabbitMQ 4's (20) where none is set. */
+int declare_found_limit(const connection *broker, bh_status status);
+
+#endif

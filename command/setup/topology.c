@@ -1,0 +1,325 @@
+/* backhop topology: what a work queue's retries need on the broker. */
+#include "common/command.h"
+#include "setup/declare.h"
+#include "common/output.h"
+
+#include <backhop/adapter/declaring.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+typedef struct topology_command {
+    broker_options broker;
+    policy_options policy;
+    topology_options topology;
+    const char *vhost;
+    int json;
+} topology_command;
+
+/* The topology of the one work queue that the operands name. Ends the program where it is none. */
+typedef struct made {
+    bh_policy *policy;
+    bh_topology *topology;
+} made;
+
+static made make(topology_command *self, int count, char **arguments, const option_rule *rules, size_t size,
+                 const char *intro)
+{
+    int at = options_read(count, arguments, rules, size, "QUEUE", intro);
+    if (count - at != 1)
+        options_refuse("one work queue is wanted");
+    made out = {.policy = setup_policy(&self->policy)};
+    out.topology = setup_topology(&self->topology, arguments[at], out.policy);
+    return out;
+}
+
+static void destroy(made self)
+{
+    bh_topology_free(self.topology);
+    bh_policy_free(self.policy);
+}
+
+#define PURE_OPTIONS(o) POLICY_OPTIONS(&(o)->policy, NAME), TOPOLOGY_OPTIONS(&(o)->topology)
+
+/* -------------------------------------------------------------------------------------------------------------- show */
+
+static const char *what_of(const bh_declaration *it)
+{
+    static const char *const names[] = {"", "exchange", "queue", "binding"};
+    return names[it->kind];
+}
+
+static json_t *arguments_json(const bh_declaration *it)
+{
+    json_t *out = must(json_object());
+    for (size_t i = 0; i < it->argument_count; i++)
+        json_object_set_new(out, it->arguments[i].name.data,
+                            it->arguments[i].type == BH_TYPE_STRING
+                                ? json_text(it->arguments[i].string)
+                                : json_integer((json_int_t)it->arguments[i].integer));
+    return out;
+}
+
+static void print_declaration_json(const bh_declaration *it)
+{
+    json_t *object = must(
+        json_pack("{s:s, s:o, s:o}", "what", what_of(it), "name", json_text(it->name), "type", json_text(it->type)));
+    if (it->kind == BH_DECLARE_BINDING) {
+        json_object_set_new(object, "source", json_text(it->source));
+        json_object_set_new(object, "routing_key", json_text(it->routing_key));
+    }
+    json_object_set_new(object, "arguments", arguments_json(it));
+    json_object_set_new(object, "on_demand", json_boolean(it->on_demand));
+    print_json(object);
+}
+
+static void add_details(text_table *out, const bh_declaration *it)
+{
+    char text[2048] = "";
+    if (it->kind == BH_DECLARE_BINDING)
+        snprintf(text, sizeof text, "from %s by \"%s\"", it->source.data, it->routing_key.data);
+    for (size_t i = 0; i < it->argument_count; i++) {
+        size_t used = strlen(text);
+        if (it->arguments[i].type == BH_TYPE_STRING)
+            snprintf(text + used, sizeof text - used, "%s%s=%s", used ? ", " : "", it->arguments[i].name.data,
+                     it->arguments[i].string.data);
+        else
+            snprintf(text + used, sizeof text - used, "%s%s=%lld", used ? ", " : "", it->arguments[i].name.data,
+                     (long long)it->arguments[i].integer);
+    }
+    table_add(out, "%s", text);
+}
+
+static int topology_show(int count, char **arguments)
+{
+    topology_command self = {.json = 0};
+    int all = 0;
+    const option_rule rules[] = {
+        PURE_OPTIONS(&self),
+        {"all", 'a', OPTION_FLAG, NULL, "what is made on demand too", &all},
+        JSON_OPTION(&self.json),
+    };
+    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
+                   "Lists the exchanges, queues and bindings that a work queue's retries need. Asks no broker.\n");
+    text_table out = {.columns = 4};
+    static const char *const titles[] = {"what", "name", "type", "details"};
+    for (size_t i = 0; i < out.columns; i++)
+        table_add(&out, "%s", titles[i]);
+    bh_declaration each;
+    for (size_t i = 0; bh_topology_declaration(it.topology, i, &each) == BH_OK; i++) {
+        if (each.on_demand && !all)
+            continue;
+        if (self.json) {
+            print_declaration_json(&each);
+            continue;
+        }
+        table_add(&out, "%s", what_of(&each));
+        table_add(&out, "%s", each.name.data);
+        table_add(&out, "%s", each.type.data);
+        add_details(&out, &each);
+    }
+    if (self.json)
+        table_drop(&out);
+    else
+        table_print(&out, "llll");
+    destroy(it);
+    return output_end(EX_OK);
+}
+
+/* --------------------------------------------------------------------------------------------------- export, dot */
+
+static int topology_export(int count, char **arguments)
+{
+    topology_command self = {.vhost = "/"};
+    const option_rule rules[] = {
+        PURE_OPTIONS(&self),
+        {"vhost", 0, OPTION_TEXT, "NAME", "whose definitions they are [/]", &self.vhost},
+    };
+    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
+                   "Writes what a work queue's retries need as RabbitMQ definitions (JSON), for an administrator to "
+                   "import. They\n"
+                   "include the wait queues that 'declare' leaves to the first message that needs them. Reads no "
+                   "broker.\n");
+    bh_status status = bh_topology_export(it.topology, bh_str(self.vhost));
+    if (status == BH_OK)
+        printf("%s\n", bh_topology_definitions(it.topology).data);
+    int code = status == BH_OK ? EX_OK : complain_status(status, bh_str(""));
+    destroy(it);
+    return output_end(code);
+}
+
+/* As Graphviz reads it, in quotation marks. */
+static void print_quoted(const char *kind, bh_bytes text)
+{
+    char *safe = shown(text, text.size);
+    printf("\"%s ", kind);
+    for (const char *at = safe; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            putchar('\\');
+        putchar(*at);
+    }
+    putchar('"');
+    free(safe);
+}
+
+static void print_edge(const char *from_kind, bh_bytes from, const char *to_kind, bh_bytes to, const char *label,
+                       bh_bytes more)
+{
+    printf("  ");
+    print_quoted(from_kind, from);
+    printf(" -> ");
+    print_quoted(to_kind, to);
+    printf(" [label=");
+    print_quoted(label, more);
+    printf("];\n");
+}
+
+static void print_dot(const bh_declaration *it)
+{
+    bh_bytes name = it->name;
+    const char *kind = what_of(it);
+    if (it->kind == BH_DECLARE_BINDING) {
+        print_edge("exchange", it->source, it->type.data, name, "", it->routing_key);
+        return;
+    }
+    printf("  ");
+    print_quoted(kind, name);
+    printf(" [shape=%s];\n", *kind == 'e' ? "ellipse" : "box");
+    for (size_t i = 0; i < it->argument_count; i++) {
+        const char *argument = it->arguments[i].name.data;
+        bh_bytes value = it->arguments[i].string;
+        if (strcmp(argument, "x-dead-letter-exchange") == 0 && value.size)
+            print_edge(kind, name, "exchange", value, "dead letters", bh_str(""));
+        else if (strcmp(argument, "alternate-exchange") == 0)
+            print_edge(kind, name, "exchange", value, "unroutable", bh_str(""));
+    }
+}
+
+static int topology_dot(int count, char **arguments)
+{
+    topology_command self = {.json = 0};
+    const option_rule rules[] = {PURE_OPTIONS(&self)};
+    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
+                   "Draws what a work queue's retries need, for Graphviz: 'backhop topology dot orders | dot -Tsvg'. "
+                   "Asks no broker.\n");
+    printf("digraph backhop {\n  rankdir=LR;\n");
+    bh_declaration each;
+    for (size_t i = 0; bh_topology_declaration(it.topology, i, &each) == BH_OK; i++)
+        if (!each.on_demand)
+            print_dot(&each);
+    printf("}\n");
+    destroy(it);
+    return output_end(EX_OK);
+}
+
+/* ---------------------------------------------------------------------------------------------------- declare, verify */
+
+static int on_broker(int count, char **arguments, bh_mode mode, const char *intro)
+{
+    topology_command self = {.json = 0};
+    const option_rule rules[] = {PURE_OPTIONS(&self), BROKER_OPTIONS(&self.broker), JSON_OPTION(&self.json)};
+    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0], intro);
+    const char *queue = bh_topology_queue(it.topology).data,
+               *done = mode == BH_MODE_CREATE ? "declared" : "as it has to be";
+    connection *broker;
+    bh__report report = {.status = BH_OK};
+    int code = connection_open(&broker, &self.broker, mode == BH_MODE_CREATE ? "topology declare" : "topology verify");
+    if (code == EX_OK) {
+        bh_status status = mode == BH_MODE_CREATE ? declare_topology(broker, it.topology, &report)
+                                                  : declare_verify(broker, it.topology, &report);
+        if (self.json)
+            print_json(must(json_pack("{s:s, s:s, s:o}", "queue", queue, "status", bh_status_name(status).data, "error",
+                                      json_text(status == BH_OK ? bh_str("") : bh__report_text(&report)))));
+        else if (status == BH_OK)
+            say("The topology of \"%s\" is %s.\n", queue, done);
+        code = status == BH_OK ? EX_OK : complain_status(status, bh__report_text(&report));
+    }
+    connection_close(broker);
+    bh__report_free(&report);
+    destroy(it);
+    return output_end(code);
+}
+
+static int topology_declare(int count, char **arguments)
+{
+    return on_broker(
+        count, arguments, BH_MODE_CREATE,
+        "Makes on the broker what a work queue's retries need, where it is missing. What is there already with other\n"
+        "arguments is an error, and stays as it is.\n");
+}
+
+static int topology_verify(int count, char **arguments)
+{
+    return on_broker(
+        count, arguments, BH_MODE_VERIFY,
+        "Says what a work queue's retries need and the broker has not, or has with other arguments. Changes nothing.\n"
+        "Wait queues that are made on demand may be missing; bindings cannot be looked at by AMQP: 'backhop doctor' "
+        "tries them.\n");
+}
+
+/* -------------------------------------------------------------------------------------------------------- permissions */
+
+/* Prints a quoted shell argument. */
+static void print_argument(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
+    putchar('\'');
+}
+
+/* Prints the regular expressions of a mode: as JSON, or as rabbitmqctl's line. */
+static void print_permissions(const topology_command *self, bh_topology *topology, bh_mode mode, const char *user)
+{
+    char *each[3];
+    for (int i = 0; i < 3; i++)
+        each[i] = shown(bh_topology_permission(topology, mode, (bh_permission)i), SIZE_MAX);
+    if (self->json) {
+        print_json(must(json_pack("{s:s, s:s, s:s}", "configure", each[0], "write", each[1], "read", each[2])));
+    } else {
+        printf("rabbitmqctl set_permissions -p ");
+        print_argument(self->vhost);
+        putchar(' ');
+        print_argument(user);
+        for (int i = 0; i < 3; i++) {
+            putchar(' ');
+            print_argument(each[i]);
+        }
+        putchar('\n');
+    }
+    for (int i = 0; i < 3; i++)
+        free(each[i]);
+}
+
+static int topology_permissions(int count, char **arguments)
+{
+    static const char *const modes[] = {"create", "verify", "none"};
+    topology_command self = {.vhost = "/"};
+    const char *mode = "create", *user = "USER";
+    const option_rule rules[] = {
+        {"mode", 0, OPTION_TEXT, "MODE", "the consumer's: create, verify or none [create]", &mode},
+        {"user", 0, OPTION_TEXT, "NAME", "the consumer's user [USER]", &user},
+        {"vhost", 0, OPTION_TEXT, "NAME", "its vhost [/]", &self.vhost},
+        PURE_OPTIONS(&self),
+        JSON_OPTION(&self.json),
+    };
+    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
+                   "Prints the rabbitmqctl command for the least permissions of a consumer's user. Reads no broker.\n");
+    print_permissions(&self, it.topology, (bh_mode)setup_word("mode", mode, modes, 3), user);
+    destroy(it);
+    return output_end(EX_OK);
+}
+
+int topology_main(int count, char **arguments)
+{
+    static const command commands[] = {
+        {"show", "lists the exchanges, queues and bindings", topology_show},
+        {"declare", "makes them on the broker", topology_declare},
+        {"verify", "says what is missing or different there", topology_verify},
+        {"export", "writes them as RabbitMQ definitions", topology_export},
+        {"permissions", "prints the least permissions of a consumer's user", topology_permissions},
+        {"dot", "draws them for Graphviz", topology_dot},
+    };
+    return command_dispatch("backhop topology", "What a work queue's retries need on the broker.\n", commands,
+                            sizeof commands / sizeof commands[0], "", count, arguments);
+}
