@@ -10,9 +10,9 @@ import pytest
 import backhop
 from backhop import _backhop as c
 from backhop.delivery import Delivery
-from backhop.event import Events
 from backhop.history import History
 from backhop.message import Message
+from backhop.observe.events import Events
 from backhop.topology import Topology
 
 prometheus_client = pytest.importorskip("prometheus_client")
@@ -44,7 +44,7 @@ class Kept(Message):
 
 
 def parked(events: Events) -> None:
-    events.tell(events.make(c.BH_EVENT_PARKED, {"id": "m1", "attempts": 3, "reason": "exhausted"}))
+    events.emit(events.new(c.BH_EVENT_PARKED, {"id": "m1", "attempts": 3, "reason": "exhausted"}))
 
 
 # --- Prometheus ------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_what_is_described_is_what_is_collected() -> None:
     events = Events("orders", metrics)
     for kind in range(c.BH_EVENT_LAST):
         fields = {"attempt": 2, "attempts": 1, "lateness_ms": 1, "duration_us": 1, "recovery_ms": 1, "delay_ms": 1}
-        events.tell(events.make(kind, {**fields, "count": 1}))
+        events.emit(events.new(kind, {**fields, "count": 1}))
     described = {each.name: (each.type, each.documentation) for each in metrics.describe()}
     assert {each.name: (each.type, each.documentation) for each in metrics.collect()} == described
     assert len(described) == c.BH_METRIC_LAST
@@ -219,7 +219,7 @@ def test_an_attempt_that_failed_has_the_error_that_events_have(
     raised: BaseException, error_type: str, description: str | None
 ) -> None:
     span = Traced().attempt(Kept({}), raised)
-    assert span.attributes["error.type"] == error_type == backhop.event.class_of(raised)
+    assert span.attributes["error.type"] == error_type == backhop.outcomes.class_of(raised)
     assert span.status.status_code is trace.StatusCode.ERROR
     assert description is None or span.status.description == description
     if not isinstance(raised, UnprintableError):
@@ -238,11 +238,11 @@ def test_what_is_dropped_has_no_error() -> None:
 
 def test_a_copy_is_a_span_from_its_publish_to_its_confirm() -> None:
     traced = Traced()
-    make = traced.events.make
+    make = traced.events.new
     fields: dict[str, Any] = {"attempts": 2, "duration_us": 1500}
     retried = make(c.BH_EVENT_RETRIED, {**fields, "id": "m1", "delay_ms": 250})
     for event in (retried, make(c.BH_EVENT_PARKED, {**fields, "reason": "exhausted"})):
-        traced.events.tell(event, None, TRACEPARENT)
+        traced.events.emit(event, None, TRACEPARENT)
     spans: Any = traced.spans.get_finished_spans()
     retry, park = spans
     assert (retry.name, park.name) == ("retry orders", "park orders")

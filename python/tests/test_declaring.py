@@ -22,18 +22,10 @@ WHATS = {
 }
 
 
-def step(handle: c.Declaring) -> list[Any]:
-    arguments = [
-        [
-            c.Declaring_argument_name(handle, i),
-            c.Declaring_argument_int(handle, i)
-            if c.Declaring_argument_type(handle, i) == c.BH_TYPE_INT64
-            else c.Declaring_argument_string(handle, i),
-        ]
-        for i in range(c.Declaring_argument_count(handle))
-    ]
-    does = "find" if c.Declaring_passive(handle) else "declare"
-    return [does, WHATS[c.Declaring_what(handle)], c.Declaring_name(handle), arguments]
+def row(step: tuple[Any, ...]) -> list[Any]:
+    kind, name, *_, passive, arguments = step
+    shown = [[key, number if tag == c.BH_TYPE_INT64 else text] for key, tag, text, number in arguments]
+    return ["find" if passive else "declare", WHATS[kind], name, shown]
 
 
 @vectors.cases("topology/declaring")
@@ -48,8 +40,8 @@ def test_a_vector(case: vectors.Case) -> None:
     assert c.Declaring_begin(handle, MODES[case.get("mode", "create")], case.get("rung_ms", 0)) == 0
     refusals = {tuple(row[:3]): row[3:] for row in case.get("refusals", [])}
     steps = []
-    while c.Declaring_next(handle):
-        steps.append(step(handle))
+    while (step := c.Declaring_next(handle))[0] != c.BH_DECLARE_NONE:
+        steps.append(row(step))
         refusal = refusals.get(tuple(steps[-1][:3]))
         if refusal:
             c.Declaring_refuse(handle, *refusal)

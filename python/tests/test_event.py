@@ -13,17 +13,20 @@ from functools import partial
 from typing import Any
 
 import pytest
+from live import PATIENCE
 from vectors import Case, cases, compare, is_, only, text
 
 import backhop
 from backhop import _backhop as c
 from backhop._errors import CLASSES
 from backhop.delivery import Delivery
-from backhop.event import KINDS, NAMES, Events, Fields, Observer, class_of, event_of
 from backhop.history import History
 from backhop.message import Message
-from backhop.outcomes import Result
-from backhop.plan import OUTCOMES
+from backhop.observe.event import KINDS, NAMES, Fields, event_of
+from backhop.observe.events import Events
+from backhop.observe.observer import Observer
+from backhop.outcomes import class_of
+from backhop.plan import OUTCOMES, Result
 from backhop.topology import Topology
 
 
@@ -39,20 +42,20 @@ def test_vector(case: Case) -> None:
         fields["status"] = CLASSES[fields["status"]].status
     if "cause" in case:
         fields["cause"] = text(case["cause"])
-    event = Events("", None).make(kind, fields)
+    event = Events("", None).new(kind, fields)
     of_each = is_(lambda: bool(c.bh_event_is_of_each(kind)))
     compare(case["expect"], {"of_each": of_each, "text": is_(lambda: event_of(event).text, text)})
 
 
 def parked(events: Events, **more: str | int) -> c.Event:
     fields: Fields = {"id": "m1", "attempts": 3, "reason": "exhausted", "error_class": "TimeoutError", **more}
-    return events.make(c.BH_EVENT_PARKED, fields)
+    return events.new(c.BH_EVENT_PARKED, fields)
 
 
 def test_an_event_has_what_the_core_has_of_it_in_seconds_and_the_exception(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[backhop.Event] = []
     events, late = Events("orders", heard.append), TimeoutError("late")
-    events.tell(parked(events, error="TimeoutError: timeout_ms is 1500", duration_us=2500), late)
+    events.emit(parked(events, error="TimeoutError: timeout_ms is 1500", duration_us=2500), late)
     (event,) = heard
     assert (event.name, event.queue, event.id, event.attempts) == ("parked", "orders", "m1", 3)
     assert (event.reason, event.text, event.error_class) == ("exhausted", "exhausted", "TimeoutError")
@@ -77,7 +80,7 @@ def test_who_is_given_twice_is_told_once() -> None:
 
     metrics = Metrics(None)
     events = Events("orders", [listener, metrics, listener, metrics])
-    events.tell(parked(events))
+    events.emit(parked(events))
     assert heard == ["parked"]
     assert len(events.counters) == 1
 
@@ -89,7 +92,7 @@ def test_three_hundred_parked_messages_are_not_three_hundred_lines(
     monkeypatch.setattr(time, "monotonic", lambda: now)  # all of it is in one second, however long it takes
     events = Events("a flood", None)
     for _ in range(300):
-        events.tell(parked(events))
+        events.emit(parked(events))
     assert len(caplog.records) == 10
 
 
@@ -104,7 +107,7 @@ def test_a_listener_that_fails_is_logged_and_the_next_ones_hear(caplog: pytest.L
             raise LookupError
 
     events = Events("orders", [Failing(), fail, lambda event: heard.append(event.name)])
-    events.tell(events.make(c.BH_EVENT_PARKED, {}))
+    events.emit(events.new(c.BH_EVENT_PARKED, {}))
     assert caplog.text.count('a listener failed at parked of "orders": LookupError') == 2
     assert heard == ["parked"]
     assert [each.levelname for each in caplog.records].count("WARNING") == 1
@@ -121,22 +124,32 @@ def test_a_listener_that_always_fails_is_ten_lines_a_second(
 
     events = Events("a failing listener", fail)
     for _ in range(300):
-        events.tell(events.make(c.BH_EVENT_RETRIED, {}))
+        events.emit(events.new(c.BH_EVENT_RETRIED, {}))
     assert caplog.text.count("a listener failed at retried") == 10
+
+
+def test_T10_the_last_lines_of_a_burst_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events("a burst", None)
+    for _ in range(30):
+        events.emit(events.new(c.BH_EVENT_PARKED, {}))
+    end = time.monotonic() + PATIENCE
+    while 'parked: 20 more lines of "a burst" were left out' not in caplog.text:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("given", [[], ()])
 def test_an_empty_list_of_listeners_is_none(given: Any) -> None:
     events = Events("orders", given)
-    assert not events.is_heard
+    assert not events.has_listeners
     assert not events.listeners
 
 
 def test_an_event_can_be_copied_pickled_and_made_a_dict() -> None:
     heard: list[backhop.Event] = []
     events = Events("orders", [heard.append])
-    events.tell(parked(events, error="TimeoutError: timeout_ms is 1500"), TimeoutError("late"))
-    events.tell(events.make(c.BH_EVENT_DISCONNECTED, {"status": backhop.ConnectionFailedError.status}))
+    events.emit(parked(events, error="TimeoutError: timeout_ms is 1500"), TimeoutError("late"))
+    events.emit(events.new(c.BH_EVENT_DISCONNECTED, {"status": backhop.ConnectionFailedError.status}))
     for event in heard:
         for other in (copy.deepcopy(event), pickle.loads(pickle.dumps(event)), dataclasses.replace(event)):
             assert str(other) == str(event)
@@ -261,7 +274,7 @@ def test_labels_are_bounded_whatever_ids_and_errors_there_are() -> None:
     events = Events("orders", Metrics(registry))
     for i in range(10_000):
         error: Any = type(f"Error{i}", (Exception,), {})(f"text {i}")
-        events.tell(events.make(c.BH_EVENT_RETRIED, {"id": f"m{i}", "error_class": class_of(error)}))
+        events.emit(events.new(c.BH_EVENT_RETRIED, {"id": f"m{i}", "error_class": class_of(error)}))
     (retries,) = [each for each in registry.collect() if each.name == "backhop_retries"]
     counts = {sample.labels["error_type"]: sample.value for sample in retries.samples if sample.value}
     assert len(counts) == 33
@@ -275,7 +288,7 @@ def test_the_classes_to_tell_apart_are_named() -> None:
     metrics = Metrics(prometheus_client.CollectorRegistry(), error_types=["TimeoutError"])
     events = Events("orders", metrics)
     for error in (TimeoutError(), ValueError()):
-        events.tell(events.make(c.BH_EVENT_RETRIED, {"error_class": class_of(error)}))
+        events.emit(events.new(c.BH_EVENT_RETRIED, {"error_class": class_of(error)}))
     assert 'backhop_retries_total{queue="orders",error_type="TimeoutError"} 1' in metrics.text
     assert 'error_type="_OTHER"} 1' in metrics.text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from live import PATIENCE, needs_broker, needs_worker
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 
 pytest.importorskip("pika")
 

@@ -13,7 +13,7 @@ import pytest
 import backhop
 from backhop import _backhop as c
 from backhop.decider import Decider
-from backhop.outcomes import Result
+from backhop.plan import Result
 
 HEADERS: dict[str, Any] = {"tenant": "acme", "x-death": [{"queue": "orders", "reason": "rejected", "count": 3}]}
 

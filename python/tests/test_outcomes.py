@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 import backhop
+from backhop._handlers import called
 from backhop.decider import Decider
-from backhop.outcomes import Choice, Conditions, Result, called
+from backhop.outcomes import Choice, Conditions, class_of
+from backhop.plan import Result
 
 
 def result_of(exception: BaseException, never: Conditions = (), only: Conditions | None = None) -> Result:
@@ -37,10 +39,57 @@ def test_retry_after_is_a_floor() -> None:
     assert result_of(backhop.RetryAfter(timedelta(minutes=1), "busy")) == Result("failed", "busy", timedelta(minutes=1))
 
 
-def test_retry_after_of_what_is_no_time_fails_where_it_is_raised() -> None:
-    delay: Any = "soon"
-    with pytest.raises(TypeError, match="give seconds"):
+@pytest.mark.parametrize("delay", [-1, float("nan"), b"30", [30]])
+def test_retry_after_of_what_is_no_time_fails_where_it_is_raised(delay: Any) -> None:
+    with pytest.raises(backhop.ArgumentError, match="give"):
         backhop.RetryAfter(delay)
+
+
+@pytest.mark.parametrize(
+    ("given", "delay"),
+    [("30s", "30s"), ("120", 120), (" 7 ", 7), (None, 0), ("", 0), ("soon", 0), ("Sun, 06 Nov 1994 08:49:37 GMT", 0)],
+)
+def test_T4_retry_after_takes_the_value_of_the_http_header(given: str | None, delay: float | str) -> None:
+    assert backhop.RetryAfter(given).delay == delay
+    assert result_of(backhop.RetryAfter(given)).outcome == "failed"
+
+
+def test_T4_retry_after_takes_a_date_of_http() -> None:
+    at = datetime.now(timezone.utc) + timedelta(minutes=2)
+    delay = backhop.RetryAfter(at.strftime("%a, %d %b %Y %H:%M:%S GMT")).delay
+    assert isinstance(delay, float)
+    assert 0 < delay <= 120
+
+
+@pytest.mark.parametrize("verdict", [0, 0.0, timedelta(0)])
+def test_T4_a_delay_of_0_is_a_retry(verdict: Any) -> None:
+    assert result_of(ValueError(), (), lambda _: verdict) == Result("failed", "ValueError")
+    assert result_of(ValueError(), lambda _: verdict) == Result("failed", "ValueError")
+
+
+def test_T4_none_for_a_missing_header_is_a_retry_with_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    missing: Any = lambda _: None  # noqa: E731
+    assert result_of(ValueError(), (), missing) == Result("failed", "ValueError")
+    assert "returned None: return True, False, or seconds" in caplog.text
+
+
+@pytest.mark.parametrize("member", ["exceptions", "__cause__", "code", "__class__"])
+def test_T13_an_exception_whose_parts_raise_is_a_failure(member: str) -> None:
+    class Broken(Exception):  # noqa: N818
+        def __getattribute__(self, name: str) -> Any:
+            if name == member:
+                raise RuntimeError(f"in {name}")
+            return super().__getattribute__(name)
+
+    result = result_of(Broken("why"), ValueError, [OSError, Exception])
+    assert (result.outcome, result.error) == ("failed", "Broken: why")
+    assert class_of(Broken()) == "Broken"
+
+
+def test_T15_a_retry_after_has_a_text() -> None:
+    assert str(backhop.RetryAfter(30)) == "retry after 30 s"
+    assert str(backhop.RetryAfter(timedelta(minutes=2), OSError("busy"))) == "retry after 2 min: OSError: busy"
+    assert str(backhop.RetryAfter(None, "busy")) == "retry: busy"
 
 
 def test_park_and_drop_say_what_they_mean() -> None:
@@ -113,13 +162,13 @@ def test_a_predicate_may_answer_a_delay(verdict: Any) -> None:
     assert result_of(ValueError(), tells) == Result("failed", "ValueError")
 
 
-@pytest.mark.parametrize("verdict", [True, False, None, 0])
+@pytest.mark.parametrize("verdict", [True, False])
 def test_a_predicate_may_answer_yes_or_no(verdict: Any) -> None:
     assert result_of(ValueError(), lambda _: verdict).outcome == ("permanent" if verdict else "failed")
     assert result_of(ValueError(), (), lambda _: verdict).outcome == ("failed" if verdict else "permanent")
 
 
-@pytest.mark.parametrize("verdict", ["yes", -1, float("nan"), ValueError()])
+@pytest.mark.parametrize("verdict", [None, -1, float("nan"), b"30", ValueError()])
 def test_a_predicate_that_fails_is_told_and_parks_nothing(verdict: Any, caplog: pytest.LogCaptureFixture) -> None:
     def fails(_: Exception) -> Any:
         if isinstance(verdict, Exception):
@@ -263,7 +312,7 @@ def test_a_predicate_of_policies_may_answer_a_delay_too() -> None:
 
     choice = Choice(policies={tells: SLOW})
     assert choice.result(RateLimitedError(30)) == Result("failed", "RateLimitedError: 429", 30, SLOW)
-    assert choice.result(RateLimitedError(0)).policy is None
+    assert choice.result(RateLimitedError(0)) == Result("failed", "RateLimitedError: 429", 0, SLOW)
 
 
 def test_a_predicate_of_policies_that_fails_is_met_by_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 import backhop
-import backhop._publisher as module
-from backhop._declaring import Mode
-from backhop._frames import How
-from backhop._publisher import Copy, Publisher
-from backhop._retrier import BaseRetrier
+from backhop.adapters import clock
+from backhop.adapters.copies import Copy
+from backhop.adapters.frames import How
+from backhop.adapters.publisher import Publisher
+from backhop.adapters.retrier import BaseRetrier
 from backhop.decider import Decider
 from backhop.delivery import PROPERTIES as NUMBERS
-from backhop.outcomes import Result
+from backhop.plan import Result
+from backhop.topology import Mode
 
 TOPOLOGY = backhop.Topology("orders")
 TIMEOUT = 30.0
@@ -61,7 +62,7 @@ class NotingPublisher(Publisher):
     def _copy(self, plan: backhop.Plan, message: Any, error: BaseException | None) -> Copy:
         if message._kept == "unwritable":
             raise TypeError("no properties")
-        return Copy(plan, message, error, b"S")
+        return Copy(plan, message, error, 0, lambda _: b"")
 
     def _write(self, copy: Copy) -> None:
         self.written.append(copy)
@@ -89,7 +90,7 @@ class Time(SimpleNamespace):
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     stands_still = Time()
-    monkeypatch.setattr(module, "time", stands_still)
+    monkeypatch.setattr(clock, "time", stands_still)
     return stands_still
 
 

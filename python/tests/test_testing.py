@@ -179,3 +179,25 @@ def test_each_class_of_errors_has_its_policy_and_all_have_one_count() -> None:
     assert rehearsal.delays == [1, 600, 4]
     assert (rehearsal.outcome, rehearsal.reason) == ("parked", "exhausted")
     assert len(rehearsal) == 4
+
+
+def test_T14_an_assertion_of_the_handler_fails_the_test() -> None:
+    def handle(message: backhop.Message) -> None:
+        assert message.body == b"other"
+
+    with pytest.raises(AssertionError):
+        rehearse(handle, b"x", policy=backhop.Policy(max_attempts=2))
+    with pytest.raises(pytest.fail.Exception):
+        rehearse(lambda _: pytest.fail("this test"), b"x", policy=backhop.Policy(max_attempts=2))
+
+
+def test_T14_a_rehearsal_emits_the_events_of_a_retrier() -> None:
+    events: list[backhop.Event] = []
+    errors = [OSError("busy"), ValueError("bad")]
+
+    def handle(_: backhop.Message) -> None:
+        raise errors.pop(0)
+
+    rehearse(handle, b"x", policy=backhop.Policy(max_attempts=2), never=ValueError, on_event=events.append)
+    assert [event.name for event in events] == ["delivered", "failed", "retried", "delivered", "failed", "parked"]
+    assert (events[-1].reason, type(events[-1].exception)) == ("permanent", ValueError)

@@ -13,7 +13,7 @@ import pytest
 from live import needs_worker
 
 import backhop
-from backhop.event import Observer
+from backhop.observe.observer import Observer
 from backhop.testing import rehearse
 
 POLICY = backhop.Policy()
@@ -172,6 +172,8 @@ def test_a_topology_is_refused(option: str, value: Any) -> None:
         "threads": [*NO_COUNTS, None, 0, -1],
         "prefetch": [*NO_COUNTS, None, -1, 65536],
         "ca_file": [7, THING, "", True, []],
+        "cert": [7, THING, "", True, []],
+        "key": [7, THING, "", True, [], "/key-without-cert.pem"],
         "connect_timeout": [*NO_TIMES, -1, 0, 4000],
         "drain": [*NO_TIMES, -1, 3601],
         "fail_fast": [None, 1, "yes", THING],
@@ -259,7 +261,7 @@ def test_what_cannot_be_called_runs_no_worker(handler: Any) -> None:
         backhop.Worker("amqp://localhost", "orders").run(handler)
 
 
-@pytest.mark.parametrize("delay", ["30", "Wed, 21 Oct 2026 07:28:00 GMT", None, True, -30, timedelta(-1), math.nan])
+@pytest.mark.parametrize("delay", [True, b"30", -30, timedelta(-1), math.nan])
 def test_a_retry_after_is_refused_where_it_is_raised(delay: Any) -> None:
     with pytest.raises(backhop.ArgumentError, match=r"^delay is .*: give seconds"):
         backhop.RetryAfter(delay)
@@ -332,3 +334,21 @@ def test_an_unknown_option_is_named() -> None:
     for call in calls:
         with pytest.raises(TypeError, match=r"max_attemts|stategy|'thread'"):
             call()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda text: backhop.Topology(text, backhop.Policy()),
+        lambda text: backhop.Topology("orders", backhop.Policy(), namespace=text),
+        lambda text: backhop.History(backhop.Delivery(), legacy_counter=text),
+        lambda text: rehearse(print, queue=text),
+    ],
+)
+def test_T15_a_lone_surrogate_in_a_name_is_an_error_of_the_package(given: Any) -> None:
+    try:
+        given("q\ud800")
+    except backhop.Error:
+        return
+    except UnicodeEncodeError as error:
+        raise AssertionError("a bare error") from error

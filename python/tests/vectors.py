@@ -46,13 +46,37 @@ def cases(noun: str) -> pytest.MarkDecorator:
     found = []
     for path in sorted((DIRECTORY / noun).glob("*.json")):
         file = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
-        only(file, "about cases")
-        names = [case["name"] for case in file["cases"]]
+        only(file, "about defaults cases")
+        given = [_merged(case, file.get("defaults", {})) for case in file["cases"]]
+        names = [case["name"] for case in given]
         assert names, f"{path} has no cases"
         assert len(names) == len(set(names)), f"{path} has two cases of one name"
-        found += [pytest.param(case, id=f"{path.stem}: {case['name']}") for case in file["cases"]]
+        found += [pytest.param(case, id=f"{path.stem}: {case['name']}") for case in given]
     assert found, f"there are no vectors in {DIRECTORY / noun}"
     return pytest.mark.parametrize("case", found)
+
+
+def _merged(case: Case, defaults: Mapping[str, Any]) -> Case:
+    """Returns the case with the defaults of its file."""
+    only(defaults, "case headers")
+    case = {**defaults.get("case", {}), **case}
+    if "headers" in defaults and "headers" in case["expect"]:
+        headers = _merged_headers(case["expect"]["headers"], defaults["headers"])
+        case["expect"] = {**case["expect"], "headers": headers}
+    return case
+
+
+def _merged_headers(entries: list[Any], lists: Mapping[str, list[Any]]) -> list[Any]:
+    merged: list[Any] = []
+    for entry in entries:
+        names = [each[0] for each in merged]
+        if isinstance(entry, str):
+            merged += lists[entry]
+        elif entry[0] in names:
+            merged[names.index(entry[0])] = entry
+        else:
+            merged.append(entry)
+    return merged
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

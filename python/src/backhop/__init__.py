@@ -48,13 +48,14 @@ from ._errors import (
     WaitTimeoutError,
 )
 from .delivery import Delivery
-from .event import Event
 from .explanation import explain
 from .history import Death, DeathPlace, History
 from .message import Message
+from .observe.event import Event
 from .outcomes import Drop, Park, RetryAfter
 from .plan import Plan
-from .policy import Policy, Preview, PreviewRow
+from .policy import Policy
+from .preview import Preview, PreviewRow
 from .topology import Declaration, Topology
 from .worker import Worker
 

@@ -1,6 +1,7 @@
-"""Runs ``backhop``, the operator's command, which this package carries: ``backhop parked list orders``.
+"""Runs ``backhop``, the operator's command: ``python -m backhop parked list orders``.
 
-The program is the one that the C library installs; ``backhop --help`` lists what it does.
+The package contains the program that the C library installs. ``backhop --help`` lists its
+sub-commands.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ _UNAVAILABLE = 69  # of sysexits
 
 
 def main() -> None:
-    """Becomes the program, with this process's arguments; does not return.
+    """Replaces this process with the program, with the same arguments.
 
-    Ends with 69 where the package was built without the program, for want of librabbitmq, Jansson or libyaml.
+    Exits with 69 if the package was built without the program, because librabbitmq, Jansson or
+    libyaml was missing.
     """
     program = Path(__file__).parent / "bin" / "backhop"
     if not program.exists():
         print(
-            "backhop: this package was built without the command: install librabbitmq-dev, libjansson-dev and "
+            "backhop: this package was built without the command: install librabbitmq-dev, "
+            "libjansson-dev and "
             "libyaml-dev, and "
             "pip install --no-binary backhop --force-reinstall backhop",
             file=sys.stderr,

@@ -1,32 +1,30 @@
-"""The one place that turns AMQP clients' values into the core's and back.
+"""Converts AMQP clients' header values to the core's and back.
 
-A client decodes a header into a Python value, which does not tell all of its AMQP type:
+A client decodes a header into a Python value, which may lose its AMQP type:
 
-===================  ==================================================================================================
-Python               is pushed as
-===================  ==================================================================================================
+===================  ===========================================================================
+Python               pushed as
+===================  ===========================================================================
 str                  string
-bytes                string where it is not UTF-8 (clients give UTF-8 strings as str), else bytes
+bytes                string if it is not UTF-8 (clients give UTF-8 strings as str), else bytes
 bytearray            bytes
 bool                 boolean
-int                  int64, above it uint64: the widest, so that no copy is larger than the core reckons
+int                  int32, above it int64, above it uint64. A subclass: int64, as pika's ``long``
 float                double
 Decimal              decimal
 datetime             timestamp; without a zone it is in UTC
 None                 void
 dict, list, tuple    table, array
-Typed                as it says
-===================  ==================================================================================================
+Typed                its own type
+===================  ===========================================================================
 
-A copy's kept headers are encoded here too, from the values that the client decoded: pika and pamqp (aio-pika) refuse
-some that they read, and change others. What the client did not tell cannot be kept: the width of integers (they go out
-as int32, or int64 where they are larger) and of floats (aio-pika: double); pika reads floats as integers, and strings
-that are not UTF-8 as bytes; aio-pika reads timestamps after the year 2106 as milliseconds. The worker keeps them all.
+A copy has the types that the core's values have, so it loses a type that the client hides.
+aio-pika: floats become doubles, and timestamps after the year 2106 are ms. pika: floats become
+integers, and strings that are not UTF-8 become bytes. The worker keeps all types.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -37,7 +35,7 @@ from typing import Any, TypeAlias
 from . import _backhop as c
 from ._core import number
 from ._errors import ArgumentError, ArgumentTypeError, Error, check
-from ._time import whole_seconds
+from ._times import whole_seconds
 
 Text: TypeAlias = str | bytes
 Headers: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
@@ -70,30 +68,36 @@ _DOUBLE = c.BH_TYPE_DOUBLE
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A header's value with its AMQP type, where Python's does not tell it: ``Typed("int8", 3)``.
+    """A header's value with its AMQP type, for types that Python lacks: ``Typed("int8", 3)``.
 
-    Types: boolean, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float, double, decimal, string, bytes,
-    timestamp (seconds), void, array (of values), table (a mapping, or pairs of name and value).
+    The types are boolean, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float, double,
+    decimal, string, bytes, timestamp (seconds) and void. An array has a list of values. A table has
+    a mapping, or pairs of name and value.
     """
 
     type: str
     value: Any
 
 
-def push_headers(handle: c.Delivery, headers: Headers) -> None:
+def push_headers(handle: c.Delivery, headers: Headers, *, is_client: bool = False) -> None:
     """Pushes headers of any depth.
 
-    :raises ArgumentTypeError: for what has no type in AMQP
+    :param is_client: whether a client decoded them. Then an integer above int64 is a double: pika
+        reads floats as integers, and RabbitMQ reads no uint64.
+    :raises ArgumentTypeError: if a value has no type in AMQP.
     """
     try:
         inside = headers if type(headers) is dict else _entries(headers)
-        if status := c.push_all(handle, handle, inside, _push_other):
+        if status := c.push_all(
+            handle, handle, inside, _push_of_client if is_client else _push_other
+        ):
             check(status)
     except Error:
         raise
-    except (TypeError, ValueError, OverflowError):  # of the binding: it speaks of C
+    except (TypeError, ValueError, OverflowError):  # the binding's text has types of C
         raise ArgumentTypeError(
-            "headers hold a name that is no str or bytes, or a value that AMQP has no type for: give a mapping of "
+            "headers hold a name that is no str or bytes, or a value that AMQP has no type for: "
+            "give a mapping of "
             "names, or pairs of name and value"
         ) from None
 
@@ -103,20 +107,34 @@ def _entries(headers: Headers) -> Iterator[tuple[Text, Any]]:
 
 
 def _signed(value: int) -> int:
-    """The int64 of the same 64 bits."""
+    """Returns the int64 with the same 64 bits."""
     return value - 2**64 if 2**63 <= value < 2**64 else value
 
 
-def _push_other(handle: c.Delivery, name: Text | None, value: Any) -> tuple[Iterator[tuple[Text, Any]] | None, int]:
-    """Pushes what the binding does not: of a table or an array what is left to push, and the status.
+def _push_of_client(
+    handle: c.Delivery, name: Text | None, value: Any
+) -> tuple[Iterator[tuple[Text, Any]] | None, int]:
+    """Pushes a value as _push_other does, except integers above int64."""
+    if isinstance(value, int):
+        return None, c.Delivery_push_float(handle, name or "", _DOUBLE, float(value))
+    return _push_other(handle, name, value)
 
-    :param name: None in an array
+
+def _push_other(
+    handle: c.Delivery, name: Text | None, value: Any
+) -> tuple[Iterator[tuple[Text, Any]] | None, int]:
+    """Pushes a value that the binding does not push.
+
+    :param name: None in an array.
+    :returns: the remaining items of a table or an array, or None; and the status.
     """
     name = name or ""
     if isinstance(value, int):
         if 2**63 <= value < 2**64:
             return None, c.Delivery_push_int(handle, name, c.BH_TYPE_UINT64, _signed(value))
-        return None, c.Delivery_push_float(handle, name, _DOUBLE, float(value))  # pika reads a float as an integer
+        return None, c.Delivery_push_float(
+            handle, name, _DOUBLE, float(value)
+        )  # pika reads a float as an integer
     if isinstance(value, float):
         return None, c.Delivery_push_float(handle, name, _DOUBLE, value)
     if isinstance(value, bytes | bytearray):
@@ -139,7 +157,8 @@ def _push_other(handle: c.Delivery, name: Text | None, value: Any) -> tuple[Iter
     if isinstance(value, list | tuple):
         return zip(repeat(""), value), c.Delivery_begin_array(handle, name)
     raise ArgumentTypeError(
-        f"header {name!r} holds a {type(value).__name__}, for which AMQP has no type: give str, bytes, int, "
+        f"header {name!r} holds a {type(value).__name__}, for which AMQP has no type: give str, "
+        "bytes, int, "
         "float, bool, None, datetime, Decimal, dict, list or Typed"
     )
 
@@ -170,52 +189,61 @@ def _places_and_digits(value: Decimal) -> tuple[int, int]:
     if not isinstance(exponent, int):
         raise ArgumentError(f"a header holds {value}, for which AMQP has no decimal")
     unscaled = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
-    return max(-exponent, 0), -unscaled if sign else unscaled
+    unscaled = -unscaled if sign else unscaled
+    if not -(2**31) <= unscaled < 2**32:  # pamqp reads the digits as if they had no sign
+        raise ArgumentError(f"a header holds {value}, for which AMQP has no decimal")
+    return max(-exponent, 0), unscaled
 
 
 def pull_headers(handle: c.Delivery) -> dict[str, Any]:
-    """Headers of any depth, as Python's values; of those with one name, the first."""
+    """Returns headers of any depth as Python's values.
+
+    If two have the same name, the first counts.
+    """
     headers: dict[str, Any] = {}
-    outer: list[tuple[dict[str, Any] | list[Any], int]] = [(headers, c.Delivery_value_count(handle))]
+    outer: list[tuple[dict[str, Any] | list[Any], int]] = [
+        (headers, c.Delivery_value_count(handle))
+    ]
     for index in range(c.Delivery_value_count(handle)):
         while index == outer[-1][1]:
             outer.pop()
-        kind = c.Delivery_value_type(handle, index)
-        value: Any = {} if kind == c.BH_TYPE_TABLE else [] if kind == c.BH_TYPE_ARRAY else _value(handle, index, kind)
+        kind, name, string, integer, real, places, end = c.Delivery_value(handle, index)
+        value: Any = {} if kind == c.BH_TYPE_TABLE else [] if kind == c.BH_TYPE_ARRAY else None
+        if value is None:
+            value = _value(kind, string, integer, real, places)
         inside = outer[-1][0]
         if isinstance(inside, list):
             inside.append(value)
         else:
-            inside.setdefault(c.Delivery_value_name(handle, index), value)
+            inside.setdefault(name, value)
         if isinstance(value, dict | list):
-            outer.append((value, c.Delivery_value_end(handle, index)))
+            outer.append((value, end))
     return headers
 
 
-def _value(handle: c.Delivery, index: int, kind: int) -> Any:
+def _value(kind: int, string: str, number: int, real: float, places: int) -> Any:
     if kind == _STRING:
-        return c.Delivery_value_string(handle, index)
+        return string
     if kind == c.BH_TYPE_BYTES:
-        return c.Delivery_value_string(handle, index).encode("utf-8", "surrogateescape")
+        return string.encode("utf-8", "surrogateescape")
     if kind == c.BH_TYPE_VOID:
         return None
     if kind in (c.BH_TYPE_FLOAT, _DOUBLE):
-        return c.Delivery_value_float(handle, index)
-    number = c.Delivery_value_int(handle, index)
+        return real
     if kind == c.BH_TYPE_BOOLEAN:
         return bool(number)
     if kind == c.BH_TYPE_UINT64:
         return number % 2**64
     if kind == c.BH_TYPE_DECIMAL:
         digits = tuple(map(int, str(abs(number))))
-        return Decimal((int(number < 0), digits, -c.Delivery_value_places(handle, index)))
+        return Decimal((int(number < 0), digits, -places))
     if kind == c.BH_TYPE_TIMESTAMP:
         return moment(number)
     return number
 
 
 def moment(timestamp: int) -> datetime | int:
-    """The time in UTC; the number itself where it is none that Python knows."""
+    """Returns the time in UTC; the number itself if it is out of datetime's range."""
     try:
         return datetime.fromtimestamp(timestamp, timezone.utc)
     except (OverflowError, ValueError, OSError):
@@ -223,7 +251,7 @@ def moment(timestamp: int) -> datetime | int:
 
 
 def wire_text(text: str) -> str | bytes:
-    """A text of the core as a client writes it: str, or bytes where it is not UTF-8."""
+    """Returns a text of the core for a client to write: str, or bytes if it is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -233,54 +261,16 @@ def wire_text(text: str) -> str | bytes:
     return text
 
 
-class Int64(int):
-    """An integer to encode as one of 64 bits, however small it is."""
-
-    __slots__ = ()
-
-
-def encode_table(table: dict[Any, Any], tag_of_bytes: bytes, plan: c.Plan | None = None) -> bytes:
-    """Headers as they are on the wire, from the values that a client decoded.
-
-    :param tag_of_bytes: what bytes are: ``b"S"``, a string that is not UTF-8, or ``b"x"``
-    :param plan: of a copy: what of the original's headers it keeps goes out, and its own
-    :raises ArgumentTypeError: for what has no type in AMQP
-    :raises ArgumentError: for what is beyond its type's range
-    """
+def encoded(text: str) -> bytes:
+    """Returns a text in UTF-8. Lone surrogates become bytes that are not UTF-8."""
     try:
-        return c.encoded_table(plan, table, tag_of_bytes, _encoded_other)
-    except (struct.error, OverflowError) as error:
-        raise ArgumentError(f"a header is beyond its type's range: {error}") from error
-
-
-def _encoded_other(value: Any, tag_of_bytes: bytes) -> bytes:
-    """What the binding does not encode, with the tag of its type before it."""
-    if isinstance(value, str):
-        data = value.encode("utf-8", "surrogateescape")
-        return _TAG_AND_LENGTH(b"S", len(data)) + data
-    if isinstance(value, int | float):  # pika reads a float as an integer
-        return b"d" + _DOUBLE_OF(value)
-    if isinstance(value, datetime):
-        return b"T" + _INT64_OF(whole_seconds(value))
-    if isinstance(value, Decimal):
-        places, digits = _places_and_digits(value)  # pamqp reads the digits as if they had no sign
-        return b"D" + _DECIMAL_OF(places, digits - 2**32 if 2**31 <= digits < 2**32 else digits)
-    if isinstance(value, bytes | bytearray):
-        return _TAG_AND_LENGTH(tag_of_bytes if isinstance(value, bytes) else b"x", len(value)) + value
-    raise ArgumentTypeError(
-        f"a header holds a {type(value).__name__}, for which AMQP has no type: give str, bytes, int, "
-        "float, bool, None, datetime, Decimal, dict, list or Typed"
-    )
-
-
-_TAG_AND_LENGTH = struct.Struct(">cI").pack
-_INT64_OF = struct.Struct(">q").pack
-_DOUBLE_OF = struct.Struct(">d").pack
-_DECIMAL_OF = struct.Struct(">Bi").pack
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def copied(value: Any) -> Any:
-    """A value of a header that shares nothing with the one given that can change."""
+    """Returns a deep copy of a header's value."""
     if isinstance(value, dict):
         table = {}
         for name, item in value.items():

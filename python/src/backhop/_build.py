@@ -1,4 +1,4 @@
-"""What this Backhop was built of."""
+"""The versions that this Backhop was built with."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from . import _backhop as c
 
 @dataclass(frozen=True, slots=True)
 class BuildInfo:
-    """What this Backhop was built of; print it when you report a bug."""
+    """The versions that this Backhop was built with. Print it if you report a bug."""
 
     version: str
-    """Of the core, which is the package's too."""
+    """The version of the core and of the package."""
     worker: bool
-    """Whether it was built with librabbitmq, so that there is a Worker."""
+    """True if it has a Worker, because it was built with librabbitmq."""
     librabbitmq_compiled: str
-    """The version of librabbitmq that it was compiled with; "" without."""
+    """The version of librabbitmq that it was compiled with; "" if none."""
     librabbitmq_loaded: str
-    """The version that runs."""
+    """The version of librabbitmq that runs; "" if none."""
 
     def __str__(self) -> str:
         if not self.worker:
@@ -30,6 +30,6 @@ class BuildInfo:
 
 
 def build_info() -> BuildInfo:
-    """Versions compiled and loaded, and whether there is a Worker."""
-    compiled = c.bh_worker_librabbitmq_compiled()
-    return BuildInfo(c.bh_version(), bool(compiled), compiled, c.bh_worker_librabbitmq_loaded())
+    """Returns the versions of the core and of librabbitmq."""
+    compiled, loaded = c.bh_worker_librabbitmq()
+    return BuildInfo(c.bh_version(), bool(compiled), compiled, loaded)

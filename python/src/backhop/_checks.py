@@ -1,28 +1,34 @@
-"""What users give, checked before anything is done with it: an error names the option, its value, and what to give."""
+"""Checks options of users. An error has the option's name, its value, and what to give."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from typing import Any, TypeVar
 
-from ._amqp import Text
+from ._amqp import Text, encoded
 from ._errors import ArgumentError, ArgumentTypeError, InvalidNameError
-from ._time import Seconds, milliseconds
+from ._times import Seconds, milliseconds, seconds
 
 Given = TypeVar("Given")
 
 LONGEST_MS = 100_000_000_000
-"""No delay, cap or age of a policy is longer: three years."""
+"""The longest delay, cap or age of a policy: three years, in ms."""
 HOUR_MS = 3_600_000
 
 _MOST = 2**63 - 1
 
 
 def whole(
-    name: str, value: object, least: int = 0, most: int = _MOST, *, refused: Callable[[str], Exception] = ArgumentError
+    name: str,
+    value: object,
+    least: int = 0,
+    most: int = _MOST,
+    *,
+    refused: Callable[[str], Exception] = ArgumentError,
 ) -> int:
-    """A whole number in a range."""
+    """Returns a whole number in a range."""
     if type(value) is int and least <= value <= most:
         return value
     limits = f"from {least} to {most}" if most < _MOST else f"{least} or more"
@@ -31,51 +37,66 @@ def whole(
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentTypeError(f"{name} is {shortened(value)}: give a whole number, {limits}") from None
+        raise ArgumentTypeError(
+            f"{name} is {shortened(value)}: give a whole number, {limits}"
+        ) from None
     if not least <= number <= most:
         raise refused(f"{name} is {shortened(value)}: give a whole number, {limits}")
     return number
 
 
 def real(name: str, value: object, advice: str) -> float:
-    """A number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """Returns a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: {advice}")
-    return value
+    return value if isinstance(value, int | float) else float(value)
 
 
 def span_ms(
-    name: str, value: Seconds, least_ms: int, most_ms: int, *, refused: Callable[[str], Exception] = ArgumentError
+    name: str,
+    value: Seconds,
+    least_ms: int,
+    most_ms: int,
+    *,
+    refused: Callable[[str], Exception] = ArgumentError,
 ) -> int:
-    """A time in a range, in milliseconds."""
+    """Returns a time in a range, in ms."""
     ms = milliseconds(value, name)
     if not least_ms <= ms <= most_ms:
-        raise refused(f"{name} is {shortened(value)}: give seconds, from {least_ms / 1000:g} to {most_ms // 1000}")
+        raise refused(
+            f"{name} is {shortened(value)}: give seconds, from {least_ms / 1000:g} to "
+            f"{most_ms // 1000}"
+        )
     return ms
 
 
+def wait_limit(timeout: Seconds | None) -> float | None:
+    """Returns the time limit of a wait, in seconds; None for no limit."""
+    return None if timeout is None else seconds(span_ms("timeout", timeout, 0, LONGEST_MS))
+
+
 def truth(name: str, value: object) -> bool:
-    """True or False, and nothing that is only like it."""
+    """Returns True or False; no other value is accepted."""
     if not isinstance(value, bool):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give True or False")
     return value
 
 
 def instance(name: str, value: object, kind: type[Given], advice: str) -> Given:
-    """An object of a class."""
+    """Returns an object of a class."""
     if not isinstance(value, kind):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: {advice}")
     return value
 
 
 def function(name: str, value: object) -> None:
-    """Something to call."""
+    """Checks that a value is callable."""
     if not callable(value):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give a function")
 
 
 def short_text(name: str, value: object, what: str) -> Text:
-    """A name of AMQP's, of 1 to 255 bytes."""
+    """Returns a name of AMQP's, of 1 to 255 bytes."""
     if not isinstance(value, str | bytes):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give {what}, as str or bytes")
     if not 1 <= _size(value) <= 255:
@@ -84,22 +105,26 @@ def short_text(name: str, value: object, what: str) -> Text:
 
 
 def legacy_header(value: object) -> Text:
-    """History's legacy_counter."""
+    """Returns History's legacy_counter."""
     return short_text("legacy_counter", value, "a header's name")
 
 
 def queues(name: str, value: object) -> tuple[Text, ...]:
-    """Names of queues."""
+    """Returns names of queues."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give a list of queues' names")
     return tuple(short_text(f"one of {name}", each, "a queue's name") for each in value)
 
 
 def queue_name(name: str, value: object, most: int) -> Text:
-    """The name of a queue, or the beginning of names; bytes where it is not to be UTF-8's str."""
+    """Returns the name of a queue, or a prefix of names, of at most ``most`` bytes.
+
+    :raises InvalidNameError: if it is empty, too long, not UTF-8, has a zero byte, or begins with
+        ``amq.``.
+    """
     if not isinstance(value, str | bytes):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give a name, as str or bytes")
-    data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+    data = value if isinstance(value, bytes) else encoded(value)
     why = ""
     if not data:
         why = f"give a name of 1 to {most} bytes"
@@ -120,10 +145,10 @@ def queue_name(name: str, value: object, most: int) -> Text:
 
 
 def shortened(value: Any) -> str:
-    """A value in an error's text."""
+    """Returns a value for an error's text, 80 characters at most."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 
 def _size(text: Text) -> int:
-    return len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape"))
+    return len(text if isinstance(text, bytes) else encoded(text))

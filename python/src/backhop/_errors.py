@@ -8,12 +8,12 @@ from . import _backhop as c
 
 
 class Error(Exception):
-    """What every error of Backhop is."""
+    """The base class of Backhop's errors."""
 
     code: str = ""
-    """The core's name for it, as ``"BH_ERR_POLICY"``."""
+    """The core's name of the status, for example ``"BH_ERR_POLICY"``."""
     status: int = 0
-    """The core's number for it."""
+    """The core's number of the status."""
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -25,11 +25,14 @@ class ArgumentError(Error, ValueError):
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument is of another type than the one that it has to be of."""
+    """An argument has a wrong type."""
 
 
 class PoisonError(Error):
-    """The message waits, or was parked, as its consumers were lost too often; see Policy's max_crashes."""
+    """The message waits, or is parked, because its consumers were lost too often.
+
+    See Policy's max_crashes.
+    """
 
 
 class StateError(Error, RuntimeError):
@@ -53,7 +56,10 @@ class BrokerError(Error):
 
 
 class FrameError(Error):
-    """The message's own headers do not fit the connection's frame_max; publish over a larger one."""
+    """The message's own headers do not fit the connection's frame_max.
+
+    Publish over a larger one.
+    """
 
 
 class URIError(Error, ValueError):
@@ -61,7 +67,7 @@ class URIError(Error, ValueError):
 
 
 class NoLibrabbitmqError(Error, RuntimeError):
-    """This Backhop was built without librabbitmq, which the worker needs; the adapters do not."""
+    """This Backhop was built without librabbitmq. The worker needs it; the adapters do not."""
 
 
 class ConnectionFailedError(Error, ConnectionError):
@@ -77,19 +83,22 @@ class AccessError(Error):
 
 
 class ClashError(Error):
-    """An exchange or queue exists with other arguments; the text tells the way out."""
+    """An exchange or queue exists with other arguments; the text has the remedy."""
 
 
 class MissingError(Error):
-    """An exchange or queue does not exist; the text tells which."""
+    """An exchange or queue does not exist; the text names it."""
 
 
 class PublishError(Error):
-    """A publish was returned, nacked or not confirmed in time; the original stays unacknowledged."""
+    """A publish was returned, nacked or not confirmed in time.
+
+    The original stays unacknowledged.
+    """
 
 
 class ConsumerCancelledError(Error):
-    """The broker cancelled the consumer, as it does when its queue is deleted."""
+    """The broker cancelled the consumer: queue deleted, or a message held too long."""
 
 
 class WaitTimeoutError(Error, TimeoutError):
@@ -101,15 +110,18 @@ class ChannelClosedError(Error):
 
 
 class ForkedError(Error, RuntimeError):
-    """The process forked after the worker was made: make a new one in the child."""
+    """The process forked after this object was made: make a new one in the child."""
 
 
 class ContentError(Error):
-    """The message's own properties are malformed: it stays unacknowledged; move or remove it by hand."""
+    """The message's own properties are malformed: it stays unacknowledged.
+
+    Move or remove it by hand.
+    """
 
 
 class ForeignPolicyError(Error):
-    """The topology lacks a wait of this policy: make it for the policy, or with it among its policies."""
+    """The topology lacks a rung of this policy: add the policy to its policies."""
 
 
 CLASSES: dict[str, type[Error]] = {
@@ -144,17 +156,17 @@ while _name := c.bh_status_name(_status):
 
 
 def error(status: int, detail: str = "", only: type[Error] = Error) -> Error:
-    """The exception for a failed status.
+    """Returns the exception for a failed status.
 
-    :param detail: what there is to tell beyond the core's sentence
-    :param only: the class that the detail is for
+    :param detail: a text that is more precise than the core's sentence.
+    :param only: the class that the detail applies to.
     """
     raised = CLASSES.get(c.bh_status_name(status), Error)
     return raised(detail if detail and issubclass(raised, only) else c.bh_status_text(status))
 
 
 def check(status: int, detail: str = "", only: type[Error] = Error) -> None:
-    """Raises where the status is a failure."""
+    """Raises if the status is a failure. Parameters as error's."""
     if status:
         raise error(status, detail, only)
 
@@ -164,10 +176,12 @@ _MS = re.compile(r"\b(is|within|for) (\d+) ms\b")
 
 
 def in_seconds(text: str) -> str:
-    """A sentence of the core in the names and units of this package: ``max_ms 1500`` is ``max 1.5 s``."""
+    """Returns a sentence of the core in seconds: ``max_ms 1500`` becomes ``max 1.5 s``."""
 
     def named(found: re.Match[str]) -> str:
         name, verb, ms, _ = found.groups()
         return f"{name}{verb or ''} {int(ms) / 1000:g} s" if ms else name
 
-    return _MS.sub(lambda found: f"{found[1]} {int(found[2]) / 1000:g} s", _NAMED_MS.sub(named, text))
+    return _MS.sub(
+        lambda found: f"{found[1]} {int(found[2]) / 1000:g} s", _NAMED_MS.sub(named, text)
+    )

@@ -1,4 +1,4 @@
-"""The fixtures of backhop.testing, which pytest finds by the package's entry point."""
+"""The fixtures of backhop.testing. pytest finds them by the package's entry point."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from .testing import Clock, Rehearsal, SeededRandom, rehearse
 
 @pytest.fixture
 def backhop_clock() -> Clock:
-    """A clock that goes on only when it is told to."""
+    """Returns a clock that only ``advance`` moves."""
     return Clock()
 
 
 @pytest.fixture
 def backhop_random() -> SeededRandom:
-    """Random bytes, the same in every run."""
+    """Returns a source of random bytes that are the same in every run."""
     return SeededRandom()
 
 
 @pytest.fixture
-def backhop_rehearse(backhop_clock: Clock, backhop_random: SeededRandom) -> Callable[..., Rehearsal]:
-    """backhop.testing.rehearse with these two."""
+def backhop_rehearse(
+    backhop_clock: Clock, backhop_random: SeededRandom
+) -> Callable[..., Rehearsal]:
+    """Returns backhop.testing.rehearse with the two fixtures above."""
     return partial(rehearse, clock=backhop_clock, random=backhop_random)

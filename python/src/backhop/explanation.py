@@ -1,4 +1,4 @@
-"""A message's story, in words."""
+"""The past of a message, as a text."""
 
 from __future__ import annotations
 
@@ -18,17 +18,26 @@ def explain(
     legacy_counter: Text | None = None,
     wait_queues: Iterable[Text] = (),
 ) -> str:
-    """A message's story, in words, from its headers alone.
+    """Returns the past of a message as a text, from its headers alone.
 
-    :param headers: as a client gives them
-    :param topology: where the broker alone moves messages (strategies reject and native), it tells what to count
-    :param legacy_counter: as History's
-    :param wait_queues: as History's
+    :param headers: the headers, as a client decoded them.
+    :param topology: needed for the strategies reject and native, because the broker alone moves
+        their messages.
+    :param legacy_counter: as History's.
+    :param wait_queues: as History's.
+    :raises ArgumentError: if an argument has another type.
 
-    >>> print(explain({"backhop-attempts": 2, "backhop-delay": 30000, "backhop-error": "507 queue is full"}))
+    >>> headers = {"backhop-attempts": 2, "backhop-delay": 30000}
+    >>> headers["backhop-error"] = "507 queue is full"
+    >>> print(explain(headers))
     It failed 2 times.
     The last error was: 507 queue is full
     Its last wait was 30 s.
     """
-    history = History(Delivery(headers=headers or {}), topology, legacy_counter=legacy_counter, wait_queues=wait_queues)
+    history = History(
+        Delivery(headers=headers or {}),
+        topology,
+        legacy_counter=legacy_counter,
+        wait_queues=wait_queues,
+    )
     return c.History_explanation(history._handle)

@@ -1,9 +1,10 @@
-"""History: what the headers tell of a message's past."""
+"""History: the past of a message, read from its headers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from itertools import count, takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
 from . import _backhop as c
@@ -11,7 +12,7 @@ from ._amqp import Text
 from ._checks import instance, legacy_header, queues
 from ._core import made
 from ._errors import check
-from ._time import moment, seconds
+from ._times import moment, seconds
 from .delivery import Delivery
 from .topology import Topology
 
@@ -26,6 +27,9 @@ _SOURCES: dict[int, Source] = {
 }
 
 
+_ID_RANDOM_BYTES = 16
+
+
 class Death(NamedTuple):
     """A record of x-death: the broker keeps one for each queue and reason."""
 
@@ -34,28 +38,48 @@ class Death(NamedTuple):
     """rejected, expired, maxlen or delivery_limit."""
     times: int
     time: datetime | None
-    """The first time, to the second."""
+    """The time of the first death, to the second."""
     exchange: str
     routing_keys: tuple[str, ...]
     original_expiration: str
-    """The expiration that the message had, as its digits."""
+    """The message's expiration before its death, as digits."""
 
 
 class DeathPlace(NamedTuple):
-    """Where and why a message was dead-lettered; "" for what the headers do not tell."""
+    """The queue, reason and exchange of a dead-lettering; "" for a missing header."""
 
     queue: str
     reason: str
     exchange: str
 
 
-class History:
-    """What the headers tell of a message's past. A header that cannot be trusted is ignored, and named in ``problems``.
+class _Past(NamedTuple):
+    """The core's struct bh_past."""
 
-    :param delivery: what arrived
-    :param topology: tells the strategy and the work queue; without one, no strategy counts
-    :param legacy_counter: a header in which an earlier retry code of the application counted failures
-    :param wait_queues: wait queues of an earlier, hand-made set-up: each expiry there was a failure
+    attempts: int
+    source: int
+    first_failure_ms: int
+    last_delay_ms: int
+    replays: int
+    crashes: int
+    delivery_count: int
+    acquired_count: int
+    death_count: int
+    last_error: str
+    parked: str
+    traceparent: str
+
+
+class History:
+    """The past of a message. A header that is malformed is ignored, and named in ``problems``.
+
+    :param delivery: the message's delivery.
+    :param topology: has the strategy and the work queue; None: deaths by a strategy are not
+        counted.
+    :param legacy_counter: a header with the count of failures of an earlier retry code, at most 255
+        bytes.
+    :param wait_queues: wait queues of an earlier set-up: each expiry there was a failure.
+    :raises ArgumentError: if an argument has another type, or a name has more than 255 bytes.
     """
 
     __slots__ = ("_handle", "delivery")
@@ -78,131 +102,133 @@ class History:
             check(c.History_add_wait_queue(handle, queue))
         check(c.History_read(handle, delivery._handle, topology._handle if topology else None))
 
+    def _past(self) -> _Past:
+        return _Past(*c.History_past(self._handle))
+
     @property
     def attempts(self) -> int:
-        """Failed attempts so far."""
+        """The number of failed attempts so far."""
         return c.History_attempts(self._handle)
 
     @property
     def source(self) -> Source:
-        """Where the count of attempts comes from."""
-        return _SOURCES[c.History_attempts_source(self._handle)]
+        """The source of the count of attempts."""
+        return _SOURCES[self._past().source]
 
     @property
     def first_failure(self) -> datetime | None:
-        """The first failure, in UTC; None where it is unknown. From a broker's x-death it is whole seconds."""
-        return moment(c.History_first_failure_ms(self._handle))
+        """The time of the first failure, in UTC; None if unknown.
+
+        If the broker's x-death has it, it is whole seconds.
+        """
+        return moment(self._past().first_failure_ms)
 
     @property
     def last_delay(self) -> float | None:
-        """The last delay, in seconds; None where it is unknown."""
-        ms = c.History_last_delay_ms(self._handle)
+        """The last delay, in seconds; None if unknown."""
+        ms = self._past().last_delay_ms
         return None if ms < 0 else seconds(ms)
 
     @property
     def traceparent(self) -> str:
-        """The span of the last attempt that failed, in W3C's form; "" where there is none."""
-        return c.History_traceparent(self._handle)
+        """The span of the last failed attempt, in W3C's form; "" for none."""
+        return self._past().traceparent
 
     @property
     def last_error(self) -> str:
-        """The last error's text; "" where there is none."""
-        return c.History_last_error(self._handle)
+        """The last error's text; "" for none."""
+        return self._past().last_error
 
     @property
     def id(self) -> str:
-        """The id that all further attempts share: backhop-id, else the message-id property.
+        """The id that all attempts share: backhop-id, else the message-id property.
 
-        "" where there is neither: a first attempt of a message without message-id. Its first copy gets an id.
+        It is "" at the first attempt of a message without message-id. The first copy gets an id.
         """
         return c.History_id(self._handle)
 
     @property
+    def _event_id(self) -> str:
+        """The id for events and logs: ``id``, else the one that the first copy will have."""
+        return c.History_event_id(self._handle)
+
+    def _assign_id(self, random: Callable[[int], bytes]) -> None:
+        """Assigns an id for events and the first copy, if the message has none."""
+        if not c.History_id(self._handle):
+            check(c.History_assign_id(self._handle, random(_ID_RANDOM_BYTES)))
+
+    @property
     def has_id(self) -> bool:
-        """Whether it has an id of its own yet."""
-        return bool(c.History_has_id(self._handle))
+        """True if the message has an id."""
+        return bool(c.History_id(self._handle))
 
     @property
     def exchange(self) -> str:
-        """Where the message was first published. Show it; do not route by it."""
+        """The exchange that the message was first published to. Show it, but do not route by it."""
         return c.History_exchange(self._handle)
 
     @property
     def routing_key(self) -> str:
-        """The routing key with which it was first published."""
+        """The routing key of the first publish."""
         return c.History_routing_key(self._handle)
 
     @property
     def parked(self) -> str:
-        """Why the message was parked: exhausted, permanent, too-old, oversized, poison; "" where it was not."""
-        return c.History_parked(self._handle)
+        """The reason why it is parked: exhausted, permanent, too-old, oversized or poison.
+
+        "" if it is not.
+        """
+        return self._past().parked
 
     @property
     def replays(self) -> int:
-        """How often it was sent back from the parked queue, by ``replay`` or by other hands."""
-        return c.History_replays(self._handle)
+        """The number of moves from the parked queue back to the work queue."""
+        return self._past().replays
 
     @property
     def delivery_count(self) -> int:
-        """What a quorum queue counted in x-delivery-count; 0 where absent."""
-        return c.History_delivery_count(self._handle)
+        """The quorum queue's x-delivery-count; 0 if absent."""
+        return self._past().delivery_count
 
     @property
     def acquired_count(self) -> int:
-        """What a quorum queue of RabbitMQ 4.3 counted in x-acquired-count; 0 where absent."""
-        return c.History_acquired_count(self._handle)
+        """The x-acquired-count of a quorum queue (RabbitMQ 4.3 and newer); 0 if absent."""
+        return self._past().acquired_count
 
     @property
     def crashes(self) -> int:
-        """Deliveries that ended without being settled, as far as quorum queues count: consumers that were lost, or gave
-        it back, while it, or a message beside it, was in hand."""
-        return c.History_crashes(self._handle)
+        """The number of deliveries that ended without a settlement, as quorum queues count them.
+
+        Their consumer was lost or gave the message back, with this message or one beside it in
+        hand.
+        """
+        return self._past().crashes
 
     @property
     def deaths(self) -> tuple[Death, ...]:
         """The records of x-death, most recent first."""
-        handle = self._handle
-        return tuple(
-            Death(
-                queue=c.History_death_queue(handle, i),
-                reason=c.History_death_reason(handle, i),
-                times=c.History_death_times(handle, i),
-                time=moment(c.History_death_first_time_s(handle, i) * 1000),
-                exchange=c.History_death_exchange(handle, i),
-                routing_keys=tuple(
-                    c.History_death_routing_key(handle, i, key)
-                    for key in range(c.History_death_routing_key_count(handle, i))
-                ),
-                original_expiration=c.History_death_original_expiration(handle, i),
-            )
-            for i in range(c.History_death_count(handle))
+        return tuple(self._death(index) for index in range(self._past().death_count))
+
+    def _death(self, index: int) -> Death:
+        queue, reason, exchange, expiration, times, first_time_s, keys = c.History_death(
+            self._handle, index
         )
+        return Death(queue, reason, times, moment(first_time_s * 1000), exchange, keys, expiration)
 
     @property
     def first_death(self) -> DeathPlace:
-        """x-first-death-*: the first time that the broker dead-lettered the message."""
-        handle = self._handle
-        return DeathPlace(
-            c.History_first_death_queue(handle),
-            c.History_first_death_reason(handle),
-            c.History_first_death_exchange(handle),
-        )
+        """The first death, from the headers x-first-death-*."""
+        return DeathPlace(*c.History_first_death(self._handle)[:3])
 
     @property
     def last_death(self) -> DeathPlace:
-        """x-last-death-*: the last time (RabbitMQ 3.13 and newer)."""
-        handle = self._handle
-        return DeathPlace(
-            c.History_last_death_queue(handle),
-            c.History_last_death_reason(handle),
-            c.History_last_death_exchange(handle),
-        )
+        """The last death, from the headers x-last-death-* (RabbitMQ 3.13 and newer)."""
+        return DeathPlace(*c.History_last_death(self._handle)[:3])
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Headers that were ignored: each a sentence that begins with the header's name."""
-        handle = self._handle
-        return tuple(c.History_problem(handle, i) for i in range(c.History_problem_count(handle)))
+        """Ignored headers: a sentence for each, which begins with the header's name."""
+        return tuple(takewhile(bool, (c.History_problem(self._handle, i) for i in count())))
 
     def __repr__(self) -> str:
         return f"<History of {self.attempts} failed attempts>"

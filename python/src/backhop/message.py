@@ -1,50 +1,61 @@
-"""Message: what a handler gets."""
+"""Message: the message that a handler gets."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from . import _backhop as c
+from ._errors import Error
 from .delivery import Delivery
 from .history import Death, History
 from .topology import Topology
 
 
 class Message:
-    """What a handler gets, the same over every client: the body, properties and headers, and what they tell of its
-    past. What is not asked for is not read."""
+    """The message that a handler gets, the same over every client.
 
-    __slots__ = ("_began", "_error_class", "_history", "_over", "_topology", "_traceparent", "body", "redelivered")
+    It reads headers on first access.
+    """
+
+    __slots__ = (
+        "_began",
+        "_error_class",
+        "_history",
+        "_over",
+        "_topology",
+        "_traceparent",
+        "body",
+        "redelivered",
+    )
 
     _over: float
-    """Once a handler has it: when that has ended, by time.perf_counter; 0: when it is settled."""
+    """When the handler ended, by time.perf_counter; 0: the handler ends at the settlement."""
     _kept: Any
-    """Has the properties and headers that it came with as attributes, which nobody else changes."""
+    """Has the message's properties and headers as attributes; no user changes it."""
 
     body: bytes
     """The body, as it is on the wire."""
     redelivered: bool
-    """Whether the broker delivered it before, without a settlement."""
+    """True if the broker delivered it before without a settlement."""
 
     def __init__(self, topology: Topology) -> None:
-        """Called by its name, as super() costs more, and a message is made for each delivery."""
+        """Call it by its name: super() costs more, and each delivery makes a message."""
         self._topology = topology
         self._history: History | None = None
         self._began = 0.0
         """When a handler got it, by time.perf_counter; 0 before."""
         self._traceparent = ""
-        """Of the attempt's span, in W3C's form; "" for none."""
+        """The attempt's span in W3C's form; "" for none."""
         self._error_class = ""
-        """Of what its handler raised, where that is counted."""
+        """The class of what its handler raised, if events are counted."""
 
     def _read(self) -> History:
-        """Reads it."""
+        """Reads the history."""
         raise NotImplementedError
 
     @property
     def history(self) -> History:
-        """All that the headers tell."""
+        """The message's past: all that its headers contain."""
         history = self._history
         if history is None:
             history = self._history = self._read()
@@ -52,7 +63,7 @@ class Message:
 
     @property
     def delivery(self) -> Delivery:
-        """What arrived: properties and headers."""
+        """The properties and headers of this delivery."""
         return self.history.delivery
 
     # What arrived
@@ -64,27 +75,30 @@ class Message:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """Its headers, Backhop's own included; read anew each time, so that changing them changes nothing."""
+        """Its headers, including Backhop's own, as a new dict each time."""
         return self.delivery.headers
 
     @property
     def content_type(self) -> str | None:
-        """As ``"application/json"``; None where the publisher told none, as of all properties."""
+        """The content type, for example ``"application/json"``.
+
+        It is None if absent, like all properties.
+        """
         return self.delivery._text("content_type")
 
     @property
     def content_encoding(self) -> str | None:
-        """As ``"gzip"``."""
+        """The content encoding, for example ``"gzip"``."""
         return self.delivery._text("content_encoding")
 
     @property
     def correlation_id(self) -> str | None:
-        """What a reply, or the messages of one story, are known by."""
+        """The id that a reply or related messages share."""
         return self.delivery._text("correlation_id")
 
     @property
     def reply_to(self) -> str | None:
-        """The queue that waits for a reply."""
+        """The queue for a reply."""
         return self.delivery._text("reply_to")
 
     @property
@@ -94,7 +108,7 @@ class Message:
 
     @property
     def type(self) -> str | None:
-        """The publisher's word for what it is."""
+        """The publisher's type of it."""
         return self.delivery._text("type")
 
     @property
@@ -109,58 +123,67 @@ class Message:
 
     @property
     def priority(self) -> int:
-        """Its priority; 0 where it has none, which is the same to the broker."""
+        """Its priority; 0 if absent, which is the same for the broker."""
         return self.delivery._priority
 
     @property
     def exchange(self) -> str:
-        """Where the message was first published, whatever brought it back."""
+        """The exchange of its first publish, not of a retry."""
         return self.history.exchange
 
     @property
     def routing_key(self) -> str:
-        """The routing key with which it was first published."""
+        """The routing key of its first publish."""
         return self.history.routing_key
 
     # Its past
 
     @property
-    def id(self) -> str:
-        """The id that all further attempts share: the message-id, else one that the first copy gets; "" before that.
+    def id(self) -> str | None:
+        """The id that all its attempts share: the message-id, else the id of the first copy.
 
-        Make handlers idempotent by it, and publish with a message-id: two copies of an original without one, as a lost
-        connection can leave them, have two ids.
+        It is None at the first attempt of a message without message-id. If your handler must be
+        idempotent, publish with a message-id. Without one, a message has no id that lasts: a lost
+        connection can leave two copies of an original, with different ids.
         """
-        return self.history.id
+        return self.history.id or None
+
+    @property
+    def _event_id(self) -> str:
+        """The id for events and logs; "" if the message is unreadable."""
+        try:
+            return self.history._event_id
+        except Error:
+            return ""
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is: 1 for the first."""
+        """The number of this attempt: 1 for the first."""
         return self.history.attempts + 1
 
     @property
     def max_attempts(self) -> int:
-        """How many attempts the policy allows in all; 0: no limit."""
+        """The policy's number of attempts in all; 0: no limit."""
         return self._topology.policy.max_attempts
 
     @property
     def last_attempt(self) -> bool:
-        """Whether it is parked if this attempt fails, for want of another; a limit of age may end it before."""
-        return bool(c.Policy_is_last(self._topology.policy._handle, self.attempt))
+        """True if a failure of this attempt parks it. A limit of age may park it earlier."""
+        return 0 < self.max_attempts <= self.attempt
 
     @property
     def first_failure(self) -> datetime | None:
-        """The first failure, in UTC; None where there is none."""
+        """The time of the first failure, in UTC; None for none."""
         return self.history.first_failure
 
     @property
     def last_delay(self) -> float | None:
-        """How long the message waited before this attempt, in seconds; None where it did not."""
+        """The delay before this attempt, in seconds; None for none."""
         return self.history.last_delay
 
     @property
     def last_error(self) -> str:
-        """The last error's text; "" where there is none."""
+        """The last error's text; "" for none."""
         return self.history.last_error
 
     @property
@@ -169,4 +192,6 @@ class Message:
         return self.history.deaths
 
     def __repr__(self) -> str:
-        return f"<Message {self.id!r} of {self.queue}, attempt {self.attempt}, {len(self.body)} bytes>"
+        return (
+            f"<Message {self.id!r} of {self.queue}, attempt {self.attempt}, {len(self.body)} bytes>"
+        )

@@ -1,60 +1,65 @@
-"""What a handler raises to say more than "it failed", and what any other exception means."""
+"""Maps what a handler raises to a result: RetryAfter, Park, Drop, and every other exception."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
-from math import isnan
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from ._checks import function, instance, shortened
-from ._errors import ArgumentError, ArgumentTypeError
-from ._time import Seconds, milliseconds
-from .plan import Outcome
+from ._checks import instance, shortened
+from ._errors import ArgumentTypeError
+from ._exceptions import cause_of, name_of, text_of, writable
+from ._handlers import is_async
+from ._times import Seconds, duration, milliseconds, retry_after, seconds
+from .plan import Result
 from .policy import Policy
 
-MessageT = TypeVar("MessageT")
 AnyException = Any
-"""Of a predicate's argument: it is called with whatever a handler raises."""
-Verdict: TypeAlias = bool | Seconds | None
-"""What a predicate answers: whether the exception is meant, or the delay that it asks for at least."""
+"""The type of a predicate's argument: it is called with any exception of a handler."""
+Verdict: TypeAlias = bool | Seconds
+"""The result of a predicate: whether it matches the exception, or the shortest delay of a retry."""
 Condition: TypeAlias = type[BaseException] | Callable[[AnyException], Verdict]
 """A class of exceptions, or a predicate."""
 Conditions: TypeAlias = Condition | Iterable[Condition]
 Policies: TypeAlias = Mapping[Any, Policy]
-"""By which policy an exception is retried: that of the first Condition that it meets. The keys of a Mapping are
-invariant, so that a ``dict[type[OSError], Policy]`` would be none of Conditions."""
+"""Policies of retries by Condition: the first that matches the exception counts.
+
+The key type is Any, because keys of a Mapping are invariant: a ``dict[type[OSError], Policy]`` has
+other keys.
+"""
 
 LOGGER = logging.getLogger("backhop")
 
-_MOST_CAUSES = 8
-_MOST_MEMBERS = 8
-_MOST_TOLD = 32  # of all of them together
-_MOST_CHARACTERS = 1024  # of one exception's own text: the core keeps 1 KiB of all
-
 
 class RetryAfter(Exception):  # noqa: N818  it is no error
-    """Try again, and not before ``delay``: a floor under the policy's delay, capped by its max_retry_after.
+    """Raise it to retry the message no earlier than ``delay``.
 
-    :param delay: seconds, as int, float or timedelta, 0 or more
-    :param error: why, for whoever reads the message's story: a text, or the exception that was met
-    :raises ArgumentError: for what is no such time
+    The retry waits for the policy's delay if that is longer. ``delay`` is capped by the policy's
+    max_retry_after.
+
+    :param delay: seconds, 0 or more: an int, float or timedelta, or a text as ``"30s"``. You can
+        also give the value of HTTP's header Retry-After: ``"120"``, a date, or None without it. A
+        malformed header is no delay.
+    :param error: the reason, which the copy carries: a text, or an exception
+    :raises ArgumentError: if ``delay`` is no such time
     """
 
-    def __init__(self, delay: Seconds, error: str | BaseException = "") -> None:
-        if milliseconds(delay, "delay") < 0:  # what is no time is the handler's mistake, and raised there
-            raise ArgumentError(f"delay is {delay!r}: give seconds, 0 or more")
+    def __init__(self, delay: Seconds | None, error: str | BaseException = "") -> None:
         super().__init__(delay, error)
-        self.delay = delay
+        self.delay = retry_after(delay, "delay")  # a wrong delay is raised in the handler
         self.error = error
+
+    def __str__(self) -> str:
+        given = text_of(self.error) if isinstance(self.error, BaseException) else str(self.error)
+        ms = milliseconds(self.delay)
+        delay = f"retry after {duration(seconds(ms))}" if ms else "retry"
+        return f"{delay}{f': {given}' if given else ''}"
 
 
 class Park(Exception):  # noqa: N818
-    """No attempt can succeed: park the message now, for a person to look at.
+    """Raise it to park the message now, because no attempt can succeed.
 
-    :param reason: why: a text, or the exception that was met
+    :param reason: the reason, which the copy carries: a text, or an exception
     """
 
     def __init__(self, reason: str | BaseException = "") -> None:
@@ -63,45 +68,39 @@ class Park(Exception):  # noqa: N818
 
 
 class Drop(Exception):  # noqa: N818
-    """Nobody needs the message any more: acknowledge it and keep no copy."""
-
-
-_SAYS_MORE = (RetryAfter, Park, Drop)
-
-
-class Result(NamedTuple):
-    """What became of a message."""
-
-    outcome: Outcome = "ok"
-    error: str = ""
-    retry_after: Seconds = 0
-    policy: Policy | None = None
-    """None: the topology's own."""
-
-
-OK = Result()
+    """Raise it to acknowledge the message without a copy, because it is obsolete."""
 
 
 class Choice:
-    """What ``never``, ``only`` and ``policies`` choose by.
+    """Maps exceptions to results by the options ``never``, ``only`` and ``policies``.
 
     :param never: exceptions that park a message at once: a class, a predicate, or a list of these
-    :param only: the exceptions that are tried again, likewise; any other parks. None: all are
-    :param policies: by which other policies some exceptions are tried again
-    :raises ArgumentTypeError: for what is neither a class of exceptions nor a function
+    :param only: the exceptions that are retried, likewise; all others park. None: all are retried
+    :param policies: other policies for the retries of some exceptions
+    :raises ArgumentTypeError: if a condition is neither a class of exceptions nor a function
     """
 
     __slots__ = ("_never", "_only", "_policies")
 
     def __init__(
-        self, never: Conditions = (), only: Conditions | None = None, policies: Policies | None = None
+        self,
+        never: Conditions = (),
+        only: Conditions | None = None,
+        policies: Policies | None = None,
     ) -> None:
         self._never = _conditions("never", never)
         self._only = None if only is None else _conditions("only", only)
         self._policies = checked_policies(policies)
 
     def result(self, exception: BaseException) -> Result:
-        """What an exception of a handler means."""
+        """Returns the result for an exception of a handler."""
+        try:
+            return self._chosen(exception)
+        except Exception:  # its class or a part of it raises
+            LOGGER.exception("an exception of a handler is unreadable: the message is tried again")
+            return Result("failed", writable(text_of(exception)))
+
+    def _chosen(self, exception: BaseException) -> Result:
         result = self._result(exception)
         if result.outcome != "failed":
             return result
@@ -119,7 +118,7 @@ class Choice:
             return Result("permanent", _said(exception.reason, exception))
         if isinstance(exception, Drop):
             return Result("dropped")
-        error = _writable(story(exception))
+        error = writable(text_of(exception))
         for condition in self._never:
             verdict = _verdict("never", condition, exception, False)
             if verdict is True:
@@ -136,14 +135,16 @@ class Choice:
 
 
 def checked_policies(given: Any) -> Policies:
-    """The policies of exceptions that a user gave.
+    """Returns the option ``policies`` of a user as a dict.
 
-    :raises ArgumentTypeError: for what is no mapping of conditions and policies
+    :raises ArgumentTypeError: if it is no mapping of conditions to policies
     """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ArgumentTypeError(f"policies is {shortened(given)}: give a dict, as {{OSError: backhop.Policy()}}")
+        raise ArgumentTypeError(
+            f"policies is {shortened(given)}: give a dict, as {{OSError: backhop.Policy()}}"
+        )
     _conditions("policies", tuple(given))
     for condition, policy in given.items():
         instance(f"policies[{shortened(condition)}]", policy, Policy, "give a backhop.Policy")
@@ -162,130 +163,57 @@ def _conditions(name: str, given: Any) -> tuple[Condition, ...]:
         if is_class or not callable(each):
             raise ArgumentTypeError(f"{name} holds {shortened(each)}: {_ADVICE}")
         if is_async(each):
-            raise ArgumentTypeError(f"{name} holds a coroutine function, which nobody awaits: give a plain function")
+            raise ArgumentTypeError(
+                f"{name} holds a coroutine function, which nobody awaits: give a plain function"
+            )
     return conditions
 
 
 _ADVICE = "give classes of exceptions, or functions that tell of an exception"
 
 
-def _verdict(name: str, condition: Condition, exception: BaseException, otherwise: bool) -> bool | Seconds:
-    """What a condition says; ``otherwise`` where a predicate fails, so that a message is tried again."""
+def _verdict(
+    name: str, condition: Condition, exception: BaseException, otherwise: bool
+) -> bool | Seconds:
+    """Returns the result of a condition.
+
+    ``otherwise`` if a predicate raises, so that the message is retried.
+    """
     if isinstance(condition, type):
         return isinstance(exception, condition)
     try:
-        verdict: object = condition(exception)
-        if verdict is None or isinstance(verdict, bool):
-            return bool(verdict)
-        if isinstance(verdict, int | float | timedelta) and not (isinstance(verdict, float) and isnan(verdict)):
-            if milliseconds(verdict) > 0:
-                return verdict
-            if not verdict:
-                return False
-        raise ArgumentTypeError(f"a predicate of {name} gave {shortened(verdict)}: give True, False, or seconds")
+        verdict: Any = condition(exception)
+        if isinstance(verdict, bool):
+            return verdict
+        if verdict is None:
+            raise ArgumentTypeError(
+                f"a predicate of {name} returned None: return True, False, or seconds"
+            )
+        return retry_after(verdict)
     except Exception:
         LOGGER.exception("a predicate of %s failed: the message is tried again", name)
         return otherwise
 
 
-def is_async(function: object) -> bool:
-    """Whether a call of it gives something to await: a coroutine function, in whatever dress."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004
-    )
-
-
-def check_handler(handle: object, *, instead: str = "") -> None:
-    """Refuses what cannot handle messages.
-
-    :param instead: what takes coroutine functions, where they are refused
-    """
-    function("the handler", handle)
-    if instead and is_async(handle):
-        raise ArgumentTypeError(f"the handler is a coroutine function, which nobody awaits here: {instead}")
-
-
-def called(handle: Callable[[MessageT], object], message: MessageT) -> None:
-    """Calls a handler that is a function: what would have to be awaited was not done."""
-    result = handle(message)
-    if result is not None and hasattr(result, "__await__"):
-        if hasattr(result, "close"):
-            result.close()
-        raise ArgumentTypeError("the handler gave an awaitable, which nobody awaits here: give a plain function")
-
-
-async def awaited(handle: Callable[[MessageT], object], message: MessageT) -> None:
-    """Calls a handler, and awaits what it gave, if it is to be awaited: a plain function is a handler too."""
-    result: Any = handle(message)
-    if result is not None and hasattr(result, "__await__"):
-        await result
-
-
-# --- What an exception says of itself --------------------------------------------------------------------------------
-
-
-def story(exception: BaseException) -> str:
-    """An exception in words: class, text and code, members of a group, and what it was raised from, bounded."""
-    if _cause(exception) is None and not hasattr(exception, "exceptions"):  # as most are
-        return _itself(exception)
-    return _story(exception, set(), _MOST_CAUSES)
-
-
-def _story(exception: BaseException, seen: set[int], left: int) -> str:
-    seen.add(id(exception))
-    parts = [_itself(exception)]
-    members = getattr(exception, "exceptions", None)
-    if isinstance(members, list | tuple):
-        told = [_story(each, seen, left - 1) for each in members[:_MOST_MEMBERS] if _is_new(each, seen) and left]
-        more = len(members) - len(told)
-        told += [f"{more} more"] if more else []
-        parts.append(f" [{'; '.join(told)}]")
-    cause = _cause(exception)
-    if _is_new(cause, seen) and left:
-        assert cause is not None
-        parts.append(f"; caused by {_story(cause, seen, left - 1)}")
-    return "".join(parts)
-
-
-def _is_new(exception: object, seen: set[int]) -> bool:
-    return isinstance(exception, BaseException) and id(exception) not in seen and len(seen) < _MOST_TOLD
-
-
-def _cause(exception: BaseException) -> BaseException | None:
-    """As a traceback shows it."""
-    if exception.__cause__ is not None or exception.__suppress_context__:
-        return exception.__cause__
-    return exception.__context__
-
-
-def _itself(exception: BaseException) -> str:
-    name = type(exception).__name__
-    try:
-        text = str(exception)[:_MOST_CHARACTERS]
-        code = _code(exception, text)
-    except Exception:  # an exception that cannot be printed is no reason to lose a message
-        return name
-    return f"{name}: {text}{code}" if text or code else name
-
-
-def _code(exception: BaseException, text: str) -> str:
-    """The code that it has, where its text does not tell it."""
-    for name in ("code", "status_code", "sqlstate", "pgcode", "errno"):
-        code = getattr(exception, name, None)
-        if isinstance(code, str | int) and not isinstance(code, bool) and str(code) and str(code) not in text:
-            return f"{' ' if text else ''}({name} {code})"[:_MOST_CHARACTERS]
-    return ""
-
-
 def _said(given: object, exception: BaseException) -> str:
-    """What RetryAfter and Park were given, and what they were raised from."""
-    words = story(given) if isinstance(given, BaseException) else str(given)
-    cause = _cause(exception)
+    """Returns the text of what RetryAfter or Park was given, and of its cause."""
+    text = text_of(given) if isinstance(given, BaseException) else str(given)
+    cause = cause_of(exception)
     if cause is None or cause is given:
-        return _writable(words)
-    why = story(cause)
-    return _writable(f"{words}; caused by {why}" if words else why)
+        return writable(text)
+    reason = text_of(cause)
+    return writable(f"{text}; caused by {reason}" if text else reason)
 
 
-def _writable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+def met(exception: BaseException) -> BaseException:
+    """Returns the exception that RetryAfter or Park carries, or was raised from; else itself."""
+    if not issubclass(type(exception), RetryAfter | Park):  # isinstance may read __class__
+        return exception
+    raised: Any = exception
+    given = raised.error if isinstance(raised, RetryAfter) else raised.reason
+    return (given if isinstance(given, BaseException) else cause_of(exception)) or exception
+
+
+def class_of(exception: BaseException) -> str:
+    """Returns the name of the class of what a handler met."""
+    return name_of(met(exception))

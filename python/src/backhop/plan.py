@@ -1,4 +1,4 @@
-"""Plan: the decision as data."""
+"""Plan: the decision for one delivery, as data."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Text, Typed, wire_text
 from ._checks import instance, shortened, whole
 from ._core import made, number
 from ._errors import ArgumentError, ArgumentTypeError, check
-from ._time import Seconds, milliseconds, seconds, since_epoch
+from ._times import Seconds, milliseconds, seconds, since_epoch
 from .delivery import PROPERTIES
 from .history import History
 from .policy import Policy
 from .topology import Topology
-
-if TYPE_CHECKING:
-    from .outcomes import Result
 
 Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped"]
 Action: TypeAlias = Literal["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
@@ -47,33 +44,52 @@ _ACTIONS: dict[int, Action] = {
     c.BH_ACTION_DROP: "drop",
     c.BH_ACTION_REPLAY: "replay",
 }
+_PUBLISHING = frozenset({"retry", "park", "replay"})
+
+
+class Result(NamedTuple):
+    """The decision of a handler about a message."""
+
+    outcome: Outcome = "ok"
+    error: str = ""
+    """Why it failed; "" if it did not."""
+    retry_after: Seconds = 0
+    """The shortest delay that the handler accepts, in seconds; 0: no such limit."""
+    policy: Policy | None = None
+    """The policy of the retry; None: the topology's own."""
+
+
+OK = Result()
 
 
 class Plan:
-    """What to do with a delivery. Whoever carries it out never acknowledges what was not confirmed.
+    """The decision for one delivery. Never acknowledge an original before its copy is confirmed.
 
-    ===================  ============================================================================================
+    ===================  =========================================================================
     action               to do, in this order
-    ===================  ============================================================================================
+    ===================  =========================================================================
     ack, drop            basic.ack
-    none                 nothing was decided: hand it to the handler (guard)
+    none                 nothing was decided: call the handler (guard)
     reject               basic.nack(requeue=False)
     return               basic.reject(requeue=True)
-    retry, park, replay  basic.publish of a copy, wait for its confirm, then basic.ack of the original
-    ===================  ============================================================================================
+    retry, park, replay  publish the copy, wait for its confirm, then basic.ack of the original
+    ===================  =========================================================================
 
-    :param history: read with this topology
-    :param topology: and its policy
-    :param outcome: what the handler did: ``"ok"``, ``"failed"``, ``"permanent"`` (park now), ``"dropped"``
-    :param error: why it failed; at most 1 KiB is kept
-    :param retry_after: the delay that the handler asks for at least
-    :param policy: by which it is tried again: the topology's, which is the default, or one of its ``policies``
-    :param traceparent: the attempt's span in W3C's form, which the copy carries as backhop-traceparent; "" for none
-    :param frame_max: what the publishing connection negotiated, in bytes; 0: no limit
-    :param now: seconds since the epoch, or a datetime; default: the clock
-    :param random: 32 random bytes; default: the system's
-    :raises ForeignPolicyError: where the topology lacks a wait of the policy
-    :raises FrameError: where not even the message's own headers fit frame_max
+    :param history: the message's history, read with this topology.
+    :param topology: the topology, with its policy.
+    :param outcome: what the handler decided: ``"ok"``, ``"failed"``, ``"permanent"`` (park now) or
+        ``"dropped"``.
+    :param error: why it failed; the copy carries at most 1 KiB.
+    :param retry_after: the shortest delay that the handler accepts, in seconds.
+    :param policy: the policy of the retry: one of the topology's ``policies``; default: its own.
+    :param traceparent: the attempt's span in W3C's form, for the copy's header backhop-traceparent;
+        "" for none.
+    :param frame_max: the publishing connection's frame_max, in bytes; 0: no limit.
+    :param now: seconds since the epoch, or a datetime; default: the clock.
+    :param random: 32 random bytes; default: the system's.
+    :raises ForeignPolicyError: if the topology lacks a rung of the policy.
+    :raises FrameError: if the message's own headers alone exceed frame_max.
+    :raises ArgumentError: if an argument has another type or is out of its range.
     """
 
     __slots__ = ("_handle",)
@@ -127,7 +143,7 @@ class Plan:
         now_ms: int,
         random: bytes,
     ) -> Plan:
-        """The same of a handler's result, from what was checked before."""
+        """Returns the plan for a handler's result. Its arguments are checked already."""
         self = cls.__new__(cls)
         handle = self._handle = made(c.bh_plan_new())
         policy, retry_after = result.policy or topology.policy, result.retry_after
@@ -159,8 +175,12 @@ class Plan:
         now: float | datetime | None = None,
         random: bytes | None = None,
     ) -> Plan:
-        """The plan before a handler sees a message: ``"none"``, or ``"park"`` for one that crashed its consumers as
-        often as the policy's max_crashes allows."""
+        """Returns the plan before an attempt: ``"none"``, or ``"park"`` for a message that crashed
+        its consumers.
+
+        The policy's max_crashes limits the number of lost consumers. Parameters and errors as
+        Plan's.
+        """
         _check_read(history, topology)
         self = cls._empty(frame_max)
         self._guard(
@@ -171,8 +191,10 @@ class Plan:
         )
         return self
 
-    def _guard(self, history: History, topology: Topology, now: float | datetime, random: bytes) -> None:
-        """Becomes the plan of guard."""
+    def _guard(
+        self, history: History, topology: Topology, now: float | datetime, random: bytes
+    ) -> None:
+        """Makes this plan the one of guard."""
         check(
             c.Plan_guard(
                 self._handle,
@@ -187,9 +209,18 @@ class Plan:
 
     @classmethod
     def replay(
-        cls, history: History, topology: Topology, *, frame_max: int = FRAME_MAX, random: bytes | None = None
+        cls,
+        history: History,
+        topology: Topology,
+        *,
+        frame_max: int = FRAME_MAX,
+        random: bytes | None = None,
     ) -> Plan:
-        """The plan to send a parked message back to its work queue, and to no other, as if it had never failed."""
+        """Returns the plan that moves a parked message back to its work queue, as if it had never
+        failed.
+
+        Parameters and errors as Plan's.
+        """
         _check_read(history, topology)
         self = cls._empty(frame_max)
         check(
@@ -215,92 +246,99 @@ class Plan:
 
     @property
     def action(self) -> Action:
-        """What to do."""
+        """The action, as in the table above."""
         return _ACTIONS[c.Plan_action(self._handle)]
 
     @property
     def publishes(self) -> bool:
-        """Whether a copy is published: retry, park, replay."""
-        return bool(c.Plan_publishes(self._handle))
+        """True if the plan has a copy: retry, park and replay have."""
+        return self.action in _PUBLISHING
 
     @property
     def attempts(self) -> int:
-        """Failed attempts, this one included where it failed."""
+        """The number of failed attempts, including this one if it failed."""
         return c.Plan_attempts(self._handle)
 
     @property
     def delay(self) -> float:
-        """How long the message will wait, in seconds; 0 where it does not."""
+        """The delay of the message, in seconds; 0 for none."""
         return seconds(c.Plan_delay_ms(self._handle))
 
     @property
     def retry_after_met(self) -> bool:
-        """False where the delay is shorter than the handler asked for."""
+        """True if the delay is at least as long as the handler's ``retry_after``."""
         return bool(c.Plan_retry_after_met(self._handle))
 
     @property
     def reason(self) -> str:
-        """Park: exhausted, permanent, too-old, oversized or poison; else ""."""
+        """The reason of a park: exhausted, permanent, too-old, oversized or poison; else ""."""
         return c.Plan_reason(self._handle)
 
     @property
     def id(self) -> str:
-        """The id that the copy carries; "" where none is published."""
-        return c.Plan_id(self._handle)
+        """The id that the copy carries; "" without a copy."""
+        return c.Plan_copy(self._handle)[0]
 
     @property
     def exchange(self) -> str:
-        """Where the copy goes."""
-        return c.Plan_exchange(self._handle)
+        """The exchange to publish the copy to."""
+        return c.Plan_copy(self._handle)[1]
 
     @property
     def routing_key(self) -> str:
         """The copy's routing key."""
-        return c.Plan_routing_key(self._handle)
+        return c.Plan_copy(self._handle)[2]
 
     @property
     def mandatory(self) -> bool:
-        """Whether the publish is mandatory: always, but for the delayed exchange, which returns what it keeps."""
-        return bool(c.Plan_mandatory(self._handle))
+        """True to publish as mandatory.
+
+        False for the delayed exchange, which returns messages that it delays.
+        """
+        return bool(c.Plan_copy(self._handle)[5])
 
     @property
     def on_demand(self) -> bool:
-        """Whether the topology's declarations with ``wait == plan.delay`` must be made before the publish."""
-        return bool(c.Plan_on_demand(self._handle))
+        """True if declarations with ``wait == plan.delay`` must be made before the publish."""
+        return bool(c.Plan_copy(self._handle)[6])
 
     @property
     def kept_properties(self) -> tuple[str, ...]:
-        """Properties that the copy keeps as the original has them, if it has. Its delivery_mode is 2."""
+        """The names of the original's properties that the copy keeps.
+
+        Its delivery_mode is always 2.
+        """
         handle = self._handle
-        return tuple(name for name, number in PROPERTIES.items() if c.Plan_keeps_property(handle, number))
+        return tuple(
+            name for name, number in PROPERTIES.items() if c.Plan_keeps_property(handle, number)
+        )
 
     @property
     def expiration(self) -> str | None:
-        """The copy's expiration, as the digits of its milliseconds."""
-        return c.Plan_expiration(self._handle) or None
+        """The copy's expiration: the digits of its ms; None for none."""
+        return c.Plan_copy(self._handle)[3] or None
 
     def keeps_header(self, name: Text) -> bool:
-        """Whether the copy keeps the original's header of this name."""
+        """Returns whether the copy keeps the original's header of this name."""
         return bool(c.Plan_keeps_header(self._handle, name))
 
     @property
     def headers(self) -> tuple[tuple[str, Typed], ...]:
-        """Headers that the copy gets besides. A void stands for the value of the original's header that it names."""
-        handle = self._handle
-        return tuple(
-            (c.Plan_header_name(handle, i), self._typed(c.Plan_header_type(handle, i), i))
-            for i in range(c.Plan_header_count(handle))
-        )
+        """The headers that the plan adds to the copy.
 
-    def _typed(self, kind: int, index: int) -> Typed:
-        handle = self._handle
+        A void stands for the original's header that it names.
+        """
+        return tuple(self._header(index) for index in range(c.Plan_header_count(self._handle)))
+
+    def _header(self, index: int) -> tuple[str, Typed]:
+        name, kind, string, integer, source = c.Plan_header(self._handle, index)
         if kind == _INT64:
-            return Typed("int64", c.Plan_header_int(handle, index))
+            return name, Typed("int64", integer)
         if kind == _ARRAY:
-            return Typed("array", [c.Plan_header_string(handle, index)])
+            return name, Typed("array", [string])
         if kind == _VOID:
-            return Typed("void", c.Plan_header_source(handle, index))
-        return Typed(TYPE_NAMES[kind], c.Plan_header_string(handle, index))
+            return name, Typed("void", source)
+        return name, Typed(TYPE_NAMES[kind], string)
 
     def copy_headers(
         self,
@@ -308,10 +346,11 @@ class Plan:
         *,
         integer: Callable[[int], Any] = int,
     ) -> dict[Any, Any]:
-        """All headers of the copy, for a client to publish.
+        """Returns all headers of the copy, for a client to publish.
 
-        :param headers: the original's, as the client gave them; those that are kept go out as they are
-        :param integer: what the client encodes as a 64-bit integer
+        :param headers: the original's headers, as the client decoded them. Kept headers are
+            returned unchanged.
+        :param integer: converts an int to the client's 64-bit integer.
         """
         headers = headers or {}
         copy = {name: value for name, value in headers.items() if self.keeps_header(name)}
@@ -327,9 +366,11 @@ class Plan:
         return copy
 
     def _described(self) -> tuple[Any, ...]:
-        """All but the headers: the action's number, failed attempts, delay and rung in ms, reason, id; of a copy
-        exchange, routing key, whether it is mandatory, expiration ("" for none), the properties that it keeps, as bits
-        by their numbers."""
+        """Returns the plan as a tuple, without the copy's content.
+
+        Items: action, failed attempts, delay in ms, rung in ms, reason, id, exchange, routing key,
+        mandatory.
+        """
         return c.Plan_described(self._handle)
 
     def __repr__(self) -> str:

@@ -1,15 +1,16 @@
-"""Policy: how long, how often, how random, when to give up."""
+"""Policy: the delays of retries and their limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._checks import LONGEST_MS, real, span_ms, whole
 from ._core import made, number
-from ._errors import ArgumentTypeError, PolicyError, StrategyError, error, in_seconds
-from ._time import Seconds, duration, milliseconds, seconds
+from ._errors import ArgumentTypeError, PolicyError, error, in_seconds
+from ._times import Seconds, milliseconds, seconds
+from .preview import Preview, PreviewRow, failures_shown, ladder_preview, policy_row
 
 Kind: TypeAlias = Literal["exponential", "linear", "fixed", "steps"]
 Jitter: TypeAlias = Literal["none", "spread", "equal", "full", "decorrelated"]
@@ -32,58 +33,33 @@ _JITTER_NAMES = {number: name for name, number in _JITTERS.items()}
 _SPREAD = 0.2
 _INITIAL = 1
 _FACTOR = 2
-_ROWS = 20
-_MOST_ROWS = 10_000
 _MOST_ATTEMPTS = 1_000_000_000
 
 
-class PreviewRow(NamedTuple):
-    """The delay after one failure, in seconds."""
-
-    attempt: int
-    lowest: float
-    mean: float
-    highest: float
-    total: float
-    """Sum of the means up to this attempt."""
-    rungs: int = 0
-    """Over how many of the ladder's wait queues messages that fail together are spread; 0 where there is no ladder."""
-
-
-class Preview(tuple[PreviewRow, ...]):
-    """What a topology will do by its policy: a tuple of PreviewRow that prints as a table."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        cells: list[tuple[str, ...]] = [("failure", "lowest", "mean", "highest", "total", "rungs")]
-        cells += [(str(row.attempt), *map(duration, row[1:5]), str(row.rungs or "-")) for row in self]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-
-    __repr__ = __str__
-
-
 class Policy:
-    """How long to wait, how often to try, how random, when to give up. It never changes.
+    """The rules for delays and limits of retries. A policy never changes.
 
     Times are seconds: int, float or timedelta, from 1 ms to three years.
 
-    :param initial: delay after the first failure; default 1 s
-    :param factor: kind exponential only: what each delay is multiplied by, 1 or more; default 2
-    :param max: no delay is above it, jitter included; default 5 min, with ``steps`` none
-    :param jitter: 0.2 (the default) spreads each delay by 20 % to either side; or ``"none"``, ``"equal"`` (the upper
-        half), ``"full"`` (anything below), ``"decorrelated"``
-    :param max_attempts: how often a handler sees a message in all, the first time included; 0: no limit; default 10,
-        with ``steps`` one more than steps
-    :param kind: ``"exponential"`` (the default): initial * factor^(n-1); ``"linear"``: initial * n; ``"fixed"``:
-        initial; ``"steps"``
-    :param steps: the delays, in order; the kind is ``"steps"`` then
-    :param max_age: from the first failure; a retry that would start later parks instead; 0 (the default): no limit
-    :param max_retry_after: cap on what a handler may ask for with RetryAfter; 0: requests are ignored; default 24 h
-    :param max_crashes: a message whose consumers were lost this often, as far as quorum queues count, waits before a
-        handler sees it again, longer with each further loss, and is parked after 16 such waits; 0: no limit; default 5
-    :raises PolicyError: for a field out of its range, or fields that contradict each other
+    :param initial: delay after the first failure; default 1 s.
+    :param factor: kind exponential only: multiplies each delay, 1 or more; default 2.
+    :param max: upper limit of a delay, jitter included; default 5 min, with ``steps`` none.
+    :param jitter: a ratio from 0 to 1, or a kind. 0.2 (the default) spreads each delay by 20 % to
+        either side. The kinds are ``"none"``, ``"equal"`` (the upper half), ``"full"`` (from 0 to
+        the delay) and ``"decorrelated"``.
+    :param max_attempts: number of attempts in all, including the first; 0: no limit; default 10,
+        with ``steps`` one more than steps.
+    :param kind: ``"exponential"`` (the default): initial * factor^(n-1); ``"linear"``: initial * n;
+        ``"fixed"``: initial; ``"steps"``: the steps.
+    :param steps: the delays, in order; they imply the kind ``"steps"``.
+    :param max_age: time since the first failure. A retry that would start later is parked. 0 (the
+        default): no limit.
+    :param max_retry_after: upper limit of the delay in a handler's RetryAfter; 0: ignores that
+        delay; default 24 h.
+    :param max_crashes: number of lost consumers, as quorum queues count them, from which on a
+        message waits before its next attempt. Each further loss makes it wait longer. After 16 such
+        waits it is parked. 0: no limit; default 5.
+    :raises PolicyError: if a field is out of its range, or two fields contradict each other.
 
     >>> Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=8).preview()
     failure       lowest         mean      highest        total  rungs
@@ -127,7 +103,9 @@ class Policy:
             self._check(c.Policy_add_step_ms(handle, step_ms))
         if isinstance(jitter, str):
             self._spread = _SPREAD
-            self._check(c.Policy_set_jitter(handle, number(_JITTERS, jitter, "jitter"), self._spread))
+            self._check(
+                c.Policy_set_jitter(handle, number(_JITTERS, jitter, "jitter"), self._spread)
+            )
         else:
             advice = f"give a ratio from 0 to 1, or one of {', '.join(_JITTERS)}"
             self._spread = real("jitter", jitter, advice)
@@ -135,15 +113,22 @@ class Policy:
         if max_attempts is not None:
             self._check(c.Policy_set_max_attempts(handle, _count("max_attempts", max_attempts)))
         self._check(c.Policy_set_max_age_ms(handle, _limit_ms("max_age", max_age)))
-        self._check(c.Policy_set_max_retry_after_ms(handle, _limit_ms("max_retry_after", max_retry_after)))
+        self._check(
+            c.Policy_set_max_retry_after_ms(handle, _limit_ms("max_retry_after", max_retry_after))
+        )
         self._check(c.Policy_set_max_crashes(handle, _count("max_crashes", max_crashes)))
         self._check(c.Policy_check(handle))
         self._initial = seconds(milliseconds(initial))
         self._factor = factor if kind == "exponential" else 1.0
         if kind == "steps" and milliseconds(initial) != 1000 * _INITIAL:
-            raise PolicyError(f"initial is {initial!r}, and steps have none: give initial, or steps")
+            raise PolicyError(
+                f"initial is {initial!r}, and steps have none: give initial, or steps"
+            )
         if kind != "exponential" and factor != _FACTOR:
-            raise PolicyError(f"factor is {factor!r}, and kind {kind} has none: leave it out, or take kind exponential")
+            raise PolicyError(
+                f"factor is {factor!r}, and kind {kind} has none: leave it out, or take kind "
+                "exponential"
+            )
 
     def _check(self, status: int) -> None:
         if status:
@@ -151,7 +136,7 @@ class Policy:
 
     @property
     def kind(self) -> Kind:
-        """exponential, linear, fixed or steps."""
+        """The kind: exponential, linear, fixed or steps."""
         return _KIND_NAMES[c.Policy_kind(self._handle)]
 
     @property
@@ -161,93 +146,93 @@ class Policy:
 
     @property
     def factor(self) -> float:
-        """What each delay is multiplied by; 1 for any kind but exponential."""
+        """The factor of each delay; 1 for all kinds except exponential."""
         return self._factor
 
     @property
     def steps(self) -> tuple[float, ...]:
-        """Kind steps: the delays, in seconds; else none."""
+        """The delays of the kind steps, in seconds; empty for other kinds."""
         return tuple(map(seconds, self._steps))
 
     @property
     def jitter(self) -> Jitter:
-        """none, spread, equal, full or decorrelated."""
+        """The kind of jitter: none, spread, equal, full or decorrelated."""
         return _JITTER_NAMES[c.Policy_jitter(self._handle)]
 
     @property
     def spread(self) -> float:
-        """Jitter spread: its ratio, as 0.2 for 20 % to either side; else 0."""
+        """The ratio of the jitter spread, for example 0.2 for 20 % to either side.
+
+        0 for other kinds.
+        """
         return self._spread if self.jitter == "spread" else 0.0
 
     @property
     def max_attempts(self) -> int:
-        """How often a handler sees a message in all; 0: no limit."""
-        return c.Policy_max_attempts(self._handle)
+        """The number of attempts in all, including the first; 0: no limit."""
+        return c.Policy_limits(self._handle)[0]
 
     @property
     def max(self) -> float:
-        """The cap in force, in seconds."""
-        return seconds(c.Policy_max_ms(self._handle))
+        """The upper limit of a delay, in seconds."""
+        return seconds(c.Policy_limits(self._handle)[1])
 
     @property
     def max_age(self) -> float:
-        """From the first failure, in seconds; 0: no limit."""
-        return seconds(c.Policy_max_age_ms(self._handle))
+        """The longest time from the first failure to a retry, in seconds; 0: no limit."""
+        return seconds(c.Policy_limits(self._handle)[2])
 
     @property
     def max_retry_after(self) -> float:
-        """Cap on what a handler may ask for, in seconds."""
-        return seconds(c.Policy_max_retry_after_ms(self._handle))
+        """The upper limit of the delay in a handler's RetryAfter, in seconds."""
+        return seconds(c.Policy_limits(self._handle)[3])
 
     @property
     def max_crashes(self) -> int:
-        """Crashes at which a message waits, before a handler sees it again; 0: no limit."""
-        return c.Policy_max_crashes(self._handle)
+        """The number of lost consumers from which on a message waits before its next attempt.
+
+        0: no limit.
+        """
+        return c.Policy_limits(self._handle)[4]
 
     def delay(self, attempt: int, *, previous: Seconds = 0, random: float = 0.5) -> float:
-        """The delay after the attempt-th failure, in seconds.
+        """Returns the delay after a failure, in seconds.
 
-        :param attempt: 1, 2, ...
-        :param previous: the delay before this one, for jitter decorrelated
-        :param random: the random number, from 0 to below 1
+        :param attempt: number of the failed attempt: 1, 2 and so on.
+        :param previous: the previous delay, for jitter decorrelated.
+        :param random: a random number, from 0 to below 1.
+        :raises ArgumentError: if ``attempt`` is below 1, or an argument has another type.
         """
         count = whole("attempt", attempt, 1)
         u = real("random", random, "give a number from 0 to below 1")
-        return seconds(c.Policy_delay_ms(self._handle, count, milliseconds(previous, "previous"), u))
-
-    def row(self, attempt: int) -> PreviewRow:
-        """The delay after the attempt-th failure by the formula alone, before it waits on a rung."""
-        handle, attempt = self._handle, whole("attempt", attempt, 1)
-        return PreviewRow(
-            attempt,
-            seconds(c.Policy_lowest_ms(handle, attempt)),
-            seconds(c.Policy_mean_ms(handle, attempt)),
-            seconds(c.Policy_highest_ms(handle, attempt)),
-            seconds(c.Policy_total_ms(handle, attempt)),
+        return seconds(
+            c.Policy_delay_ms(self._handle, count, milliseconds(previous, "previous"), u)
         )
 
-    def preview(self, failures: int | None = None) -> Preview:
-        """The lowest, mean and highest delay after each failure, as the ladder's rungs make them, and their running
-        total, in seconds. Of another strategy or series, Topology.preview tells. A policy that the ladder cannot serve
-        is shown by its formula.
+    def row(self, attempt: int) -> PreviewRow:
+        """Returns the delay after a failure by the formula alone, without rungs.
 
-        :param failures: how many, 10,000 at most; default: all that are retried, at most 20
+        :param attempt: number of the failed attempt: 1, 2 and so on.
         """
-        from .topology import Topology
+        return policy_row(self._handle, whole("attempt", attempt, 1))
 
-        try:
-            return Topology("preview", self).preview(failures)
-        except StrategyError:
-            return Preview(map(self.row, self._failures(failures)))
+    def preview(self, failures: int | None = None) -> Preview:
+        """Returns the delays after each failure, in seconds, as the ladder's rungs make them.
+
+        If the ladder cannot serve the policy, the formula alone counts. For another strategy or
+        series use Topology.preview.
+
+        :param failures: number of rows, 10,000 at most; default: all failures that are retried, 20
+            at most.
+        """
+        return ladder_preview(self._handle, self._failures(failures))
 
     def _failures(self, count: int | None) -> Iterable[int]:
-        """Those that a preview shows."""
-        if count is None:
-            count = min(_ROWS, self.max_attempts - 1) if self.max_attempts else _ROWS
-        return range(1, whole("failures", count, 0, _MOST_ROWS) + 1)
+        """Returns the numbers of the failures that a preview shows."""
+        return failures_shown(count, self.max_attempts)
 
     def _given(self) -> dict[str, Any]:
-        """What makes an equal policy."""
+        """Returns the arguments that make an equal policy."""
         kind: dict[Kind, dict[str, Any]] = {
             "exponential": {"initial": self.initial, "factor": self.factor},
             "steps": {"steps": self.steps},
@@ -270,14 +255,18 @@ class Policy:
         return hash(tuple(self._given().values()))
 
     def __repr__(self) -> str:
-        values = (
-            f"{name}={f'{value:g}' if type(value) is float and float(f'{value:g}') == value else repr(value)}"
-            for name, value in self._given().items()
-        )
+        values = (f"{name}={_shown(value)}" for name, value in self._given().items())
         return f"Policy({', '.join(values)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (self._given(),)
+
+
+def _shown(value: object) -> str:
+    """Returns a value for repr: a float without ``.0``, if no digit is lost."""
+    if type(value) is float and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return repr(value)
 
 
 def _remake(fields: dict[str, Any]) -> Policy:

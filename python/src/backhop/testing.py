@@ -1,38 +1,42 @@
-"""For your tests: what becomes of a message, with your handler and your policy, without a broker and without waiting.
+"""Rehearses a message with your handler and policy, without a broker and without waiting.
 
     from backhop.testing import rehearse
 
     def test_a_full_queue_is_tried_again_and_then_parked():
         rehearsal = rehearse(handle, b"/index.html", policy=policy)
         assert rehearsal.outcome == "parked"
-        assert rehearsal.delays == pytest.approx([10, 30, 90], rel=0.4)  # jitter, then one of the two rungs around it
+        assert rehearsal.delays == pytest.approx([10, 30, 90], rel=0.4)  # jitter, then a rung
         print(rehearsal)                    # as a table
 
-The decisions are those of the core, as in production; of the broker, what waits comes back when its delay is over, with
-the headers that retries count by.
+The core decides as in production. In place of the broker, the rehearsal advances a clock by each
+delay and adds the headers that retries count.
 
-pytest finds these fixtures by itself: ``backhop_clock`` (a Clock), ``backhop_random`` (SeededRandom) and
-``backhop_rehearse``: rehearse with these two.
+pytest finds these fixtures by itself: ``backhop_clock`` (a Clock), ``backhop_random`` (a
+SeededRandom) and ``backhop_rehearse``: rehearse with these two.
 """
 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
+from . import _backhop as c
 from ._amqp import Text, copied
 from ._checks import whole
 from ._errors import ArgumentTypeError
-from ._time import Seconds, duration, milliseconds, seconds
+from ._handlers import ENDS_PROGRAM, awaited, called, check_handler, is_async
+from ._times import Seconds, duration, milliseconds, seconds
 from .decider import Decider
 from .delivery import PROPERTIES
 from .history import History
 from .message import Message
-from .outcomes import OK, Conditions, Policies, awaited, called, check_handler, checked_policies, is_async
-from .plan import Plan
+from .observe.events import Events, Listeners
+from .outcomes import Conditions, Policies, checked_policies
+from .plan import OK, Plan, Result
 from .policy import Policy
 from .topology import QueueType, Strategy, Topology, chosen
 
@@ -47,9 +51,9 @@ _START = 1_767_225_600.0  # 2026-01-01
 
 
 class Clock:
-    """A clock that goes on only when it is told to. Calling it gives seconds since the epoch.
+    """A clock that only ``advance`` moves. A call returns seconds since the epoch.
 
-    :param start: seconds since the epoch
+    :param start: seconds since the epoch.
     """
 
     def __init__(self, start: float = _START) -> None:
@@ -59,14 +63,14 @@ class Clock:
         return self.now
 
     def advance(self, by: Seconds) -> None:
-        """Lets time pass: seconds, as int, float or timedelta."""
+        """Advances the clock by seconds: int, float or timedelta."""
         self.now += seconds(milliseconds(by))
 
 
 class SeededRandom:
-    """Random bytes, the same in every run. Calling it with a number gives so many.
+    """Random bytes that are the same in every run. A call returns a given number of bytes.
 
-    :param seed: another one gives others
+    :param seed: each seed gives other bytes.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -78,52 +82,62 @@ class SeededRandom:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call of the handler, or of none where the poison guard parked the message before."""
+    """One call of the handler, or none if the poison guard parked the message before."""
 
     number: int
     at: float
-    """Seconds since the first one began."""
+    """Seconds since the first attempt began."""
     error: BaseException | None
-    """What the handler raised."""
+    """The exception of the handler; None if it returned."""
     plan: Plan
-    """What was decided then."""
+    """The plan that followed."""
 
     @property
     def delay(self) -> float:
-        """How long the message waits after it, in seconds; 0 where it does not."""
+        """The delay after this attempt, in seconds; 0 for none."""
         return self.plan.delay
 
 
 class Rehearsal(tuple[Attempt, ...]):
-    """What became of a message: a tuple of Attempt that prints as a table."""
+    """The attempts of a message: a tuple of Attempt that prints as a table."""
 
     __slots__ = ()
 
     @property
     def outcome(self) -> End:
-        """``"acked"``, ``"parked"``, ``"dropped"``, or ``"waiting"`` where it would go on."""
+        """``"acked"``, ``"parked"``, ``"dropped"``, or ``"waiting"`` after ``most_attempts``."""
         ends: dict[str, End] = {"ack": "acked", "park": "parked", "drop": "dropped"}
         return ends.get(self[-1].plan.action, "waiting")
 
     @property
     def reason(self) -> str:
-        """Why it was parked: exhausted, permanent, too-old, oversized or poison; else ""."""
+        """The reason of the park: exhausted, permanent, too-old, oversized or poison; else ""."""
         return self[-1].plan.reason
 
     @property
     def delays(self) -> list[float]:
-        """How long it waited after each attempt that was followed by another, in seconds."""
-        return [attempt.delay for attempt in self if attempt.plan.action in ("retry", "reject", "return")]
+        """The delay after each attempt that another attempt followed, in seconds."""
+        return [
+            attempt.delay
+            for attempt in self
+            if attempt.plan.action in ("retry", "reject", "return")
+        ]
 
     @property
     def errors(self) -> list[BaseException]:
-        """What the handler raised, in order."""
+        """The exceptions of the handler, in order."""
         return [attempt.error for attempt in self if attempt.error]
 
     def __str__(self) -> str:
         rows = [
             f"attempt {attempt.number:2} after {duration(attempt.at):>12}: "
-            + (repr(attempt.error) if attempt.error else "ok" if attempt.plan.action == "ack" else "")
+            + (
+                repr(attempt.error)
+                if attempt.error
+                else "ok"
+                if attempt.plan.action == "ack"
+                else ""
+            )
             + (f", again in {duration(attempt.delay)}" if attempt.delay else "")
             for attempt in self
         ]
@@ -133,7 +147,7 @@ class Rehearsal(tuple[Attempt, ...]):
 
 
 class Options(TypedDict, total=False):
-    """What rehearse takes."""
+    """The options of rehearse."""
 
     queue: Text
     policy: Policy
@@ -157,32 +171,40 @@ class Options(TypedDict, total=False):
     clock: Clock
     random: Callable[[int], bytes]
     most_attempts: int
+    on_event: Listeners
 
 
-def rehearse(handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]) -> Rehearsal:
-    """Hands a message to a handler until it is settled for good.
+def rehearse(
+    handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]
+) -> Rehearsal:
+    """Passes a message to a handler until the message is settled for good.
 
-    The message is as a retrier's or the worker's. A handler that was written for one client finds pika's ``method`` and
-    ``properties``, and aio-pika's ``incoming``, with what is on the wire as their attributes, and no methods.
+    The message is the same as a retrier's or the worker's. It also has pika's ``method`` and
+    ``properties`` and aio-pika's ``incoming``. These have the attributes of what is on the wire,
+    and no methods.
 
-    :param handle: the handler; a coroutine function runs in an event loop of its own
-    :param body: the message's body
-    :param queue: the work queue; default: ``"work"``
-    :param policy: how long, how often, how random, when to give up
-    :param topology: instead of queue, policy, and the options from strategy to work_queue_arguments
-    :param strategy: where the message waits; queue_type, namespace, series, stripes, work_queue,
-        work_queue_arguments as Topology's
-    :param never: exceptions that park at once: a class, a predicate, or a list of these; only: those that are tried
-        again
-    :param policies: by which other policies some exceptions are tried again, as ``{RateLimited: slow}``
-    :param exchange: where the message was published; default: the default exchange
-    :param routing_key: default: the queue's name
-    :param headers: the message's headers
-    :param properties: its properties by name, as ``{"message_id": "42"}``
-    :param legacy_counter: as History's, as are wait_queues
-    :param clock: default: a Clock
-    :param random: default: SeededRandom(0)
-    :param most_attempts: ends a rehearsal that would go on; default: 100
+    :param handle: the handler; a coroutine function runs in an event loop of its own.
+    :param body: the message's body.
+    :param queue: the work queue; default: ``"work"``.
+    :param policy: the delays of retries and their limits; default: Policy().
+    :param topology: replaces queue, policy, and the options from strategy to work_queue_arguments.
+    :param strategy: as Topology's; likewise queue_type, namespace, series, stripes, work_queue and
+        work_queue_arguments.
+    :param never: exceptions that park at once: a class, a predicate, or a list of these.
+    :param only: the exceptions that are retried, likewise; all others park.
+    :param policies: other policies for the retries of some exceptions, for example ``{RateLimited:
+        slow}``.
+    :param exchange: the exchange that the message was published to; default: the default exchange.
+    :param routing_key: the routing key; default: the queue's name.
+    :param headers: the message's headers.
+    :param properties: its properties by name, for example ``{"message_id": "42"}``.
+    :param legacy_counter: as History's; likewise wait_queues.
+    :param clock: default: a Clock.
+    :param random: default: SeededRandom(0).
+    :param most_attempts: ends a rehearsal after so many attempts; default: 100.
+    :param on_event: called with each Event, as a retrier's; likewise a bridge, or a list of these.
+    :raises AssertionError: if the handler raises it, so that a handler of a test can assert.
+    :raises ArgumentError: if an option is unknown or wrong.
     """
     check_handler(handle)
     if is_async(handle):
@@ -193,20 +215,25 @@ def rehearse(handle: Callable[[Any], object], body: bytes = b"", **options: Unpa
     for message in steps:
         try:
             called(handle, message)
-        except Exception as error:
-            steps.error = error
+        except BaseException as error:
+            steps.fail(error)
     return Rehearsal(steps.attempts)
 
 
-async def rehearse_async(handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]) -> Rehearsal:
-    """The same in the running event loop, for a coroutine function or a plain one."""
+async def rehearse_async(
+    handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]
+) -> Rehearsal:
+    """Passes a message to a handler in the running event loop.
+
+    Parameters and errors as rehearse's.
+    """
     check_handler(handle)
     steps = _Steps(body, **_known(options))
     for message in steps:
         try:
             await awaited(handle, message)
-        except Exception as error:
-            steps.error = error
+        except BaseException as error:
+            steps.fail(error)
     return Rehearsal(steps.attempts)
 
 
@@ -249,14 +276,16 @@ class _RehearsedMessage(Message):
         told = {name: properties.get(name) for name in PROPERTIES}
         self.method = SimpleNamespace(**delivered)
         self.properties = SimpleNamespace(headers=copied(dict(headers)), **told)
-        self.incoming = SimpleNamespace(body=body, headers=copied(dict(headers)), **told, **delivered)
+        self.incoming = SimpleNamespace(
+            body=body, headers=copied(dict(headers)), **told, **delivered
+        )
 
     def _read(self) -> History:
         return self._decider.read(*self._arrived)
 
 
 class _Steps:
-    """Iterates over the message as it comes, attempt by attempt; ``error`` is what became of it."""
+    """Iterates over the message's attempts. ``error`` is the exception of the current one."""
 
     def __init__(
         self,
@@ -284,6 +313,7 @@ class _Steps:
         clock: Clock | None = None,
         random: Callable[[int], bytes] | None = None,
         most_attempts: int = 100,
+        on_event: Listeners = None,
     ) -> None:
         if not isinstance(body, bytes):
             raise ArgumentTypeError(f"body is {body!r}: give bytes")
@@ -323,6 +353,15 @@ class _Steps:
             random=random or SeededRandom(),
         )
 
+        self._events = None if on_event is None else Events(self._queue, on_event, self._clock)
+
+    def fail(self, error: BaseException) -> None:
+        """Takes the exception of the handler, or raises it if it ends the test."""
+        ends_test = getattr(sys.modules.get("_pytest.outcomes"), "OutcomeException", AssertionError)
+        if isinstance(error, (AssertionError, ends_test, *ENDS_PROGRAM)):
+            raise error
+        self.error = error
+
     def __iter__(self) -> Generator[Message, None, None]:
         start = self._clock.now
         for _ in range(self._most_attempts):
@@ -340,16 +379,31 @@ class _Steps:
             self.error = None
             plan = self._decider.guard(history)
             if plan is None:
+                if self._events:
+                    self._events.delivered(message)
                 yield message
                 result = OK if self.error is None else self._decider.result(self.error)
                 plan = self._decider.plan(history, result)
+                self._emit(message, result, plan)
             self.attempts.append(Attempt(message.attempt, at, self.error, plan))
             if plan.action not in ("retry", "reject", "return"):
                 return
             self._wait(plan)
 
+    def _emit(self, message: Message, result: Result, plan: Plan) -> None:
+        """Emits the events of an attempt, and of its copy."""
+        if self._events is None:
+            return
+        if self.error is None:
+            self._events.succeeded(message)
+            return
+        self._events.failed(message, result, self.error)
+        if plan.publishes:
+            kind = c.bh_event_of_copy(c.Plan_action(plan._handle))
+            self._events.emit(self._events.of_copy(kind, plan, plan.id, self.error), self.error)
+
     def _wait(self, plan: Plan) -> None:
-        """What the broker does with it."""
+        """Changes the message as the broker does while it waits."""
         self._clock.advance(plan.delay)
         self._returns += 1
         if plan.action == "return":
@@ -357,12 +411,21 @@ class _Steps:
             self._is_redelivered = True
             return
         if plan.action == "reject":
-            death = {"queue": self._queue, "reason": "rejected", "count": self._returns, "exchange": self._exchange}
+            death = {
+                "queue": self._queue,
+                "reason": "rejected",
+                "count": self._returns,
+                "exchange": self._exchange,
+            }
             self._headers["x-death"] = [death | {"routing-keys": [self._routing_key]}]
             return
         self._headers = plan.copy_headers(self._headers)
         self._headers.pop("BCC", None)
         self._headers.pop("x-delay", None)
-        self._properties = {name: self._properties[name] for name in plan.kept_properties if name in self._properties}
+        self._properties = {
+            name: self._properties[name]
+            for name in plan.kept_properties
+            if name in self._properties
+        }
         self._properties["delivery_mode"] = 2
         self._exchange, self._routing_key = plan.exchange, plan.routing_key

@@ -30,6 +30,7 @@ class Consumer:
         self.queue = queue
         self.handle = handle
         self.options = options
+        self.consuming: dict[str, Any] = {"prefetch": 100}  # options of consume
         self.ready: Future[None] = Future()
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -126,7 +127,7 @@ class Blocking(Consumer):
         self.call(lambda: self.channel.basic_consume(self.queue, together(self, count)))
 
     def begin_by_itself(self) -> None:
-        self.consumer = self.call(lambda: self.retrier.consume(self.handle, prefetch=100))
+        self.consumer = self.call(lambda: self.retrier.consume(self.handle, **self.consuming))
 
     def cancel(self) -> None:
         self.call(self.consumer.cancel)
@@ -190,7 +191,7 @@ class Select(Consumer):
 
     def begin_by_itself(self) -> None:
         def consume(done: Callable[[backhop.Error | None], None]) -> None:
-            self.consumer = self.retrier.consume(self.handle, prefetch=100, callback=done)
+            self.consumer = self.retrier.consume(self.handle, **self.consuming, callback=done)
 
         self._told(consume)
 
@@ -311,7 +312,7 @@ class AioPika(Consumer):
         self.call(consume())
 
     def begin_by_itself(self) -> None:
-        self.consumer = self.call(self.retrier.consume(self._handle, prefetch=100))
+        self.consumer = self.call(self.retrier.consume(self._handle, **self.consuming))
 
     def cancel(self) -> None:
         self.call(self.consumer.cancel())

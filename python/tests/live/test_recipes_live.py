@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import functools
+import json
+import os
 import re
 import signal
+import socket
 import subprocess
 import sys
-import threading
+import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live import URL, Broker, needs_broker, needs_worker, parameters
-from test_adapters_live import QUICK, namespace, until  # noqa: F401  fixtures
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker
+from test_adapters_live import namespace, until  # noqa: F401  fixtures
 
 import backhop
 
-pika = pytest.importorskip("pika")
-import backhop.pika  # noqa: E402
+pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+from clients import consuming
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -34,53 +36,118 @@ def recipe(part: str) -> str:
     return str(found)
 
 
-def test_a_pool_of_threads_handles_what_pikas_thread_reads(broker: Broker, namespace: str) -> None:  # noqa: F811
-    queue, purged, failures = broker.queue(), list[bytes](), [OSError("busy")]
-    threads: set[int] = set()
-    connection = pika.BlockingConnection(parameters(URL))
-    channel = connection.channel()
+RECIPES = Path(__file__).parents[3] / "examples" / "python" / "recipes"
 
-    def purge(body: bytes) -> None:
-        threads.add(threading.get_ident())
-        if body == b"2" and failures:
-            raise failures.pop()
-        purged.append(body)
-        if len(purged) == 3:
-            connection.add_callback_threadsafe(channel.stop_consuming)
 
+@pytest.mark.parametrize("name", ["health_fastapi", "pool_pika"])
+def test_the_readme_shows_the_recipe(name: str) -> None:
+    text = (RECIPES / f"{name}.py").read_text()
+    region = text.split("# README: begin\n")[1].split("# README: end\n")[0]
+    assert f"```python\n{region}```\n" in README.read_text()
+
+
+@contextmanager
+def running_recipe(*command: str, queue: str, declares: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """Runs a recipe in its own process."""
+    environment = {**os.environ, "QUEUE": queue, **({"DECLARE": "1"} if declares else {})}
+    process = subprocess.Popen(
+        [sys.executable, *command],
+        cwd=RECIPES,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_T8_a_pool_of_threads_over_pika_drains_at_sigterm(broker: Broker) -> None:
+    queue = broker.queue()
     for body in (b"1", b"2", b"3"):
         broker.publish(body, queue)
-    with ThreadPoolExecutor(4) as pool:
-        retrier = backhop.pika.Retrier(channel, queue, QUICK, namespace=namespace)
-        known = {"Any": Any, "backhop": backhop, "functools": functools, "pool": pool, "purge": purge}
-        known |= {"connection": connection, "channel": channel, "retrier": retrier}
-        exec(recipe("pool.submit").replace("cdn-purge", queue), known)
-        channel.start_consuming()
-    retrier.drain()
-    connection.close()
-    assert sorted(purged) == [b"1", b"2", b"3"]
-    assert threading.get_ident() not in threads
+    with running_recipe("pool_pika.py", queue=queue) as process:
+        assert process.stdout
+        began = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGTERM)
+        ended, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+    lines = [*began, *ended.splitlines(keepends=True)]
+    assert sorted(lines) == sorted(f"{word} {n}\n" for word in ("began", "ended") for n in (1, 2, 3))
     assert broker.count(queue) == 0
 
 
+def uvicorn(port: int) -> tuple[str, str]:
+    return "-c", f"import health_fastapi, uvicorn; uvicorn.run(health_fastapi.app, port={port})"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@needs_worker
+def test_T2_an_app_reports_the_health_of_its_worker(broker: Broker) -> None:
+    pytest.importorskip("fastapi")
+    queue, port = broker.queue(), free_port()
+    broker.publish(b"/index.html", queue)
+    with running_recipe(*uvicorn(port), queue=queue) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "began\n"
+        answers: list[Any] = []
+
+        def is_ready() -> bool:
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+                answers.append((answer.status, json.load(answer)["state"]))
+            return bool(answers)
+
+        until(is_ready)
+        assert answers == [(200, "ready")]
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode in (0, -signal.SIGTERM), errors
+        assert "ended\n" in output
+    assert broker.count(queue) == 0
+
+
+@needs_worker
+def test_T3_an_app_does_not_start_if_its_queue_is_missing(broker: Broker) -> None:
+    pytest.importorskip("fastapi")
+    queue = broker.queue()
+    broker.channel.queue_delete(queue)
+    with running_recipe(*uvicorn(free_port()), queue=queue) as process:
+        _, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode != 0
+    assert "startup failed" in errors
+    assert "does not exist" in errors
+
+
+def test_T6_parked_messages_reach_sentry(broker: Broker, namespace: str) -> None:  # noqa: F811
+    sentry_sdk = pytest.importorskip("sentry_sdk")
+    captured: list[Any] = []
+    sentry_sdk.init("http://key@127.0.0.1:1/1", before_send=lambda event, _: captured.append(event))
+    known: dict[str, Any] = {"backhop": backhop, "sentry_sdk": sentry_sdk}
+    exec(recipe("to_sentry").split("\nretrier =")[0], known)
+    policy = backhop.Policy(max_attempts=1)
+
+    def handle(_: backhop.Message) -> None:
+        raise KeyError("purge")
+
+    queue = broker.queue()
+    broker.publish(b"body", queue)
+    with consuming("blocking", URL, queue, handle, policy=policy, namespace=namespace, on_event=known["to_sentry"]):
+        until(lambda: captured)
+    (event,) = captured
+    assert event["exception"]["values"][-1]["type"] == "KeyError"
+
+
 IMPORTS = """
-import asyncio, contextlib, sys, time
-from collections.abc import AsyncGenerator
+import time
 from typing import Any
 import backhop
-"""
-UVICORN = """
-import uvicorn
-from starlette.applications import Starlette
-
-async def async_handle(message: backhop.Message) -> None:
-    print("began", flush=True)
-    await asyncio.sleep(0.2)             # so that it has to be waited for
-    print("ended", flush=True)
-
-worker = backhop.Worker({url!r}, {queue!r}, namespace={namespace!r})
-{recipe}
-uvicorn.run(Starlette(lifespan=lifespan), port=0)
 """
 DJANGO = """
 import django.conf, django.core.management
@@ -111,17 +178,12 @@ def program(text: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @needs_worker
-@pytest.mark.parametrize("host", ["uvicorn", "django"])
-def test_a_program_that_is_told_to_end_drains(host: str, broker: Broker, namespace: str) -> None:  # noqa: F811
-    for package in ("uvicorn", "starlette") if host == "uvicorn" else ("django",):
-        pytest.importorskip(package)
+def test_a_command_of_django_drains_at_sigterm(broker: Broker, namespace: str) -> None:  # noqa: F811
+    pytest.importorskip("django")
     queue = broker.queue()
     broker.publish(b"/index.html", queue)
-    if host == "uvicorn":
-        text = UVICORN.format(url=URL, queue=queue, namespace=namespace, recipe=recipe("async def lifespan"))
-    else:
-        of_django = recipe("class Command").replace("amqp://localhost", URL).replace("cdn-purge", queue)
-        text = DJANGO.format(recipe=of_django.replace("policy)", f"policy, namespace={namespace!r})"))
+    of_django = recipe("class Command").replace("amqp://localhost", URL).replace("cdn-purge", queue)
+    text = DJANGO.format(recipe=of_django.replace("policy)", f"policy, namespace={namespace!r})"))
     with program(text) as process:
         assert process.stdout
         assert process.stdout.readline() == "began\n"

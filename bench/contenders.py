@@ -1,0 +1,150 @@
+"""Who contends in the benchmark: the languages, their programs, and what is wanted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TASKS = {"consume": "consume and acknowledge", "retry": "safe retry cycle"}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A program that does a task."""
+
+    label: str
+    """What it is, for people."""
+    command: list[str]
+    """What is called with a task and a number of messages. It finds them in the work queue, and writes a JSON object:
+    "messages", "seconds" from the first message to the end of its connections, "cpu_seconds", its processor time meanwhile,
+    "peak_kib", its peak memory, and what else its language tells."""
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """By task: how often the base's rate is wanted, at least."""
+    messages: Mapping[str, int] = field(default_factory=dict)
+    """By task: as the language's, but for what is too slow for as many."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """Contenders that take turns; the first is the base, what one would have without Backhop."""
+
+    name: str
+    contenders: dict[str, Contender]
+    messages: dict[str, int]
+    """By task: so many that connecting and draining do not count."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    decides: str = ""
+    """The contender that has the task "decision": "microseconds", the median of one."""
+    seen: str = ""
+    """The contender that has the task "seen". It is called with turns too, by commas: how each batch of messages that fail is
+    seen, over and over: "silent", as if it had no events, "off", with nobody who listens, "on", with metrics. It tells, for
+    each batch, "cpu_us", its processor time a message, and "took_us", how long one took. Programs that take turns would not
+    tell: one's rates, and its processor time, differ by a tenth from one run to the next."""
+
+    @property
+    def base(self) -> str:
+        return next(iter(self.contenders))
+
+    def messages_of(self, contender: str, task: str) -> int:
+        return self.contenders[contender].messages.get(task, self.messages[task])
+
+
+def languages(programs: Path) -> dict[str, Language]:
+    """All of them; programs is the directory with what bench/ was compiled to."""
+    build = ROOT / "build"
+    few = {"retry": 10000}
+    python = [str(build / "python/default/bin/python"), str(ROOT / "bench/contend.py")]
+    ruby = ["ruby", str(ROOT / "bench/contend.rb")]
+    node = ["node", str(build / "node/default/bench/contend.js")]
+    return {
+        "c": Language(
+            "C",
+            {
+                "librabbitmq": Contender(
+                    "librabbitmq, a loop with batched acks and pipelined confirms", [str(programs / "bench-plain")]
+                ),
+                "backhop": Contender("worker", [str(programs / "bench-worker")], {"consume": 0.9, "retry": 0.9}),
+                "metrics": Contender(
+                    "worker that counts metrics", [str(programs / "bench-worker"), "metrics"], {"consume": 0.85, "retry": 0.85}
+                ),
+            },
+            {"consume": 100000, "retry": 100000},
+        ),
+        "python": Language(
+            "Python",
+            {
+                "pika": Contender("pika, a loop that waits for each confirm", [*python, "pika"], messages=few),
+                "worker": Contender("backhop.Worker", [*python, "worker"], {"consume": 3, "retry": 25}),
+                "blocking": Contender("backhop.pika, BlockingConnection", [*python, "blocking"], {"consume": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+            decides="blocking",
+        ),
+        "python-select": Language(
+            "Python, SelectConnection",
+            {
+                "pika": Contender("pika, a loop with confirm callbacks", [*python, "pika-select"]),
+                "select": Contender("backhop.pika", [*python, "select"], {"consume": 0.9, "retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+            seen="select",
+        ),
+        "python-worker-seen": Language(
+            "Python, worker, what being seen costs",
+            {
+                "off": Contender("backhop.Worker, with nobody who listens", [*python, "worker"]),
+                "on": Contender("backhop.Worker, with backhop.prometheus.Metrics", [*python, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+        "python-aio-pika": Language(
+            "Python, aio-pika",
+            {
+                "aio-pika": Contender("aio-pika, a task a message that awaits its confirm", [*python, "plain-aio-pika"]),
+                "backhop": Contender("backhop.aio_pika", [*python, "aio-pika"], {"consume": 0.9, "retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+        "ruby": Language(
+            "Ruby",
+            {
+                "bunny": Contender("Bunny, a loop that waits for each confirm", [*ruby, "bunny"], messages=few),
+                "worker": Contender("Backhop::Worker", [*ruby, "worker"], {"consume": 3, "retry": 25}),
+                "adapter": Contender("Backhop::Bunny", [*ruby, "adapter"], {"consume": 0.9, "retry": 5}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+            decides="adapter",
+            seen="adapter",
+        ),
+        "ruby-worker-seen": Language(
+            "Ruby, worker, what being seen costs",
+            {
+                "off": Contender("Backhop::Worker, with nobody who listens", [*ruby, "worker"]),
+                "on": Contender("Backhop::Worker, with Backhop::Metrics", [*ruby, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+            {"GEM_HOME": str(build / "ruby/default")},
+        ),
+        "node": Language(
+            "Node",
+            {
+                "amqplib": Contender("amqplib, a loop with confirm callbacks", [*node, "amqplib"]),
+                "worker": Contender("Worker", [*node, "worker"], {"consume": 1.5, "retry": 1.5}),
+                "adapter": Contender("backhop/amqplib", [*node, "adapter"], {"retry": 0.9}),
+            },
+            {"consume": 50000, "retry": 40000},
+            decides="adapter",
+            seen="adapter",
+        ),
+        "node-worker-seen": Language(
+            "Node, worker, what being seen costs",
+            {
+                "off": Contender("Worker, with nobody who listens", [*node, "worker"]),
+                "on": Contender("Worker, with backhop/prom-client", [*node, "worker-metrics"], {"retry": 0.95}),
+            },
+            {"consume": 50000, "retry": 40000},
+        ),
+    }

@@ -1,0 +1,433 @@
+"""Retrier over aio-pika."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import aio_pika
+from aiormq.abc import AbstractConnection as WireConnection
+
+from ..._checks import instance, wait_limit, whole
+from ..._errors import ArgumentTypeError, ConsumerCancelledError, Error
+from ..._handlers import ENDS_PROGRAM, check_handler
+from ..._times import Seconds
+from ...observe.event import Fields
+from ...observe.limit import TimeLimit
+from ...plan import Plan
+from ..declaring import Steps, check_broker
+from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
+from .channels import AioPikaOriginal
+from .consumers import Consumer
+from .declaring import execute
+from .holding import Holding, heartbeat_of
+from .message import Message
+from .publisher import AioPikaPublisher
+from .replay import Replay
+
+
+class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
+    """Acknowledges handled messages, and retries failed ones later.
+
+    Call ``await retrier.drain()`` before you close the connection: messages without a confirm are
+    delivered again.
+
+    :param channel: your channel. The retrier declares and consumes on its connection.
+    :param queue: the work queue, at most 247 bytes.
+    :param policy: the delays of retries and their limits; default: Policy().
+    :param topology: replaces queue, policy, and the options from strategy to work_queue_arguments.
+    :param strategy: as Topology's: ``"ladder"``, ``"message-ttl"``, ``"reject"``,
+        ``"delayed-exchange"`` or ``"native"``.
+    :param queue_type: as Topology's; likewise namespace, series, stripes, work_queue and
+        work_queue_arguments.
+    :param mode: what ``declare`` does: ``"create"`` declares missing things, ``"verify"`` checks
+        that all exist, ``"none"`` does nothing. A rung that only a handler's RetryAfter can need is
+        made on demand under ``"create"`` alone.
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these.
+        A predicate gets the exception and returns True, False, or seconds: the shortest delay of a
+        retry.
+    :param only: the exceptions that are retried, likewise; all others park at once. Default: all
+        are retried.
+    :param policies: other policies for the retries of some exceptions, for example ``{RateLimited:
+        slow}``. The first matching class or predicate counts. All policies share the count of
+        attempts. A topology that you give needs them in its ``policies``.
+    :param legacy_counter: as History's; likewise wait_queues.
+    :param confirm_timeout: seconds for the broker's confirm, 1 ms to an hour. Then one copy is
+        published again, and the others after the broker confirms one.
+    :param back_off: delays before a copy is published again, without limits; default: 100 ms,
+        doubled up to 10 s, jitter equal.
+    :param on_event: called with each Event in the event loop; or a bridge of backhop.prometheus or
+        backhop.opentelemetry; or a list of these.
+    :param clock: returns seconds since the epoch.
+    :param random: returns a given number of random bytes.
+    :raises ArgumentError: if an option is wrong.
+    :raises InvalidNameError: if a name of a queue cannot be used.
+    :raises StrategyError: if the strategy cannot serve the policies.
+    """
+
+    def _begin(self) -> None:
+        if not isinstance(self._channel, aio_pika.abc.AbstractChannel):
+            raise ArgumentTypeError(f"channel is {self._channel!r}: give a channel of aio-pika's")
+        self._publishers: dict[WireConnection, AioPikaPublisher] = {}
+        self._holding = Holding()
+        self._last: tuple[WireConnection, AioPikaPublisher] | None = None
+
+    # Declaring
+
+    async def declare(self) -> None:
+        """Declares exchanges, queues and bindings on a channel of its own, or verifies them, by the
+        mode.
+
+        :raises ClashError: if an exchange or queue exists with other arguments.
+        :raises MissingError: if the work queue does not exist; under mode verify, if anything is
+            missing.
+        :raises AccessError: if the user may not declare.
+        :raises BrokerError: if the broker cannot serve the strategy.
+        """
+        await self._declare_by(self._declaring)
+        self._restores = self._restores or self._mode == "create"
+
+    async def verify(self) -> None:
+        """Checks that all exchanges and queues exist, whatever the mode. Declares nothing.
+
+        A rung that only a handler's RetryAfter can need may be missing under mode ``"create"``. It
+        is made on demand then, if the user may declare. AMQP cannot check bindings.
+
+        :raises ClashError: if an exchange or queue exists with other arguments.
+        :raises MissingError: if something does not exist.
+        :raises BrokerError: if the broker cannot serve the strategy.
+        """
+        await self._declare_by(lambda _: self._verifying())
+
+    async def _declare_by(self, steps: Callable[[WireConnection], Steps]) -> None:
+        self._check_fork()
+        self._was_declared = True
+        connection = await self._wire_connection()
+        check_broker(self.topology, connection.server_properties)
+        await execute(connection, steps(connection))
+
+    def _is_closing(self) -> bool:
+        """Returns whether the application closes the connection.
+
+        Only aio-pika's own object has that.
+        """
+        return bool(getattr(getattr(self._channel, "_connection", None), "_close_called", False))
+
+    def _held(self, connection: WireConnection) -> Fields:
+        return self._holding.fields(heartbeat_of(connection))
+
+    async def _wire_connection(self) -> WireConnection:
+        return (await self._channel.get_underlay_channel()).connection
+
+    # Handling
+
+    async def consume(
+        self,
+        handle: Callable[[Message], object],
+        *,
+        prefetch: int = 100,
+        timeout: Seconds | None = None,
+    ) -> Consumer:
+        """Declares, subscribes to the work queue on a channel of its own, and passes each message
+        to ``handle``.
+
+        It subscribes again if the broker cancels the consumer or closes the channel, and, with
+        ``connect_robust``, after a reconnect.
+
+        :param handle: called with each Message, as in ``wrap``, up to ``prefetch`` at once.
+        :param prefetch: number of unacknowledged messages that the broker delivers, 1 to 65,535.
+        :param timeout: seconds that a handler may run, 1 ms to a day. The task of a coroutine
+            function is cancelled at the limit. A plain function fails when it returns, even if it
+            succeeded. The exception is a TimeoutError. Default: no limit.
+        :returns: the consumer, with ``cancel``, ``ready`` and ``state``.
+        :raises Error: as declare.
+        """
+        on_message = self._handler(handle, TimeLimit(timeout))
+        consumer = Consumer(self, on_message, whole("prefetch", prefetch, 1, 65535))
+        await consumer._start()
+        return consumer
+
+    def wrap(
+        self, handle: Callable[[Message], object]
+    ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]:
+        """Returns a callback for your own ``queue.consume`` that passes each message to ``handle``.
+
+        If ``handle`` returns, the message is acknowledged. If it raises, the message is retried
+        later, or parked. An awaitable result is awaited. A plain function blocks the event loop
+        while it runs. Use the callback for this retrier's queue alone: aio-pika does not report the
+        queue of a message.
+
+        :raises ArgumentTypeError: if ``handle`` is not callable.
+        """
+        return self._handler(handle, TimeLimit(None))
+
+    def _handler(
+        self, handle: Callable[[Message], object], limit: TimeLimit
+    ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]:
+        self._check_fork()
+        check_handler(handle)
+        events, holding = self._events, self._holding
+        run = events.surrounded_async(handle)
+
+        async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
+            message = self._message(incoming)
+            headers = incoming.headers
+            if headers and MAY_BE_POISON in headers:
+                try:
+                    poison = self._guard(message)
+                except Exception as error:
+                    self._refuse(message, error)
+                    return
+                if poison:
+                    await self._execute(message, poison)
+                    return
+            events.delivered(message)
+            began = holding.watch(message)
+            try:
+                await limit.awaited(run, message)
+                await holding.until_closed(message, began)
+            except BaseException as error:
+                await self._failed(message, error)
+            else:
+                self._succeeded(
+                    message
+                )  # written soon: nothing comes after it that would have to wait
+
+        return on_message
+
+    def _message(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
+        channel = incoming.channel
+        tag = incoming.delivery_tag or 0
+        if incoming.processed:
+            self._log_no_ack(incoming.consumer_tag, "no_ack=False")
+            tag = 0
+        publisher = self._publisher(channel.connection)
+        return Message(
+            self._decider, self._topology, AioPikaOriginal(channel, tag, publisher.writer), incoming
+        )
+
+    @contextlib.asynccontextmanager
+    async def process(
+        self, incoming: aio_pika.abc.AbstractIncomingMessage
+    ) -> AsyncIterator[Message]:
+        """Returns a context for a message, in place of aio-pika's ``message.process()``.
+
+        The context settles the message. It logs an exception and suppresses it, so that your loop
+        goes on.
+
+        :raises PoisonError: at its entry: the message crashed its consumers, and waits or is
+            parked. ``wrap`` raises nothing then.
+        :raises Error: if the message is malformed.
+        """
+        message = self._read(incoming)
+        if poison := self._guard(message):
+            await self._execute(message, poison)
+            raise self._poison(poison)
+        self._events.delivered(message)
+        try:
+            with self._events.handling(message):
+                yield message
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) or _is_cancelled(error):
+                self._release(message)  # the caller is aborted, and the message is not at fault
+                raise
+            await self._failed(message, error)
+        else:
+            await self.settle(message)
+
+    async def _failed(self, message: Message, error: BaseException) -> None:
+        if isinstance(error, ENDS_PROGRAM):
+            self._ends_program(message, error)
+            raise error
+        if _is_cancelled(error) and self._is_aborted(message):
+            self._release(message)
+            raise error
+        if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
+            raise error  # a coroutine that its loop left behind is closed
+        await self.settle(message, error)
+
+    def _is_aborted(self, message: Message) -> bool:
+        """Returns whether the task of a handler was cancelled by a stop, and not by the handler.
+
+        aiormq cancels the tasks of a channel that it closes, asyncio.run all tasks at its end.
+        """
+        return (
+            not message._original.is_here
+            or self._is_closing()
+            or all(_is_cancelling(task) for task in asyncio.all_tasks())
+        )
+
+    def _release(self, message: Message) -> None:
+        """Gives a message back whose handler a stop aborted: that is no attempt."""
+        message._original.settle("requeue")
+        self._emit_stale(message, ConsumerCancelledError.status)
+
+    def read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
+        """Returns the message as a handler gets it, if you call the handler yourself, in
+        ``handling``.
+
+        Then give the message to ``settle``. The poison guard is not used.
+
+        :raises ArgumentTypeError: if there is no message, because ``queue.get(fail=False)`` found
+            none.
+        """
+        message = self._read(incoming)
+        self._events.delivered(message)
+        return message
+
+    def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
+        self._check_fork()
+        if not isinstance(incoming, aio_pika.abc.AbstractIncomingMessage):
+            raise ArgumentTypeError(
+                f"incoming is {incoming!r}: give an IncomingMessage of aio-pika's"
+            )
+        message = self._message(incoming)
+        message._keep()
+        return message
+
+    async def settle(self, message: Message, error: BaseException | None = None) -> None:
+        """Settles a message of ``read``.
+
+        :param error: None if the handler succeeded, or the exception that it raised.
+        :raises ArgumentTypeError: if an argument has another type.
+        """
+        self._check_fork()
+        instance("message", message, Message, "give a message of read")
+        check_error(error)
+        if error is None:
+            if written := self._succeeded(message):
+                await _written(written)
+            return
+        try:
+            plan = self._plan(message, error)
+        except Error as problem:
+            self._refuse(message, problem)
+        else:
+            await self._execute(message, plan, error)
+
+    def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
+        """Acknowledges a message. The result is done when that is written; None if nothing is."""
+        if message._original.is_lost:
+            self._emit_stale(message)
+            return None
+        written = self._acknowledge(message)
+        self._events.succeeded(message)
+        return written
+
+    def _acknowledge(self, message: Message) -> asyncio.Future[None] | None:
+        """Acknowledges a message.
+
+        The result is done when that is written; None if it is settled already.
+        """
+        original = message._original
+        if message._incoming.processed and original.tag:
+            LOGGER.error(SETTLED_ALREADY, original.tag)
+            return None
+        return original.settle("ack")
+
+    async def _execute(
+        self, message: Message, plan: Plan, error: BaseException | None = None
+    ) -> None:
+        original = message._original
+        if plan.action in ("ack", "drop"):
+            if original.is_lost:
+                self._emit_stale(message)
+            elif written := self._acknowledge(message):
+                await _written(written)
+        elif message._incoming.processed and original.tag:
+            LOGGER.error(SETTLED_ALREADY, original.tag)
+        else:
+            self._publisher(original.channel.connection).settle(plan, message, original, error)
+
+    def _refuse(self, message: Message, problem: Exception) -> None:
+        original = message._original
+        self._publisher(original.channel.connection).refuse(original, message._history, problem)
+
+    def _publisher(self, connection: WireConnection) -> AioPikaPublisher:
+        if self._last is not None and self._last[0] is connection:
+            return self._last[1]
+        publisher = self._publishers.get(connection)
+        if publisher is None:
+            for old in [each for each in self._publishers if each.is_closed]:
+                del self._publishers[old]
+            publisher = self._publishers[connection] = AioPikaPublisher(
+                self, connection, self._confirm_timeout, self._is_closing
+            )
+        self._last = (connection, publisher)
+        self._decider.frame_max = connection.connection_tune.frame_max
+        return publisher
+
+    # Waiting
+
+    @property
+    def pending(self) -> int:
+        """The number of copies that are not confirmed yet. Their originals are unacknowledged."""
+        return sum(
+            publisher.pending for publisher in [*self._publishers.values()]
+        )  # a copy: in any thread
+
+    async def __aenter__(self) -> Retrier:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.drain()
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Waits until every copy is confirmed and its original acknowledged.
+
+        :param timeout: seconds; default: no limit.
+        :raises WaitTimeoutError: if copies are not confirmed in that time.
+        """
+        limit = wait_limit(timeout)
+        drained = asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
+        try:
+            await asyncio.wait_for(drained, limit)
+        except asyncio.TimeoutError:
+            raise self._undrained() from None
+
+    # Replaying
+
+    async def replay(self, most: int | None = None) -> int:
+        """Moves parked messages back to their work queue, as if they had never failed.
+
+        It ends with the messages that were parked when it began. Then, if the user may read it, it
+        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves those of this
+        work queue back, and leaves the others in order. A message that cannot be moved stays in its
+        queue. If its content is the reason, the replay goes on with the next.
+
+        :param most: the largest number of messages; default: all that are parked when it begins.
+        :returns: the number of moved messages.
+        :raises PublishError: if a message could not be published.
+        :raises FrameError: if a message's own headers exceed the connection's frame_max.
+        :raises ContentError: if a message cannot be copied.
+        :raises ChannelClosedError: if the broker refuses the content of a copy.
+        :raises MissingError: if the parked queue does not exist.
+        :raises AccessError: if the user may not read the parked queue.
+        """
+        limit = None if most is None else whole("most", most)
+        replay = Replay(self, await self._wire_connection(), limit)
+        try:
+            await replay.run()
+        finally:
+            self._emit_replayed(replay.count, replay.error)
+        return replay.count
+
+
+async def _written(written: asyncio.Future[None]) -> None:
+    """Returns when the frames are handed to the system.
+
+    If this caller is cancelled, others still wait.
+    """
+    await asyncio.shield(written)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Returns whether the handler's own task was cancelled, and not something that it awaited."""
+    return isinstance(error, asyncio.CancelledError) and _is_cancelling(asyncio.current_task())
+
+
+def _is_cancelling(task: Any) -> bool:
+    return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 has no difference

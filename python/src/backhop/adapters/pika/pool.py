@@ -1,0 +1,111 @@
+"""Runs the handlers of a BlockingConnection's consumer in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import pika.exceptions
+
+from ..._handlers import ENDS_PROGRAM
+from ...message import Message as BaseMessage
+from ...observe.limit import TimeLimit
+from .message import Message
+
+Job = tuple[Message, Context]
+
+
+class PoolingRetrier(Protocol):
+    """The part of the retrier that a pool uses."""
+
+    _blocking: Any
+    _connection: Any
+
+    def handling(self, message: BaseMessage) -> Any: ...
+
+    def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Any: ...
+
+    def _ends_program(self, message: BaseMessage, error: BaseException) -> None: ...
+
+    def _emit_stale(self, message: BaseMessage, status: int = 0) -> None: ...
+
+    def settle(self, message: Any, error: BaseException | None = None) -> None: ...
+
+
+class Pool:
+    """The callback of a consumer that passes its messages to handlers in threads.
+
+    :param threads: number of handlers that run at once
+    """
+
+    def __init__(
+        self,
+        retrier: PoolingRetrier,
+        handle: Callable[[Message], object],
+        threads: int,
+        limit: TimeLimit,
+        name: str,
+    ) -> None:
+        self._retrier = retrier
+        self._handle = handle
+        self._limit = limit
+        self._count = threads
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._in_hand: set[Message] = set()
+        for i in range(threads):
+            threading.Thread(target=self._work, name=f"{name}-{i + 1}", daemon=True).start()
+        retrier._connection.add_on_close_callback(lambda *_: self.close())
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns whether all its messages are settled. For any thread."""
+        return not self._in_hand
+
+    def close(self) -> None:
+        """Ends the threads after the messages that arrived."""
+        count, self._count = self._count, 0
+        for _ in range(count):
+            self._jobs.put(None)
+
+    def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        """Takes a message, in the connection's thread."""
+        message = self._retrier._arrived(channel, method, properties, body)
+        if message is not None:
+            message._keep()
+            self._in_hand.add(message)
+            self._jobs.put((message, copy_context()))
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            message, context = job
+            error = None
+            if message._original.is_here:  # else the broker delivers it again
+                try:
+                    context.run(self._run, message)
+                except BaseException as raised:
+                    error = raised
+            settle = partial(self._settle, message, error)
+            try:
+                self._retrier._blocking.add_callback_threadsafe(settle)
+            except pika.exceptions.AMQPError:  # the connection is lost
+                self._in_hand.discard(message)
+                self._retrier._emit_stale(message)
+
+    def _run(self, message: Message) -> None:
+        with self._retrier.handling(message):
+            self._limit.called(self._handle, message)
+
+    def _settle(self, message: Message, error: BaseException | None) -> None:
+        """Settles a message, in the connection's thread."""
+        self._in_hand.discard(message)
+        if isinstance(error, ENDS_PROGRAM):
+            self._retrier._ends_program(message, error)
+            raise error
+        if message._original.is_here:
+            self._retrier.settle(message, error)
+        else:
+            self._retrier._emit_stale(message)

@@ -1,0 +1,484 @@
+"""Retrier over pika."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from typing import Any
+
+import pika
+import pika.channel
+import pika.exceptions
+from pika.adapters.blocking_connection import BlockingChannel
+
+from ... import _backhop as c
+from ..._checks import instance, wait_limit, whole
+from ..._errors import ArgumentTypeError, Error
+from ..._handlers import ENDS_PROGRAM, check_handler
+from ..._times import Seconds
+from ...observe.limit import TimeLimit
+from ...plan import Plan
+from ..declaring import Steps, check_broker, diagnosis
+from ..retrier import LOGGER, MAY_BE_POISON, BaseRetrier, check_error
+from .channels import PikaOriginal, asynchronous
+from .consumers import AsyncConsumer, BlockingConsumer, Consumer
+from .declaring import Declarer
+from .message import Message
+from .pool import Pool
+from .publisher import PikaPublisher
+from .replay import Replay
+from .waiting import run_callbacks, run_until
+
+_WITH_ACKS = "auto_ack=False"
+_ASYNC_ELSEWHERE = "give a plain function, or consume over aio-pika, or with Worker.serve"
+
+
+class Retrier(BaseRetrier[Any]):
+    """Acknowledges handled messages, and retries failed ones later.
+
+    With a BlockingConnection copies go out on the asynchronous channel inside a BlockingChannel,
+    because ``BlockingChannel.basic_publish`` waits for each confirm. Whenever the connection does
+    I/O, confirms arrive and originals are acknowledged: in ``start_consuming``,
+    ``process_data_events``, ``consume``, or any call that waits. Call ``drain`` before you close
+    the connection: messages without a confirm are delivered again.
+
+    Make a new retrier for a new connection. Call its methods in the connection's thread, as pika's.
+
+    :param channel: your channel, of a BlockingConnection or of an asynchronous connection.
+    :param queue: the work queue, at most 247 bytes.
+    :param policy: the delays of retries and their limits; default: Policy().
+    :param topology: replaces queue, policy, and the options from strategy to work_queue_arguments.
+    :param strategy: as Topology's: ``"ladder"``, ``"message-ttl"``, ``"reject"``,
+        ``"delayed-exchange"`` or ``"native"``.
+    :param queue_type: as Topology's; likewise namespace, series, stripes, work_queue and
+        work_queue_arguments.
+    :param mode: what ``declare`` does: ``"create"`` declares missing things, ``"verify"`` checks
+        that all exist, ``"none"`` does nothing. A rung that only a handler's RetryAfter can need is
+        made on demand under ``"create"`` alone.
+    :param never: exceptions that park a message at once: a class, a predicate, or a list of these.
+        A predicate gets the exception and returns True, False, or seconds: the shortest delay of a
+        retry.
+    :param only: the exceptions that are retried, likewise; all others park at once. Default: all
+        are retried.
+    :param policies: other policies for the retries of some exceptions, for example ``{RateLimited:
+        slow}``. The first matching class or predicate counts. All policies share the count of
+        attempts. A topology that you give needs them in its ``policies``.
+    :param legacy_counter: as History's; likewise wait_queues.
+    :param confirm_timeout: seconds for the broker's confirm, 1 ms to an hour. Then one copy is
+        published again, and the others after the broker confirms one.
+    :param back_off: delays before a copy is published again, without limits; default: 100 ms,
+        doubled up to 10 s, jitter equal.
+    :param on_event: called with each Event in the connection's thread; or a bridge of
+        backhop.prometheus or backhop.opentelemetry; or a list of these.
+    :param clock: returns seconds since the epoch.
+    :param random: returns a given number of random bytes.
+    :raises ArgumentError: if an option is wrong.
+    :raises InvalidNameError: if a name of a queue cannot be used.
+    :raises StrategyError: if the strategy cannot serve the policies.
+    """
+
+    def _begin(self) -> None:
+        channel = self._channel
+        if not isinstance(channel, BlockingChannel | pika.channel.Channel):
+            raise ArgumentTypeError(f"channel is {channel!r}: give a channel of pika's")
+        self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
+        self._connection = asynchronous(channel).connection
+        self._pools: list[Pool] = []
+        self._decider.frame_max = self._connection.params.frame_max
+        self._publisher = PikaPublisher(
+            self,
+            self._connection,
+            self._open_channel,
+            self._confirm_timeout,
+            is_blocking=self._blocking is not None,
+        )
+        asynchronous(channel).add_on_close_callback(self._channel_closed)
+
+    def _channel_closed(self, _: Any, reason: Any) -> None:
+        if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
+            return
+        refusal = reason.reply_code, reason.reply_text
+        if advice := diagnosis(self._topology, c.Declaring_refuse_settling, *refusal, _WITH_ACKS):
+            LOGGER.error("%s", advice)
+
+    # Declaring
+
+    def declare(self, callback: Callable[[Error | None], None] | None = None) -> None:
+        """Declares exchanges, queues and bindings on a channel of its own, or verifies them, by the
+        mode.
+
+        With a BlockingConnection it raises the error. With an asynchronous connection it returns at
+        once, and later calls back with None or the error. Without a callback it logs the error.
+
+        :param callback: asynchronous connections only.
+        :raises ClashError: if an exchange or queue exists with other arguments.
+        :raises MissingError: if the work queue does not exist; under mode verify, if anything is
+            missing.
+        :raises AccessError: if the user may not declare.
+        :raises BrokerError: if the broker cannot serve the strategy.
+        """
+        self._declare_by(self._declaring(self._connection), self._mode == "create", callback)
+
+    def verify(self, callback: Callable[[Error | None], None] | None = None) -> None:
+        """Checks that all exchanges and queues exist, whatever the mode. Declares nothing.
+
+        A rung that only a handler's RetryAfter can need may be missing under mode ``"create"``. It
+        is made on demand then, if the user may declare. AMQP cannot check bindings.
+
+        :param callback: asynchronous connections only, as declare's.
+        :raises ClashError: if an exchange or queue exists with other arguments.
+        :raises MissingError: if something does not exist.
+        :raises BrokerError: if the broker cannot serve the strategy.
+        """
+        self._declare_by(self._verifying(), False, callback)
+
+    def _declare_by(
+        self, steps: Steps, makes: bool, callback: Callable[[Error | None], None] | None
+    ) -> None:
+        self._check_fork()
+        ends: list[Error | None] = []
+
+        def done(error: Error | None) -> None:
+            self._restores = self._restores or (error is None and makes)
+            ends.append(error)
+            if self._blocking is not None:
+                return
+            if callback:
+                callback(error)
+            elif error:
+                LOGGER.error("the topology of %r: %s", self.topology.queue, error)
+
+        self._was_declared = True
+        declarer = Declarer(self._open_channel, self._checked(steps), done)
+        if self._blocking is not None:
+            try:
+                self._run_until(lambda: bool(ends) and declarer.is_closed)
+            except pika.exceptions.AMQPConnectionError as lost:
+                if ends and ends[0]:
+                    raise ends[0] from lost
+                raise
+            if ends[0]:
+                raise ends[0]
+
+    def _checked(self, steps: Steps) -> Steps:
+        check_broker(self.topology, self._connection.server_properties)
+        yield from steps
+
+    def _open_channel(self, opened: Callable[[Any], None]) -> Any:
+        channel = self._connection.channel(on_open_callback=opened)
+        if self._blocking is not None:  # as BlockingConnection.channel does, but for waiting
+            channel._set_cookie(BlockingChannel(channel, self._blocking))
+        return channel
+
+    # Handling
+
+    def consume(
+        self,
+        handle: Callable[[Message], object],
+        *,
+        prefetch: int | None = None,
+        threads: int | None = None,
+        timeout: Seconds | None = None,
+        callback: Callable[[Error | None], None] | None = None,
+    ) -> Consumer:
+        """Declares, subscribes to the work queue on a channel of its own, and passes each message
+        to ``handle``.
+
+        It subscribes again if the broker cancels the consumer or closes the channel. A lost
+        connection ends it.
+
+        :param handle: called with each Message, as in ``wrap``.
+        :param prefetch: number of unacknowledged messages that the broker delivers, 1 to 65,535;
+            default: 100, or the number of threads.
+        :param threads: BlockingConnection: number of handlers that run at once, in threads of their
+            own, 1 to 10,000. The connection's thread sends heartbeats meanwhile. Default: the
+            connection's thread calls the handlers.
+        :param timeout: seconds that a handler may run, 1 ms to a day. Nothing aborts a handler: it
+            fails with a TimeoutError when it returns, even if it succeeded. Default: no limit.
+        :param callback: asynchronous connections: called with None when it consumes, or with the
+            error. Without a callback the error is logged.
+        :returns: the consumer, with ``cancel`` and, for a BlockingConnection, ``start_consuming``.
+        :raises Error: BlockingConnection: as declare.
+        """
+        count = whole("prefetch", (threads or 100) if prefetch is None else prefetch, 1, 65535)
+        limit = TimeLimit(timeout, self._emit_busy if threads is None else None)
+        self._check_fork()
+        check_handler(handle, instead=_ASYNC_ELSEWHERE)
+        if threads is not None:
+            whole("threads", threads, 1, 10_000)
+            if self._blocking is None:
+                raise ArgumentTypeError(
+                    "an asynchronous connection has no threads: leave out threads"
+                )
+            pool = Pool(self, handle, threads, limit, f"backhop-{self.topology.queue}")
+            self._pools.append(pool)
+            return BlockingConsumer(self, pool, count, pool.close)
+        on_message = self._handler(handle, limit)
+        if self._blocking is None:
+            return AsyncConsumer(self, on_message, count, callback)
+        return BlockingConsumer(self, on_message, count)
+
+    def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
+        """Returns a callback for your own ``basic_consume`` (with ``auto_ack=False``) that passes
+        each message to ``handle``.
+
+        If ``handle`` returns, the message is acknowledged. If it raises, the message is retried
+        later, or parked. Use the callback for this retrier's queue alone: pika does not report the
+        queue of a message.
+
+        :raises ArgumentTypeError: if ``handle`` is not callable, or is a coroutine function.
+        """
+        self._check_fork()
+        check_handler(handle, instead=_ASYNC_ELSEWHERE)
+        return self._handler(handle, TimeLimit(None))
+
+    def _handler(
+        self, handle: Callable[[Message], object], limit: TimeLimit
+    ) -> Callable[[Any, Any, Any, bytes], None]:
+        succeeded, arrived, call = self._succeeded, self._arrived, limit.called
+        run = self._events.surrounded(handle)
+
+        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            message = arrived(channel, method, properties, body)
+            if message is None:
+                return
+            try:
+                copy_context().run(call, run, message)  # each handler has a context of its own
+            except ENDS_PROGRAM as error:
+                self._ends_program(message, error)
+                raise
+            except BaseException as error:
+                self._failed(message, error)
+            else:
+                succeeded(message)
+
+        return on_message
+
+    def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
+        """Returns a message for a handler. None: the broker redelivers it, or it is settled."""
+        message = self._message(channel, method, properties, body)
+        if not message._original.is_here:  # pika read it before its channel was closed
+            self._emit_stale(message)
+            return None
+        headers = properties.headers
+        if headers and MAY_BE_POISON in headers:
+            try:
+                poison = self._guard(message)
+            except Exception as error:
+                self._refuse(message, error)
+                return None
+            if poison:
+                self._execute(message, poison)
+                return None
+        self._events.delivered(message)
+        return message
+
+    def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message:
+        wire = asynchronous(channel)
+        tag = method.delivery_tag
+        if wire._consumers_with_noack:
+            consumer = getattr(method, "consumer_tag", None)
+            if consumer in wire._consumers_with_noack:
+                self._log_no_ack(consumer, _WITH_ACKS)
+                tag = 0
+        original = PikaOriginal(wire, tag)
+        return Message(self._decider, self._topology, original, method, properties, body)
+
+    @contextlib.contextmanager
+    def process(
+        self, method: Any, properties: Any, body: bytes | None, channel: Any = None
+    ) -> Iterator[Message]:
+        """Returns a context for a message of ``channel.consume`` or ``channel.basic_get``.
+
+            for method, properties, body in channel.consume("cdn-purge"):
+                with retrier.process(method, properties, body) as message:
+                    purge(message.body)
+
+        The context settles the message. It logs an exception and suppresses it, so that your loop
+        goes on.
+
+        :param channel: the message's channel; default: the retrier's channel.
+        :raises PoisonError: at its entry: the message crashed its consumers, and waits or is
+            parked. ``wrap`` raises nothing then.
+        :raises ArgumentTypeError: if there is no message, because basic_get found none.
+        :raises Error: if the message is malformed.
+        """
+        message = self._read(method, properties, body, channel)
+        if poison := self._guard(message):
+            self._execute(message, poison)
+            raise self._poison(poison)
+        self._events.delivered(message)
+        try:
+            with self._events.handling(message):
+                yield message
+        except (GeneratorExit, *ENDS_PROGRAM) as error:  # the caller's generator may be closed
+            self._ends_program(message, error)
+            raise
+        except BaseException as error:
+            self.settle(message, error)
+        else:
+            self.settle(message)
+
+    def read(
+        self, method: Any, properties: Any, body: bytes | None, channel: Any = None
+    ) -> Message:
+        """Returns the message as a handler gets it, if you call the handler yourself, in
+        ``handling``.
+
+        Call the handler in any thread. Then give the message to ``settle`` in the connection's
+        thread. The poison guard is not used.
+
+        :param channel: the message's channel; default: the retrier's channel.
+        :raises ArgumentTypeError: if there is no message.
+        """
+        message = self._read(method, properties, body, channel)
+        self._events.delivered(message)
+        return message
+
+    def _read(self, method: Any, properties: Any, body: bytes | None, channel: Any) -> Message:
+        self._check_fork()
+        if method is None or properties is None or body is None:
+            raise ArgumentTypeError(
+                "method, properties or body is None: there is no message, as basic_get found none "
+                "or consume waited "
+                "for inactivity_timeout; look whether method is None first"
+            )
+        message = self._message(channel or self._channel, method, properties, body)
+        message._keep()
+        return message
+
+    def settle(self, message: Message, error: BaseException | None = None) -> None:
+        """Settles a message of ``read``.
+
+        In another thread: ``connection.add_callback_threadsafe(lambda: retrier.settle(message,
+        error))``.
+
+        :param error: None if the handler succeeded, or the exception that it raised.
+        :raises ArgumentTypeError: if an argument has another type.
+        """
+        self._check_fork()
+        instance("message", message, Message, "give a message of read")
+        check_error(error)
+        if error is None:
+            self._succeeded(message)
+        else:
+            self._failed(message, error)
+
+    def _succeeded(self, message: Message) -> None:
+        if message._original.settle("ack"):
+            self._flush()
+            self._events.succeeded(message)
+        else:
+            self._emit_stale(message)
+
+    def _failed(self, message: Message, error: BaseException) -> None:
+        try:
+            plan = self._plan(message, error)
+        except Error as problem:
+            self._refuse(message, problem)
+        else:
+            self._execute(message, plan, error)
+
+    def _execute(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
+        if plan.action in ("ack", "drop"):
+            if not message._original.settle("ack"):
+                self._emit_stale(message)
+        else:
+            self._publisher.settle(plan, message, message._original, error)
+        self._flush()
+
+    def _refuse(self, message: Message, problem: Exception) -> None:
+        self._publisher.refuse(message._original, message._history, problem)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Writes pending output now; a BlockingConnection would write it at its next wait."""
+        if self._blocking is not None:
+            self._blocking._flush_output()
+
+    # Waiting
+
+    @property
+    def pending(self) -> int:
+        """The number of copies that are not confirmed yet. Their originals are unacknowledged."""
+        return self._publisher.pending
+
+    def __enter__(self) -> Retrier:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Drains, with a BlockingConnection."""
+        if self._blocking is not None and self._blocking.is_open:
+            self.drain()
+
+    def drain(self, timeout: Seconds | None = None) -> None:
+        """Waits until every copy is confirmed and its original acknowledged. BlockingConnection
+        only.
+
+        Callbacks that other threads added by ``connection.add_callback_threadsafe`` run first.
+
+        :param timeout: seconds; default: no limit.
+        :raises WaitTimeoutError: if copies are not confirmed in that time.
+        :raises ArgumentTypeError: if the connection is asynchronous.
+        """
+        self._check_fork()
+        limit = wait_limit(timeout)
+        end = None if limit is None else time.monotonic() + limit
+        if self._blocking is not None:
+            run_callbacks(self._blocking, lambda: all(each.is_idle for each in self._pools), end)
+        remaining = None if end is None else max(0.0, end - time.monotonic())
+        self._run_until(lambda: not self.pending, remaining)
+        if self.pending:
+            raise self._undrained()
+
+    def _run_until(self, is_done: Callable[[], bool], timeout: Seconds | None = None) -> None:
+        """Does I/O until a condition holds. Passes no message to a handler meanwhile."""
+        if self._blocking is None:
+            raise ArgumentTypeError(
+                "an asynchronous connection cannot wait: use the callback, or look at pending"
+            )
+        run_until(self._blocking, is_done, timeout)
+
+    # Replaying
+
+    def replay(
+        self, most: int | None = None, callback: Callable[[int, Error | None], None] | None = None
+    ) -> int:
+        """Moves parked messages back to their work queue, as if they had never failed.
+
+        It ends with the messages that were parked when it began. Then, if the user may read it, it
+        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves those of this
+        work queue back, and leaves the others in order. A message that cannot be moved stays in its
+        queue. If its content is the reason, the replay goes on with the next.
+
+        With an asynchronous connection it returns 0 at once. Later it calls back with the number of
+        moved messages, and None or the error.
+
+        :param most: the largest number of messages; default: all that are parked when it begins.
+        :returns: the number of moved messages.
+        :raises PublishError: if a message could not be published.
+        :raises FrameError: if a message's own headers exceed the connection's frame_max.
+        :raises ContentError: if a message cannot be copied.
+        :raises ChannelClosedError: if the broker refuses the content of a copy.
+        :raises MissingError: if the parked queue does not exist.
+        :raises AccessError: if the user may not read the parked queue.
+        """
+        ends: list[tuple[int, Error | None]] = []
+
+        def done(count: int, error: Error | None) -> None:
+            ends.append((count, error))
+            self._emit_replayed(count, error)
+            if self._blocking is None and callback:
+                callback(count, error)
+
+        self._check_fork()
+        Replay(self, None if most is None else whole("most", most), done)
+        if self._blocking is None:
+            return 0
+        self._run_until(lambda: bool(ends))
+        count, error = ends[0]
+        if error:
+            raise error
+        return count

@@ -1,0 +1,1 @@
+"""Events, metrics and traces. Internal: import backhop.prometheus or backhop.opentelemetry."""

@@ -1,0 +1,143 @@
+"""Settles the messages of a worker, and keeps exceptions for the events of copies."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import TypeAlias
+
+from .. import _backhop as c
+from .._errors import ConsumerCancelledError, StateError, error
+from .._times import milliseconds
+from ..observe.events import Events
+from ..outcomes import Choice, class_of
+from ..plan import OK, OUTCOMES, Result
+from .message import TakenMessage
+
+LOGGER = logging.getLogger("backhop")
+
+_Failure: TypeAlias = tuple[BaseException | None, str, str]
+"""The exception of a handler, the attempt's traceparent, and the error's text."""
+
+_NO_FAILURE: _Failure = (None, "", "")
+
+
+class Settler:
+    """Settles messages by what their handlers did.
+
+    :param worker: the core's worker
+    :param prefetch: the most messages in hand
+    :param wants_retries: the user's option ``retry_events``
+    """
+
+    def __init__(
+        self,
+        worker: c.Worker,
+        events: Events,
+        choice: Choice,
+        prefetch: int,
+        wants_retries: bool,
+    ) -> None:
+        self._worker = worker
+        self._events = events
+        self._choice = choice
+        self._most_failures = prefetch + c.BH_WORKER_MOST_EVENTS
+        self._wants_retries = wants_retries
+        self.emits_retries = wants_retries
+        self.failures: OrderedDict[int, _Failure] = OrderedDict()
+        """Failures of messages by the messages' numbers, until the events of their copies."""
+
+    def begin_run(self) -> bool:
+        """Begins a run, and returns whether the core emits an event for each retry."""
+        self.failures.clear()
+        is_seen = bool(self._events.observers) or LOGGER.isEnabledFor(logging.INFO)
+        self.emits_retries = self._wants_retries or is_seen
+        return self.emits_retries
+
+    def begin_message(self, message: TakenMessage) -> None:
+        """Emits that a handler gets the message now."""
+        self._events.delivered(message)
+
+    def succeed(self, message: TakenMessage) -> None:
+        """Acknowledges a message."""
+        self._settle(message, OK)
+        self._events.succeeded(message)
+
+    def fail(self, message: TakenMessage, exception: BaseException) -> None:
+        """Settles a message by the exception of its handler."""
+        result = self._choice.result(exception)
+        self._events.failed(message, result, exception)
+        error_class = traceparent = ""
+        if result.outcome != "dropped":
+            taken = message.taken
+            error_class, traceparent = class_of(exception), message._traceparent
+            if self.emits_retries or self._may_park(taken, result):
+                failure = exception, traceparent, result.error
+                self.failures[c.Message_number(taken)] = failure
+                while len(self.failures) > self._most_failures:
+                    self.failures.popitem(last=False)  # the oldest ones' events were lost
+        self._settle(message, result, error_class, traceparent)
+
+    def release(self, message: TakenMessage) -> None:
+        """Gives a message back whose handler a stop aborted: that is no attempt."""
+        if self._settled(message, c.BH_OUTCOME_RELEASED):
+            self._emit_stale(message, ConsumerCancelledError.status)
+
+    def end_program(self, message: TakenMessage, exception: BaseException) -> None:
+        """Reports that a handler ends the program: the broker delivers its message again."""
+        self._events.log(c.BH_EVENT_STALE, message, exception)
+        self._emit_stale(message, StateError.status)
+
+    def failure_of(self, event: c.Event) -> _Failure:
+        """Removes and returns the failure that the event of a copy is about."""
+        return self.failures.pop(c.Event_message(event), _NO_FAILURE)
+
+    def _may_park(self, taken: c.Message, result: Result) -> bool:
+        policy = result.policy._handle if result.policy else None
+        outcome = OUTCOMES[result.outcome]
+        return bool(
+            c.Worker_may_park(self._worker, taken, outcome, _retry_after_ms(result), policy)
+        )
+
+    def _settle(
+        self,
+        message: TakenMessage,
+        result: Result,
+        error_class: str = "",
+        traceparent: str = "",
+    ) -> None:
+        outcome = OUTCOMES[result.outcome]
+        if status := self._settled(message, outcome, result, error_class, traceparent):
+            self._emit_stale(message, status)
+
+    def _settled(
+        self,
+        message: TakenMessage,
+        outcome: int,
+        result: Result = OK,
+        error_class: str = "",
+        traceparent: str = "",
+    ) -> int:
+        """Settles a message, and returns the core's status."""
+        policy = result.policy
+        return c.Worker_settle(
+            self._worker,
+            message.taken,
+            outcome,
+            result.error,
+            error_class,
+            _retry_after_ms(result),
+            policy._handle if policy else None,
+            traceparent,
+        )
+
+    def _emit_stale(self, message: TakenMessage, status: int) -> None:
+        """Emits that a message was not settled: the broker delivers it again."""
+        cause = "" if status == StateError.status else str(error(status))
+        fields: dict[str, str | int] = {"id": message._event_id, "status": status, "cause": cause}
+        self._events.emit(self._events.new(c.BH_EVENT_STALE, fields))
+
+
+def _retry_after_ms(result: Result) -> int:
+    """Returns the shortest delay that the handler accepts, in ms; 0: no such limit."""
+    return milliseconds(result.retry_after) if result.retry_after else 0

@@ -1,0 +1,357 @@
+"""Consumers of retriers and workers: health, threads, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, parameters, running
+from test_adapters_live import QUICK, Handler, namespace, there, until  # noqa: F401  fixtures
+
+import backhop
+
+pika = pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+
+from clients import CLIENTS, connected  # noqa: E402
+
+import backhop.pika  # noqa: E402
+
+README = Path(__file__).parents[2] / "README.md"
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
+
+each_client = pytest.mark.parametrize("client", list(CLIENTS))
+
+
+def state_of(worker: backhop.Worker) -> str:
+    return worker.state
+
+
+def names(events: list[backhop.Event]) -> list[str]:
+    return [event.name for event in list(events)]
+
+
+# --- Health ----------------------------------------------------------------------------------------------------------
+
+
+@each_client
+def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: consumer.consumer.state == "ready")
+        assert names(events) == ["connected"]
+        broker.channel.queue_delete(queue)
+        until(lambda: consumer.consumer.state == "reconnecting")
+        assert "cancelled the consumer" in consumer.consumer.state_reason
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        until(lambda: consumer.consumer.state == "ready")
+        broker.publish(b"body", queue)
+        handler.saw(1)
+        consumer.cancel()
+        until(lambda: consumer.consumer.state == "stopped")
+    assert names(events).count("connected") == 2
+
+
+def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue = broker.queue()
+    with connected("aio-pika robust", URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+        consumer.begin_by_itself()
+        consumer.call(consumer.consumer.ready(PATIENCE))
+        broker.channel.queue_delete(queue)
+        until(lambda: consumer.consumer.state == "reconnecting")
+        with pytest.raises(backhop.WaitTimeoutError, match=r"it is reconnecting after 0\.1 s, not ready: "):
+            consumer.call(consumer.consumer.ready("100ms"))
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        consumer.call(consumer.consumer.ready(PATIENCE))
+        consumer.cancel()
+        with pytest.raises(backhop.StateError, match="it has stopped"):
+            consumer.call(consumer.consumer.ready())
+
+
+def test_T3_a_consumer_over_pika_waits_for_itself(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue = broker.queue()
+    connection = pika.BlockingConnection(parameters(URL))
+    retrier = backhop.pika.Retrier(connection.channel(), queue, QUICK, namespace=namespace)
+    consumer = retrier.consume(Handler())
+    consumer.ready(PATIENCE)
+    broker.channel.queue_delete(queue)
+    while consumer.state == "ready":
+        connection.process_data_events(0.01)
+    with pytest.raises(backhop.WaitTimeoutError, match=r"it is reconnecting after 0\.2 s"):
+        consumer.ready("200ms")
+    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+    consumer.ready(PATIENCE)
+    connection.close()
+    assert consumer.state == "stopped"
+    with pytest.raises(backhop.StateError):
+        consumer.ready(PATIENCE)
+
+
+@needs_worker
+def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None:  # noqa: F811
+    worker = backhop.Worker(URL, broker.queue(), QUICK, namespace=namespace)
+    assert state_of(worker) == "stopped"
+    with pytest.raises(backhop.WaitTimeoutError, match=r"it is stopped after 0\.1 s, not ready"):
+        worker.ready("100ms")
+    for _ in range(2):  # it can run again
+        with running(worker, Handler()):
+            until(lambda: state_of(worker) != "stopped")
+            worker.ready(PATIENCE)
+            assert state_of(worker) == "ready"
+        assert state_of(worker) == "stopped"
+        with pytest.raises(backhop.StateError, match="it has stopped"):
+            worker.ready(PATIENCE)
+
+
+@needs_worker
+def test_T3_a_worker_that_cannot_be_ready_raises_to_all_who_wait(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue = broker.queue()
+    broker.channel.queue_delete(queue)
+    worker = backhop.Worker(URL, queue, QUICK, namespace=namespace)
+
+    async def main() -> None:
+        serving = asyncio.create_task(worker.serve(Handler()))
+        with pytest.raises(backhop.MissingError, match="does not exist"):
+            await worker.ready_async(PATIENCE)
+        with pytest.raises(backhop.MissingError, match="does not exist"):
+            await serving
+
+    asyncio.run(main())
+    assert worker.state == "stopped"
+    assert "does not exist" in worker.state_reason
+
+
+# --- Threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_T8_handlers_run_in_threads_while_the_connection_lives(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue, together, ids = broker.queue(), threading.Barrier(4), list[int]()
+
+    def handle(message: backhop.Message) -> None:
+        ids.append(threading.get_ident())
+        together.wait(PATIENCE)
+        if message.attempt == 1:
+            raise ValueError("once")
+
+    for _ in range(4):
+        broker.publish(b"body", queue)
+    with connected("blocking", URL, queue, handle, policy=QUICK, namespace=namespace) as consumer:
+        consumer.consuming = {"threads": 4}
+        consumer.begin_by_itself()
+        until(lambda: len(ids) == 8)
+        assert consumer._thread.ident not in ids
+    assert there(broker, queue) == 0
+
+
+def test_T8_a_lost_connection_leaves_messages_that_no_thread_has(
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handled, go_on = broker.queue(), list[backhop.Event](), list[bytes](), threading.Event()
+
+    def handle(message: backhop.Message) -> None:
+        handled.append(message.body)
+        assert go_on.wait(PATIENCE)
+
+    for body in (b"1", b"2", b"3"):
+        broker.publish(body, queue)
+    connection = pika.BlockingConnection(parameters(URL))
+    retrier = backhop.pika.Retrier(connection.channel(), queue, QUICK, namespace=namespace, on_event=events.append)
+    retrier.consume(handle, threads=1, prefetch=3)
+    while len(handled) + names(events).count("delivered") < 4:
+        connection.process_data_events(0.01)
+    connection.close()
+    go_on.set()
+    until(lambda: names(events).count("stale") == 3)
+    assert handled == [b"1"]
+    until(lambda: there(broker, queue) == 3)
+
+
+# --- What ends a consumer --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("client", ["blocking", "select"])
+def test_T7_a_cancelled_consumer_comes_back_on_a_new_channel(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, handler = broker.queue(), Handler()
+    with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: consumer.consumer.state == "ready")
+        before = consumer.consumer._channel
+        broker.channel.queue_delete(queue)
+        until(lambda: consumer.consumer.state == "reconnecting")
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        until(lambda: consumer.consumer.state == "ready")
+        assert consumer.consumer._channel is not before
+        assert not before.is_open
+        broker.publish(b"body", queue)
+        handler.saw(1)
+
+
+@each_client
+def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+    """The message comes again to a new consumer, which Backhop makes."""
+    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
+    is_async = client.startswith("aio-pika")
+
+    def handle(message: Any) -> Any:
+        handled.append(message.body)
+        if len(handled) == 1:
+            closing = message._original.channel.close()
+            return closing if is_async else None
+        return None
+
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    broker.publish(b"body", queue, message_id="m1")
+    with connected(client, URL, queue, handle, **options) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: "succeeded" in names(events))
+    assert handled == [b"body", b"body"]
+    assert {"stale", "cancelled"} <= set(names(events))
+    assert names(events).count("connected") == 2
+    assert not {"failed", "retried"} & set(names(events))
+
+
+@pytest.mark.parametrize("carrier", ["worker", "worker-async", "aio-pika", "pika-threads"])
+def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+    """The message stays unacknowledged, and the other slots go on."""
+    queue, events, handled, ends = broker.queue(), list[backhop.Event](), list[bytes](), threading.Event()
+
+    def handle(message: backhop.Message) -> None:
+        handled.append(message.body)
+        if message.body == b"never":
+            assert ends.wait(PATIENCE)
+
+    async def handle_async(message: backhop.Message) -> None:
+        handled.append(message.body)
+        while message.body == b"never" and not ends.is_set():
+            await asyncio.sleep(0.01)
+
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with contextlib.ExitStack() as stack:
+        if carrier.startswith("worker"):
+            worker = backhop.Worker(URL, queue, threads=2, **options)
+            stack.enter_context(serving(worker, handle_async) if carrier == "worker-async" else running(worker, handle))
+        else:
+            client = "aio-pika" if carrier == "aio-pika" else "blocking"
+            given: Any = handle_async if carrier == "aio-pika" else handle
+            consumer = stack.enter_context(connected(client, URL, queue, given, **options))
+            consumer.consuming.update({"threads": 2} if carrier == "pika-threads" else {})
+            consumer.begin_by_itself()
+        broker.publish(b"never", queue, message_id="never")
+        until(lambda: b"never" in handled)
+        broker.publish(b"ok", queue, message_id="ok")
+        until(lambda: "succeeded" in names(events))
+        assert [event.name for event in events if event.id == "never"] == ["delivered"]
+        ends.set()
+        until(lambda: names(events).count("succeeded") == 2)
+
+
+@contextlib.contextmanager
+def serving(worker: backhop.Worker, handle: Any) -> Iterator[None]:
+    """Serves in a thread, and stops."""
+    thread = threading.Thread(target=lambda: asyncio.run(worker.serve(handle)))
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, namespace: str) -> None:  # noqa: F811
+    connection = pika.BlockingConnection(parameters(URL))
+    retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), QUICK, namespace=namespace)
+    child = os.fork()
+    if not child:
+        try:
+            retrier.declare()
+        except backhop.ForkedError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    retrier.declare()
+    connection.close()
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue, events, held = broker.queue(), list[backhop.Event](), list[str]()
+
+    def hold(message: backhop.Message) -> None:
+        held.append(str(message.id))
+        if len(held) == 1:
+            time.sleep(6)
+
+    async def hold_async(message: backhop.Message) -> None:
+        hold(message)
+
+    handle: Any = hold if plain else hold_async
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    broker.publish(b"body", queue, message_id="m0")
+    url = f"{URL}{'&' if '?' in URL else '?'}heartbeat=1"
+    with connected("aio-pika robust", url, queue, handle, **options) as consumer:
+        consumer.consuming["prefetch"] = 1
+        consumer.begin_by_itself()
+        until(lambda: len(held) == 2 and "succeeded" in names(events))
+    assert held == ["m0", "m0"]
+    about = [event for event in events if event.id == "m0"]
+    assert names(about).count("succeeded") == 1
+    assert "stale" in names(about)
+    (lost,) = [event for event in about if event.name == "disconnected"]
+    assert lost.duration is not None
+    assert lost.duration >= 6
+    assert lost.level == logging.WARNING
+
+
+# --- The first block of the README -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not README.exists(), reason="the README is not beside these tests")
+def test_T12_the_first_block_of_the_readme_runs_on_a_new_broker(broker: Broker) -> None:
+    queue = broker.queue()
+    broker.channel.queue_delete(queue)
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.M | re.S)
+    (block,) = [each for each in blocks if "import pika\n" in each]
+    ends = threading.Event()
+    known: dict[str, Any] = {"policy": QUICK}
+
+    def purge(_: bytes) -> None:
+        ends.set()
+        raise SystemExit
+
+    known["purge"] = purge
+    code = block.replace("cdn-purge", queue).replace("amqp://localhost", URL)
+    thread = threading.Thread(target=lambda: exec(code, known), daemon=True)
+    thread.start()
+    until(lambda: there(broker, queue) == 0 and "retrier" in known)
+    until(lambda: _is_declared(broker, queue))
+    broker.publish(b"/index.html", queue)
+    assert ends.wait(PATIENCE)
+    thread.join(PATIENCE)
+    known["connection"].close()
+
+
+def _is_declared(broker: Broker, queue: str) -> bool:
+    try:
+        broker.count(queue)
+    except pika.exceptions.ChannelClosedByBroker:
+        broker.reconnect()
+        return False
+    return True

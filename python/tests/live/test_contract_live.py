@@ -1,0 +1,366 @@
+"""The contract for handlers: each case of tests/contract/cases.json over each carrier of Python."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker
+from test_adapters_live import namespace, there, until  # noqa: F401  fixtures
+
+import backhop
+from backhop import Message
+from backhop.testing import rehearse
+
+pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+
+from clients import connected
+
+CASES = Path(__file__).parents[3] / "tests" / "contract" / "cases.json"
+FILE: Any = (
+    json.loads(CASES.read_text(encoding="utf-8")) if CASES.exists() else {"carriers": {"python": {}}, "cases": []}
+)
+CLASSES: dict[str, str] = FILE["carriers"]["python"]
+if CLASSES:
+    CLASSES["pika-threads"] = "consumer"  # pika with handlers in threads
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore:.*unraisable")]
+
+PLAYED_ELSEWHERE = {
+    "retry-after-http-none": "test_outcomes.py has the values of RetryAfter",
+    "kills-process": "tests/live/test_crashes.c kills the worker's process, test_adapters_live.py has max_crashes",
+    "acks-itself": "test_handlers_live.py: test_a_ported_handler_that_still_acknowledges_is_told_so",
+    "nacks-itself": "test_handlers_live.py: test_a_ported_handler_that_still_acknowledges_is_told_so",
+    "closes-channel": "test_consumers_live.py: test_the_contract_closes_channel",
+    "never-ends": "test_consumers_live.py: test_the_contract_never_ends",
+    "blocks-loop": "test_consumers_live.py: test_T11_a_handler_that_holds_the_event_loop_is_named",
+    "fails-in-drain": "test_worker.py and test_recipes_live.py drain while a handler runs",
+    "stop-too-late": "test_worker.py: a handler that ends after the drain",
+}
+
+
+class PanicException(BaseException):
+    """As pyo3's."""
+
+
+class Broken(Exception):  # noqa: N818
+    """Raises wherever it is looked at."""
+
+    member = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        wanted = {"cause": "__cause__", "code": "code", "members": "exceptions"}.get(type(self).member)
+        if name == wanted:
+            raise RuntimeError(f"in {name}")
+        return super().__getattribute__(name)
+
+    def __str__(self) -> str:
+        if type(self).member == "text":
+            raise RuntimeError("in __str__")
+        return "broken"
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("in __name__")
+
+
+class Nameless(Exception, metaclass=_Nameless):  # noqa: N818
+    pass
+
+
+def broken(member: str) -> BaseException:
+    return Nameless() if member == "class name" else type("Broken", (Broken,), {"member": member})()
+
+
+RAISED: dict[str, Callable[[], BaseException]] = {
+    "BaseException": lambda: BaseException("boom"),
+    "BaseExceptionGroup": lambda: BaseExceptionGroup("several", [ValueError("a"), KeyboardInterrupt()]),  # noqa: F821
+    "GeneratorExit": GeneratorExit,
+    "a subclass of BaseException": lambda: PanicException("boom"),
+    "SystemExit": lambda: SystemExit(3),
+    "KeyboardInterrupt": KeyboardInterrupt,
+}
+CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("context", default="clean")
+
+
+def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], None]:
+    """Returns the handler of a case."""
+
+    def ends(message: Any) -> None:
+        of = case["id"]
+        if of == "park":
+            raise backhop.Park("boom")
+        if of == "drop":
+            raise backhop.Drop
+        if of == "retry-after":
+            raise backhop.RetryAfter(60)
+        if of in ("base-error", "ends-program"):
+            raise RAISED[variant]()
+        if of == "broken-error":
+            raise broken(variant)
+        if of == "cyclic-cause":
+            error, other = OSError("boom"), ValueError("other")
+            error.__cause__, other.__cause__ = other, error
+            raise error
+        if of == "changes-message":
+            message.headers["tenant"] = "changed"
+            if hasattr(message, "properties"):
+                message.properties.headers["tenant"] = "changed"
+            if hasattr(message, "incoming"):
+                message.incoming.headers["tenant"] = "changed"
+        if of in ("too-long", "busy"):
+            time.sleep(1.5 * case["timeout_ms"] / 1000)
+        elif of not in ("returns", "clean-context", "stop-aborts"):
+            raise OSError("boom")
+
+    return ends
+
+
+class Player:
+    """The handler of a case, and all that it and its carrier report."""
+
+    def __init__(self, case: dict[str, Any], variant: str, carrier: str) -> None:
+        self.case = case
+        self.carrier = carrier
+        self.ends = ends_of(case, variant)
+        self.events: list[backhop.Event] = []
+        self.handled: list[str] = []
+        self.contexts: list[str] = []
+        self.failure: BaseException | None = None
+
+    def on_event(self, event: backhop.Event) -> None:
+        self.events.append(event)
+
+    def __call__(self, message: Message) -> None:
+        self.handled.append(message.message_id or "")
+        self.contexts.append(CONTEXT.get())
+        if message.message_id == "bad" and self.case["id"] == "busy" and self.carrier == "worker":
+            until(lambda: "busy" in [event.name for event in self.events])
+        CONTEXT.set("left behind")
+        if message.message_id == "bad":
+            self.ends(message)
+
+    async def serve(self, message: Message) -> None:
+        if message.message_id == "bad" and self.case["id"] == "cancels-itself":
+            self.handled.append("bad")
+            task = asyncio.current_task()
+            assert task
+            task.cancel()
+            await asyncio.sleep(PATIENCE)
+        if message.message_id == "bad" and self.case["id"] in ("too-long", "stop-aborts"):
+            self.handled.append("bad")
+            await asyncio.sleep(PATIENCE)
+        self(message)
+
+    def of_bad(self) -> list[str]:
+        return [event.name for event in self.events if event.id == "bad" or not event.id]
+
+    def saw(self, name: str) -> backhop.Event:
+        until(lambda: name in [event.name for event in self.events if event.id in ("bad", "")])
+        return next(event for event in self.events if event.name == name and event.id in ("bad", ""))
+
+
+@contextlib.contextmanager
+def carried(carrier: str, queue: str, player: Player, options: dict[str, Any]) -> Iterator[Callable[[], object]]:
+    """Consumes the queue by a carrier. An exception that ends it becomes the player's failure.
+
+    Gives a function that stops the carrier, and aborts its handlers.
+    """
+    options = {**options, "on_event": player.on_event}
+    limit: dict[str, Any] = {"timeout": f"{player.case['timeout_ms']}ms"} if "timeout_ms" in player.case else {}
+    if carrier in ("worker", "worker-async"):
+        worker = backhop.Worker(URL, queue, retry_events=True, threads=1, drain=5, prefetch=5, **options, **limit)
+
+        stops: list[Callable[[], object]] = []
+
+        async def serve() -> None:
+            serving = asyncio.create_task(worker.serve(player.serve))
+            loop = asyncio.get_running_loop()
+            stops.append(lambda: loop.call_soon_threadsafe(serving.cancel))
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+        def work() -> None:
+            try:
+                if carrier == "worker":
+                    worker.run(player)
+                else:
+                    asyncio.run(serve())
+            except BaseException as failure:
+                player.failure = failure
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield lambda: [stop() for stop in stops]
+        finally:
+            worker.stop()
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+        return
+    is_async = carrier.startswith("aio-pika")
+    handle: Any = player.serve if is_async else player
+    with connected("aio-pika" if is_async else "blocking", URL, queue, handle, **options) as consumer:
+        consumer.declare()
+        consumer.consuming.update(limit)
+        if carrier == "pika-threads":
+            consumer.consuming["threads"] = 4
+        if carrier.endswith("-wrap"):
+            consumer.begin()
+        else:
+            with contextlib.suppress(CancelledError):  # if a handler ended the program already
+                consumer.begin_by_itself()
+        yield consumer.stop
+        if player.case["id"] == "ends-program":
+            until(lambda: consumer.failure is not None)
+            player.failure = consumer.failure
+            if is_async:  # its loop is over, and its process would be
+                for transport in list(consumer.loop._transports.values()):
+                    if transport._sock:
+                        transport._sock.close()
+            else:
+                consumer.connection.close()
+
+
+def without(case: dict[str, Any], carrier: str) -> str:
+    """Why a carrier does not have the case; "" if it has it."""
+
+    def names(key: str) -> bool:
+        of = carrier.removesuffix("-threads")
+        return fnmatch("python", key) if "/" not in key else fnmatch(f"python/{of}", key)
+
+    reasons = [reason for key, reason in case.get("without", {}).items() if names(key)]
+    if "only" in case and not any(names(key) for key in case["only"]):
+        reasons += case["only"].values()
+    if case["id"] == "busy" and carrier in ("worker-async", "aio-pika", "pika-threads"):
+        reasons.append("the handler is aborted, or the other threads are free")
+    if "timeout_ms" in case and carrier.endswith("-wrap"):
+        reasons.append("the retrier has no time limit for handlers that the application calls")
+    if case["id"] == "too-long" and carrier == "rehearse":
+        reasons.append("a rehearsal has no time limit")
+    return reasons[0] if reasons else ""
+
+
+def plays() -> list[Any]:
+    """Each case with each of its values, over each carrier."""
+    found = []
+    for case in FILE["cases"]:
+        for carrier in CLASSES:
+            reason = without(case, carrier) or PLAYED_ELSEWHERE.get(case["id"])
+            marks = [pytest.mark.skip(reason=reason)] if reason else []
+            for variant in case.get("raises", {}).get("python") or case.get("members") or [""]:
+                name = f"{case['id']}{f' {variant}' if variant else ''}, {carrier}"
+                found.append(pytest.param(case, variant, carrier, id=name, marks=marks))
+    return found
+
+
+@needs_worker
+@pytest.mark.skipif(not CASES.exists(), reason="the cases are not beside these tests")
+@pytest.mark.parametrize(("case", "variant", "carrier"), plays())
+def test_T1_T2_T13_the_contract(
+    case: dict[str, Any],
+    variant: str,
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if variant == "BaseExceptionGroup" and sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 has no groups of exceptions")
+    if case["id"] == "cancels-itself" and not hasattr(asyncio.Task, "cancelling"):
+        pytest.skip("Python 3.10 does not report whose task was cancelled")
+    expect = case.get("expect_of", {}).get(CLASSES[carrier], case["expect"])
+    given = {**FILE["defaults"]["policy"], **case.get("policy", {})}
+    policy = backhop.Policy(
+        initial=given["initial_ms"] / 1000, jitter=given["jitter"], max_attempts=given["max_attempts"]
+    )
+    player = Player(case, variant, carrier)
+    if CLASSES[carrier] == "rehearsal":
+        contextvars.copy_context().run(rehearsed, case, player, policy, expect)
+        return
+    caplog.set_level(logging.DEBUG, "backhop")
+    queue = broker.queue()
+    options = {"policy": policy, "namespace": namespace}
+    if carrier.endswith("-wrap") or carrier in ("pika", "aio-pika"):
+        options["queue_type"] = "classic"
+    broker.publish(b"body", queue, headers={"tenant": "acme"}, message_id="bad")
+    if case["id"] == "busy":  # a message that waits for a handler
+        broker.publish(b"body", queue, message_id="ok")
+    with carried(carrier, queue, player, options) as stop:
+        for name in expect["events"]:
+            if name == "stale" and case["id"] == "stop-aborts":
+                until(lambda: "bad" in player.handled)
+                stop()
+            if not (case["id"] == "ends-program" and name in ("drained", "cancelled")):
+                player.saw(name)
+        if expect["consumer"] == "goes on" and case["id"] != "busy":
+            broker.publish(b"body", queue, message_id="ok")
+            until(lambda: "ok" in player.handled)
+    if expect["message"] == "back":
+        until(lambda: there(broker, queue) == 1)
+        assert not variant or type(player.failure).__name__ == variant
+    elif player.failure:
+        raise player.failure
+    compare(case, player, expect)
+    about = [
+        record
+        for record in caplog.records
+        if getattr(record, "backhop_id", "") == "bad" or getattr(record, "backhop_event", "") == case["id"] == "busy"
+    ]
+    assert logging.getLevelName(max(record.levelno for record in about)).lower() == expect["level"]
+    if expect["level"] == "error":
+        assert any(record.exc_info for record in about if record.levelno == logging.ERROR)
+
+
+def compare(case: dict[str, Any], player: Player, expect: dict[str, Any]) -> None:
+    """Compares the events of the message."""
+    last = {"retried": "retried", "parked": "parked", "dropped": "dropped", "acknowledged": "succeeded"}
+    if expect["message"] in last:
+        event = player.saw(last[expect["message"]])
+        assert event.attempts == int(expect["counted"])
+        assert event.delay * 1000 >= expect.get("delay_ms_least", 0)
+        if "reason" in case:
+            assert event.reason == case["reason"]
+    if "error" in case and case["id"] not in ("park",):
+        assert case["error"] in player.saw("failed").error_text
+    if "text" in expect:
+        assert any(expect["text"] in event.text for event in player.events)
+    if case["id"] == "clean-context":
+        assert set(player.contexts) == {"clean"}
+    if case["id"] == "changes-message":
+        assert player.saw("retried").attempts == 1
+
+
+def rehearsed(case: dict[str, Any], player: Player, policy: backhop.Policy, expect: dict[str, Any]) -> None:
+    """Plays a case in a rehearsal of one attempt."""
+    ends: Any = player.serve if case["id"] == "cancels-itself" else player
+    rehearsal = rehearse(
+        ends,
+        b"body",
+        policy=policy,
+        properties={"message_id": "bad"},
+        headers={"tenant": "acme"},
+        on_event=player.on_event,
+        most_attempts=1,
+    )
+    ends_as = {"acknowledged": "acked", "retried": "waiting", "parked": "parked", "dropped": "dropped"}
+    assert rehearsal.outcome == ends_as[expect["message"]]
+    assert rehearsal[0].plan.attempts == int(expect["counted"])
+    assert [event.name for event in player.events] == expect["events"]
+    if "reason" in case:
+        assert rehearsal.reason == case["reason"]
