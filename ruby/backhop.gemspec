@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is made already has.
-version = %w[ext/backhop/core/VERSION ../VERSION].map { |path| File.expand_path(path, __dir__) }
+version = %w[ext/backhop/VERSION ../VERSION].map { |path| File.expand_path(path, __dir__) }
 if File.exist?(version.last) && File.basename($PROGRAM_NAME).start_with?("gem")
   system(File.expand_path("tools/stage", __dir__), "--here", exception: true)
 end
@@ -23,7 +23,7 @@ Gem::Specification.new do |spec|
   spec.executables = ["backhop"]
   spec.files = Dir[
     "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "exe/*", "lib/**/*.rb", "sig/**/*.rbs",
-    "ext/backhop/*.{rb,c}", "ext/backhop/core/VERSION", "ext/backhop/core/**/*.{c,h}", base: __dir__
+    "ext/backhop/*.{rb,c}", "ext/backhop/VERSION", "ext/backhop/{core,command}/**/*.{c,h}", base: __dir__
   ]
   spec.add_dependency "bigdecimal", ">= 3.1", "< 5" # of Ruby itself up to 3.3
   spec.add_dependency "logger", "~> 1.5" # of Ruby itself up to 3.4

@@ -4,13 +4,13 @@ require "vectors"
 
 RSpec.describe Backhop::Declaring do
   # What is taken, as a vector has it, and the error in the end.
-  def carry_out(given)
+  def execute(given)
     topology = Vectors.topology(given, Vectors.policy(given))
     options = { dialect: given.fetch("dialect", "c").to_sym, makes_rungs: given.fetch("makes_rungs", false) }
     mode = given.fetch("mode", "create").to_sym
     steps = []
     declaring = described_class.new(topology, **options)
-    declaring.carry_out(mode, given.fetch("rung_ms", 0)) do |each, passive|
+    declaring.run(mode, given.fetch("rung_ms", 0)) do |each, passive|
       steps << [passive ? "find" : "declare", each.what.to_s, each.name, each.arguments.to_a]
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
@@ -23,7 +23,7 @@ RSpec.describe Backhop::Declaring do
   cases "topology/declaring" do |given|
     Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals then expect")
     Vectors.only(given["expect"], "status text error steps")
-    steps, error = carry_out(given)
+    steps, error = execute(given)
     compare(given["expect"].slice("status", "steps", "text", "error"),
             steps: ->(rows) { expect(steps.zip(rows).map { |step, row| step.first(row ? row.size : 4) }).to eq(rows) },
             text: ->(text) { expect(error ? error.message : "").to eq(text) },

@@ -41,8 +41,8 @@ RSpec.describe "The gem" do
       expect(files).to include(
         "README.md", "LICENSE", ".yardopts", "backhop.gemspec", "lib/backhop.rb", "lib/backhop/worker.rb",
         "lib/backhop/bunny.rb", "lib/backhop/kicks.rb", "sig/backhop.rbs", "ext/backhop/extconf.rb",
-        "ext/backhop/backhop_wrap.c", "ext/backhop/core/include/backhop.h", "ext/backhop/core/src/plan.c",
-        "ext/backhop/core/src/worker/none.c", "ext/backhop/core/command/main.c", "exe/backhop"
+        "ext/backhop/backhop_wrap.c", "ext/backhop/core/include/backhop.h", "ext/backhop/core/src/plan/plan.c",
+        "ext/backhop/core/src/worker/absent.c", "ext/backhop/command/main.c", "exe/backhop"
       )
     end
 
@@ -50,7 +50,7 @@ RSpec.describe "The gem" do
       known = [
         /\A(README\.md|LICENSE|\.yardopts|backhop\.gemspec)\z/, %r{\Aexe/backhop\z}, %r{\Alib/backhop(\.rb|/.+\.rb)\z},
         %r{\Asig/\w+\.rbs\z}, %r{\Aext/backhop/(extconf\.rb|backhop_wrap\.c)\z},
-        %r{\Aext/backhop/core/(VERSION|include/backhop(\.h|/\w+\.h)|(command|src|src/worker|src/worker/\w+)/\w+\.[ch])\z}
+        %r{\Aext/backhop/(VERSION|(core/include|core/src|command)/[\w/]+\.[ch])\z}
       ]
       expect(files.reject { |file| known.any? { |pattern| pattern.match?(file) } }).to be_empty
     end
@@ -59,7 +59,9 @@ RSpec.describe "The gem" do
       skip "the core is not beside these specs" unless File.directory?(File.expand_path("../../core", __dir__))
 
       ruby = File.expand_path("..", __dir__)
-      core = Dir[File.join(ruby, "../core/{src,include,command}/**/*.{c,h}")].map { |path| "ext/backhop/#{path[%r{core/.*}]}" }
+      core = Dir[File.join(ruby, "../{core/src,core/include,command}/**/*.{c,h}")].map do |path|
+        "ext/backhop/#{path.delete_prefix("#{ruby}/../")}"
+      end
       library = Dir[File.join(ruby, "{lib,sig}/**/*.{rb,rbs}")].map { |path| path.delete_prefix("#{ruby}/") }
       expect(files).to include(*core, *library)
     end

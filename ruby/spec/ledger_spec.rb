@@ -6,9 +6,9 @@ require "vectors"
 # The shared vectors of the ledger, over what SWIG made: it has no class of its own.
 class LedgerSequence
   ACTIONS = %w[none ack retry reject return park drop replay].freeze
-  ENDINGS = %w[orderly wordless complaint missing].freeze
-  STATES = %w[none arrived taken settled due sent waiting confirmed left acknowledged rejected given-back].freeze
-  STEPS = %w[rest tell ack nack reject give_back declare publish].freeze
+  ENDINGS = %w[orderly cut error missing].freeze
+  STATES = %w[none arrived taken settled due sent waiting confirmed abandoned acknowledged rejected given-back].freeze
+  STEPS = %w[rest emit ack nack reject give_back declare publish].freeze
   CODES = (-40..0).to_h { |code| [Native.bh_status_name(code), code] }.freeze
 
   attr_reader :comparisons
@@ -23,7 +23,7 @@ class LedgerSequence
 
   # Plays a row; what it expects, beside what there is, goes into comparisons.
   def play(row)
-    Vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies is_full")
+    Vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies")
     @now_ms = row.fetch("at_ms", @now_ms)
     compare(call(*row["do"]), CODES.fetch(row.fetch("status", "BH_OK"))) if row.key?("do")
     play_steps(row, row.fetch("may_publish", true) ? 1 : 0)
@@ -31,7 +31,6 @@ class LedgerSequence
     row.fetch("counts", {}).each { |state, count| compare(@ledger.count(STATES.index(state)), count) }
     compare(@ledger.due_ms == -1 ? nil : @ledger.due_ms, row["due_ms"]) if row.key?("due_ms")
     %w[unsettled copies].each { |key| compare(@ledger.public_send(key), row[key]) if row.key?(key) }
-    compare(@ledger.is_full == 1, row["is_full"]) if row.key?("is_full")
   end
 
   private
@@ -49,14 +48,13 @@ class LedgerSequence
   def compare(got, expected) = @comparisons << [got, expected]
 
   def play_steps(row, may_publish)
-    if row.key?("step")
-      @ledger.next(@now_ms, may_publish)
-      compare(step, row["step"])
-    end
+    compare(step(@ledger.next(@now_ms, may_publish)), row["step"]) if row.key?("step")
     return unless row.key?("steps")
 
     steps = []
-    steps << step while steps.size < 200 && @ledger.next(@now_ms, may_publish) != Native::BH_STEP_REST
+    while steps.size < 200 && (step = @ledger.next(@now_ms, may_publish)).first != Native::BH_STEP_REST
+      steps << step(step)
+    end
     compare(steps, row["steps"])
   end
 
@@ -74,7 +72,7 @@ class LedgerSequence
     when "open_channel", "open_publisher" then keep(first, @ledger.public_send(verb))
     when "arrive" then keep(arguments[2], @ledger.arrive(number(first), arguments[1]))
     when "take", "acknowledge", "give_back" then @ledger.public_send(verb, number(first))
-    when "leave", "postpone" then @ledger.public_send(verb, number(first), @now_ms)
+    when "abandon", "postpone" then @ledger.public_send(verb, number(first), @now_ms)
     when "settle"
       @ledger.settle(number(first), ACTIONS.index(arguments[1]), arguments[2], arguments[3] || "id", "events",
                      "order.created")
@@ -97,24 +95,21 @@ class LedgerSequence
       Native.bh_ledger_return(@ledger, number(first), arguments[1], "events", arguments[2] || "order.created")
     when "block" then @ledger.block(first ? 1 : 0, @now_ms)
     when "rung" then @ledger.rung(first, CODES.fetch(arguments[1]), @now_ms)
-    when "flush", "forget_rungs" then @ledger.public_send(verb)
+    when "forget_rungs" then @ledger.public_send(verb)
     else raise "#{verb} is not known"
     end
   end
 
-  def step
-    names = @numbers.invert
-    kind = STEPS[@ledger.step]
-    entry = names.fetch(@ledger.step_entry, "")
-    channel = names.fetch(@ledger.step_channel, "")
-    case kind
-    when "tell"
-      [kind, Native.bh_event_name(@ledger.step_event), entry, Native.bh_status_name(@ledger.step_status),
-       @ledger.step_delay_ms, @ledger.step_count]
-    when "ack" then [kind, channel, @ledger.step_tag, @ledger.step_multiple == 1]
-    when "declare" then [kind, @ledger.step_delay_ms]
-    when "publish" then [kind, entry, names.fetch(@ledger.step_publisher), @ledger.step_tag]
-    else [kind, channel, @ledger.step_tag, entry]
+  def step(step)
+    number, entry, channel, publisher, tag, multiple, event, status, delay_ms, count = step
+    names = { 0 => "" }.merge(@numbers.invert)
+    case kind = STEPS[number]
+    when "emit"
+      [kind, Native.bh_event_name(event), names.fetch(entry), Native.bh_status_name(status), delay_ms, count]
+    when "ack" then [kind, names.fetch(channel), tag, multiple == 1]
+    when "declare" then [kind, delay_ms]
+    when "publish" then [kind, names.fetch(entry), names.fetch(publisher), tag]
+    else [kind, names.fetch(channel), tag, names.fetch(entry)]
     end
   end
 end

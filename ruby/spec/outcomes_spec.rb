@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
+require "date"
+
 RSpec.describe "An exception of a handler" do
   outcomes = Backhop.const_get(:Outcomes)
-  choice = Backhop.const_get(:Choice)
+  choice = Backhop.const_get(:FailureRules)
 
   define_method(:result) { |exception, never = [], only = []| choice.new(never, only).result_of(exception).to_a.first(3) }
 
@@ -40,7 +42,20 @@ RSpec.describe "An exception of a handler" do
   end
 
   it "is raised where a RetryAfter is given what is no time", :unsigned do
-    expect { Backhop::RetryAfter.new("soon") }.to raise_error(Backhop::InvalidArgumentError, /give seconds/)
+    [-1, Float::NAN, true, [], Object.new].each do |value|
+      expect { Backhop::RetryAfter.new(value) }.to raise_error(Backhop::InvalidArgumentError, /give seconds/), value.inspect
+    end
+  end
+
+  it "RT10: asks for a floor as HTTP gives it, a date too, by a text or a time" do
+    expect(["120", " 0 ", nil, "30s", "1.5m", Time.now - 5].map { |each| Backhop::RetryAfter.new(each).delay })
+      .to eq([120, 0, 0, 30, 90, 0])
+    http = [Time.now + 30, Time.now - 30].map { |time| time.getutc.strftime("%a, %d %b %Y %H:%M:%S GMT") }
+    expect(http.map { |each| Backhop::RetryAfter.new(each).delay }).to match([be_between(0.001, 30), 0])
+    expect(["soon", "-1", "", "1s 5", "1.5"].map { |each| Backhop::RetryAfter.new(each).delay }).to all(eq(0))
+    expect([Time.now + 30, (Time.now + 30).to_datetime].map { |each| Backhop::RetryAfter.new(each).delay })
+      .to all(be_between(0.001, 30))
+    expect(Backhop::RetryAfter.new("120").message).to eq("again, not before 2 min")
   end
 
   it "parks by Park and drops by Drop" do

@@ -35,9 +35,9 @@ RSpec.describe "What is seen" do
 
   # A message that failed, and is parked or comes again.
   def failing(by, message, error)
-    by.listeners.tell_message(:delivered, message)
+    by.listeners.emit_message(:delivered, message)
     plan = by.send(:plan, message, error)
-    by.listeners.tell_plan(plan.action == :park ? :parked : :retried, plan, error, 2000)
+    by.listeners.emit_plan(plan.action == :park ? :parked : :retried, plan, error, 2000)
     plan
   end
 
@@ -59,7 +59,7 @@ RSpec.describe "What is seen" do
   it "has no duration where nobody saw the handler begin" do
     counted = Backhop::Metrics.new
     by = retrier([told.method(:push), counted])
-    by.listeners.tell_message(:failed, message({ "backhop-attempts" => 1, "backhop-due" => 1 }), KeyError.new("no"), "no")
+    by.listeners.emit_message(:failed, message({ "backhop-attempts" => 1, "backhop-due" => 1 }), KeyError.new("no"), "no")
     expect(told.map { |event| [event.name, event.duration] }).to eq([[:failed, nil]])
     expect(counted.text).not_to match(/process_duration|lateness/)
   end
@@ -75,8 +75,8 @@ RSpec.describe "What is seen" do
     now_ms = (clock.now.to_f * 1000).to_i
     late = message({ "backhop-attempts" => 1, "backhop-first-failure" => now_ms - 9000, "backhop-due" => now_ms - 1500 })
     by = retrier
-    by.listeners.tell_message(:delivered, late)
-    by.listeners.tell_message(:succeeded, late)
+    by.listeners.emit_message(:delivered, late)
+    by.listeners.emit_message(:succeeded, late)
     expect(told.map(&:lateness)).to eq([1.5, nil])
     expect(told.last).to have_attributes(attempt: 2, recovery: 9.0)
     expect(late.history.lateness(now: clock.now)).to eq(1.5)
@@ -86,7 +86,7 @@ RSpec.describe "What is seen" do
     Backhop.logger.level = Logger::WARN
     unread = Backhop::Message.new("body", decider.topology) { raise "it is read" }
     by = retrier(nil)
-    %i[delivered succeeded failed].each { |name| by.listeners.tell_message(name, unread) }
+    %i[delivered succeeded failed].each { |name| by.listeners.emit_message(name, unread) }
     expect(lines.string).to be_empty
   end
 
@@ -107,10 +107,10 @@ RSpec.describe "What is seen" do
 
   it "begins anew for a message that waited for its handler" do
     by = retrier
-    by.listeners.tell_message(:delivered, waited = message)
+    by.listeners.emit_message(:delivered, waited = message)
     waited.began_us -= 60_000_000
     expect(by.handling(waited, &:body)).to eq("body")
-    by.listeners.tell_message(:succeeded, waited)
+    by.listeners.emit_message(:succeeded, waited)
     expect(told.last.duration).to be_between(0, 60).exclusive
   end
 
@@ -173,8 +173,8 @@ RSpec.describe "What is seen" do
       by = retrier(metrics)
       3.times { failing(by, message, KeyError.new) }
       failing(by, message, Backhop::Park.new)
-      by.listeners.tell_message(:delivered, late = message)
-      by.listeners.tell_message(:succeeded, late)
+      by.listeners.emit_message(:delivered, late = message)
+      by.listeners.emit_message(:succeeded, late)
       expect(value("backhop_retries_total", queue: "orders", error_type: "KeyError")).to eq(3)
       expect(value("backhop_parked_total", queue: "orders", reason: "permanent")).to eq(1)
       expect(value("messaging_process_duration_seconds_count", error_type: "KeyError")).to eq(3)
@@ -183,14 +183,15 @@ RSpec.describe "What is seen" do
 
     it "tells few queues and classes of errors apart, and no ids" do
       by = retrier(metrics)
-      10_000.times do |i|
+      histories = defined?(RBS::Test) ? 1000 : 10_000 # checked signatures cost eight times the processor time
+      histories.times do |i|
         stub = Class.new(StandardError) { define_singleton_method(:to_s) { "Error#{i}" } }
         failing(by, message(message_id: "id-#{i}"), stub.new("text #{i}"))
       end
       text = metrics.text
       expect(text).not_to match(/id-\d|text \d/)
       expect(text.scan(/^backhop_retries_total\{/).size).to be <= 33
-      expect(value("backhop_retries_total", error_type: "_OTHER")).to be > 9000
+      expect(value("backhop_retries_total", error_type: "_OTHER")).to be > 0.9 * histories
     end
 
     it "tells the classes apart that it is told to" do

@@ -28,12 +28,13 @@ module Vectors
 
       paths.each do |path|
         file = JSON.parse(File.read(path), object_class: UniqueHash)
-        Vectors.only(file, "about cases")
-        names = file["cases"].map { |given| given["name"] }
+        Vectors.only(file, "about defaults cases")
+        all = file["cases"].map { |given| Vectors.merged(given, file["defaults"] || {}) }
+        names = all.map { |given| given["name"] }
         raise "#{path} has no cases, or two of one name" if names.empty? || names.uniq.size < names.size
 
         context File.basename(path, ".json") do
-          file["cases"].each { |given| it(given["name"]) { instance_exec(given, &example) } }
+          all.each { |given| it(given["name"]) { instance_exec(given, &example) } }
         end
       end
     end
@@ -71,6 +72,24 @@ module Vectors
   end
 
   module_function
+
+  # Returns a case with the defaults of its file.
+  def merged(given, defaults)
+    only(defaults, "case headers")
+    given = (defaults["case"] || {}).to_h.merge(given.to_h)
+    headers = given.dig("expect", "headers")
+    return given unless headers && defaults["headers"]
+
+    given.merge("expect" => given["expect"].to_h.merge("headers" => merged_headers(headers, defaults["headers"])))
+  end
+
+  def merged_headers(entries, lists)
+    entries.each_with_object([]) do |entry, merged|
+      next merged.concat(lists.fetch(entry)) if entry.is_a?(String)
+
+      merged[merged.index { |name, _| name == entry.first } || merged.size] = entry
+    end
+  end
 
   # An unknown key fails the case.
   def only(given, known)

@@ -61,8 +61,8 @@ def program_rules(sources)
 
     PROGRAM_OBJS = #{objects}
     backhop: $(PROGRAM_OBJS)
-    \t$(Q) $(CC) $(INCFLAGS) $(CPPFLAGS) #{asked["cflags"]} -I$(srcdir)/core/command $(CFLAGS) -o $@ \\
-    \t  $(srcdir)/core/command/*.c $(PROGRAM_OBJS) $(LDFLAGS) #{asked["libs"]} #{$libs}
+    \t$(Q) $(CC) $(INCFLAGS) $(CPPFLAGS) #{asked["cflags"]} -I$(srcdir)/command $(CFLAGS) -o $@ \\
+    \t  $(srcdir)/command/*.c $(srcdir)/command/*/*.c $(PROGRAM_OBJS) $(ldflags) #{asked["libs"]} #{$libs}
     install-program: backhop
     \t$(MAKEDIRS) $(RUBYARCHDIR)/bin
     \t$(INSTALL_PROG) backhop $(RUBYARCHDIR)/bin
@@ -71,10 +71,18 @@ def program_rules(sources)
   MAKE
 end
 
-version = File.read(File.join($srcdir, "core/VERSION")).strip
+version = File.read(File.join($srcdir, "VERSION")).strip
 $CFLAGS += " -std=c11 -ffp-contract=off -fvisibility=hidden -pthread" # the same delays on every machine
-$CPPFLAGS += " -D_GNU_SOURCE -DBH_API= -DBACKHOP_VERSION='\"#{version}\"' -I$(srcdir)/core/include -I$(srcdir)/core/src " \
-             "-I$(srcdir)/core/src/worker"
+$CPPFLAGS += " -D_GNU_SOURCE -DBH_API= -DBACKHOP_VERSION='\"#{version}\"' -I$(srcdir)/core/include -I$(srcdir)/core/src"
+# Hardening, as this code parses untrusted bytes: tools/hardening of the repository checks it.
+HARDENING = %w[-fstack-protector-strong -fstack-clash-protection -fcf-protection].select { |flag| try_cflags(flag) }
+$CFLAGS += " #{HARDENING.join(" ")} -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2"
+# No path of the build machine in the binaries: builds in two directories are alike.
+[Dir.pwd, File.expand_path($srcdir)].uniq.each do |path|
+  map = "-ffile-prefix-map=#{path}=."
+  $CFLAGS += " #{map}" if path.match?(%r{\A[\w./-]+\z}) && try_cflags(map)
+end
+$LDFLAGS += " -Wl,-z,relro -Wl,-z,now" if RUBY_PLATFORM.include?("linux")
 $warnflags = "-Wall -Wextra -Werror" if enable_config("werror", false)
 $libs += " -lm"
 
@@ -91,8 +99,11 @@ else
 end
 
 core = ->(pattern) { Dir[File.join($srcdir, "core/src", pattern)] }
-sources = [wrapper, *core["*.c"], *core[with_worker ? "worker/*/*.c" : "worker/none.c"]]
-$srcs = sources.map { |path| File.basename(path) }.sort # no two have the same name
+pure = core["*/*.c"].reject { |path| path.include?("/worker/") }
+sources = [wrapper, *pure, *core[with_worker ? "worker/*/*.c" : "worker/absent.c"]]
+$srcs = sources.map { |path| File.basename(path) }.sort
+twice = $srcs.tally.key(2) # mkmf puts all objects into one directory
+abort "backhop: two sources have one name: #{twice}" if twice
 $VPATH.concat(sources.map { |path| File.dirname(path).sub($srcdir, "$(srcdir)") }.uniq)
 
 with_command = with_worker && with_config("command", true) && command_libraries?

@@ -3,25 +3,27 @@
 require "bigdecimal"
 
 module Backhop
-  # A header's value with its AMQP type, where Ruby's class does not tell it: Typed.new(:int8, 3).
+  # A header's value with an AMQP type that its Ruby class does not imply, for example
+  # Typed.new(:int8, 3).
   #
-  # Types: :boolean, :int8, :uint8, :int16, :uint16, :int32, :uint32, :int64, :uint64, :float, :double, :decimal, :string,
-  # :bytes, :timestamp (seconds), :void, :array (of values), :table (a Hash, or pairs of name and value).
+  # Types: :boolean, :int8, :uint8, :int16, :uint16, :int32, :uint32, :int64, :uint64, :float,
+  # :double, :decimal, :string, :bytes, :timestamp (seconds since the epoch), :void, :array (an
+  # Array of values), :table (a Hash, or pairs of name and value).
   class Typed
-    # @return [Symbol]
+    # @return [Symbol] the AMQP type
     attr_reader :type
-    # @return [Object]
+    # @return [Object] the value
     attr_reader :value
 
-    # @param type [Symbol]
-    # @param value [Object]
+    # @param type [Symbol] one of the types above
+    # @param value [Object] a value of this type
     def initialize(type, value)
       @type = type
       @value = value
       freeze
     end
 
-    # @return [Boolean] whether type and value are the same
+    # @return [Boolean] true if type and value are equal
     def ==(other) = other.is_a?(Typed) && type == other.type && value == other.value
     alias eql? ==
 
@@ -32,25 +34,27 @@ module Backhop
     def inspect = "#<#{self.class} #{type} #{value.inspect}>"
   end
 
-  # The one place that turns AMQP clients' values into the core's.
+  # Converts header values between Ruby and the core.
   #
-  # A client decodes a header into a Ruby value, which does not tell all of its AMQP type:
+  # A client decodes headers into Ruby values, which lose a part of the AMQP type. They are pushed
+  # to the core as:
   #
   # | Ruby           | is pushed as                                                                               |
   # |----------------|--------------------------------------------------------------------------------------------|
   # | String, Symbol | string                                                                                     |
   # | true, false    | boolean                                                                                    |
-  # | Integer        | int64, above it uint64: the widest, so that no copy is larger than the core reckons        |
+  # | Integer        | int64, above it uint64: the widest, so that no copy is larger than the core expects        |
   # | Float          | double                                                                                     |
   # | BigDecimal     | decimal                                                                                    |
   # | Time           | timestamp                                                                                  |
   # | nil            | void                                                                                       |
   # | Hash, Array    | table, array                                                                               |
-  # | Typed          | as it says                                                                                 |
+  # | Typed          | its own type                                                                               |
   #
-  # A copy's kept headers go out as the client gave them, so the client chooses their types again. What that cannot keep
-  # over Bunny (amq-protocol 2.3): integers become int64, and a negative int32 is read as a positive one; 32-bit floats
-  # become doubles; byte arrays become strings; decimals lose their digits after the point. The worker keeps them all.
+  # A copy gets the client's Ruby values back, so the client chooses the types again. With Bunny
+  # (amq-protocol 2.3) integers become int64, and negative int32 are read as positive. 32-bit floats
+  # become doubles, byte arrays become strings, and decimals lose the digits after the point. The
+  # worker keeps all types.
   # @api private
   module AMQP
     TYPES = {
@@ -80,9 +84,10 @@ module Backhop
 
     module_function
 
-    # Pushes headers of any depth.
+    # Pushes headers of any depth, without recursion.
     #
     # @param headers [Hash, Array] names and values
+    # @raise [InvalidArgumentError] if AMQP has no type for a value
     def push_headers(native, headers)
       outer = []
       entries = headers.to_a
@@ -105,7 +110,7 @@ module Backhop
       end
     end
 
-    # Pushes a value; of a table or an array it returns the entries that are left to push, else nil.
+    # Pushes a value. For a table or an array it returns the values to push next, else nil.
     def push(native, name, value)
       status =
         case value
@@ -164,10 +169,10 @@ module Backhop
       nil
     end
 
-    # The int64 of the same 64 bits.
+    # Returns the int64 with the same 64 bits as a uint64.
     def signed(value) = value >= 2**63 && value < 2**64 ? value - (2**64) : value
 
-    # What the core can hold: a Time can be later.
+    # Returns seconds limited to int64: a Time can be later.
     def clamp(seconds) = seconds.clamp(INT64)
 
     def places_and_digits(value)
@@ -178,7 +183,7 @@ module Backhop
       [places, sign * digits.to_i * (10**[exponent - digits.size, 0].max)]
     end
 
-    # Headers of any depth, as Ruby's values; of those with one name, the first.
+    # Returns headers of any depth as Ruby values. If two headers have one name, the first counts.
     #
     # @return [Hash{String => Object}]
     def pull_headers(native)
@@ -190,35 +195,35 @@ module Backhop
       count.times do |index|
         last, inside = outer.pop while index == last
 
-        value = pull(native, index)
+        type, name, string, integer, number, places, after = native.value(index)
+        value = pull(type, string, integer, number, places)
         if inside.is_a?(Array)
           inside << value
         else
-          name = native.value_name(index)
           inside[name] = value unless inside.key?(name)
         end
         next unless value.is_a?(Hash) || value.is_a?(Array)
 
         outer << [last, inside]
-        last = native.value_end(index)
+        last = after
         inside = value
       end
       headers
     end
 
-    def pull(native, index)
-      case native.value_type(index)
-      when Native::BH_TYPE_STRING then native.value_string(index)
-      when Native::BH_TYPE_BYTES then native.value_string(index).b
+    def pull(type, string, integer, number, places)
+      case type
+      when Native::BH_TYPE_STRING then string
+      when Native::BH_TYPE_BYTES then string.b
       when Native::BH_TYPE_TABLE then {}
       when Native::BH_TYPE_ARRAY then []
       when Native::BH_TYPE_VOID then nil
-      when Native::BH_TYPE_FLOAT, Native::BH_TYPE_DOUBLE then native.value_float(index)
-      when Native::BH_TYPE_BOOLEAN then native.value_int(index) == 1
-      when Native::BH_TYPE_UINT64 then native.value_int(index) % (2**64)
-      when Native::BH_TYPE_DECIMAL then BigDecimal(native.value_int(index)) * (BigDecimal(10)**-native.value_places(index))
-      when Native::BH_TYPE_TIMESTAMP then Time.at(native.value_int(index), in: "UTC")
-      else native.value_int(index)
+      when Native::BH_TYPE_FLOAT, Native::BH_TYPE_DOUBLE then number
+      when Native::BH_TYPE_BOOLEAN then integer == 1
+      when Native::BH_TYPE_UINT64 then integer % (2**64)
+      when Native::BH_TYPE_DECIMAL then BigDecimal(integer) * (BigDecimal(10)**-places)
+      when Native::BH_TYPE_TIMESTAMP then Time.at(integer, in: "UTC")
+      else integer
       end
     end
   end

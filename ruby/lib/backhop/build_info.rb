@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What this Backhop was built of; print it when you report a bug.
+  # The versions of this build. Print it if you report a bug.
   #
   # @!attribute [r] version
-  #   @return [String] of the core, which is the gem's too
+  #   @return [String] the version of the gem and of the core
   # @!attribute [r] worker
-  #   @return [Boolean] whether it was built with librabbitmq, so that there is a Worker
+  #   @return [Boolean] true if it was built with librabbitmq, which Worker needs
   # @!attribute [r] librabbitmq_compiled
-  #   @return [String, nil] the version of librabbitmq that it was compiled with; nil without
+  #   @return [String, nil] the version of librabbitmq at compile time; nil without librabbitmq
   # @!attribute [r] librabbitmq_loaded
-  #   @return [String, nil] the version that runs
+  #   @return [String, nil] the version of librabbitmq at run time; nil without librabbitmq
   BuildInfo = Struct.new(:version, :worker, :librabbitmq_compiled, :librabbitmq_loaded, keyword_init: true) do
-    # @return [Boolean] as {#worker}
+    # @return [Boolean] the same as {#worker}
     def worker? = worker
 
-    # @return [String]
+    # @return [String] one line of text
     def to_s
       return "backhop #{version}, without librabbitmq: no Worker" unless worker?
 
@@ -23,12 +23,12 @@ module Backhop
     end
   end
 
-  # Versions compiled and loaded, and whether there is a Worker.
+  # Returns the versions of this build.
   #
   # @return [BuildInfo]
   def self.build_info
-    compiled = Core.text(Native.bh_worker_librabbitmq_compiled)
+    compiled, loaded = Native.bh_worker_librabbitmq.map { |version| Core.text(version) }
     BuildInfo.new(version: VERSION, worker: !compiled.nil?, librabbitmq_compiled: compiled,
-                  librabbitmq_loaded: Core.text(Native.bh_worker_librabbitmq_loaded)).freeze
+                  librabbitmq_loaded: loaded).freeze
   end
 end

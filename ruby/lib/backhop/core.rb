@@ -1,29 +1,31 @@
 # frozen_string_literal: true
 
 module Backhop
-  # How the core is called: what SWIG made of it, in Native.
+  # Helpers to call the core's functions, which SWIG wraps in Native.
   # @api private
   module Core
     module_function
 
-    # What a bh_<noun>_new made. Further arguments as Status.error's.
+    # Returns the object that a bh_<noun>_new made, or raises its status.
+    #
+    # @param result [Array(Integer, Object)]
+    # @param detail [String] as {Status.error}
+    # @param only [Class] as {Status.error}
     def made(result, detail = "", only = Error)
       status, native = result
       Status.check(status, detail, only)
       native
     end
 
-    # The core's number for a name.
+    # Returns the core's number for a name, or raises `error` if there is no such name.
     def number(names, name, what, error = InvalidArgumentError)
       names.fetch(name) do
-        raise error, "#{what} is #{Values.shown(name)}: give one of #{names.keys.map(&:inspect).join(", ")}"
+        raise error, "#{what} is #{Text.shown(name)}: give one of #{names.keys.map(&:inspect).join(", ")}"
       end
     end
 
-    # A text of the core; nil for "".
+    # Returns a text of the core; nil for "".
     def text(text) = text.empty? ? nil : text
   end
   private_constant :Core
 end
-
-Backhop.send(:private_constant, :Native) # made by SWIG, which YARD does not see

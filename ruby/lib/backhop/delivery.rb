@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What arrived: exchange, routing key, properties, headers. It never changes.
+  # A message as it arrived: exchange, routing key, properties and headers. A delivery is immutable.
   class Delivery
-    # AMQP's basic properties, as Bunny spells them; headers are apart.
+    # AMQP's basic properties without the headers, with Bunny's names.
     # @api private
     PROPERTIES = {
       content_type: Native::BH_PROPERTY_CONTENT_TYPE,
@@ -27,22 +27,25 @@ module Backhop
     # @api private
     attr_reader :native
 
-    # @param exchange [String] where the message was published, as basic.deliver says
-    # @param routing_key [String] likewise
-    # @param properties [Hash, #[], nil] AMQP's basic properties by name, as {message_id: "42"}, or what Bunny gives
-    #   (Bunny::MessageProperties); nil is absent. A timestamp is a Time, or seconds
-    # @param headers [Hash, Array, nil] names and values, or pairs of them; nil where the message has none
-    # @raise [InvalidArgumentError] for a name or a property of more than 255 bytes
+    # @param exchange [String] the exchange of basic.deliver
+    # @param routing_key [String] the routing key of basic.deliver
+    # @param properties [Hash, #[], nil] AMQP's basic properties by name, for example {message_id:
+    #   "42"}, or Bunny::MessageProperties. nil means absent. A timestamp is a Time, or seconds
+    #   since the epoch
+    # @param headers [Hash, Array, nil] a Hash or an Array of pairs; nil if the message has no
+    #   headers
+    # @raise [InvalidArgumentError] if a name or a property is longer than 255 bytes, or AMQP has no
+    #   type for a value
     def initialize(exchange: "", routing_key: "", properties: nil, headers: nil)
       @native = Core.made(Native.bh_delivery_new)
-      Status.check(@native.set_exchange(Values.text(exchange, "exchange")))
-      Status.check(@native.set_routing_key(Values.text(routing_key, "routing_key")))
+      Status.check(@native.set_exchange(Checks.text(exchange, "exchange")))
+      Status.check(@native.set_routing_key(Checks.text(routing_key, "routing_key")))
       push_properties(properties) if properties
       AMQP.push_headers(@native, headers) if headers
       freeze
     end
 
-    # A delivery that the core has filled.
+    # Returns a delivery that the core has filled.
     # @api private
     def self.of(native)
       allocate.tap do |delivery|
@@ -51,14 +54,19 @@ module Backhop
       end
     end
 
-    # @return [String] where the message was published; of a retry, the exchange that brought it back
+    # @return [String] the exchange of this delivery. For a retry it is the exchange of the return
+    #   binding
     def exchange = @native.exchange
 
-    # @return [String]
+    # @return [String] the routing key of this delivery
     def routing_key = @native.routing_key
 
-    # @param name [Symbol] of {#properties}
-    # @return [String, Integer, nil] a basic property; nil where the message has none
+    # Returns one basic property.
+    #
+    # @param name [Symbol] a name of {#properties}
+    # @return [String, Integer, nil] nil if the message does not have it; a timestamp is in seconds
+    #   since the epoch
+    # @raise [InvalidArgumentError] if AMQP has no such property
     def property(name)
       number = Core.number(PROPERTIES, name, "the property")
       return unless @native.has_property(number) == 1
@@ -66,41 +74,47 @@ module Backhop
       NUMBERS.include?(name) ? @native.number(number) : @native.property(number)
     end
 
-    # @return [Hash{Symbol => String, Integer}] the basic properties that the message has; timestamp in seconds since the
-    #   epoch
+    # @return [Hash{Symbol => String, Integer}] the basic properties that the message has; a
+    #   timestamp is in seconds since the epoch
     def properties
       PROPERTIES.keys.to_h { |name| [name, property(name)] }.compact
     end
 
-    # @return [Boolean] whether the message has headers at all
+    # @return [Boolean] true if the message has a headers table
     def headers? = @native.has_property(Native::BH_PROPERTY_HEADERS) == 1
 
-    # All headers, as a new Hash each time. Values are as Bunny gives them: String (UTF-8, byte arrays binary), true, false,
-    # Integer, Float, BigDecimal, Time (in UTC), nil, Array, Hash. Of headers with one name the first counts; {#header_type}
-    # tells the AMQP type.
+    # Returns all headers as a new Hash. Values have Bunny's classes: String (UTF-8; byte arrays
+    # binary), true, false, Integer, Float, BigDecimal, Time (in UTC), nil, Array, Hash. If two
+    # headers have one name, the first counts. {#header_type} has the AMQP type.
     #
     # @return [Hash{String => Object}]
     def headers = AMQP.pull_headers(@native)
 
+    # Returns the AMQP type of a header.
+    #
     # @param name [String, Symbol]
-    # @return [Symbol, nil] the AMQP type of a header, as :int32; nil where there is none
-    def header_type(name) = AMQP::TYPE_NAMES[@native.header_type(name.to_s)]
+    # @return [Symbol, nil] for example :int32; nil if there is no such header
+    def header_type(name) = AMQP::TYPE_NAMES[@native.header(name.to_s).first]
 
+    # Returns the value of a header that is a string (UTF-8), bytes (binary), a boolean, an integer
+    # or a timestamp.
+    #
     # @param name [String, Symbol]
-    # @return [String, Integer, Boolean, nil] the value of a header that is a string (UTF-8), bytes (binary), a boolean, an
-    #   integer or a timestamp (seconds); nil of any other
+    # @return [String, Integer, Boolean, nil] a timestamp is in seconds since the epoch; nil for
+    #   other types and if there is no such header
     def header(name)
-      case type = header_type(name)
-      when :string then @native.header_string(name.to_s)
-      when :bytes then @native.header_string(name.to_s).b
-      when :boolean then @native.header_int(name.to_s) == 1
-      when :uint64 then @native.header_int(name.to_s) % (2**64)
-      else INTEGERS.include?(type) ? @native.header_int(name.to_s) : nil
+      number, _, string, integer = @native.header(name.to_s)
+      case type = AMQP::TYPE_NAMES[number]
+      when :string then string
+      when :bytes then string.b
+      when :boolean then integer == 1
+      when :uint64 then integer % (2**64)
+      else INTEGERS.include?(type) ? integer : nil
       end
     end
 
-    # @return [Boolean] whether headers went beyond the core's limits (32 levels, 65,536 values, 1 MiB), so that some are
-    #   missing
+    # @return [Boolean] true if the headers exceed the core's limits (32 levels, 65,536 values, 1
+    #   MiB): some are missing then
     def truncated? = @native.is_truncated == 1
 
     # @return [Integer] size of properties and headers on the wire, in bytes

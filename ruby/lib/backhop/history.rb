@@ -1,35 +1,37 @@
 # frozen_string_literal: true
 
 module Backhop
-  # A record of x-death: the broker keeps one for each queue and reason.
+  # A record of x-death. The broker keeps one for each queue and reason.
   #
   # @!attribute [r] queue
-  #   @return [String]
+  #   @return [String] the queue that dead-lettered the message
   # @!attribute [r] reason
   #   @return [String] rejected, expired, maxlen or delivery_limit
   # @!attribute [r] times
-  #   @return [Integer] how often
+  #   @return [Integer] number of times
   # @!attribute [r] time
-  #   @return [Time, nil] the first time, to the second
+  #   @return [Time, nil] the first time, in UTC, in whole seconds
   # @!attribute [r] exchange
-  #   @return [String]
+  #   @return [String] the exchange of the message before
   # @!attribute [r] routing_keys
-  #   @return [Array<String>]
+  #   @return [Array<String>] the routing keys of the message before
   # @!attribute [r] original_expiration
-  #   @return [String, nil] the expiration that the message had, as its digits
+  #   @return [String, nil] the message's expiration before, as decimal digits
   Death = Struct.new(:queue, :reason, :times, :time, :exchange, :routing_keys, :original_expiration, keyword_init: true)
 
-  # Where and why a message was dead-lettered; "" for what the headers do not tell.
+  # Where and why a message was dead-lettered. A field is "" if the message does not have its
+  # header.
   #
   # @!attribute [r] queue
-  #   @return [String]
+  #   @return [String] the queue that dead-lettered the message
   # @!attribute [r] reason
-  #   @return [String]
+  #   @return [String] rejected, expired, maxlen or delivery_limit
   # @!attribute [r] exchange
-  #   @return [String]
+  #   @return [String] the exchange of the message before
   DeathPlace = Struct.new(:queue, :reason, :exchange, keyword_init: true)
 
-  # What the headers tell of a message's past. A header that cannot be trusted is ignored, and named in {#problems}.
+  # A message's past, from its headers. Headers are untrusted input: an invalid one is ignored and
+  # listed in {#problems}.
   class History
     SOURCES = {
       Native::BH_SOURCE_NONE => :none,
@@ -40,16 +42,24 @@ module Backhop
     }.freeze
     private_constant :SOURCES
 
+    # Number of random bytes of an assigned id.
+    # @api private
+    ID_RANDOM_BYTES = 16
+
     # @api private
     attr_reader :native
 
-    # @return [Delivery] what arrived
+    # @return [Delivery] the message as it arrived
     attr_reader :delivery
 
-    # @param delivery [Delivery] what arrived
-    # @param topology [Topology, nil] tells the strategy and the work queue; without one, no strategy counts
-    # @param legacy_counter [String, nil] a header in which an earlier retry code of the application counted failures
-    # @param wait_queues [Array<String>] wait queues of an earlier, hand-made set-up: each expiry there was a failure
+    # @param delivery [Delivery] the message as it arrived
+    # @param topology [Topology, nil] has the strategy and the work queue. Without one, retries of
+    #   the strategies :reject and :native are not counted
+    # @param legacy_counter [String, nil] name of a header that counts failures, of your earlier
+    #   retry code
+    # @param wait_queues [Array<String>] names of wait queues of an earlier setup: each expiry there
+    #   counts as a failure
+    # @raise [InvalidArgumentError] if a name is too long
     def initialize(delivery, topology = nil, legacy_counter: nil, wait_queues: [])
       @delivery = delivery
       @native = Core.made(Native.bh_history_new)
@@ -59,7 +69,7 @@ module Backhop
       freeze
     end
 
-    # A history that the core has read.
+    # Returns a history that the core has read.
     # @api private
     def self.of(native, delivery)
       allocate.tap do |history|
@@ -69,102 +79,117 @@ module Backhop
       end
     end
 
-    # @return [Integer] failed attempts so far
+    # @return [Integer] number of failed attempts
     def attempts = @native.attempts
 
-    # @return [Symbol] where the count of attempts comes from: :none, :backhop, :legacy, :x_death or :delivery_count
-    def source = SOURCES.fetch(@native.attempts_source)
+    # @return [Symbol] source of the number of attempts: :none, :backhop, :legacy, :x_death or
+    #   :delivery_count
+    def source = SOURCES.fetch(past.source)
 
-    # @return [Time, nil] the first failure, in UTC; nil where it is unknown. From a broker's x-death it is whole seconds
-    def first_failure = Times.moment(@native.first_failure_ms)
+    # @return [Time, nil] time of the first failure, in UTC; nil if unknown. From x-death it is in
+    #   whole seconds
+    def first_failure = Times.moment(past.first_failure_ms)
 
-    # @return [Float, nil] the last delay, in seconds; nil where it is unknown
+    # @return [Float, nil] the last delay, in seconds; nil if unknown
     def last_delay
-      delay = @native.last_delay_ms
+      delay = past.last_delay_ms
       Times.seconds(delay) unless delay.negative?
     end
 
-    # @return [String, nil] the span of the last attempt that failed, as W3C's traceparent, where a tracing made one
-    def traceparent = Core.text(@native.traceparent)
+    # @return [String, nil] W3C traceparent of the last failed attempt's span, if a tracing made one
+    def traceparent = Core.text(past.traceparent)
 
-    # How many seconds later than due a retry is there; nil where it is unknown, as of a first attempt.
+    # Returns the arrival time of a retry minus its due time.
     #
-    # @param redelivered [Boolean] whether the broker delivered it before: then it may have come in time
-    # @param now [Time, Numeric, nil] a moment, or seconds since the epoch; default: the clock
-    # @return [Float, nil]
+    # @param redelivered [Boolean] whether the broker delivered it before: the first of these
+    #   deliveries may have been in time
+    # @param now [Time, Numeric, nil] the arrival time, as a Time or seconds since the epoch;
+    #   default: now
+    # @return [Float, nil] seconds; nil if unknown, for example for a first attempt
     def lateness(redelivered: false, now: nil)
       late = @native.lateness_ms(redelivered ? 1 : 0, Times.since_epoch(now || Time.now))
       Times.seconds(late) unless late.negative?
     end
 
-    # @return [String, nil] the last error's text
-    def last_error = Core.text(@native.last_error)
+    # @return [String, nil] text of the last error
+    def last_error = Core.text(past.last_error)
 
-    # @return [String, nil] the id that all further attempts share: backhop-id, else the message-id property; nil where there
-    #   is neither: a first attempt of a message without message-id, whose first copy gets an id
+    # @return [String, nil] the id that all attempts share: backhop-id, else the message-id
+    #   property; nil for the first attempt of a message without message-id
     def id = Core.text(@native.id)
 
-    # @return [Boolean] whether it has an id of its own yet
-    def id? = @native.has_id == 1
+    # @return [Boolean] true if it has an id
+    def id? = !@native.id.empty?
 
-    # @return [String] where the message was first published. Show it; do not route by it
+    # Assigns an id for events and the first copy. Does nothing if the message has an id.
+    # @api private
+    def assign_id(random) = Status.check(@native.assign_id(random))
+
+    # @return [String, nil] the id of events and logs: {#id}, else the assigned one
+    # @api private
+    def event_id = Core.text(@native.event_id)
+
+    # @return [String] the exchange of the first publish. It is untrusted: do not publish to it
     def exchange = @native.exchange
 
-    # @return [String] the routing key with which it was first published
+    # @return [String] the routing key of the first publish
     def routing_key = @native.routing_key
 
-    # @return [String, nil] why the message was parked: exhausted, permanent, too-old, oversized, poison; nil where it was
-    #   not
-    def parked = Core.text(@native.parked)
+    # @return [String, nil] why the message was parked: exhausted, permanent, too-old, oversized or
+    #   poison; nil if it was not
+    def parked = Core.text(past.parked)
 
-    # @return [Integer] how often it was sent back from the parked queue, by replay or by other hands
-    def replays = @native.replays
+    # @return [Integer] number of moves from the parked queue back to the work queue, by replay or
+    #   by another tool
+    def replays = past.replays
 
-    # @return [Integer] what a quorum queue counted in x-delivery-count; 0 where absent
-    def delivery_count = @native.delivery_count
+    # @return [Integer] x-delivery-count of a quorum queue; 0 if absent
+    def delivery_count = past.delivery_count
 
-    # @return [Integer] what a quorum queue of RabbitMQ 4.3 counted in x-acquired-count; 0 where absent
-    def acquired_count = @native.acquired_count
+    # @return [Integer] x-acquired-count of a quorum queue (RabbitMQ 4.3 and newer); 0 if absent
+    def acquired_count = past.acquired_count
 
-    # @return [Integer] deliveries that ended without being settled, as far as quorum queues count: consumers that were lost,
-    #   or gave it back, while it, or a message beside it, was in hand
-    def crashes = @native.crashes
+    # @return [Integer] number of deliveries that ended without a settlement, for example because
+    #   the consumer was lost; only quorum queues count them
+    def crashes = past.crashes
 
-    # @return [Array<Death>] the records of x-death, most recent first
-    def deaths = Array.new(@native.death_count) { |index| death(index) }
+    # @return [Array<Death>] the records of x-death, latest first
+    def deaths = Array.new(past.death_count) { |index| death(index) }
 
-    # @return [DeathPlace] x-first-death-*: the first time that the broker dead-lettered the message
+    # @return [DeathPlace] the first dead-lettering, from x-first-death-*
     def first_death
-      DeathPlace.new(
-        queue: @native.first_death_queue, reason: @native.first_death_reason, exchange: @native.first_death_exchange
-      ).freeze
+      place(@native.first_death)
     end
 
-    # @return [DeathPlace] x-last-death-*: the last time (RabbitMQ 3.13 and newer)
+    # @return [DeathPlace] the last dead-lettering, from x-last-death-* (RabbitMQ 3.13 and newer)
     def last_death
-      DeathPlace.new(
-        queue: @native.last_death_queue, reason: @native.last_death_reason, exchange: @native.last_death_exchange
-      ).freeze
+      place(@native.last_death)
     end
 
-    # @return [Array<String>] headers that were ignored: each a sentence that begins with the header's name
-    def problems = Array.new(@native.problem_count) { |index| @native.problem(index) }
+    # @return [Array<String>] a sentence for each ignored header, which begins with the header's
+    #   name
+    def problems = (0..).lazy.map { |index| @native.problem(index) }.take_while { |problem| !problem.empty? }.to_a
 
     # @return [String]
     def inspect = "#<#{self.class} of #{attempts} failed attempts>"
 
     private
 
+    # The struct bh_past of the core.
+    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :replays, :crashes, :delivery_count,
+                      :acquired_count, :death_count, :last_error, :parked, :traceparent)
+    private_constant :Past
+
+    def past = Past.new(*@native.past)
+
     def death(index)
+      queue, reason, exchange, expiration, times, first_time_s, keys = @native.death(index)
       Death.new(
-        queue: @native.death_queue(index),
-        reason: @native.death_reason(index),
-        times: @native.death_times(index),
-        time: Times.moment(@native.death_first_time_s(index) * 1000),
-        exchange: @native.death_exchange(index),
-        routing_keys: Array.new(@native.death_routing_key_count(index)) { |key| @native.death_routing_key(index, key) },
-        original_expiration: Core.text(@native.death_original_expiration(index))
+        queue: queue, reason: reason, times: times, time: Times.moment(first_time_s * 1000), exchange: exchange,
+        routing_keys: keys, original_expiration: Core.text(expiration)
       ).freeze
     end
+
+    def place((queue, reason, exchange)) = DeathPlace.new(queue: queue, reason: reason, exchange: exchange).freeze
   end
 end

@@ -1,26 +1,27 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What a handler gets: the body, its properties and headers, and what the headers tell of its past. It is the same over each
-  # client, in a worker, and in {Testing.rehearse}.
+  # A message for a handler: the body, the properties and headers, and its past attempts. Bunny,
+  # Kicks, the worker and {Testing.rehearse} all pass it.
   class Message
-    # @return [String] binary
+    # @return [String] the body, binary
     attr_reader :body
     # @api private
     attr_reader :topology
 
-    # @return [String, nil] the span of this attempt, as W3C's traceparent, by who traces it: where the attempt fails, the next
-    #   one can link to it ({History#traceparent})
+    # @return [String, nil] W3C traceparent of this attempt's span. A tracing sets it; if the
+    #   attempt fails, the next attempt can link to it ({History#traceparent})
     attr_accessor :traceparent
 
-    # @return [Integer, nil] when its handler got it, in us of a clock to measure with, where somebody listens
+    # @return [Integer, nil] start of the handler, in us of the monotonic clock; nil without
+    #   listeners
     # @api private
     attr_accessor :began_us
 
-    # @param body [String]
-    # @param topology [Topology] of its queue
+    # @param body [String] binary
+    # @param topology [Topology] the topology of the work queue
     # @param redelivered [Boolean]
-    # @yieldreturn [History] asked for once, where something of it is asked for
+    # @yieldreturn [History] called once, at the first access to the history
     # @api private
     def initialize(body, topology, redelivered: false, &read)
       @body = body
@@ -32,28 +33,28 @@ module Backhop
     # @return [String] the work queue
     def queue = topology.queue
 
-    # @return [History] all that the headers tell
+    # @return [History] the message's past, from its headers
     def history = @history ||= @read.call
 
-    # @return [Boolean] whether the broker delivered it before, without a settlement
+    # @return [Boolean] true if the broker delivered it before and it was not settled
     def redelivered? = @redelivered
 
-    # @return [Delivery] what arrived: properties and headers
+    # @return [Delivery] the properties and headers as they arrived
     def delivery = history.delivery
 
-    # @return [Hash{String => Object}] its headers, Backhop's own included; read anew each time
+    # @return [Hash{String => Object}] a new Hash of the headers, Backhop's own included
     def headers = delivery.headers
 
-    # @return [String, nil] as "application/json"
+    # @return [String, nil] for example "application/json"
     def content_type = delivery.property(:content_type)
 
-    # @return [String, nil] as "gzip"
+    # @return [String, nil] for example "gzip"
     def content_encoding = delivery.property(:content_encoding)
 
     # @return [String, nil]
     def correlation_id = delivery.property(:correlation_id)
 
-    # @return [String, nil] the queue that awaits an answer
+    # @return [String, nil] the queue for the reply
     def reply_to = delivery.property(:reply_to)
 
     # @return [String, nil]
@@ -62,7 +63,7 @@ module Backhop
     # @return [String, nil]
     def app_id = delivery.property(:app_id)
 
-    # @return [String, nil] the publisher's; {#id} is there for every message that failed
+    # @return [String, nil] the publisher's message-id; every failed message has an {#id}
     def message_id = delivery.property(:message_id)
 
     # @return [Integer, nil]
@@ -74,39 +75,51 @@ module Backhop
       seconds && Time.at(seconds, in: "UTC")
     end
 
-    # @return [Integer] which attempt this is: 1 for the first
+    # @return [Integer] number of this attempt, from 1
     def attempt = history.attempts + 1
 
-    # @return [Integer] how often a handler sees the message in all, by its queue's policy; 0: no limit
+    # @return [Integer] the policy's number of attempts; 0: no limit
     def max_attempts = topology.policy.max_attempts
 
-    # @return [Boolean] whether it is parked if this attempt fails, as its attempts are used up then
-    def last_attempt? = topology.policy.native.is_last(attempt) == 1
+    # @return [Boolean] true if the message is parked when this attempt fails
+    def last_attempt? = max_attempts.between?(1, attempt)
 
-    # @return [String] where the message was first published, whatever brought it back
+    # @return [String] the exchange of the first publish
     def exchange = history.exchange
 
-    # @return [String] the routing key with which it was first published
+    # @return [String] the routing key of the first publish
     def routing_key = history.routing_key
 
-    # @return [String, nil] the id that all further attempts share: the message-id, else one that the first copy gets; nil
-    #   before that. Make handlers idempotent by it, and publish with a message-id: two copies of an original without one, as
-    #   a lost connection can leave them, have two ids
+    # Returns the id that all attempts share: the message-id, else the id of the first copy.
+    #
+    # Use it to make handlers idempotent, and publish with a message-id. A lost connection can leave
+    # two copies of one original: without a message-id they have two ids.
+    #
+    # @return [String, nil] nil for the first attempt of a message without message-id
     def id = history.id
 
-    # @return [Time, nil] the first failure, in UTC; nil where there is none
+    # Returns the id of events and logs: {#id}, else the one that the first copy gets. Returns nil if
+    # the message cannot be read.
+    # @api private
+    def event_id
+      history.event_id
+    rescue Error
+      nil
+    end
+
+    # @return [Time, nil] time of the first failure, in UTC; nil before it
     def first_failure = history.first_failure
 
-    # @return [Float, nil] how long the message waited before this attempt, in seconds; nil where it did not
+    # @return [Float, nil] delay before this attempt, in seconds; nil for a first attempt
     def last_delay = history.last_delay
 
-    # @return [String, nil] the last error's text
+    # @return [String, nil] text of the last error
     def last_error = history.last_error
 
-    # @return [Array<Death>] the broker's x-death records, most recent first
+    # @return [Array<Death>] the broker's x-death records, latest first
     def deaths = history.deaths
 
     # @return [String]
-    def inspect = "#<#{self.class} #{id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    def inspect = "#<#{self.class} #{event_id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
   end
 end

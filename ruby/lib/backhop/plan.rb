@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What to do with a delivery. Whoever carries it out never acknowledges what was not confirmed.
+  # The decision for one delivery. Acknowledge an original only after the broker confirmed its copy.
   #
-  # | action                  | to do, in this order                                                         |
-  # |-------------------------|------------------------------------------------------------------------------|
-  # | :ack, :drop             | basic.ack                                                                    |
-  # | :none                   | nothing was decided: hand it to the handler (guard)                          |
-  # | :reject                 | basic.nack(requeue: false)                                                   |
-  # | :return                 | basic.reject(requeue: true)                                                  |
-  # | :retry, :park, :replay  | basic.publish of a copy, wait for its confirm, then basic.ack of the original |
+  # | action                 | what to do, in this order                                          |
+  # |------------------------|--------------------------------------------------------------------|
+  # | :ack, :drop            | basic.ack                                                          |
+  # | :none                  | nothing was decided (guard): call the handler                      |
+  # | :reject                | basic.nack(requeue: false)                                         |
+  # | :return                | basic.reject(requeue: true)                                        |
+  # | :retry, :park, :replay | basic.publish of a copy, its confirm, then basic.ack of the original |
   class Plan
     OUTCOMES = {
       ok: Native::BH_OUTCOME_OK,
@@ -29,21 +29,23 @@ module Backhop
     }.freeze
     private_constant :OUTCOMES, :ACTIONS
 
-    # What is told of a message, by what its handler did.
+    # The event of an attempt, by its outcome.
     # @api private
     ENDS = OUTCOMES.transform_values { |outcome| Native.bh_event_name(Native.bh_event_of(outcome)).to_sym }.freeze
 
     # The frame_max that RabbitMQ offers by default, in bytes.
     FRAME_MAX = 131_072
-    # How many random bytes a plan takes.
+    # The number of random bytes that a plan needs.
     RANDOM_BYTES = 32
 
     class << self
-      # The plan before a handler sees a message: :none, or, where its consumers were lost as often as the policy's
-      # max_crashes allows, :retry, or in the end :park.
+      # Returns the plan before the handler. The action is :none if the handler may get the message.
+      # If its consumers were lost as often as the policy's max_crashes, the action is :retry, and
+      # :park after 16 such retries.
       #
       # @param (see #initialize)
       # @return [Plan]
+      # @raise (see #initialize)
       def guard(history, topology, frame_max: FRAME_MAX, now: nil, random: nil)
         of(frame_max) do |native|
           native.guard(history.delivery.native, history.native, topology.policy.native, topology.native,
@@ -51,10 +53,11 @@ module Backhop
         end
       end
 
-      # The plan to send a parked message back to its work queue, and to no other, as if it had never failed.
+      # Returns the plan that moves a parked message back to its work queue, with a cleared history.
       #
       # @param (see #initialize)
       # @return [Plan]
+      # @raise (see #initialize)
       def replay(history, topology, frame_max: FRAME_MAX, random: nil)
         of(frame_max) do |native|
           native.replay(history.delivery.native, history.native, topology.native,
@@ -62,7 +65,7 @@ module Backhop
         end
       end
 
-      # The core's number for an outcome.
+      # Returns the core's number of an outcome.
       # @api private
       def outcome(name) = Core.number(OUTCOMES, name, "outcome")
 
@@ -71,20 +74,21 @@ module Backhop
       def of(frame_max, &decide) = allocate.tap { |plan| plan.send(:decide, frame_max, &decide) }
     end
 
-    # @param history [History] read with this topology
-    # @param topology [Topology] and its policy
-    # @param outcome [Symbol] what the handler did: :ok, :failed, :permanent (park now), :dropped
-    # @param error [String, nil] why it failed; at most 1 KiB is kept
-    # @param retry_after [Numeric] the delay that the handler asks for at least, in seconds
-    # @param policy [Policy, nil] one that the topology serves; default: its own
-    # @param frame_max [Integer] what the publishing connection negotiated, in bytes; 0: no limit
-    # @param now [Time, Numeric, nil] a moment, or seconds since the epoch; default: the clock
-    # @param random [String, nil] 32 random bytes; default: the system's
-    # @param traceparent [String, nil] the attempt's span, as W3C's traceparent: the copy carries it, for the next attempt to
-    #   link to
-    # @raise [InvalidArgumentError] for a traceparent of another form
-    # @raise [FrameError] where not even the message's own headers fit frame_max
-    # @raise [ForeignPolicyError] where the topology does not serve the policy
+    # @param history [History] the message's history, read with this topology
+    # @param topology [Topology] the topology, with its policy
+    # @param outcome [Symbol] what the handler decided: :ok, :failed, :permanent (park now) or
+    #   :dropped
+    # @param error [String, nil] the error's text; at most 1 KiB is kept
+    # @param retry_after [Numeric] the handler's shortest delay, in seconds; 0: none
+    # @param policy [Policy, nil] a policy that the topology serves; default: the topology's own
+    # @param frame_max [Integer] frame_max of the publishing connection, in bytes; 0: no limit
+    # @param now [Time, Numeric, nil] the time, as a Time or seconds since the epoch; default: now
+    # @param random [String, nil] 32 random bytes; default: from the system
+    # @param traceparent [String, nil] W3C traceparent of the attempt's span. The copy carries it;
+    #   the next attempt can link to it
+    # @raise [InvalidArgumentError] if the outcome or the traceparent is malformed
+    # @raise [FrameError] if the message's own headers do not fit frame_max
+    # @raise [ForeignPolicyError] if the topology does not serve the policy
     def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, policy: nil, frame_max: FRAME_MAX,
                    now: nil, random: nil, traceparent: nil)
       @outcome = outcome
@@ -98,75 +102,80 @@ module Backhop
       end
     end
 
-    # @return [Symbol] what the handler did, as it was given
+    # @return [Symbol] the given outcome
     # @api private
     attr_reader :outcome
-    # @return [String] why the attempt failed, in words; "" where it did not
+    # @return [String] the error's text; "" if the attempt did not fail
     # @api private
     attr_reader :error
-    # @return [String, nil] the attempt's span, as it was given
+    # @return [String, nil] the given traceparent
     # @api private
     attr_reader :traceparent
     # @api private
     attr_reader :native
 
-    # @return [Symbol] what to do
+    # @return [Symbol] the action
     def action = ACTIONS.fetch(@native.action)
 
-    # @return [Boolean] whether a copy is published: :retry, :park, :replay
-    def publishes? = @native.publishes == 1
+    # @return [Boolean] true if a copy is to be published: :retry, :park or :replay
+    def publishes? = %i[retry park replay].include?(action)
 
-    # @return [Integer] failed attempts, this one included where it failed
+    # @return [Integer] number of failed attempts, this one included if it failed
     def attempts = @native.attempts
 
-    # @return [Float] how long the message will wait, in seconds; 0 where it does not
+    # @return [Float] delay until the next attempt, in seconds; 0 if there is none
     def delay = Times.seconds(@native.delay_ms)
 
-    # @return [Boolean] false where the delay is shorter than the handler asked for
+    # @return [Boolean] false if the delay is shorter than the handler's shortest delay
     def retry_after_met? = @native.retry_after_met == 1
 
-    # @return [String, nil] of :park: exhausted, permanent, too-old, oversized or poison
+    # @return [String, nil] for :park the reason: exhausted, permanent, too-old, oversized or
+    #   poison; else nil
     def reason = Core.text(@native.reason)
 
-    # @return [String, nil] the id that the copy carries; nil where none is published
-    def id = Core.text(@native.id)
+    # @return [String, nil] the id of the copy; nil if there is no copy
+    def id = Core.text(@native.copy[0])
 
-    # @return [String] where the copy goes
-    def exchange = @native.exchange
+    # @return [String] the copy's exchange
+    def exchange = @native.copy[1]
 
     # @return [String] the copy's routing key
-    def routing_key = @native.routing_key
+    def routing_key = @native.copy[2]
 
-    # @return [Boolean] whether the publish is mandatory: always, but for the delayed exchange, which returns what it keeps
-    def mandatory? = @native.mandatory == 1
+    # @return [Boolean] whether to publish with mandatory. It is false only for the delayed
+    #   exchange, which returns every message that it delays
+    def mandatory? = @native.copy[5] == 1
 
-    # @return [Boolean] whether the topology's declarations whose wait is this delay must be made before the publish
-    def on_demand? = @native.on_demand == 1
+    # @return [Boolean] true if the rung of this delay must be declared before the publish: see
+    #   {Declaration#wait}
+    def on_demand? = @native.copy[6] == 1
 
-    # @return [Array<Symbol>] properties that the copy keeps as the original has them, if it has; its delivery_mode is 2
+    # @return [Array<Symbol>] names of properties that the copy takes from the original; its
+    #   delivery_mode is 2
     def kept_properties = Delivery::PROPERTIES.filter_map { |name, number| name if @native.keeps_property(number) == 1 }
 
-    # @return [String, nil] the copy's expiration, as the digits of its milliseconds
-    def expiration = Core.text(@native.expiration)
+    # @return [String, nil] the copy's expiration in ms, as decimal digits; nil if it has none
+    def expiration = Core.text(@native.copy[3])
 
-    # @param name [String, Symbol]
-    # @return [Boolean] whether the copy keeps the original's header of this name
+    # @param name [String, Symbol] name of a header of the original
+    # @return [Boolean] true if the copy takes this header from the original
     def keeps_header?(name) = @native.keeps_header(name.to_s) == 1
 
-    # @return [Array<Array(String, Typed)>] headers that the copy gets besides. A :void stands for the value of the
-    #   original's header that it names
-    def headers = Array.new(@native.header_count) { |index| [@native.header_name(index), typed(index)] }
+    # @return [Array<Array(String, Typed)>] further headers of the copy. A value of type :void has
+    #   the name of a header of the original: take that header's value
+    def headers = Array.new(@native.header_count) { |index| typed(*@native.header(index)) }
 
-    # All headers of the copy, for a client to publish.
+    # Returns all headers of the copy, for a client to publish.
     #
-    # @param headers [Hash, nil] the original's, as the client gave them; those that are kept go out as they are
+    # @param headers [Hash, nil] the original's headers, as the client returned them; kept values
+    #   are not changed
     # @return [Hash{String => Object}]
     def copy_headers(headers) = @native.copy_headers(headers)
 
-    # All properties of the copy but its headers, for a client to publish.
+    # Returns all properties of the copy without its headers, for a client to publish.
     #
-    # @param properties [Hash, #[], nil] the original's, as the client gave them
-    # @return [Hash{Symbol => Object}] a timestamp is in seconds since the epoch, as Bunny publishes it
+    # @param properties [Hash, #[], nil] the original's properties, as the client returned them
+    # @return [Hash{Symbol => Object}] a timestamp is in seconds since the epoch, as Bunny takes it
     def copy_properties(properties)
       copy = { delivery_mode: 2 }
       if properties
@@ -181,14 +190,15 @@ module Backhop
       copy
     end
 
-    # Enters it in a ledger, as what becomes of one of its entries.
+    # Enters the decision for an entry into a ledger.
     #
     # @param id [String] the copy's header backhop-id
-    # @param makes_rungs [Boolean] whether a rung on demand is made before
+    # @param makes_rungs [Boolean] whether a rung on demand is declared before the publish
     # @return [Integer] the core's status
     # @api private
     def settle(ledger, entry, id, makes_rungs:)
-      ledger.settle(entry, @native.action, makes_rungs ? @native.rung_ms : 0, id, @native.exchange, @native.routing_key)
+      _, exchange, routing_key, _, rung_ms = @native.copy
+      ledger.settle(entry, @native.action, makes_rungs ? rung_ms : 0, id, exchange, routing_key)
     end
 
     # @return [String]
@@ -203,13 +213,14 @@ module Backhop
       freeze
     end
 
-    def typed(index)
-      case @native.header_type(index)
-      when Native::BH_TYPE_INT64 then Typed.new(:int64, @native.header_int(index))
-      when Native::BH_TYPE_ARRAY then Typed.new(:array, [@native.header_string(index)])
-      when Native::BH_TYPE_VOID then Typed.new(:void, @native.header_source(index))
-      else Typed.new(:string, @native.header_string(index))
-      end
+    def typed(name, type, string, integer, source)
+      value = case type
+              when Native::BH_TYPE_INT64 then Typed.new(:int64, integer)
+              when Native::BH_TYPE_ARRAY then Typed.new(:array, [string])
+              when Native::BH_TYPE_VOID then Typed.new(:void, source)
+              else Typed.new(:string, string)
+              end
+      [name, value]
     end
   end
 end

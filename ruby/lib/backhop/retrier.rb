@@ -1,15 +1,16 @@
 # frozen_string_literal: true
 
 module Backhop
-  # The message waits, or was parked, as its consumers were lost too often; see Policy's max_crashes.
+  # The consumers of the message were lost too often. The message is delayed or parked; see Policy's
+  # max_crashes.
   class PoisonError < Error; end
 
-  # What the retriers over each client share: what they decide, what they tell, how they wait.
+  # The base class of a client's retrier.
   class Retrier
     MODES = %i[create verify none].to_h { |mode| [mode, mode] }.freeze
     private_constant :MODES
 
-    # @return [Topology] the exchanges, queues and bindings that the strategy needs; topology.definitions is their JSON
+    # @return [Topology] the exchanges, queues and bindings; topology.definitions is their JSON
     attr_reader :topology
 
     # @return [Symbol] what declare does: :create, :verify or :none
@@ -25,75 +26,83 @@ module Backhop
       @mode = Core.number(MODES, mode, "mode")
       @decider = Decider.new(@topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                         wait_queues: wait_queues, clock: clock, random: random)
-      @back_off = Values.object(back_off || Policy.back_off, "back_off", Policy)
+      @back_off = Checks.object(back_off || Policy.back_off, "back_off", Policy)
       @listeners = Listeners.new(@topology.queue, on_event, clock)
       @restores = false # whether declare made the topology, and may make it again
     end
 
-    # @return [Policy] how long, how often, how random, when to give up
+    # @return [Policy] the rules for delays and limits
     def policy
       @topology.policy
     end
 
-    # Yields a message that was read, and counts its handler's time from here on: what it waited before, as in a pool, is no
-    # part of that.
+    # Yields a message of `read`, and starts its handler's time. So the time that the message spent
+    # in your pool is not counted.
     #
-    # @return [Object] what the block gives
+    # @return [Object] the result of the block
     def handling(message)
       @listeners.begin(message)
       yield message
     end
 
-    # How long to wait before something is tried again, in seconds.
+    # Returns the delay before an operation is tried again, in seconds.
     # @api private
     def back_off(failures)
       @back_off.delay([failures, 1].max, random: Random.rand)
     end
 
-    # Whether a rung on demand is made as a message needs it.
+    # Returns true if a rung on demand is declared when a message needs it.
     # @api private
     def makes_rungs? = Declaring.makes_rungs?(mode)
 
-    # Whether declare made the topology, so that what is missing may be made again.
+    # Returns true if declare made the topology, so that missing parts may be declared again.
     # @api private
     def restores? = @restores
 
-    # What was forgotten where something of the topology is missing; "" where nothing was.
+    # Returns the method that the user did not call, for the error of a missing topology; "" if
+    # there is none.
     # @api private
     def forgotten = @restores || mode != :create ? "" : "retrier.declare"
 
-    # Tells what happened, by the fields of an event that it has; a cause is of what its kind means each time.
+    # Emits an event with the given fields.
+    #
+    # @param cause [String, nil] the cause; the core words it by the kind of the event
+    # @param delay [Numeric] seconds
     # @api private
-    def tell(name, error: nil, text: nil, cause: nil, delay: 0, **fields)
-      @listeners.tell(name, error) do |native|
+    def emit(name, error: nil, text: nil, cause: nil, delay: 0, **fields)
+      @listeners.emit(name, error) do |native|
         fields = { text: text, status: (error.status if error.is_a?(Error)), delay_ms: Times.milliseconds(delay), **fields }
         fields.each { |field, value| Event.set(native, field, value) unless [0, ""].include?(value) }
         Status.check(native.set_cause(cause)) if cause
+        note(native)
       end
     end
 
-    # Metrics whose store cannot ask are told how many copies are not confirmed.
+    # Notifies the metrics that the number of unconfirmed copies changed.
     # @api private
     def note_pending = @listeners.note_pending
 
-    # Tells that a message was settled which the broker delivers again.
+    # Emits that a message was settled too late: the broker delivers it again.
     # @api private
-    def tell_stale(id)
-      tell(:stale, id: id)
+    def emit_stale(id)
+      emit(:stale, id: id)
     end
 
-    # Tells that no copy can be made, so that the original stays with the broker.
+    # Emits that no copy can be made: the original stays with the broker.
     # @api private
-    def tell_refused(id, error, attempts = nil)
+    def emit_refused(id, error, attempts = nil)
       cause = Outcomes.text(error)
-      tell(:refused, id: id, cause: cause, error: error.is_a?(Error) ? error : ContentError.new(cause), attempts: attempts)
+      emit(:refused, id: id, cause: cause, error: error.is_a?(Error) ? error : ContentError.new(cause), attempts: attempts)
     end
 
     private
 
+    # Gets each event of {#emit}.
+    def note(event); end
+
     def plan(message, error)
       plan = @decider.plan(message.history, error, message.traceparent)
-      @listeners.tell_message(Plan::ENDS[plan.outcome], message, error, plan.error)
+      @listeners.emit_message(Plan::ENDS[plan.outcome], message, error, plan.error)
       Backhop.log(Logger::DEBUG) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
       plan
     end
@@ -102,8 +111,8 @@ module Backhop
       @decider.guard(message.history)
     end
 
-    # What becomes of a message by a plan of the guard's, in the core's words.
-    def told(plan)
+    # Returns what the poison guard decided, as the core's text.
+    def poison_text(plan)
       native = Event.made(Event.of_plan(plan))
       Event.set(native, :queue, topology.queue)
       Status.check(native.set_plan(plan.native))

@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 module Backhop
-  # For your tests: what becomes of a message, with your handler and your policy, without a broker and without waiting.
+  # Runs your handler and your policy in a test, without a broker and without waiting.
   #
-  #     it "tries a full queue again, and then parks" do
+  #     it "retries if the queue is full, and then parks" do
   #       rehearsal = Backhop::Testing.rehearse("/index.html", policy: policy) { |message| purge(message.body) }
   #       expect(rehearsal.outcome).to eq(:parked)
-  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)]) # by jitter and rung
+  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)]) # jitter and rungs
   #       puts rehearsal                       # a table
   #     end
   #
-  # The decisions are those of the core, as in production; of the broker, what waits comes back when its delay is over, with
-  # the headers that retries count by.
+  # The core decides, as in production. The simulated broker delivers a waiting message after its
+  # delay, with the headers that count retries.
   module Testing
-    # A clock that goes on only when it is told to. Calling it gives the moment.
+    # A clock that {#advance} moves. Its call returns the time.
     class Clock
       # @return [Time]
       attr_reader :now
@@ -25,16 +25,16 @@ module Backhop
 
       alias call now
 
-      # Lets time pass.
+      # Moves the clock.
       #
       # @param seconds [Numeric]
-      # @return [Time] the moment then
+      # @return [Time] the new time
       def advance(seconds) = @now += Rational(Times.milliseconds(seconds), 1000)
     end
 
-    # Random bytes, the same in every run. Calling it with a number gives so many.
+    # A random generator with a fixed sequence. Its call returns the given number of bytes.
     class SeededRandom
-      # @param seed [Integer] another one gives others
+      # @param seed [Integer] chooses the sequence
       def initialize(seed = 0)
         @random = Random.new(seed)
       end
@@ -44,21 +44,21 @@ module Backhop
       def call(count) = @random.bytes(count)
     end
 
-    # One call of the handler, or of none where the poison guard parked the message before.
+    # One attempt. If the poison guard delayed or parked the message, the handler was not called.
     #
     # @!attribute [r] number
-    #   @return [Integer] which attempt it is
+    #   @return [Integer] number of the attempt, from 1
     # @!attribute [r] at
-    #   @return [Float] seconds since the first one began
+    #   @return [Float] seconds since the start of the first attempt
     # @!attribute [r] error
-    #   @return [Exception, nil] what the handler raised
+    #   @return [Exception, nil] the handler's exception
     # @!attribute [r] plan
-    #   @return [Plan] what was decided then
+    #   @return [Plan] the decision
     Attempt = Struct.new(:number, :at, :error, :plan, keyword_init: true) do
-      # @return [Float] how long the message waits after it, in seconds; 0 where it does not
+      # @return [Float] delay until the next attempt, in seconds; 0 if there is none
       def delay = plan.delay
 
-      # @return [String] a line
+      # @return [String] one line of text
       def to_s
         became = error&.inspect || ("ok" if plan.action == :ack)
         again = delay.positive? ? "again in #{Times.duration(delay)}" : nil
@@ -66,7 +66,7 @@ module Backhop
       end
     end
 
-    # What became of a message: Attempts that print as a table.
+    # All attempts of a message. It prints as a table.
     class Rehearsal
       include Enumerable
 
@@ -89,19 +89,20 @@ module Backhop
         self
       end
 
-      # @return [Integer] how many attempts
+      # @return [Integer] the number of attempts
       def size = @attempts.size
 
-      # @return [Symbol] :acked, :parked, :dropped, or :waiting where it would go on
+      # @return [Symbol] :acked, :parked, :dropped, or :waiting if more attempts would follow
       def outcome = ENDS.fetch(@attempts.last.plan.action, :waiting)
 
-      # @return [String, nil] why it was parked: exhausted, permanent, too-old, oversized or poison
+      # @return [String, nil] why the message was parked: exhausted, permanent, too-old, oversized
+      #   or poison
       def reason = @attempts.last.plan.reason
 
-      # @return [Array<Float>] how long it waited after each attempt that was followed by another, in seconds
+      # @return [Array<Float>] delay after each attempt that was followed by another, in seconds
       def delays = select { |attempt| AGAIN.include?(attempt.plan.action) }.map(&:delay)
 
-      # @return [Array<Exception>] what the handler raised, in order
+      # @return [Array<Exception>] the handler's exceptions, in order
       def errors = filter_map(&:error)
 
       # @return [String] a table
@@ -109,30 +110,30 @@ module Backhop
       alias inspect to_s
     end
 
-    # Hands a message to a handler until it is settled for good.
+    # Calls the handler with a message until no attempt follows.
     #
     # @param body [String] the message's body
     # @param queue [String] the work queue
-    # @param policy [Policy] how long, how often, how random, when to give up
-    # @param strategy [Symbol] where the message waits
-    # @param never [Class, #call, Array] as Worker's, as is only
-    # @param policies [Hash{Class, #call => Policy}] as Worker's
-    # @param exchange [String] where the message was published; default: the default exchange
-    # @param routing_key [String] default: the queue's name
+    # @param policy [Policy] the rules for delays and limits
+    # @param strategy [Symbol] see {Topology#initialize}
+    # @param never [Class, #call, Array] see {Worker#initialize}; likewise only and policies
+    # @param exchange [String] the exchange of the first publish; default: the default exchange
+    # @param routing_key [String] the routing key of the first publish; default: the queue's name
     # @param headers [Hash] the message's headers
-    # @param properties [Hash] its properties by name, as {message_id: "42"}
-    # @param legacy_counter [String, nil] as History's
-    # @param wait_queues [Array<String>] as History's
-    # @param clock [Clock]
-    # @param random [#call]
-    # @param most_attempts [Integer] ends a rehearsal that would go on
+    # @param properties [Hash] the message's properties by name, for example {message_id: "42"}
+    # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
+    # @param clock [Clock] returns the time
+    # @param random [#call] returns the given number of random bytes
+    # @param most_attempts [Integer] ends the rehearsal after this number of attempts
     # @yieldparam message [Message]
     # @return [Rehearsal]
+    # @raise [Exception] what ends the program, or a failed assertion of RSpec or Minitest
+    # @raise [Error] if an option has a wrong value; see {Worker#initialize}
     def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], policies: {},
                       exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
                       clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
-      Values.callable(handler, "the handler")
-      Values.integer(most_attempts, "most_attempts", (1..))
+      Checks.callable(handler, "the handler")
+      Checks.integer(most_attempts, "most_attempts", (1..))
       topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
       decider = Decider.new(topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                       wait_queues: wait_queues, clock: clock, random: random)
@@ -140,7 +141,7 @@ module Backhop
       Rehearsal.new(Play.new(decider, clock, broker, body, handler).attempts(most_attempts))
     end
 
-    # What a broker keeps of a message.
+    # The simulated broker: the state of one message.
     # @api private
     class Broker
       def initialize(topology, exchange, routing_key, properties, headers)
@@ -149,15 +150,15 @@ module Backhop
         @routing_key = routing_key
         @properties = properties
         @headers = headers.transform_keys(&:to_s)
-        @returns = 0 # by the broker alone, for strategies :reject and :native
+        @returns = 0 # returns by the broker, with strategies :reject and :native
       end
 
       def deliver
         { exchange: @exchange, routing_key: @routing_key, properties: @properties, headers: @headers }
       end
 
-      # The plan is carried out, and the message waits and comes back.
-      def take(plan)
+      # Executes a plan: the message waits and is delivered again.
+      def execute(plan)
         @returns += 1
         case plan.action
         when :return then @headers = @headers.merge("x-delivery-count" => @returns)
@@ -181,9 +182,13 @@ module Backhop
       end
     end
 
-    # A message's attempts, one after the other.
+    # Runs the attempts of a message.
     # @api private
     class Play
+      # Failed assertions of a test end the rehearsal.
+      ASSERTIONS = %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
+      private_constant :ASSERTIONS
+
       def initialize(decider, clock, broker, body, handler)
         @decider = decider
         @clock = clock
@@ -201,7 +206,7 @@ module Backhop
           break unless %i[retry reject return].include?(plan.action)
 
           @clock.advance(plan.delay)
-          @broker.take(plan)
+          @broker.execute(plan)
         end
         attempts
       end
@@ -218,10 +223,10 @@ module Backhop
       end
 
       def raised_with(message)
-        @handler.call(message)
-        nil
-      rescue *Outcomes::FAILURES => e
-        e
+        error = HandlerCall.error_of(message, nil, ->(_error) {}) { @handler.call(message) }
+        raise error if error && error.class.ancestors.any? { |each| ASSERTIONS.include?(each.name) }
+
+        error
       end
     end
     private_constant :Broker, :Play

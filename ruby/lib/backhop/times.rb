@@ -1,48 +1,70 @@
 # frozen_string_literal: true
 
 module Backhop
-  # Times: seconds in Ruby, whole milliseconds in the core.
+  # Converts times: Ruby's API takes and returns seconds, the core whole milliseconds.
   # @api private
   module Times
     MOST_MS = (2**63) - 1
-    DAY_MS = 86_400_000
     HOUR_MS = 3_600_000
-    UNITS = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]].freeze
+    GIVE = 'give seconds, as a Numeric, or a text with a unit, as "30s"'
 
     module_function
 
-    # A time in seconds as whole milliseconds; what the core cannot hold becomes the most that it can.
-    def milliseconds(value)
-      return value * 1000 if value.instance_of?(Integer) && value.abs < 1_000_000_000_000
+    # Returns a time as whole milliseconds, limited to the range of the core's int64; nil if the
+    # value is no time.
+    #
+    # @param value [Object] seconds, as any Numeric or an ActiveSupport::Duration; or a text with a
+    #   unit, as "30s"
+    def read(value)
+      return value * 1000 if Integer === value && value.abs < 1_000_000_000_000 # rubocop:disable Style/CaseEquality
+      return span(value) if value.is_a?(String)
 
-      # is_a?, not ===: ActiveSupport's durations say that they are numbers
-      unless value.is_a?(Numeric) && value.real?
-        raise InvalidArgumentError, "a time is #{Values.shown(value)}: give seconds, as a Numeric"
-      end
-
-      ms = value * 1000
-      float = ms.to_f
-      raise InvalidArgumentError, "a time is not a number: give seconds, as a Numeric" if float.nan?
-
-      return ms.round if float.abs < MOST_MS
-
-      float.positive? ? MOST_MS : -MOST_MS
+      # ActiveSupport's durations overwrite is_a? and instance_of?, and stay durations in
+      # calculations. So `to_f` comes first.
+      whole(value.to_f * 1000) if value.is_a?(Numeric) && value.real?
     end
 
-    # Milliseconds of the core in seconds.
+    # Returns seconds as whole milliseconds, as {read}. Raises InvalidArgumentError if the value is
+    # no time.
+    def milliseconds(value)
+      read(value) || raise(InvalidArgumentError, "a time is #{Text.shown(value)}: #{GIVE}")
+    end
+
+    # Returns the milliseconds of a text as "30s" or "4 min 30 s"; nil if it is no time.
+    def span(text)
+      ms = Native.bh_duration_ms(text)
+      ms unless ms.negative?
+    end
+    private_class_method :span
+
+    def whole(float_ms)
+      return if float_ms.nan?
+      return float_ms.round if float_ms.abs < MOST_MS
+
+      float_ms.positive? ? MOST_MS : -MOST_MS
+    end
+    private_class_method :whole
+
+    # Returns the core's milliseconds in seconds.
     def seconds(milliseconds) = milliseconds / 1000.0
 
-    # Milliseconds since the epoch as a Time in UTC; nil for -1.
+    # Returns milliseconds since the epoch as a Time in UTC; nil if negative.
     def moment(milliseconds)
       Time.at(milliseconds / 1000, milliseconds % 1000, :millisecond, in: "UTC") unless milliseconds.negative?
     end
 
-    # A moment, a Time or seconds since the epoch, in milliseconds since the epoch.
+    # Returns a Time, or seconds since the epoch, as milliseconds since the epoch.
     def since_epoch(value)
       value.is_a?(Time) ? (value.to_i * 1000) + (value.nsec / 1_000_000) : milliseconds(value)
     end
 
-    # A sentence of the core, whose times are in milliseconds, in seconds.
+    # Returns the monotonic clock in ms, as the ledger and the log take it.
+    def monotonic_ms = Process.clock_gettime(Process::CLOCK_MONOTONIC, :millisecond)
+
+    # Returns the monotonic clock in us.
+    def monotonic_us = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
+
+    # Returns an error text of the core with its milliseconds converted to seconds.
     def sentence(text)
       text.gsub(/(?<name>\w+)_ms (?<is>is )?(?<ms>-?\d+)/) { "#{$~[:name]} #{$~[:is]}#{short($~[:ms].to_i)}" }
           .gsub(/(-?\d+) ms\b/) { short(::Regexp.last_match(1).to_i) }
@@ -51,17 +73,8 @@ module Backhop
 
     def short(milliseconds) = "#{format("%.12g", milliseconds / 1000.0)} s"
 
-    # Seconds for people: "0.25 s", "12 s", "4 min 30 s", "2 h", "3 d 4 h".
-    def duration(value)
-      return format("%.3g s", value) if value < 60
-
-      left = value.round
-      parts = UNITS.filter_map do |size, unit|
-        count, left = left.divmod(size)
-        "#{count} #{unit}" unless count.zero?
-      end
-      parts.first(2).join(" ")
-    end
+    # Returns seconds as text: "0.25 s", "12 s", "4 min 30 s", "2 h", "3 d 4 h".
+    def duration(value) = Native.bh_duration_text(milliseconds(value))
   end
   private_constant :Times
 end

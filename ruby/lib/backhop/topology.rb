@@ -1,33 +1,35 @@
 # frozen_string_literal: true
 
 module Backhop
-  # An exchange, a queue or a binding to declare: durable, neither auto-deleted nor exclusive nor internal.
+  # An exchange, a queue or a binding to declare. It is durable, and neither auto-deleted nor
+  # exclusive nor internal.
   #
   # @!attribute [r] what
   #   @return [Symbol] :exchange, :queue or :binding
   # @!attribute [r] name
-  #   @return [String] of a binding: its destination
+  #   @return [String] the name; for a binding the name of its destination
   # @!attribute [r] type
-  #   @return [String] exchange: fanout, direct, x-delayed-message; queue: quorum, classic; binding: queue or exchange
+  #   @return [String] for an exchange: fanout, direct or x-delayed-message; for a queue: quorum or
+  #     classic; for a binding its destination: queue or exchange
   # @!attribute [r] source
-  #   @return [String] binding: the exchange that it begins at
+  #   @return [String] for a binding the source exchange; else ""
   # @!attribute [r] routing_key
-  #   @return [String]
+  #   @return [String] for a binding its routing key; else ""
   # @!attribute [r] arguments
-  #   @return [Hash{String => String, Integer}]
+  #   @return [Hash{String => String, Integer}] the x-arguments
   # @!attribute [r] wait
-  #   @return [Float] the rung that this belongs to, in seconds; 0 for none
+  #   @return [Float] the TTL of the rung that it belongs to, in seconds; 0 if it belongs to no rung
   # @!attribute [r] on_demand
-  #   @return [Boolean] as {#on_demand?}
+  #   @return [Boolean] the same as {#on_demand?}
   Declaration = Struct.new(
     :what, :name, :type, :source, :routing_key, :arguments, :wait, :on_demand, keyword_init: true
   ) do
-    # @return [Boolean] for a rung that only a handler's RetryAfter can need: declaring leaves it out until a plan asks for
-    #   it
+    # @return [Boolean] true if only a RetryAfter can need this rung: it is declared when a message
+    #   needs it
     def on_demand? = on_demand
   end
 
-  # The exchanges, queues and bindings that a strategy needs, as data. It never changes.
+  # The exchanges, queues and bindings that a work queue needs, as data. A topology is immutable.
   class Topology
     STRATEGIES = {
       ladder: Native::BH_STRATEGY_LADDER,
@@ -44,72 +46,84 @@ module Backhop
       Native::BH_DECLARE_BINDING => :binding
     }.freeze
     SERIES = [5, 10, 20, 40].to_h { |series| [series, series] }.freeze
-    LONGEST_NAME = 247 # bytes, as the core has it
+    LONGEST_NAME = 247 # bytes, the core's limit
     private_constant :STRATEGIES, :QUEUE_TYPES, :SERIES, :LONGEST_NAME
 
-    extend Values::Keywords
+    extend Checks::Keywords
 
-    # A work queue's name, which the core takes.
+    # Returns the work queue's name, or raises InvalidNameError or InvalidArgumentError.
     # @api private
     def self.name_of(queue)
-      Values.text(queue, "queue", InvalidNameError)
+      Checks.text(queue, "queue", InvalidNameError)
       raise InvalidNameError, "queue is empty: give the work queue's name" if queue.empty?
       return queue if queue.bytesize <= LONGEST_NAME
 
       raise InvalidNameError, "queue is #{queue.bytesize} bytes long: give a name of #{LONGEST_NAME} bytes at most"
     end
 
+    # Returns a declaration of the core as a {Declaration}.
+    # @api private
+    def self.declaration(fields)
+      kind, name, type, source, routing_key, rung_ms, on_demand, _passive, arguments = fields
+      values = arguments.to_h { |key, tag, text, number| [key, tag == Native::BH_TYPE_INT64 ? number : text] }
+      Declaration.new(what: WHATS.fetch(kind), name: name, type: type, source: source, routing_key: routing_key,
+                      arguments: values.freeze, wait: Times.seconds(rung_ms), on_demand: on_demand == 1).freeze
+    end
+
     # @api private
     attr_reader :native
 
-    # @return [Policy] the delays that it serves
+    # @return [Policy] the policy whose delays it serves
     attr_reader :policy
 
-    # @return [Array<Declaration>] in an order in which they can be made
+    # @return [Array<Declaration>] all declarations, sorted so that each one's parts come before it
     attr_reader :declarations
 
-    # @param queue [String] the work queue; at most 247 bytes
-    # @param policy [Policy] the delays to serve
-    # @param strategy [Symbol] where a message waits: :ladder, :message_ttl, :reject, :delayed_exchange or :native
-    # @param queue_type [Symbol] of the wait, parked and unroutable queues: :quorum or :classic
-    # @param namespace [String, nil] first part of the shared names; default "backhop", with classic queues
-    #   "backhop.classic"
-    # @param series [Integer] rungs per decade of the ladder: 5, 10, 20 or 40
-    # @param stripes [Integer] wait queues of each of the ladder's rungs, 1 to 64, each a share of the load; raising it later
-    #   redeclares nothing
-    # @param work_queue [Symbol, nil] :quorum or :classic: declare the work queue too; default: it is there already (:reject
-    #   and :native, which live in its arguments, declare it always)
-    # @param work_queue_arguments [Hash{String, Symbol => String, Integer}] its arguments beside those that the strategy
-    #   sets
-    # @param policies [Array<Policy>] further policies that it shall serve
-    # @raise [InvalidArgumentError] for what is no value of an option
-    # @raise [StrategyError] where the strategy cannot serve the policy; the text names one that does
-    # @raise [InvalidNameError] for a name that cannot be used
+    # @param queue [String] the work queue, at most 247 bytes
+    # @param policy [Policy] the policy to serve
+    # @param strategy [Symbol] where messages wait: :ladder, :message_ttl, :reject,
+    #   :delayed_exchange or :native
+    # @param queue_type [Symbol] type of the wait, parked and unroutable queues: :quorum or :classic
+    # @param namespace [String, nil] prefix of the shared names; default "backhop", with classic
+    #   queues "backhop.classic"
+    # @param series [Integer] number of the ladder's rungs per decade: 5, 10, 20 or 40
+    # @param stripes [Integer] number of wait queues of each rung, 1 to 64, which share its load.
+    #   You can raise it later: no queue is redeclared
+    # @param work_queue [Symbol, nil] :quorum or :classic declares the work queue with this type;
+    #   nil: it exists already. The strategies :reject and :native always declare it, since they
+    #   need its arguments
+    # @param work_queue_arguments [Hash{String, Symbol => String, Integer}] arguments of the work
+    #   queue besides those of the strategy
+    # @param policies [Array<Policy>] further policies to serve
+    # @raise [InvalidArgumentError] if an option has a wrong value
+    # @raise [StrategyError] if the strategy cannot serve a policy; the text names a strategy that
+    #   can
+    # @raise [InvalidNameError] if a name is invalid
     def initialize(queue, policy: Policy.new, strategy: :ladder, queue_type: :quorum, namespace: nil, series: 10,
                    stripes: 1, work_queue: nil, work_queue_arguments: {}, policies: [])
-      @policy = Values.object(policy, "policy", Policy)
+      @policy = Checks.object(policy, "policy", Policy)
       @native = Core.made(Native.bh_topology_new(Topology.name_of(queue)))
       Status.check(@native.set_strategy(Core.number(STRATEGIES, strategy, "strategy")))
       Status.check(@native.set_queue_type(Core.number(QUEUE_TYPES, queue_type, "queue_type")))
-      Status.check(@native.set_namespace(Values.text(namespace, "namespace"))) if namespace
+      Status.check(@native.set_namespace(Checks.text(namespace, "namespace"))) if namespace
       Status.check(@native.set_series(Core.number(SERIES, series, "series")))
-      Status.check(@native.set_stripes(Values.integer(stripes, "stripes", (1..64))))
+      Status.check(@native.set_stripes(Checks.integer(stripes, "stripes", (1..64))))
       Status.check(@native.set_work_queue_type(Core.number(QUEUE_TYPES, work_queue, "work_queue"))) if work_queue
-      Values.object(work_queue_arguments, "work_queue_arguments", Hash)
+      Checks.object(work_queue_arguments, "work_queue_arguments", Hash)
       work_queue_arguments.each { |name, value| Status.check(add_work_queue_argument(name.to_s, value)) }
       further(policies).each { |each| check(@native.add_policy(each.native)) }
       check(@native.build(policy.native))
-      @declarations = Array.new(@native.count) { |index| declaration(index) }.freeze
+      @declarations = Array.new(@native.count) { |index| Topology.declaration(@native.declaration(index)) }.freeze
       freeze
     end
 
-    # That of a queue, its policy and further options, or the one that is given instead.
+    # Returns the given topology, or makes one for the queue and the options.
     # @api private
     def self.of(queue, policy, topology, policies, **options)
       given = { queue: queue, policy: policy, **options }.compact
-      served = Choice.policies(policies).values
+      served = FailureRules.policies(policies).values
       if topology
-        Values.object(topology, "topology", Topology)
+        Checks.object(topology, "topology", Topology)
         served.each { |each| topology.check_serves(each) }
         return topology if given.empty?
 
@@ -123,65 +137,68 @@ module Backhop
     # @return [String] the work queue
     def queue = @native.queue
 
-    # @return [Symbol] where a message waits
+    # @return [Symbol] where messages wait: :ladder, :message_ttl, :reject, :delayed_exchange or
+    #   :native
     def strategy = STRATEGIES.key(@native.strategy)
 
-    # @return [String] "<queue>.parked", where messages go after their last attempt
+    # @return [String] "<queue>.parked": the queue of messages after their last attempt
     def parked_queue = @native.parked_queue
 
-    # @return [String, nil] "<namespace>.unroutable", where messages go whose work queue was gone when they were to come back,
-    #   of all that share the namespace; nil for strategy :native, which has none
+    # Returns "<namespace>.unroutable", which all work queues of the namespace share. It gets
+    # messages whose work queue did not exist at the end of their delay.
+    #
+    # @return [String, nil] nil for strategy :native
     def unroutable_queue = Core.text(@native.unroutable_queue)
 
-    # Whether a message is one of this work queue's: of those in the unroutable queue the one to send home.
+    # Returns true if a message in the unroutable queue belongs to this work queue.
     # @api private
     def owns?(delivery) = @native.owns(delivery.native) == 1
 
-    # @return [Float] strategy :message_ttl: how late a message can come back at worst, in seconds, because one with a longer
-    #   delay is before it; other strategies: 0
+    # Returns how late a message can arrive with strategy :message_ttl: a message with a longer
+    # delay can be before it in the wait queue.
+    #
+    # @return [Float] seconds; 0 for the other strategies
     def worst_lateness = Times.seconds(@native.worst_lateness_ms)
 
-    # @return [Array<Float>] the ladder's rungs that the policy uses, in seconds, ascending
-    def rungs = Array.new(@native.rung_count) { |index| Times.seconds(@native.rung_ms(index)) }
+    # @return [Array<Float>] the TTLs of the rungs that the policy uses, in seconds, ascending
+    def rungs = @native.rungs.first.map { |rung_ms| Times.seconds(rung_ms) }
 
-    # @param attempt [Integer] 1, 2, ...
-    # @return [PreviewRow] the preview of the attempt-th failure
-    # @raise [PolicyError] for a number that is none
-    def row(attempt)
-      Policy.check_attempt(attempt)
-      times = { lowest: :lowest_ms, mean: :mean_ms, highest: :highest_ms, total: :total_ms }.transform_values do |getter|
-        Times.seconds(@native.public_send(getter, policy.native, attempt))
-      end
-      PreviewRow.new(attempt: attempt, **times, rungs: @native.spread(policy.native, attempt)).freeze
-    end
-
-    # The lowest, mean and highest delay after each failure, and their running total, as its wait queues make them of its
-    # policy.
+    # Returns the delays after one failure, as the topology rounds them to its rungs.
     #
-    # @param failures [Integer, nil] how many; default: all that are retried, at most 20
-    # @return [Preview]
-    # @raise [PolicyError] for a number that is none, or above 10,000
-    def preview(failures = nil) = Preview.new(policy.previewed(failures).map { |attempt| row(attempt) })
+    # @param attempt [Integer] number of the failure: 1, 2, ...
+    # @return [PreviewRow]
+    # @raise [PolicyError] if attempt is not such a number
+    def row(attempt) = Preview.row(policy, attempt, @native)
 
-    # @param attempt [Integer] 1, 2, ...
-    # @return [Hash{Float => Float}] what share of the messages waits on which of the ladder's rungs, in seconds, after the
-    #   attempt-th failure
-    # @raise [PolicyError] for a number that is none
+    # Returns the delays after each failure, as the topology rounds them to its rungs.
+    #
+    # @param failures [Integer, nil] number of rows, 0 to 10,000; default: all failures that are
+    #   retried, at most 20
+    # @return [Preview]
+    # @raise [PolicyError] if failures is outside its range
+    def preview(failures = nil) = Preview.of_topology(policy, @native, failures)
+
+    # Returns how messages spread over the ladder's rungs after one failure.
+    #
+    # @param attempt [Integer] number of the failure: 1, 2, ...
+    # @return [Hash{Float => Float}] the share of the messages, 0 to 1, by the rung's TTL in seconds
+    # @raise [PolicyError] if attempt is not such a number
     def shares(attempt)
-      Policy.check_attempt(attempt)
+      Preview.check_attempt(attempt)
       shares = rungs.each_with_index.to_h { |rung, i| [rung, @native.share(policy.native, attempt, i)] }
       shares.reject { |_, share| share.zero? }
     end
 
-    # Refuses a broker that cannot serve the strategy.
+    # Checks that a broker can serve the strategy.
     #
-    # @param product [String] of its server properties
-    # @param version [String] likewise
+    # @param product [String] product of the broker's server properties
+    # @param version [String] version of the broker's server properties
     # @return [void]
-    # @raise [BrokerError] the text names a strategy that it can serve
+    # @raise [BrokerError] if the broker cannot serve the strategy; the text names one that it can
+    #   serve
     def check_broker(product, version) = check(@native.check_broker(product, version))
 
-    # Refuses a policy whose waits it has not.
+    # Raises ForeignPolicyError if the topology has no rung for a delay of the policy.
     # @api private
     def check_serves(policy)
       return if @native.check_policy(policy.native).zero?
@@ -190,10 +207,11 @@ module Backhop
                                 "among its policies"
     end
 
-    # All of it as RabbitMQ definitions, for an administrator: rabbitmqctl import_definitions.
+    # Returns the topology as RabbitMQ definitions, for rabbitmqctl import_definitions.
     #
-    # @param vhost [String]
+    # @param vhost [String] the vhost of the definitions
     # @return [String] JSON
+    # @raise [InvalidNameError] if the vhost's name is invalid
     def definitions(vhost: "/")
       check(Native.bh_topology_export(@native, vhost))
       @native.definitions
@@ -209,33 +227,14 @@ module Backhop
     def further(policies)
       return policies if policies.is_a?(Array) && policies.all?(Policy)
 
-      raise InvalidArgumentError, "policies is #{Values.shown(policies)}: give an Array of #{Policy}"
+      raise InvalidArgumentError, "policies is #{Text.shown(policies)}: give an Array of #{Policy}"
     end
 
     def add_work_queue_argument(name, value)
       return @native.add_work_queue_int(name, value) if value.is_a?(Integer)
       return @native.add_work_queue_string(name, value.to_s) if value.is_a?(String) || value.is_a?(Symbol)
 
-      raise InvalidArgumentError, "work_queue_arguments: #{name} is #{Values.shown(value)}: give a String or an Integer"
-    end
-
-    def declaration(index)
-      Declaration.new(
-        what: WHATS.fetch(@native.declaration(index)),
-        name: @native.name(index),
-        type: @native.type(index),
-        source: @native.source(index),
-        routing_key: @native.routing_key(index),
-        arguments: Array.new(@native.argument_count(index)) { |number| argument(index, number) }.to_h.freeze,
-        wait: Times.seconds(@native.wait_ms(index)),
-        on_demand: @native.on_demand(index) == 1
-      ).freeze
-    end
-
-    def argument(index, number)
-      is_integer = @native.argument_type(index, number) == Native::BH_TYPE_INT64
-      [@native.argument_name(index, number),
-       is_integer ? @native.argument_int(index, number) : @native.argument_string(index, number)]
+      raise InvalidArgumentError, "work_queue_arguments: #{name} is #{Text.shown(value)}: give a String or an Integer"
     end
   end
 end

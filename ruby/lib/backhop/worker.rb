@@ -3,30 +3,34 @@
 require "io/wait"
 
 module Backhop
-  # Consumes a queue and handles its messages; what fails comes back later, and is parked after its last attempt.
+  # Consumes a work queue and calls your handler. Failed messages are retried, and parked after the
+  # last attempt.
   #
-  # The core's background thread keeps two connections, makes them again where they are lost, publishes copies, awaits their
-  # confirms and acknowledges: heartbeats go on while a handler runs for an hour.
+  # A background thread of the core keeps two connections, reconnects, publishes copies, awaits
+  # their confirms and settles messages. So heartbeats go on while a handler runs for an hour.
   #
   #     worker = Backhop::Worker.new("amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8)
   #     worker.run { |message| purge(message.body) }
   #
-  # A handler that returns acknowledges its message; one that raises sees it again later, unless it raises Park or Drop.
-  # Under {#run}, Ctrl-C and SIGTERM drain: no more messages are taken, and handlers have `drain` seconds to finish; a second
-  # one stops at once. Every worker that runs in the process is told, and then whoever had trapped the signal before. A
-  # message that is not settled in time goes back to the queue.
+  # If the handler returns, its message is acknowledged. If it raises, the message is retried; Park
+  # and Drop end it instead.
   #
-  # Events are logged, and given to on_event.
+  # Under {#run}, SIGINT and SIGTERM drain: the worker takes no more messages, and the handlers have
+  # `drain` seconds to finish. A second signal stops at once. All workers of the process get the
+  # signal, and then the trap of before is called. Messages that are not settled in time return to
+  # the queue.
   #
-  # After a fork a worker of the parent refuses to work in the child with a ForkedError: make a new one there.
+  # Events are logged and passed to on_event.
+  #
+  # After a fork, the parent's worker raises ForkedError in the child. Make a new worker there.
   class Worker
     MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
     DRAIN = (0..Times::HOUR_MS)
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
-    LOOK_AFTER = 1 # seconds: how often events are looked for while every thread has a message
+    LOOK_AFTER = 1 # seconds: how often events are taken while every thread has a message
+    READY_AFTER = 0.02 # seconds: how often `ready` looks
     CLOCK = Time.method(:now)
-    PUBLISHED_AGAIN = [Native::BH_EVENT_RETURNED, Native::BH_EVENT_NACKED].freeze
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
       this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
@@ -34,66 +38,79 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :PUBLISHED_AGAIN, :NOTHING,
-                     :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :READY_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
-    extend Values::Keywords
+    extend Checks::Keywords
 
-    # @return [Topology] and its policy
+    # @return [Topology] the topology, with its policy
     attr_reader :topology
 
-    # @param uri [String, Array<String>] "amqp://user:password@host:port/vhost?heartbeat=seconds", "amqps://" for TLS; or
-    #   several, to try in turn
-    # @param queue [String] the work queue
-    # @param policy [Policy] of the queue; default: Policy.new
-    # @param topology [Topology] instead of queue, policy, and what a topology takes
-    # @param strategy [Symbol] as Topology's, as are queue_type, namespace, series, stripes, work_queue,
-    #   work_queue_arguments
-    # @param threads [Integer] how many handlers run at once under {#run}
-    # @param prefetch [Integer] messages that the broker sends ahead, and so the most fibers at once under {#serve}; 0
-    #   consumes nothing: for a worker that only replays
-    # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
-    #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
-    # @param only [Class, #call, Array] likewise: what is none of these parks at once
-    # @param policies [Hash{Class, #call => Policy}] policies of their own for classes of exceptions, or for predicates that
-    #   are given the exception; the first that fits is used, else the policy. One count of attempts serves them all
-    # @param mode [Symbol] how to treat the broker's topology at each connect: :create what is missing, :verify that all is
-    #   there and change nothing, :none. Rungs that only a handler's RetryAfter can need are made on demand under :create
-    #   alone: verifying asks for them too
-    # @param ca_file [String, nil] PEM file of the CAs to trust with amqps:// instead of the system's; the peer is always
-    #   verified
-    # @param connect_timeout [Numeric] seconds for a connection
-    # @param confirm_timeout [Numeric] seconds for the broker's confirm of a copy
-    # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits are ignored; default: 100 ms,
-    #   doubled up to 10 s, of which the lower half is random
-    # @param drain [Numeric] seconds that handlers may take to finish once the worker is told to stop; an hour at most
-    # @param on_event [#call, Array<#call>, nil] called with each {Event}, from whichever thread meets it
-    # @param retry_events [Boolean] whether each retry is an event too; it is where on_event has what needs it: a tracing, or
-    #   metrics that hand on what they count
-    # @param fail_fast [Boolean] whether {#run} and {#serve} end with the error where the worker was never ready and that cannot
-    #   mend itself: a refused password, vhost or permission, a work queue that is missing, a clash, a certificate that does
-    #   not match. A broker that is not up yet is waited for; once the worker was ready, everything is tried again without end
+    # @param uri [String, Array<String>] "amqp://user:password@host:port/vhost?heartbeat=seconds",
+    #   or "amqps://" for TLS; several are tried in turn
+    # @param queue [String] the work queue, at most 247 bytes
+    # @param policy [Policy] the rules for delays and limits; default: Policy.new
+    # @param topology [Topology] replaces queue, policy and the other options of a topology
+    # @param strategy [Symbol] see {Topology#initialize}; likewise queue_type, namespace, series,
+    #   stripes, work_queue and work_queue_arguments
+    # @param threads [Integer] number of handlers that run at once under {#run}, 1 to 10,000
+    # @param prefetch [Integer] number of messages that the broker sends ahead, 0 to 65535; also the
+    #   most fibers at once under {#serve}. 0 consumes nothing: use it to only replay
+    # @param never [Class, #call, Array] classes of exceptions that park a message at once, or
+    #   predicates. A predicate gets the exception and returns true (park), false, or the shortest
+    #   delay in seconds (retry)
+    # @param only [Class, #call, Array] classes or predicates likewise; an exception that matches
+    #   none of them parks at once
+    # @param policies [Hash{Class, #call => Policy}] policies by class of exception or predicate.
+    #   The first match applies, else the queue's policy. All policies share one count of attempts
+    # @param mode [Symbol] the effect of each connect on the topology: :create missing parts,
+    #   :verify all parts, or :none. Rungs that only a RetryAfter can need are declared on demand
+    #   with :create; :verify requires them
+    # @param ca_file [String, nil] PEM file of the CAs to trust with amqps://; default: the
+    #   system's. The peer is always verified
+    # @param cert [String, nil] PEM file of a client certificate and its chain, for amqps://. If the
+    #   URI has no user, RabbitMQ reads the user from the certificate (SASL EXTERNAL)
+    # @param key [String, nil] PEM file of its private key, without a passphrase; default: the file
+    #   of the certificate
+    # @param connect_timeout [Numeric] seconds to connect, 0.001 to 3600
+    # @param confirm_timeout [Numeric] seconds to wait for the confirm of a copy, 0.001 to 3600
+    # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits
+    #   are ignored. Default: 100 ms, doubled up to 10 s, the lower half random
+    # @param drain [Numeric] seconds for handlers to finish after a stop, 0 to 3600
+    # @param timeout [Numeric, String, nil] seconds for a handler, 0.001 to 86,400; nil: no limit.
+    #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler in
+    #   a thread is not aborted: its attempt fails when it returns
+    # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that emits
+    #   it
+    # @param retry_events [Boolean] whether each retry is an event. A listener that needs these
+    #   events, such as a tracing, implies it
+    # @param fail_fast [Boolean] whether {#run} and {#serve} raise if the first start cannot
+    #   succeed: refused password, vhost or permission; missing work queue; queue with other
+    #   arguments; certificate that does not match. A broker that is not reachable yet never raises.
+    #   After the worker was ready once, it retries all errors
     # @param logger [Logger, nil] default: {Backhop.logger}
-    # @param legacy_counter [String, nil] as History's
-    # @param wait_queues [Array<String>] as History's
-    # @raise [InvalidArgumentError] for what is no value of an option; for Metrics with different error_types
-    # @raise [ForeignPolicyError] where the topology that is given does not serve one of the policies
-    # @raise [NoLibrabbitmqError] where this Backhop was built without librabbitmq; the text says what to install
-    # @raise [URIError] for a URI that cannot be read
+    # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
+    # @raise [InvalidArgumentError] if an option has a wrong value, or Metrics have different
+    #   error_types
+    # @raise [ForeignPolicyError] if the given topology does not serve one of the policies
+    # @raise [StrategyError] if the strategy cannot serve the policy
+    # @raise [NoLibrabbitmqError] if this Backhop was built without librabbitmq; the text says what
+    #   to install
+    # @raise [URIError] if a URI is malformed
     def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
                    stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
-                   policies: {}, mode: :create, ca_file: nil, connect_timeout: 10, confirm_timeout: 30, back_off: nil,
-                   drain: 20, on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil,
-                   wait_queues: [])
+                   policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil, connect_timeout: 10,
+                   confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, on_event: nil, retry_events: false,
+                   fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
       @topology = Topology.of(queue, policy, topology, policies,
                               strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                               work_queue_arguments:)
-      @threads = Values.integer(threads, "threads", (1..10_000))
-      @choice = Choice.new(never, only, policies)
-      @drain_ms = Values.time(drain, "drain", DRAIN)
-      @logger = logger ? Values.logger(logger, "logger") : Backhop.logger
+      @threads = Checks.integer(threads, "threads", (1..10_000))
+      rules = FailureRules.new(never, only, policies)
+      limit = HandlerLimit.new(timeout)
+      @drain_ms = Checks.time(drain, "drain", DRAIN)
+      @logger = logger ? Checks.logger(logger, "logger") : Backhop.logger
       @listeners = Listeners.new(@topology.queue, on_event, CLOCK, @logger)
-      Values.integer(prefetch, "prefetch", (0..65_535))
+      Checks.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
       @readable = IO.for_fd(@native.fd, autoclose: false)
@@ -101,34 +118,42 @@ module Backhop
       @events = Mutex.new
       @taking = Mutex.new
       @replays = Mutex.new
-      @replayed = nil # where a replay is awaited: a Queue for its event
-      @run = nil # the last
-      set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
+      @replayed = nil # during a replay: a Queue for its event
+      @run = nil # the last one
+      set_connections(uri, connect_timeout, confirm_timeout, back_off)
+      set_files(ca_file, cert, key)
       check(@native.set_mode(Core.number(MODES, mode, "mode")))
       check(@native.set_prefetch(prefetch))
-      @most_failures = prefetch + Native::BH_WORKER_MOST_EVENTS
+      check(@native.set_handler_timeout_ms(limit.ms))
       @counted = @listeners.leave_to_core
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
-      @tells_retries = Values.truth(retry_events, "retry_events") || @listeners.bridges?
-      @failures = @listeners.any? ? {} : nil # errors and spans of messages that failed, by the number of these
+      is_each_retry = Checks.truth(retry_events, "retry_events") || @listeners.retry_listener?
+      @handling = Handling.new(@native, @topology, rules, limit, @listeners, @logger,
+                               is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS)
       @listeners.attach(self)
-      check(@native.set_event(Native::BH_EVENT_RETRIED, @tells_retries ? 1 : 0))
-      check(@native.set_fail_fast(Values.truth(fail_fast, "fail_fast") ? 1 : 0))
-      check(@native.set_legacy_counter(Values.text(legacy_counter, "legacy_counter"))) if legacy_counter
-      Values.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
+      check(@native.set_event(Native::BH_EVENT_RETRIED, is_each_retry ? 1 : 0))
+      check(@native.set_fail_fast(Checks.truth(fail_fast, "fail_fast") ? 1 : 0))
+      check(@native.set_legacy_counter(Checks.text(legacy_counter, "legacy_counter"))) if legacy_counter
+      Checks.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
     end
 
-    # Handles messages in threads of its own until the worker is stopped and drained: by Ctrl-C, SIGTERM or {#stop}. Other
-    # threads, and under a fiber scheduler other fibers, run meanwhile. A handler that exits ends it: what other handlers have
-    # in hand is settled, and its own message goes back to the queue.
+    # Calls the handler in threads until the worker is stopped and drained, by SIGINT, SIGTERM or
+    # {#stop}. Other threads, and with a fiber scheduler other fibers, run meanwhile.
     #
-    # @param handler [#call, nil] or a block
+    # A handler that raises SystemExit, Interrupt or another SignalException ends the run, and `run`
+    # raises the exception. Messages in hand of other handlers are settled, and its own message
+    # returns to the queue. A handler that ends its thread has failed, and a new thread takes its
+    # place.
+    #
+    # @param handler [#call, nil] the handler, unless you give a block
     # @yieldparam message [Message]
     # @return [void]
-    # @raise [InvalidArgumentError] for what cannot be called
-    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the worker can never be ready
+    # @raise [InvalidArgumentError] if the handler has no method call
+    # @raise [StateError] if the worker runs already
+    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
+    #   first start cannot succeed
     def run(handler = nil, &block)
-      handler = Values.callable(handler || block, "the handler")
+      handler = Checks.callable(handler || block, "the handler")
       Signals.during(self) do
         running do |run|
           @threads.times { |index| start_thread(index, handler, run) }
@@ -137,17 +162,18 @@ module Backhop
       end
     end
 
-    # Handles messages in fibers of the current fiber scheduler, up to `prefetch` at once, until the worker is stopped and
-    # drained, as {#run}. Signals are the host's: stop it from there.
+    # Calls the handler in fibers of the current fiber scheduler, at most `prefetch` at once, until
+    # the worker is stopped and drained. It traps no signals: call {#stop} from your own trap.
     #
-    # @param handler [#call, nil] or a block
+    # @param handler [#call, nil] the handler, unless you give a block
     # @yieldparam message [Message]
     # @return [void]
-    # @raise [InvalidArgumentError] for what cannot be called
-    # @raise [StateError] where there is no fiber scheduler
-    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the worker can never be ready
+    # @raise [InvalidArgumentError] if the handler has no method call
+    # @raise [StateError] if there is no fiber scheduler, or the worker runs already
+    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
+    #   first start cannot succeed
     def serve(handler = nil, &block)
-      handler = Values.callable(handler || block, "the handler")
+      handler = Checks.callable(handler || block, "the handler")
       raise StateError, "serve needs a fiber scheduler; without one, there is run" unless Fiber.current_scheduler
 
       running do |run|
@@ -157,24 +183,29 @@ module Backhop
           end
           look(run)
         end
+        run.abort # the handlers that are not done at the limit
       end
     end
 
-    # Stops, draining; from any thread, a handler or a signal's trap. Stopping again sets the limit anew.
+    # Stops the worker: it takes no more messages, and drains. You can call it from any thread, a
+    # handler or a signal's trap. Another call sets the time limit again.
     #
-    # @param drain [Numeric, nil] seconds that handlers may take to finish; default: the worker's
+    # @param drain [Numeric, nil] seconds for handlers to finish, 0 to 3600; default: the worker's
+    #   drain
     # @return [void]
-    def stop(drain: nil) = Status.check(@native.stop(drain.nil? ? @drain_ms : Values.time(drain, "drain", DRAIN)))
+    # @raise [InvalidArgumentError] if drain is outside its range
+    def stop(drain: nil) = Status.check(@native.stop(drain.nil? ? @drain_ms : Checks.time(drain, "drain", DRAIN)))
 
-    # Sends parked messages back to the work queue, while the worker runs, and waits for its end: none that is parked after
-    # this goes. From any thread but those of the worker's on_event and logger.
+    # Moves parked messages back to their work queue, while the worker runs, and waits for the end.
+    # It moves the messages that were parked when it began. Do not call it in on_event or the
+    # logger.
     #
-    # @param most [Integer, nil] how many at most; nil: all
-    # @return [Integer] how many went
-    # @raise [StateError] the worker does not run, or a replay is under way already
-    # @raise [Error] what ended it; the messages that did not go are parked still
+    # @param most [Integer, nil] the most messages to move; nil: all
+    # @return [Integer] the number of moved messages
+    # @raise [StateError] if the worker does not run, or another replay runs
+    # @raise [Error] what ended the replay; the other messages are still parked
     def replay(most = nil)
-      Values.integer(most, "most", (0..MOST_REPLAYED)) unless most.nil?
+      Checks.integer(most, "most", (0..MOST_REPLAYED)) unless most.nil?
       return 0 if most&.zero?
 
       ended = begin_replay(most || MOST_REPLAYED)
@@ -185,14 +216,41 @@ module Backhop
       event.count
     end
 
+    # Waits until the worker consumes. Call it while {#run} or {#serve} runs, or is about to.
+    #
+    # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
+    # @return [self]
+    # @raise [WaitTimeoutError] the worker is not ready in that time; the text is {#state_reason}
+    # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
+    #   first start cannot succeed
+    # @raise [StateError] the worker has stopped
+    # @raise [InvalidArgumentError] the timeout is no time or negative
+    def ready(timeout = nil)
+      deadline_ms = Deadline.after(timeout)
+      until (health = self.health).state == :ready
+        raise @run.failures.first || health.over if @run&.drained?
+        raise health.late if Deadline.remaining(deadline_ms)&.zero?
+
+        sleep READY_AFTER
+      end
+      self
+    end
+
+    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection)
+    #   or :stopped
+    def state = health.state
+
+    # @return [String, nil] the text of the event that led to the state
+    def state_reason = health.reason
+
     # @return [String]
     def inspect = "#<#{self.class} for #{topology.queue.inspect}>"
 
-    # How many copies are not confirmed.
+    # Returns the number of copies that are not confirmed.
     # @api private
     def pending = @native.copies
 
-    # What the core read of a message.
+    # Returns what the core read of a message.
     # @api private
     def read(taken)
       delivery = Delivery.of(Core.made(Native.bh_delivery_new))
@@ -201,89 +259,31 @@ module Backhop
       history
     end
 
-    # A message that a worker took: what is not asked for is not read.
-    # @api private
-    class Taken < Message
-      attr_reader :taken
-
-      def initialize(worker, taken) # rubocop:disable Lint/MissingSuper
-        @worker = worker
-        @taken = taken
-      end
-
-      def topology = @worker.topology
-
-      def body = @body ||= @taken.body
-
-      def redelivered? = @taken.redelivered == 1
-
-      def history = @history ||= @worker.read(@taken)
-    end
-
-    # What the threads of one run share; one whose handler takes longer outlives it, and has no part in the next.
-    # @api private
-    class Run
-      # @return [Array<Exception>] failures that are no handler's own
-      attr_reader :failures
-      # Whether it ends without waiting for its handlers.
-      attr_accessor :is_cut
-
-      def initialize
-        @failures = []
-        @lock = Mutex.new
-        @busy = 0
-        @is_drained = @is_cut = false
-        @ended, @ending = IO.pipe # not a ConditionVariable, which an exception breaks under a fiber scheduler
-      end
-
-      def drained? = @is_drained
-
-      def drained
-        @is_drained = true
-        @ending.write(".")
-        @ending.close
-      end
-
-      # Yields while a handler has a message in hand.
-      def handling
-        @lock.synchronize { @busy += 1 }
-        yield
-      ensure
-        @lock.synchronize { @busy -= 1 }
-      end
-
-      # Whether it failed, and no handler has a message in hand.
-      def failed_and_idle? = !failures.empty? && @lock.synchronize { @busy.zero? }
-
-      # Whether it has drained, after so many seconds at most.
-      def wait(seconds) = @ended.wait_readable(seconds)
-
-      def close
-        @ended.read(1) # whoever writes it may be about to
-        @ended.close
-      end
-    end
-    private_constant :Taken, :Run
-
     private
+
+    def health = Health.new.tap { |health| @native.state(health.native) }
 
     def check(status) = Status.check(status, @native.error)
 
-    def set_connections(uri, ca_file, connect_timeout, confirm_timeout, back_off)
-      uris = Values.texts(uri, "uri")
+    def set_files(ca_file, cert, key)
+      check(@native.set_ca_file(ca_file.to_s)) if ca_file
+      check(@native.set_client_certificate(cert.to_s, key.to_s)) if cert || key
+    end
+
+    def set_connections(uri, connect_timeout, confirm_timeout, back_off)
+      uris = Checks.texts(uri, "uri")
       raise InvalidArgumentError, "uri is []: give one at least" if uris.empty?
 
       uris.each { |each| check(@native.add_uri(each)) }
-      check(@native.set_ca_file(ca_file.to_s)) if ca_file
-      check(@native.set_connect_timeout_ms(Values.time(connect_timeout, "connect_timeout", TIMEOUT)))
-      check(@native.set_confirm_timeout_ms(Values.time(confirm_timeout, "confirm_timeout", TIMEOUT)))
-      check(@native.set_back_off(Values.object(back_off || Policy.back_off, "back_off", Policy).native))
+      check(@native.set_timeouts_ms(Checks.time(connect_timeout, "connect_timeout", TIMEOUT),
+                                    Checks.time(confirm_timeout, "confirm_timeout", TIMEOUT)))
+      check(@native.set_back_off(Checks.object(back_off || Policy.back_off, "back_off", Policy).native))
     end
 
-    # --- Running -------------------------------------------------------------------------------------------------------
+    # --- Running ----------------------------------------------------------------------------------
 
-    # Yields a Run, and raises its first failure. Where the block does not end by itself, for an exception or as its thread
-    # is killed, which is how a process's exit ends threads, the run is stopped at once.
+    # Yields a Run, and raises its first failure. If an exception ends the block, or its thread is
+    # killed as at the exit of the process, the run is stopped at once.
     def running
       run = start
       begin
@@ -295,7 +295,8 @@ module Backhop
       raise run.failures.first unless run.failures.empty?
     end
 
-    # No event is told, and no message taken, between the core's start and the new Run.
+    # Starts the core. The locks keep other threads from taking its events and messages before the
+    # new Run is set.
     def start
       @events.synchronize do
         @taking.synchronize do
@@ -308,52 +309,60 @@ module Backhop
     end
 
     def cut(run)
-      run.is_cut = true
-      is_ours = @native.stop(0).zero? # not in a child that was forked meanwhile
+      is_ours = @native.stop(@drain_ms).zero? # false in a forked child
+      run.abort # aborted handlers settle before the core stops
+      @native.stop(0) if is_ours
       look(run) until run.drained? || !is_ours
     end
 
     def start_thread(index, handler, run)
-      Thread.new { work(handler, run) }.name = "backhop-#{topology.queue}-#{index + 1}"
+      Thread.new { work(index, handler, run) }.name = "backhop-#{topology.queue}-#{index + 1}"
     end
 
-    def work(handler, run)
+    def work(index, handler, run)
       while (message = take(run) || wait(run))
-        run.handling { handle(handler, message) }
+        run.handling { @handling.call(handler, message) { false } }
         end_early(run)
       end
       is_over = true
     rescue Exception => e # rubocop:disable Lint/RescueException
       give_up(run, e)
     ensure
-      give_up(run, StateError.new("a handler ended its thread")) unless is_over || e
+      replace_thread(index, handler, run) unless is_over || e || HandlerCall.exiting?
+    end
+
+    # Starts a thread in place of the current one, which a handler ended.
+    def replace_thread(index, handler, run)
+      end_early(run)
+      start_thread(index, handler, run) unless run.drained? || run.cut?
     end
 
     def schedule(handler, message, run)
       Fiber.schedule do
-        run.handling { handle(handler, message) }
+        run.handling { @handling.call(handler, message) { run.cut? } }
         end_early(run)
       rescue Exception => e # rubocop:disable Lint/RescueException
         give_up(run, e)
       end
     end
 
-    # A failure that is no handler's own ends the run.
+    # Ends the run because of an exception that is not a handler's failure.
     def give_up(run, failure)
       run.failures << failure
-      return if run.drained? || run.is_cut
+      return if run.drained? || run.cut?
 
       @native.stop(@drain_ms)
       end_early(run)
     end
 
-    # The message of what failed stays unsettled: there is nothing to wait for once no other handler has one.
+    # Stops at once if the run failed and no other handler has a message. The message of the failed
+    # thread stays unsettled.
     def end_early(run)
       @native.stop(0) if run.failed_and_idle? && !run.drained?
     end
 
     def begin_replay(most)
-      @events.synchronize do # before whose event nobody can take it
+      @events.synchronize do # no other thread can take the event before @replayed is set
         raise StateError, "a replay is under way already" if @replayed
 
         Status.check(@native.replay(most), "the worker does not run, or a replay is under way already", StateError)
@@ -366,17 +375,18 @@ module Backhop
       @replayed = nil
     end
 
-    # --- Taking --------------------------------------------------------------------------------------------------------
+    # --- Taking -----------------------------------------------------------------------------------
 
-    # A message of this run, if there is one.
+    # Returns a message of this run; nil if there is none now.
     def take(run)
       status, taken = @taking.synchronize { run.drained? ? NOTHING.first : @native.take }
-      return Taken.new(self, taken) if status.zero?
+      return TakenMessage.new(self, taken) if status.zero?
 
       raise Status.error(status) unless NOTHING.include?(status)
     end
 
-    # The next message; one thread waits for all. Nil once the run has drained.
+    # Waits for a message; nil once the run has drained. Only one thread at a time waits for the
+    # core.
     def wait(run)
       @leader.synchronize do
         until run.drained?
@@ -389,7 +399,8 @@ module Backhop
       nil
     end
 
-    # Takes the events that there are, and waits for more, or for a message; another thread may take the last event.
+    # Takes all events, then waits for another event or message. Another thread may have taken the
+    # last event.
     def look(run)
       take_events
       @readable.wait_readable(LOOK_AFTER) unless run.drained?
@@ -401,89 +412,25 @@ module Backhop
           status, event = @native.take_event
           break unless status.zero?
 
-          tell(Event.new(event, *failure_of(event)))
+          emit(Event.new(event, *@handling.failure_of(event)))
         end
         @listeners.note_pending
       end
     end
 
-    # The error and the span of a message that comes again, or is parked, now.
-    def failure_of(native)
-      return unless @failures
-
-      what = native.what
-      lost = what == Native::BH_EVENT_MISSED || (what == Native::BH_EVENT_DISCONNECTED &&
-                                                 native.string(Event.field(:connection)) == "consume")
-      @failures.clear if lost
-      @failures.delete(native.message) unless PUBLISHED_AGAIN.include?(what)
-    end
-
-    def tell(event)
-      @listeners.pass(event)
-    ensure # whatever on_event does, nobody takes this event again
+    def emit(event)
+      @listeners.emit_event(event)
+    ensure # also if on_event raises: the core returns an event only once
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
     end
 
-    # Where the core gave up, its reason is the run's failure; messages that were not settled in time are none.
+    # Ends the run. The core's error is its failure, unless only messages were not settled in time.
     def end_run(event)
       @counted.each { |metrics| metrics.part(@native) }
       @run.failures << event.error unless event.error.nil? || event.error.is_a?(WaitTimeoutError)
       @run.drained
       end_replay(nil)
-    end
-
-    # --- Handling ------------------------------------------------------------------------------------------------------
-
-    def handle(handler, message)
-      @listeners.tell_message(:delivered, message)
-      handler.call(message)
-    rescue *Outcomes::FAILURES => e
-      result = @choice.result_of(e)
-      @listeners.tell_message(Plan::ENDS[result.outcome], message, e, result.error)
-      Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{e.backtrace&.join("\n")}" }
-      @native.set_error_class(message.taken, Outcomes.class_name(e)) # of a message that is gone, settling tells so
-      @native.set_traceparent(message.taken, message.traceparent) if message.traceparent
-      keep(message, e) if @failures && result.outcome != :dropped && (@tells_retries || may_park?(message, result))
-      settle(message, result)
-    else
-      @listeners.tell_message(:succeeded, message)
-      settle(message, Outcomes::OK)
-    end
-
-    def may_park?(message, result)
-      @native.may_park(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome),
-                       Times.milliseconds(result.retry_after)) == 1
-    end
-
-    # Keeps a failure for the event of what becomes of its message.
-    def keep(message, error)
-      @failures[message.taken.number] = [error, message.traceparent]
-      @failures.shift while @failures.size > @most_failures # the oldest are of events that nobody took
-    end
-
-    def settle(message, result)
-      status = @native.settle_by(message.taken, (result.policy || topology.policy).native, Plan.outcome(result.outcome),
-                                 result.error, Times.milliseconds(result.retry_after))
-      return if status.zero?
-
-      @failures&.delete(message.taken.number)
-      tell_stale(message, status)
-    end
-
-    # It was not settled: the broker delivers it again.
-    def tell_stale(message, status)
-      @listeners.tell(:stale) do |native|
-        Event.set(native, :status, status)
-        Event.set(native, :id, id_of(message))
-        Status.check(native.set_cause(status == StateError.status ? "" : Status.error(status).message))
-      end
-    end
-
-    def id_of(message)
-      message.id
-    rescue Error # it cannot be read
-      nil
     end
   end
 end

@@ -855,7 +855,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       proxy.close
     end
 
-    # As Bunny 2.19 does at each confirm of several: see Confirming::Unconfirmed.
+    # As Bunny 2.19 does at each confirm of several: see ConfirmChannel::Unconfirmed.
     it "publishes while the lowest number is looked for that is not confirmed" do
       held = proxy
       connection = Bunny.new(held.url, **PATIENT).start
@@ -864,8 +864,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       copy = Backhop::Bunny::Copy.new(plan, { headers: plan.copy_headers(nil) }, "", nil)
       heard = Queue.new
       listener = double
-      allow(listener).to receive(:heard) { |name, _, number| heard << number if name == :confirmed } # all are returned first
-      confirming = Backhop::Bunny::Confirming.new(connection, decider.topology, listener) { 1 }
+      allow(listener).to receive(:notify) { |name, _, number| heard << number if name == :confirmed } # all are returned first
+      confirming = Backhop::Bunny::ConfirmChannel.new(connection, decider.topology, listener) { 1 }
       confirming.publish(copy)
       expect(heard.pop).to eq(1)
       held.hold
@@ -903,7 +903,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
       channel = connection.create_channel
       proxy.hold
-      Backhop::Bunny::Declarer.close(channel)
+      Backhop::Bunny::Channels.close(channel)
       proxy.release
       connection.close
       expect(connection).to be_closed

@@ -7,7 +7,7 @@ require_relative "support"
 RSpec.describe "The examples", skip: NEEDS_BROKER do
   def command(name)
     paths = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
-    [RbConfig.ruby, "-w", *paths, File.expand_path("../../examples/#{name}.rb", __dir__)]
+    [RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
   end
 
   def expect_all_purged(name)

@@ -100,7 +100,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
 
   # A message whose acknowledgement a cut took comes again, before or after the loss is told.
   it "over a subscription is each loss of the connection, also with nothing in hand, and no orderly close" do
-    others = %i[delivered succeeded]
+    others = %i[connected delivered succeeded]
     consuming(SubscribedClient, proxy.url, queue, method(:handle), policy: QUICK, namespace: namespace,
                                                                    on_event: told.method(:push)) do |consumer|
       %w[first second third].each do |id|
@@ -115,8 +115,8 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
         expect(lost).to have_attributes(count: 0, error: Backhop::ConnectionFailedError)
       end
       consumer.connection.close
-      outbox = consumer.retrier.instance_variable_get(:@publisher).instance_variable_get(:@outbox)
-      until_true { !outbox.outdated? } # it has looked
+      publisher = consumer.retrier.instance_variable_get(:@publisher).instance_variable_get(:@publisher)
+      until_true { !publisher.outdated? } # it has looked
     end
     expect(Array.new(told.size) { told.pop.name } - others).to be_empty
     proxy.close

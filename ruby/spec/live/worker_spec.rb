@@ -160,7 +160,8 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       2.times { handler.get }
       events.get(:dropped)
     end
-    expect(dropping.instance_variable_get(:@failures)).to be_empty # no further event is about these messages
+    kept = dropping.instance_variable_get(:@handling).instance_variable_get(:@failures)
+    expect(kept).to be_empty # no further event is about these messages
     expect(broker.get("#{name}.parked").last).to eq("never")
     expect([broker.count(name), broker.count("#{name}.parked")]).to eq([0, 0])
   end
@@ -177,7 +178,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
 
   it "takes a RetryAfter that has passed as none" do
     broker.publish("body", name)
-    handler = Running::Handler.new(Backhop::RetryAfter.new(-1))
+    handler = Running::Handler.new(Backhop::RetryAfter.new(Time.now - 1))
     running(worker, handler) do
       handler.get
       expect(handler.get.last_delay).to eq(0.1)
@@ -211,8 +212,8 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect([done, most]).to eq([6, 3])
   end
 
-  it "connects again, and gets again what was not settled" do
-    broker.publish("body", name)
+  it "F2: connects again, and does not handle again what was not settled" do
+    broker.publish("body", name, message_id: "order 7")
     redelivered = Running::Inbox.new
     go = Queue.new
     handler = lambda do |message|
@@ -225,7 +226,8 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       expect(events.get(:disconnected).error).to be_a(Backhop::ConnectionFailedError)
       2.times { go << 1 }
       events.get(:connected)
-      expect(redelivered.get).to eq([true, "body"])
+      broker.publish("next", name)
+      expect(redelivered.get).to eq([false, "next"])
     end
     proxy.close
   end
@@ -253,6 +255,25 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       expect { running(worker("test-no-such-queue"), by: by) { events.get(:drained) } }
         .to raise_error(Backhop::MissingError, /test-no-such-queue/)
     end
+  end
+
+  it "has a state, and can be awaited" do
+    worker = worker()
+    expect(worker.state).to eq(:stopped)
+    expect { worker.ready(0.05) }.to raise_error(Backhop::WaitTimeoutError)
+    running(worker) do
+      expect(worker.ready(PATIENCE)).to be(worker)
+      expect(worker.state).to eq(:ready)
+      expect(worker.state_reason).to include("RabbitMQ")
+    end
+    expect(worker.state).to eq(:stopped)
+    expect { worker.ready }.to raise_error(Backhop::StateError)
+  end
+
+  it "raises to who awaits it why it cannot start" do
+    missing = worker("test-no-such-queue")
+    expect { running(missing) { events.get(:drained) } }.to raise_error(Backhop::MissingError)
+    expect { missing.ready }.to raise_error(Backhop::MissingError, /test-no-such-queue/)
   end
 
   it "waits for the queue that is missing where it is not to fail fast" do
@@ -283,12 +304,53 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect { until_true { log.string.include?("its handler ended after the worker had stopped") } }.not_to raise_error
   end
 
-  it "ends where a handler ends its thread" do
+  { "calls Thread.exit" => -> { Thread.exit }, "throws to an outer tag" => -> { throw :none_such },
+    "raises a subclass of Exception" => -> { raise Class.new(Exception), "no" } }.each do |what, ending| # rubocop:disable Lint/InheritException
+    it "RT3: counts an attempt where a handler #{what}, and goes on with as many threads" do
+      taken = Running::Inbox.new
+      handler = lambda do |message|
+        taken.call([message.body, message.attempt])
+        ending.call if message.body == "bad" && message.attempt == 1
+      end
+      running(worker(threads: 1), handler) do
+        %w[bad good].each { |body| broker.publish(body, name) }
+        expect(Array.new(3) { taken.get }).to contain_exactly(["bad", 1], ["bad", 2], ["good", 1])
+      end
+      expect(broker.count(name)).to eq(0)
+    end
+  end
+
+  it "RT7: under serve, counts an attempt where a handler stops its own task, and goes on" do
+    taken = Running::Inbox.new
+    handler = lambda do |message|
+      taken.call([message.body, message.attempt])
+      Async::Task.current.stop if message.body == "stop" && message.attempt == 1
+      raise Async::Stop if message.body == "raise" && message.attempt == 1
+    end
+    running(worker(prefetch: 20), handler, by: :serve) do
+      %w[stop raise good].each { |body| broker.publish(body, name) }
+      expect(Array.new(5) { taken.get }).to contain_exactly(["stop", 1], ["stop", 2], ["raise", 1], ["raise", 2], ["good", 1])
+    end
+    expect(broker.count(name)).to eq(0)
+  end
+
+  it "RT7: counts no attempt where the reactor that serves is stopped" do
     broker.publish("body", name)
-    worker = worker(drain: 0)
-    expect { running(worker, ->(_) { Thread.exit }) { events.get(:drained) } }
-      .to raise_error(Backhop::StateError, /ended its thread/)
-    expect(broker.get(name).last).to eq("body")
+    taken = Running::Inbox.new
+    go = Queue.new
+    worker = worker(prefetch: 20, drain: 0)
+    thread = Thread.new do
+      Async do |task|
+        task.async { worker.serve { |message| taken.call(message.attempt) && sleep(PATIENCE) } }
+        go.pop
+        task.reactor.stop
+      end
+    end
+    expect(taken.get).to eq(1)
+    go << 1
+    expect(thread.join(PATIENCE)).to be(thread)
+    expect(broker.get(name)[1][:headers] || {}).not_to include("backhop-attempts")
+    expect(broker.count("#{name}.parked").to_i).to eq(0)
   end
 
   it "leaves nothing of a run to the threads of the one before" do

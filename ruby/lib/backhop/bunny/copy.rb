@@ -2,11 +2,15 @@
 
 module Backhop
   module Bunny
-    # A copy to publish, and to confirm before its original is acknowledged.
+    # A copy to publish. Its original is acknowledged after the confirm.
+    #
+    # The core can write a copy's properties as bytes, but they cannot be used here: Bunny publishes
+    # only Hashes of properties, which amq-protocol encodes.
     # @api private
     class Copy
-      # Options of a publish, or headers, to which nobody adds anything: Bunny gives a message without them a content type and a
-      # priority, and an instrumentation of it writes its own trace into the headers.
+      # A Hash that ignores added keys. Bunny adds a content type and a priority to a message
+      # without them. An instrumentation of Bunny adds its own trace to the headers. But a copy must
+      # not change.
       class Exact < Hash
         def []=(*); end
         alias store []=
@@ -17,9 +21,10 @@ module Backhop
       attr_reader :plan
       # @return [Original]
       attr_reader :original
-      # @return [Proc, nil] of a replay: called with nil, or with the error at its end; nothing is tried again
+      # @return [Proc, nil] for a replay: called once, with nil or the error. A replayed copy is not
+      #   published again
       attr_reader :replayed
-      # @return [Exception, nil] what the handler raised
+      # @return [Exception, nil] the handler's exception
       attr_reader :error
       # @return [String] binary
       attr_reader :exchange
@@ -34,8 +39,8 @@ module Backhop
         @exchange = plan.exchange.b
       end
 
-      # A header's value as amq-protocol can write it: it cuts decimals, and writes arrays that hold one so that the broker
-      # closes the connection.
+      # Returns a header's value as amq-protocol can encode it. It cuts the digits of decimals, and
+      # encodes arrays with decimals so that the broker closes the connection.
       def self.writable(value)
         case value
         when Hash then value.transform_values { |item| writable(item) }
@@ -46,16 +51,16 @@ module Backhop
         end
       end
 
-      # Publishes it on a Bunny::Channel.
+      # Publishes the copy on a Bunny::Channel.
       def publish(channel)
-        @sent_us = Listeners.now_us
+        @sent_us = Times.monotonic_us
         channel.basic_publish(@body, @exchange, @plan.routing_key.b, @properties)
       end
 
-      # How long ago it was published last, in us.
-      def took_us = Listeners.now_us - @sent_us
+      # Returns the time since the last publish, in us.
+      def took_us = Times.monotonic_us - @sent_us
 
-      # The header by which a return names it.
+      # Returns the header backhop-id. It identifies the copy in a basic.return.
       def id = @properties[:headers]["backhop-id"].to_s
     end
   end

@@ -2,11 +2,11 @@
 
 module Backhop
   module Bunny
-    # What is known to be declared on a connection: its retriers share it, so that a further one of a namespace declares its
-    # own part alone.
+    # Remembers the declarations of a connection. The retriers of a connection share it: another
+    # retrier of the same namespace declares only its own part.
     # @api private
     class Declared
-      @all = ObjectSpace::WeakMap.new # by connection, as long as a retrier has it
+      @all = ObjectSpace::WeakMap.new # by connection, as long as a retrier holds the entry
       @lock = Mutex.new
 
       def self.of(connection) = @lock.synchronize { @all[connection] ||= new(connection) }
@@ -15,21 +15,22 @@ module Backhop
         @connection = connection
         @native = Core.made(Native.bh_declared_new)
         @lock = Mutex.new
-        @transport = nil # on which it was declared
+        @transport = nil # the transport on which it was declared
         @doubts = @forgotten = 0
       end
 
-      # Something of it may be gone. From any thread, also while another one declares.
+      # Forgets everything before the next use: a part may have been deleted. Call it from any
+      # thread, also during a declaration.
       def forget
         @doubts += 1
       end
 
-      # Yields what the core knows, to one thread at a time.
+      # Yields the core's record, to one thread at a time.
       def synchronize
         @lock.synchronize do
           transport = @connection.transport
           doubts = @doubts
-          @native.forget unless doubts == @forgotten && transport.equal?(@transport)
+          @native.clear unless doubts == @forgotten && transport.equal?(@transport)
           @forgotten = doubts
           @transport = transport
           yield @native

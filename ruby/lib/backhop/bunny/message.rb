@@ -2,10 +2,10 @@
 
 module Backhop
   module Bunny
-    # What a handler gets that asks for it: besides what every message has, Bunny's delivery_info and properties.
+    # A message from Bunny: a {Backhop::Message} with Bunny's delivery_info and properties.
     class Message < Backhop::Message
-      AMQPS = Delivery::PROPERTIES.keys.freeze # an instrumentation of Bunny adds properties of its own
-      private_constant :AMQPS
+      PROPERTIES = Delivery::PROPERTIES.keys.freeze # AMQP's; an instrumentation of Bunny adds others
+      private_constant :PROPERTIES
 
       # @return [::Bunny::DeliveryInfo, ::Bunny::GetResponse]
       attr_reader :delivery_info
@@ -13,7 +13,7 @@ module Backhop
       # @api private
       attr_reader :original
 
-      # @return [Exception, nil] what a worker of Kicks raised
+      # @return [Exception, nil] the RetryAfter, Park or Drop that a worker of Kicks raised
       # @api private
       attr_accessor :raised
 
@@ -26,32 +26,39 @@ module Backhop
         @original = original
       end
 
-      # @return [History] all that the headers tell
+      # @return [History] the message's past, from its headers
       def history
         @history ||= @decider.read(exchange: @arrived[0], routing_key: @arrived[1],
-                                   properties: arrived_properties.slice(*AMQPS), headers: arrived_properties[:headers])
+                                   properties: arrived_properties.slice(*PROPERTIES), headers: arrived_properties[:headers])
       end
 
-      # As they arrived. A handler may change them, and its copy has what arrived all the same.
+      # Returns the properties as they arrived, as an object of its own: changing it does not change
+      # the copy.
       #
       # @return [::Bunny::MessageProperties]
       def properties = @properties ||= ::Bunny::MessageProperties.new(Message.duplicate(arrived_properties))
+
+      # Returns the id of events and logs, also if the headers cannot be read.
+      # @api private
+      def event_id = super || arrived_properties[:message_id]
 
       # @return [Hash{Symbol => Object}]
       # @api private
       def arrived_properties = @arrived[2]
 
-      # @return [String] binary; not frozen, as amq-protocol sets the encoding of long ones
+      # @return [String] binary; not frozen, since amq-protocol sets the encoding of long ones
       # @api private
       def arrived_body = @arrived[3]
 
-      # Whether the broker tells that it delivered the message before, which the poison guard has to see.
+      # Returns true if the broker delivered the message before, so that the poison guard has to
+      # check it.
       # @api private
       def past?
         redelivered? || (arrived_properties[:headers] || {}).any? { |name, _| name.end_with?("-count") }
       end
 
-      # Properties or headers of their own, of any depth: without recursion, which a stack bears as far as it is free.
+      # Returns a deep copy of properties or headers. It does not recurse, since untrusted headers
+      # can be deeper than the stack.
       # @api private
       def self.duplicate(value)
         pending = []

@@ -2,119 +2,319 @@
 
 module Backhop
   module Bunny
-    # Publishes copies, and acknowledges their originals, without anybody waiting for it.
-    #
-    # A thread of its own does it all with its {Outbox}, so that no handler waits, and nothing is done in the thread that
-    # reads Bunny's connection, which could not wait for the broker. What happens meanwhile is put down for its next turn.
-    # The thread ends when there is nothing left to do, and begins again.
+    # Publishes copies on a confirm channel and settles their originals. The core's ledger decides
+    # each step; this class executes the steps with Bunny. All methods but {#outdated?} are called
+    # by the {PublisherThread}.
     # @api private
     class Publisher
-      TICK = 0.25 # seconds: how often it looks where nothing tells it, as of a connection that is blocked
-      LINGER = 1.0 # seconds without work, after which the thread ends; or looks, where messages are left
-      private_constant :TICK, :LINGER
+      RANDOM_BYTES = 8
+      private_constant :RANDOM_BYTES
 
-      # @param (see Outbox#initialize)
-      def initialize(retrier, connection, confirm_timeout_ms, back_off)
+      # @param listener [#notify] gets what the broker answers
+      # @param back_off [Policy] delays before a copy is published again
+      def initialize(listener, retrier, connection, confirm_timeout_ms, back_off)
+        @listener = listener
         @retrier = retrier
-        @outbox = Outbox.new(self, retrier, connection, confirm_timeout_ms, back_off)
-        @lock = Mutex.new
-        @work = ConditionVariable.new
-        @idle = ConditionVariable.new
-        @thread = nil
-        @arrived = []
-        @events = []
-        @held = 0 # copies that the outbox has
+        @connection = connection
+        @ledger = Core.made(Native.bh_ledger_new(back_off.native, Random.urandom(RANDOM_BYTES)))
+        Status.check(@ledger.set_confirm_timeout_ms(confirm_timeout_ms))
+        @copies = {} # by ledger entry, until they are confirmed
+        @channels = {} # by channel number in the ledger: one Original of each channel
+        @settlements = {}.compare_by_identity # frames to write, by one Original of their channel
+        @replayed = [] # confirmed copies of a replay
+        @channel = @closed = nil # the ConfirmChannel that publishes, and the one before
+        @transport = nil # the transport of all of them
+        @lost = [] # channels of lost connections, which Bunny opens again
+        @is_blocked = @is_connected = false # as of the last check
+        @is_declared = true
+        @failures = @paused_until_ms = 0 # of opening the channel and of declaring
+        @reason = "" # the broker's text for why it refused a copy
       end
 
-      # How many copies are not confirmed yet.
-      def pending
-        @lock.synchronize { @arrived.size + @held }
+      # Returns the number of copies that are not confirmed.
+      def size = @ledger.copies
+
+      # Returns true if the connection changed since the last check. Call it from any thread.
+      def outdated?
+        transport = @connection.transport
+        !transport.equal?(@transport) || @is_connected != transport.open? || @is_blocked != @connection.blocked?
       end
 
-      # Publishes a copy as soon as it can be, and then acknowledges its original. An original, of which no copy can be made,
-      # is left for a while.
-      def publish(copy)
-        @lock.synchronize do
-          @arrived << copy
-          wake
-        end
+      # Returns the seconds until the next step is due; nil if none is.
+      def due_in
+        due_ms = @ledger.due_ms
+        (due_ms - Times.monotonic_ms).clamp(1, nil) / 1000.0 unless due_ms.negative?
       end
 
-      # Sees to it that a connection that is lost or blocked is told of where there is nothing to publish too.
-      def look
-        heard(:look) if @outbox.outdated?
-      end
-
-      # Called by {Confirming}.
-      def heard(*event)
-        @lock.synchronize do
-          @events << event
-          wake
-        end
-      end
-
-      # Waits until nothing is pending; false where something still is after that many seconds.
-      def drain(timeout)
-        deadline = timeout && (Outbox.now_ms + Times.milliseconds(timeout))
-        @lock.synchronize do
-          until @arrived.empty? && @held.zero?
-            left = deadline && Times.seconds(deadline - Outbox.now_ms)
-            return false if left && left <= 0
-
-            wake # whoever ended the thread
-            @idle.wait(@lock, left)
-          end
-        end
-        true
+      # Handles the notices and copies, and executes all steps that are due.
+      #
+      # @param arrived [Array<Copy, Original>] an Original if no copy can be made of it
+      # @param notices [Array<Array>] see {ConfirmChannel}
+      def run_once(arrived, notices)
+        notices.each { |name, *about| contain { send(name, *about) } }
+        contain { check_connection }
+        arrived.each { |each| contain { each.is_a?(Copy) ? enter(each) : abandon(each) } }
+        contain { advance }
+        @settlements.each { |original, frames| contain { original.write(frames.join) } }.clear
+        @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
 
       private
 
-      def wake
-        @work.signal
-        return if @thread&.alive?
-
-        @thread = Thread.new { run }
-        @thread.name = "backhop"
+      # Yields. Logs an exception, so that the next step is executed in any case.
+      def contain
+        yield
+      rescue *Outcomes::FAILURES => e
+        Backhop.log(Logger::ERROR) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
       end
 
-      def run
-        while (news = take)
-          begin
-            @outbox.turn(*news)
-            count
-          rescue *Outcomes::FAILURES => e # only the application's logger can do that; the rest is for the next turn
-            Kernel.warn("publishing copies met an error of the logger, and goes on: #{Outcomes.text(e)}")
+      def emit(...) = @retrier.emit(...)
+
+      # --- What happened --------------------------------------------------------------------------
+
+      def confirmed(channel, number, is_nack)
+        @ledger.confirm(channel.number, number, 0, is_nack ? 0 : 1, Times.monotonic_ms)
+      end
+
+      def returned(channel, exchange, routing_key, id, reason)
+        doubt
+        @reason = reason
+        Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
+      end
+
+      # Enters a copy that is to be published.
+      def enter(copy)
+        entry = arrive(copy.original)
+        return lose(copy, Event.replay_error(ConnectionFailedError)) unless entry
+
+        @copies[entry] = copy
+        settle(entry, copy)
+      end
+
+      def settle(entry, copy)
+        Status.check(copy.plan.settle(@ledger, entry, copy.id, makes_rungs: @retrier.makes_rungs?))
+      end
+
+      # Enters an original that has no copy. It stays unacknowledged for a while.
+      def abandon(original)
+        entry = arrive(original)
+        @ledger.abandon(entry, Times.monotonic_ms) if entry
+      end
+
+      # Returns the original's entry; nil if the broker delivers it again.
+      def arrive(original)
+        check_connection # the original may be from a new connection
+        return unless original.here?
+
+        number, = @channels.find { |_, each| each.beside?(original) }
+        unless number
+          number = Core.made(@ledger.open_channel)
+          @channels[number] = original
+        end
+        Core.made(@ledger.arrive(number, original.tag))
+      end
+
+      # Detects what Bunny does not report: a lost or blocked connection, or a closed channel.
+      def check_connection
+        disconnected unless @connection.transport.equal?(@transport) && @transport.open?
+        return unless @transport.open?
+
+        @is_connected = true
+        ended = @channels.reject { |_, original| original.here? }.keys
+        return disconnected if ended.any? && !@connection.open? # Bunny closes the channels first, then the connection
+
+        error = Event.replay_error(ConnectionFailedError)
+        end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?
+        closed if @channel&.closed?
+        blocked unless @connection.blocked? == @is_blocked
+      end
+
+      def disconnected
+        @lost << @channel if @channel
+        @channel = nil
+        is_lost = @is_connected && !closed_by_application?
+        @is_connected = @is_blocked = false
+        @transport = @connection.transport
+        gone = end_channels(@channels.keys)
+        @ledger.disconnect(Native::BH_ENDING_CUT, Times.monotonic_ms)
+        @ledger.forget_rungs
+        gone.each { |copy| copy.replayed&.call(Event.replay_error(ConnectionFailedError)) }
+        return unless is_lost && (@retrier.consumes? || !gone.empty?)
+
+        emit(:disconnected, error: Status.error(ConnectionFailedError.status), count: gone.size)
+      end
+
+      def closed_by_application? = @connection.closing? || @connection.manually_closed?
+
+      # Returns the copies that were not confirmed. The broker delivers their originals again.
+      def end_channels(numbers)
+        numbers.each do |number|
+          @channels.delete(number)
+          @ledger.close_channel(number)
+        end
+        gone = @copies.keys.select { |entry| @ledger.state(entry) == Native::BH_STATE_NONE }
+        gone.map { |entry| @copies.delete(entry) }
+      end
+
+      def lose(copy, error)
+        copy.replayed ? copy.replayed.call(error) : @retrier.emit_stale(copy.plan.id)
+      end
+
+      def closed
+        @reason = @channel.reason
+        count = size
+        ending = Native.bh_ending_of(@channel.reply_code)
+        if @ledger.close_publisher(@channel.number, ending, Times.monotonic_ms) == 1
+          emit(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
+        end
+        @closed = @channel
+        @channel = nil
+        doubt if ending == Native::BH_ENDING_MISSING
+      end
+
+      def blocked
+        @is_blocked = !@is_blocked
+        @ledger.block(@is_blocked ? 1 : 0, Times.monotonic_ms)
+        emit(@is_blocked ? :blocked : :unblocked, count: size)
+      end
+
+      # Declares the topology again before the next publish: a part may have been deleted.
+      def doubt
+        @is_declared = !@retrier.restores?
+        @retrier.doubt
+        @ledger.forget_rungs
+      end
+
+      # --- What is to be done ---------------------------------------------------------------------
+
+      def advance
+        execute_steps(false)
+        execute_steps(true) if size.positive? && ready?
+      end
+
+      def execute_steps(may_publish)
+        while (step = @ledger.next(Times.monotonic_ms, may_publish ? 1 : 0)).first != Native::BH_STEP_REST
+          kind, entry, channel, _, tag, _, event, status, delay_ms, count = step
+          case kind
+          when Native::BH_STEP_EMIT then contain { emit_step(entry, event, status, delay_ms, count) }
+          when Native::BH_STEP_ACK then queue_settlement(:ack, channel, tag)
+          when Native::BH_STEP_GIVE_BACK then queue_settlement(:requeue, channel, tag)
+          when Native::BH_STEP_DECLARE then declare_rung(delay_ms)
+          when Native::BH_STEP_PUBLISH then may_publish = publish(entry)
           end
         end
       end
 
-      # What a turn left.
-      def count
-        @lock.synchronize { @held = @outbox.size }
-        @retrier.note_pending
+      # Queues a settlement, which is written together with others.
+      def queue_settlement(action, channel, tag)
+        original = @channels.fetch(channel)
+        (@settlements[original] ||= []) << original.frame(action, tag)
       end
 
-      # What arrived and what was heard since the last turn; nil where the thread ends.
-      def take
-        @lock.synchronize do
-          @held = @outbox.size
-          @idle.broadcast if @held.zero? && @arrived.empty?
-          patience = @outbox.patience
-          @work.wait(@lock, [patience, @held.zero? ? LINGER : TICK].compact.min) if nothing?
-          if nothing? && @held.zero? && !patience
-            @thread = nil
-            next
-          end
-          news = [@arrived, @events]
-          @arrived = []
-          @events = []
-          @held += news.first.size
-          news
+      # Publishes a copy. Returns false if nothing can be published now; the copy is due again then.
+      def publish(entry)
+        copy = @copies.fetch(entry)
+        @channel.publish(copy)
+        true
+      rescue *Channels::LOST
+        settle(entry, copy)
+        false
+      rescue *Outcomes::FAILURES => e
+        @ledger.abandon(entry, Times.monotonic_ms)
+        @copies.delete(entry)
+        refuse(copy, e)
+        true
+      end
+
+      def refuse(copy, error)
+        return copy.replayed.call(Event.replay_error(ContentError, Outcomes.text(error))) if copy.replayed
+
+        @retrier.emit_refused(copy.plan.id, error, copy.plan.attempts)
+      end
+
+      # Returns true if copies can be published now. Opens the channel and declares the topology if
+      # necessary.
+      def ready?
+        return false if Times.monotonic_ms < @paused_until_ms || !@connection.transport.open?
+        return true if @channel && @is_declared
+        return false unless @connection.status == :open
+
+        @channel || open
+        @retrier.make unless @is_declared
+        @is_declared = true
+        @failures = 0
+        true
+      rescue *Outcomes::FAILURES => e
+        pause(Outcomes.text(e)) if @connection.open?
+        false
+      end
+
+      # Opens the confirm channel. Bunny opens the channels of a lost connection again before it
+      # delivers anything, so before any copy is due: now they can be closed.
+      def open
+        @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener, @closed) { Core.made(@ledger.open_publisher) }
+        @closed = nil
+        @lost.each(&:close).clear
+      end
+
+      def declare_rung(rung_ms)
+        @retrier.make(rung_ms)
+        @ledger.rung(rung_ms, 0, Times.monotonic_ms)
+      rescue *Outcomes::FAILURES => e
+        @reason = Outcomes.text(e)
+        @ledger.rung(rung_ms, e.is_a?(Error) ? e.status : ConnectionFailedError.status, Times.monotonic_ms)
+      end
+
+      def pause(reason)
+        @failures += 1
+        delay = @retrier.back_off(@failures)
+        @paused_until_ms = Times.monotonic_ms + Times.milliseconds(delay)
+        emit(:unavailable, connection: "publish", cause: reason, error: PublishError.new(reason), delay: delay, count: size)
+        end_replays(Event.replay_error(PublishError, reason))
+      end
+
+      # Ends the replays. Messages whose copies are not confirmed stay parked.
+      def end_replays(error)
+        replayed = @copies.values.select(&:replayed).map(&:original)
+        numbers = @channels.select { |_, each| replayed.any? { |original| original.beside?(each) } }.keys
+        end_channels(numbers).each { |copy| copy.replayed.call(error) } unless numbers.empty?
+      end
+
+      # --- Events ---------------------------------------------------------------------------------
+
+      # Emits the event of the ledger's step.
+      def emit_step(entry, kind, status, delay_ms, count)
+        event = Native.bh_event_name(kind).to_sym
+        return unconfirmed(status, count) if event == :unconfirmed
+
+        copy = @copies.fetch(entry)
+        is_published_again = %i[returned nacked].include?(event)
+        @copies.delete(entry) unless is_published_again && !copy.replayed
+        case event
+        when :retried, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
+        when :replayed then @replayed << copy
+        else not_confirmed(event, entry, copy, status, delay_ms)
         end
       end
 
-      def nothing? = @arrived.empty? && @events.empty?
+      def unconfirmed(status, count)
+        error = Status.error(status, @ledger.text("", "", "", ""))
+        emit(:unconfirmed, text: error.message, error: error, count: count)
+        end_replays(error)
+      end
+
+      def not_confirmed(event, entry, copy, status, delay_ms)
+        plan = copy.plan
+        delay = Times.seconds(delay_ms)
+        text = @ledger.text(plan.exchange, plan.routing_key, @reason, @retrier.forgotten)
+        error = Status.error(status, text)
+        return emit(event, text: text, error: error, id: plan.id, attempts: plan.attempts, delay: delay) unless copy.replayed
+
+        return copy.replayed.call(error) if event == :refused
+
+        @ledger.abandon(entry, Times.monotonic_ms)
+        copy.replayed.call(PublishError.new(text))
+      end
     end
   end
 end

@@ -2,28 +2,25 @@
 
 module Backhop
   module Bunny
-    # Gets messages one by one, on a channel of its own, and has their copies published: those that are parked, and then those
-    # of the work queue that came back while it was gone.
+    # Replays messages: reads them with basic.get on a channel of its own and publishes a copy of
+    # each. It reads the parked queue first, and then the work queue's own messages in the
+    # unroutable queue.
     # @api private
     class Replay
-      MOST_LOOKED = 10_000 # of a queue that others share: each message of theirs is held until the end
-      REFUSALS = [FrameError, ContentError, ChannelClosedError].freeze # of a message for what it is: those behind it go
-      private_constant :MOST_LOOKED, :REFUSALS
-
       def initialize(retrier, connection, limit)
         @retrier = retrier
         @connection = connection
         @limit = limit || Float::INFINITY
-        @ends = Queue.new # nil, or the error with which a publish ended
-        @open = 0
+        @results = Queue.new # nil, or the error of a publish
+        @in_flight = 0
         @count = 0
-        @error = nil # the first
-        @is_over = false # what is in flight then goes on
+        @error = nil # the first one
+        @is_over = false # no further message is read
       end
 
-      # Gives how many went, and the error that kept some from it, if one did.
+      # Returns the number of replayed messages, and the first error or nil.
       def call
-        Declarer.lost_is_raised { run }
+        Channels.raising_lost { run }
         [@count, @error]
       rescue Error => e
         [@count, @error || e]
@@ -32,76 +29,73 @@ module Backhop
       private
 
       def run
-        channel = Declarer.channel(@connection)
-        replay(channel, @retrier.topology.parked_queue)
+        channel = Channels.open(@connection)
+        replay(channel, @retrier.topology.parked_queue, is_shared: false)
         replay_unroutable(channel) unless @is_over
       ensure
-        Declarer.close(channel)
+        Channels.close(channel)
       end
 
-      # The unroutable queue is everybody's: who may not read it, or has not declared it, replays what is parked all the same.
       def replay_unroutable(channel)
         queue = @retrier.topology.unroutable_queue
-        replay(channel, queue, MOST_LOOKED) { |message| own?(message) } if queue
-      rescue MissingError, AccessError
-        nil
+        replay(channel, queue, is_shared: true) if queue
+      rescue Error => e
+        raise if Native.bh_replay_skips_queue(e.status).zero?
       end
 
-      # A message that cannot be read is nobody's.
+      def replay(channel, queue, is_shared:)
+        channel.queue_declare(queue.b, passive: true) # Bunny's basic_get blocks if the queue does not exist
+        seen = 0
+        total = 1
+        while seen < total && !@is_over && @count + @in_flight < @limit && (behind = take(channel, queue.b, is_shared))
+          total = Native.bh_replay_limit(behind, is_shared ? 1 : 0) if seen.zero?
+          seen += 1
+          await until @results.empty?
+        end
+        await until @in_flight.zero?
+      rescue ::Bunny::ChannelLevelException => e
+        refusal = Channels.refusal(e)
+        raise(Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_replay(queue, *refusal) })
+      end
+
+      # Takes one message. Returns the number of messages behind it, or nil if the queue is empty.
+      def take(channel, queue, is_shared)
+        got, properties, payload = channel.basic_get(queue, manual_ack: true)
+        return unless got
+
+        info = ::Bunny::GetResponse.new(got, channel)
+        message = @retrier.message_of(info, ::Bunny::MessageProperties.new(properties), payload)
+        publish(message) unless is_shared && !own?(message)
+        got.message_count
+      end
+
+      # Returns true if the message is from this work queue. A message that cannot be read is not.
       def own?(message)
         @retrier.topology.owns?(message.history.delivery)
       rescue *Outcomes::FAILURES
         false
       end
 
-      # With a block, of those alone for which it is true. What comes into the queue meanwhile is not for this replay.
-      def replay(channel, queue, most = Float::INFINITY, &own)
-        channel.queue_declare(queue.b, passive: true) # for a queue that is missing Bunny's basic_get waits
-        seen = 0
-        total = 1
-        while seen < total && !@is_over && @count + @open < @limit && (left = take(channel, queue.b, &own))
-          # Not by the declare's count: of a quorum queue a busy broker answers 0.
-          total = [most, left + 1].min if seen.zero?
-          seen += 1
-          hear until @ends.empty?
-        end
-        hear until @open.zero?
-      rescue ::Bunny::ChannelLevelException => e
-        refusal = Declarer.refusal(e)
-        raise(Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_replay(queue, *refusal) })
-      end
-
-      # How many messages are behind the one that it takes; nil where none is there.
-      def take(channel, queue, &own)
-        got, properties, payload = channel.basic_get(queue, manual_ack: true)
-        return unless got
-
-        info = ::Bunny::GetResponse.new(got, channel)
-        send_home(@retrier.message_of(info, ::Bunny::MessageProperties.new(properties), payload), &own)
-        got.message_count
-      end
-
-      # Where it does not go, it is in its queue again when the channel is closed.
-      def send_home(message)
-        return if block_given? && !yield(message)
-
-        @retrier.replay_copy(message) { |error| @ends << error }
-        @open += 1
+      # Publishes the copy. If that fails, the message is in its queue again after the channel is
+      # closed.
+      def publish(message)
+        @retrier.replay_copy(message) { |error| @results << error }
+        @in_flight += 1
       rescue Error => e
         failed(e)
       rescue *Outcomes::FAILURES => e
         failed(Event.replay_error(ContentError, Outcomes.text(e)))
       end
 
-      def hear
-        error = @ends.pop
-        @open -= 1
+      def await
+        error = @results.pop
+        @in_flight -= 1
         error ? failed(error) : @count += 1
       end
 
       def failed(error)
         @error ||= error
-        @is_over = true if REFUSALS.none? { |each| error.is_a?(each) }
+        @is_over = true if Native.bh_replay_skips_message(error.status).zero?
       end
     end
   end

@@ -2,49 +2,55 @@
 
 module Backhop
   module Bunny
-    # Acknowledges what a handler did, and lets what it could not do come back later.
+    # Acknowledges handled messages, and retries or parks failed ones.
     #
-    # All its methods can be called in any thread, also with several handler threads on one channel
-    # (connection.create_channel(nil, 8)). After Bunny's own recovery it goes on; what was in hand then is delivered again,
-    # and a delivery of before is never settled. Before you close the connection call {#drain}: what is unconfirmed then is
+    # You can call all methods from any thread, also with several handler threads on one channel
+    # (connection.create_channel(nil, 8)). After Bunny's own recovery the retrier goes on: messages
+    # that were in hand are delivered again, and their old deliveries are never settled. Call
+    # {#drain} before you close the connection. Otherwise messages with unconfirmed copies are
     # delivered again.
     #
-    # Make a new retrier for a new connection.
+    # Make a new retrier for each connection.
     class Retrier < Backhop::Retrier
-      extend Values::Keywords
+      extend Checks::Keywords
 
-      # @param channel [::Bunny::Channel] your channel; its connection has to be threaded, as Bunny's are by default
-      # @param queue [String, ::Bunny::Queue] the work queue, or its name; at most 247 bytes
-      # @param policy [Policy, nil] how long, how often, how random, when to give up; nil: the default policy
-      # @param topology [Topology, nil] instead of queue, policy, and what a topology takes
-      # @param strategy [Symbol] where a message waits: :ladder (the default), :message_ttl, :reject, :delayed_exchange, :native
-      # @param queue_type [Symbol] as Topology's, as are namespace, series, stripes, work_queue,
-      #   work_queue_arguments
-      # @param mode [Symbol] what {#declare} does: :create what is missing, :verify that all is there, or :none
-      # @param never [Class, #call, Array] classes of exceptions that park a message at once; or predicates, which are given
-      #   the exception, and say true, false, or after how many seconds it is tried again at the soonest
-      # @param only [Class, #call, Array] likewise: what is none of these parks at once
-      # @param policies [Hash{Class, #call => Policy}] policies of their own for classes of exceptions, or for predicates that
-      #   are given the exception; the first that fits is used, else the policy. One count of attempts serves them all
-      # @param legacy_counter [String, nil] as History's, as are wait_queues
-      # @param confirm_timeout [Numeric] seconds, an hour at most: after so many without a confirm one copy is published again,
-      #   and the others when the broker confirms something
-      # @param back_off [Policy, nil] delays before a copy is published again; its limits are ignored; default: 100 ms,
-      #   doubled up to 10 s, of which the lower half is random
-      # @param on_event [#call, Array<#call>, nil] called with each {Event}, from whichever thread meets it. Do not drain or
-      #   replay in it
-      # @param clock [#call] gives the moment, as a Time or seconds since the epoch
-      # @param random [#call] gives that many random bytes
-      # @raise [InvalidArgumentError] for what is no value of an option
-      # @raise [ForeignPolicyError] where the topology that is given does not serve one of the policies
-      # @raise [StrategyError] where the strategy cannot serve the policy
-      # @raise [InvalidNameError] for a name that cannot be used
+      # @param channel [::Bunny::Channel] your channel; its connection must be threaded, which is
+      #   Bunny's default
+      # @param queue [String, ::Bunny::Queue] the work queue or its name, at most 247 bytes
+      # @param policy [Policy, nil] the rules for delays and limits; nil: the default policy
+      # @param topology [Topology, nil] replaces queue, policy and the other options of a topology
+      # @param strategy [Symbol] where messages wait: :ladder (default), :message_ttl, :reject,
+      #   :delayed_exchange or :native
+      # @param queue_type [Symbol] see {Topology#initialize}; likewise namespace, series, stripes,
+      #   work_queue and work_queue_arguments
+      # @param mode [Symbol] the effect of {#declare}: :create missing parts, :verify all parts, or
+      #   :none
+      # @param never [Class, #call, Array] classes of exceptions that park a message at once, or
+      #   predicates. A predicate gets the exception and returns true (park), false, or the shortest
+      #   delay in seconds (retry)
+      # @param only [Class, #call, Array] classes or predicates likewise; an exception that matches
+      #   none of them parks at once
+      # @param policies [Hash{Class, #call => Policy}] policies by class of exception or predicate.
+      #   The first match applies, else the queue's policy. All policies share one count of attempts
+      # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
+      # @param confirm_timeout [Numeric] seconds, 0.001 to 3600. After that time without a confirm,
+      #   one copy is published again; the others follow when the broker confirms something
+      # @param back_off [Policy, nil] delays before a copy is published again; its limits are
+      #   ignored. Default: 100 ms, doubled up to 10 s, the lower half random
+      # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that
+      #   emits it. Do not call drain or replay in it
+      # @param clock [#call] returns the time, as a Time or seconds since the epoch
+      # @param random [#call] returns the given number of random bytes
+      # @raise [InvalidArgumentError] if an option has a wrong value
+      # @raise [ForeignPolicyError] if the given topology does not serve one of the policies
+      # @raise [StrategyError] if the strategy cannot serve the policy
+      # @raise [InvalidNameError] if a name is invalid
       def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
                      series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
                      policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, on_event: nil,
                      clock: Time.method(:now), random: Random.method(:urandom))
         unless channel.respond_to?(:connection)
-          raise InvalidArgumentError, "channel is #{Values.shown(channel)}: give a Bunny::Channel, as " \
+          raise InvalidArgumentError, "channel is #{Text.shown(channel)}: give a Bunny::Channel, as " \
                                       "connection.create_channel gives it"
         end
 
@@ -55,26 +61,32 @@ module Backhop
         raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
 
         super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:, random:)
-        timeout_ms = Values.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
+        timeout_ms = Checks.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
 
         @declared = Declared.of(@connection)
-        @publisher = Publisher.new(self, @connection, timeout_ms, @back_off)
-        @consumer = nil # the last one that was seen
+        @publisher = PublisherThread.new(self, @connection, timeout_ms, @back_off)
+        @consumer = nil # the last one that was checked
+        @watched = ObjectSpace::WeakMap.new # channels whose errors are logged
+        @watching = Mutex.new
         @subscriptions = [].freeze
+        @pid = Process.pid
         @listeners.attach(self)
       end
 
-      # By the mode: declares exchanges, queues and bindings, on a channel of its own; or verifies them, as {#verify}; or
-      # does nothing.
+      # Declares the exchanges, queues and bindings on a channel of its own. With mode :verify it
+      # calls {#verify} instead, with mode :none it does nothing.
       #
       # @return [self]
       # @raise [ClashError] an exchange or queue exists with other arguments
       # @raise [MissingError] the work queue does not exist
       # @raise [AccessError] the user may not declare
       # @raise [BrokerError] the broker cannot serve the strategy
+      # @raise [ConnectionFailedError] the connection was lost
+      # @raise [ForkedError] the retrier was made before a fork; so also the other methods
       def declare
+        check_process
         return self if mode == :none
         return verify if mode == :verify
 
@@ -84,57 +96,291 @@ module Backhop
         self
       end
 
-      # Makes nothing, and says what is missing or different. Where the mode is :create, a rung that only a handler's RetryAfter
-      # can need may be missing, as it is made on demand, unless the user may not declare. AMQP cannot look at bindings.
+      # Checks that the exchanges and queues exist with the right arguments, and changes nothing.
+      # AMQP cannot check bindings.
+      #
+      # With mode :create, rungs that only a RetryAfter can need may be missing: they are declared
+      # on demand. They may not be missing if the user may not declare.
       #
       # @return [self]
       # @raise [ClashError] an exchange or queue exists with other arguments
-      # @raise [MissingError] anything is missing
+      # @raise [MissingError] an exchange or queue does not exist
       # @raise [BrokerError] the broker cannot serve the strategy
+      # @raise [ConnectionFailedError] the connection was lost
       def verify
+        check_process
         check_broker
-        carry_out(:verify)
+        run_declaring(:verify)
         self
       end
 
-      # Declares, by the mode, and consumes the queue, on a channel of its own: hands each message to the handler, as {#wrap}.
+      # Calls {#declare}, consumes the work queue on a channel of its own and hands each message to
+      # the handler, as {#wrap} does.
       #
-      # After Bunny's own recovery it goes on. Where the broker closed the channel, or cancelled the consumer, it declares
-      # and subscribes again. Before you close the connection: `subscription.cancel`, then {#drain}.
+      # After Bunny's own recovery it goes on. If the broker closes the channel or cancels the
+      # consumer, it declares and subscribes again. Before you close the connection, call {#drain}.
       #
-      # @param handler [#call, nil] or a block
-      # @param prefetch [Integer] messages that the broker sends ahead
-      # @param threads [Integer] how many handlers run at once
+      # A handler that raises SystemExit, Interrupt or another SignalException ends the
+      # subscription, and the exception is raised in the main thread.
+      #
+      # @param handler [#call, nil] the handler, unless you give a block
+      # @param prefetch [Integer] number of messages that the broker sends ahead, 1 to 65535
+      # @param threads [Integer] number of handlers that run at once, 1 to 1000
+      # @param timeout [Numeric, String, nil] seconds for a handler, 0.001 to 86,400, or "30s"; nil:
+      #   no limit. A handler is not aborted: if it took longer, its attempt fails when it returns
       # @return [Subscription]
       # @raise (see #declare)
-      # @raise [InvalidArgumentError] for no handler, or a number that is none
-      def subscribe(handler = nil, prefetch: 100, threads: 1, &block)
-        Values.integer(prefetch, "prefetch", (1..65_535))
-        Values.integer(threads, "threads", (1..1000))
-        handle = wrap(handler, &block)
+      # @raise [InvalidArgumentError] if there is no handler or a number is outside its range
+      def subscribe(handler = nil, prefetch: 100, threads: 1, timeout: nil, &block)
+        Checks.integer(prefetch, "prefetch", (1..65_535))
+        Checks.integer(threads, "threads", (1..1000))
+        limit = HandlerLimit.new(timeout)
+        handle = handling_of(handler || block, limit)
         declare
-        Subscription.new(self, @connection, prefetch, threads, handle).tap do |subscription|
-          @subscriptions = [*@subscriptions.reject(&:over?), subscription].freeze
+        subscription = Subscription.new(self, @connection, prefetch, threads, limit, handle)
+        @subscriptions = [*@subscriptions.reject(&:over?), subscription].freeze
+        subscription.start
+      end
+
+      # Returns a block for queue.subscribe(manual_ack: true) or consumer.on_delivery that calls
+      # your handler.
+      #
+      # If the handler returns, the message is acknowledged. If it raises, the message is retried or
+      # parked. SystemExit, Interrupt and other SignalExceptions are raised in the main thread, and
+      # the message stays unacknowledged. A handler that ends its thread has failed, and a new
+      # thread of Bunny's pool takes its place.
+      #
+      # A handler with one parameter gets the {Message}, which has the number of the attempt
+      # and more. Another handler gets Bunny's delivery_info, properties and payload, and the
+      # message as an optional fourth parameter.
+      #
+      # @param handler [#call, nil] the handler, unless you give a block
+      # @return [Proc]
+      # @raise [InvalidArgumentError] if the handler has no method call
+      def wrap(handler = nil, &block)
+        handle = handling_of(handler || block)
+        proc do |*delivery|
+          handle.call(*delivery)
+        rescue *HandlerCall::ENDS_PROGRAM => e
+          HandlerCall.raise_in_main(e)
         end
       end
 
-      # A block for queue.subscribe or consumer.on_delivery (with manual_ack: true) that hands each message to yours.
+      # Yields a message of queue.pop and settles it. It rescues an error of the block, logs it, and
+      # retries or parks the message.
       #
-      # Where yours returns the message is acknowledged; where it raises the message comes back later, or is parked. A block
-      # with one parameter gets the {Message}, which knows the attempt, the first failure and more. Any other gets Bunny's
-      # delivery_info, properties and payload, and a fourth parameter the message too.
+      #     retrier.process(*queue.pop(manual_ack: true)) { |message| purge(message.body) }
       #
-      # @param handler [#call, nil] or a block
-      # @return [Proc]
-      # @raise [InvalidArgumentError] for what cannot be called
-      def wrap(handler = nil, &block)
-        handle = Values.callable(handler || block, "the handler")
+      # @return [Boolean] false if the queue was empty
+      # @raise [PoisonError] the consumers of the message were lost too often. The message is
+      #   delayed or parked, and the block is not called
+      # @raise [Error] the message cannot be read
+      # @raise [SystemExit, SignalException] the block raised it; the message stays unacknowledged
+      def process(delivery_info, properties, payload, &block)
+        return false unless delivery_info
+
+        check_process
+        Checks.callable(block, "the handler")
+        message = message_of(delivery_info, properties, payload)
+        if (poison = message.past? && guard(message))
+          settle_by(message, poison)
+          raise PoisonError, poison_text(poison)
+        end
+        @listeners.emit_message(:delivered, message)
+        settle_after(message, &block)
+        true
+      end
+
+      # Returns a message that you handle yourself, for example in another thread. The poison guard
+      # does not check it.
+      #
+      # Call it in the block that Bunny calls: only there it is known whether the delivery can still
+      # be settled. Run your handler within {Backhop::Retrier#handling}, and call {#settle} at the
+      # end.
+      #
+      # @return [Message]
+      # @raise [InvalidArgumentError] if the message is from another queue
+      def read(delivery_info, properties, payload)
+        message_of(delivery_info, properties, payload).tap { |message| @listeners.emit_message(:delivered, message) }
+      end
+
+      # @api private
+      def message_of(delivery_info, properties, payload)
+        check_process
+        consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
+        check_consumer(consumer) unless consumer.equal?(@consumer)
+        original = original(delivery_info, consumer ? consumer.no_ack : false)
+        Message.new(delivery_info, properties, payload, topology, original, @decider)
+      end
+
+      # Settles a message of {#read}.
+      #
+      # @param error [Exception, nil] the exception of your handler; nil acknowledges the message
+      # @return [void]
+      def settle(message, error = nil)
+        check_process
+        return settle_by(message, plan(message, error), error) if error
+
+        return emit_stale(message.event_id) unless message.original.settle(:ack)
+
+        @listeners.emit_message(:succeeded, message)
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e # an exception would end Bunny's thread
+        refuse(message, e)
+      end
+
+      # Returns a message unchanged to its queue, now.
+      # @api private
+      def give_back(message)
+        message.original.settle(:requeue) || emit_stale(message.event_id)
+      end
+
+      # @return [Integer] the number of copies that are not confirmed yet; their originals are
+      #   unacknowledged
+      def pending
+        @publisher.pending
+      end
+
+      # Cancels the subscriptions of this retrier. Then waits until their handlers have ended, every
+      # copy is confirmed and its original is acknowledged.
+      #
+      # @param timeout [Numeric, String, nil] the limit for all of it: seconds, or "20s"; nil: no
+      #   limit
+      # @return [self]
+      # @raise [WaitTimeoutError] it is not done in that time. Messages that are not settled return
+      #   to the queue when the connection closes
+      # @raise [InvalidArgumentError] the timeout is no time or negative
+      def drain(timeout = nil)
+        check_process
+        deadline_ms = Deadline.after(timeout)
+        subscriptions = @subscriptions
+        are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
+        return self if @publisher.drain(deadline_ms) && are_idle
+
+        raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy))
+      end
+
+      # Moves parked messages back to their work queue, with a cleared history. It moves the
+      # messages that were parked when it began.
+      #
+      # If the user may read topology.unroutable_queue, it then looks at the first 10,000 messages
+      # there. It moves the messages of this work queue; the others stay in order.
+      #
+      # A message that cannot be moved stays parked. If the message itself is refused, the replay
+      # goes on with the next one.
+      #
+      # @param most [Integer, nil] the most messages to move; nil: all
+      # @return [Integer] the number of moved messages
+      # @raise [PublishError] a message could not be published
+      # @raise [FrameError] the headers of a message do not fit the connection's frame_max
+      # @raise [ContentError, ChannelClosedError] a message cannot be copied, or the broker refuses
+      #   the copy
+      # @raise [MissingError] there is no parked queue
+      # @raise [AccessError] the user may not read the parked queue
+      def replay(most = nil)
+        check_process
+        Checks.integer(most, "most", (0..)) unless most.nil?
+        count, error = Replay.new(self, @connection, most).call
+        emit(:replayed, text: error&.message || "", error: error, count: count)
+        raise error if error
+
+        count
+      end
+
+      # Declares the topology, or only one rung of it, on a channel of its own.
+      #
+      # @param rung_ms [Integer] the rung; 0: all
+      # @api private
+      def make(rung_ms = 0)
+        run_declaring(:create, rung_ms)
+      end
+
+      # Emits events of a lost or blocked connection.
+      # @api private
+      def check_connection = @publisher.check_connection
+
+      # Returns true if it has a consumer of its own.
+      # @api private
+      def consumes? = !@subscriptions.all?(&:over?)
+
+      # Forgets the declarations: a part may have been deleted.
+      # @api private
+      def doubt = @declared.forget
+
+      # Publishes a parked message to its work queue.
+      #
+      # @yieldparam error [Error, nil] why the copy was not confirmed
+      # @api private
+      def replay_copy(message, &replayed)
+        @decider.frame_max = @connection.frame_max
+        @publisher.publish(copy(@decider.replay(message.history), message, replayed))
+      end
+
+      # Returns a message for the handler; nil if the poison guard delayed or parked it, or if it
+      # cannot be read.
+      # @api private
+      def arrived(delivery_info, properties, payload)
+        message = message_of(delivery_info, properties, payload)
+        poison = message.past? && guard(message)
+        if poison
+          settle_by(message, poison)
+          return
+        end
+        @listeners.emit_message(:delivered, message)
+        message
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e
+        message ? refuse(message, e) : emit_refused(nil, e)
+        nil
+      end
+
+      # Logs and emits that a handler ends the program.
+      # @api private
+      def emit_end(message, error)
+        @listeners.log_error(:stale, message, error)
+        emit_stale(message.event_id)
+      end
+
+      # Returns a delivery to its queue, unread.
+      # @api private
+      def return_delivery(delivery_info) = original(delivery_info, false).settle(:requeue)
+
+      # Logs advice if the broker closes a channel because a delivery was settled twice.
+      # @api private
+      def watch(channel)
+        @watching.synchronize do
+          next if @watched.key?(channel)
+
+          @watched[channel] = true
+          before = channel.instance_variable_get(:@on_error) # the application's
+          channel.on_error do |closed, close|
+            log_settling(close)
+            before&.call(closed, close)
+          end
+        end
+      end
+
+      # Raises ForkedError in a forked child: the connection is the parent's.
+      # @api private
+      def check_process
+        return if Process.pid == @pid
+
+        raise Status.error(ForkedError.status)
+      end
+
+      private
+
+      # Returns a lambda that handles a delivery. It raises only exceptions that end the program.
+      def handling_of(handler, limit = HandlerLimit::NONE)
+        handle = Checks.callable(handler, "the handler")
         arity = (handle.respond_to?(:arity) ? handle : handle.method(:call)).arity
-        proc do |delivery_info, properties, payload|
+        lambda do |delivery_info, properties, payload|
           message = arrived(delivery_info, properties, payload)
           next unless message
 
-          settle_after(message) do
+          settle_after(message, limit) do
             case arity
             when 1 then handle.call(message)
             when 4 then handle.call(delivery_info, message.properties, payload, message)
@@ -144,169 +390,45 @@ module Backhop
         end
       end
 
-      # Yields a message that comes from queue.pop, and settles it; an error of the block ends the block alone.
-      #
-      #     retrier.process(*queue.pop(manual_ack: true)) { |message| purge(message.body) }
-      #
-      # @return [Boolean] whether there was a message
-      # @raise [PoisonError] instead of yielding: the message's consumers were lost too often, and it waits, or is parked;
-      #   wrap does so in silence
-      # @raise [Error] a message that cannot be read
-      def process(delivery_info, properties, payload, &block)
-        return false unless delivery_info
+      def note(event) = @subscriptions.each { |each| each.observe(event) }
 
-        Values.callable(block, "the handler")
-        message = message_of(delivery_info, properties, payload)
-        if (poison = message.past? && guard(message))
-          settle_by(message, poison)
-          raise PoisonError, told(poison)
-        end
-        @listeners.tell_message(:delivered, message)
-        settle_after(message, &block)
-        true
+      def log_settling(close)
+        why = [close.reply_code, Text.utf8(close.reply_text), "manual_ack: true"]
+        advice = Declaring.new(topology).diagnosis { |native| native.refuse_settling(*why) }
+        Backhop.log(Logger::WARN) { advice.message } if advice
       end
 
-      # The message as a handler gets it, for who calls the handler himself, in another thread as it may be.
-      #
-      # Call it where Bunny hands the message to you, as it knows by then whether the message can still be settled. The
-      # poison guard is not asked. Handle it within {Backhop::Retrier#handling}, and hand it to {#settle} in the end.
-      #
-      # @return [Message]
-      # @raise [InvalidArgumentError] for a message of another queue
-      def read(delivery_info, properties, payload)
-        message_of(delivery_info, properties, payload).tap { |message| @listeners.tell_message(:delivered, message) }
-      end
-
-      # @api private
-      def message_of(delivery_info, properties, payload)
-        consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
-        see(consumer) unless consumer.equal?(@consumer)
-        original = original(delivery_info, consumer ? consumer.no_ack : false)
-        Message.new(delivery_info, properties, payload, topology, original, @decider)
-      end
-
-      # Says what became of a message of {#read}: nil, or the exception with which it failed.
-      # @return [void]
-      def settle(message, error = nil)
-        return settle_by(message, plan(message, error), error) if error
-
-        return tell_stale(message.arrived_properties[:message_id]) unless message.original.settle(:ack)
-
-        @listeners.tell_message(:succeeded, message)
-      rescue *Outcomes::FAILURES => e # in Bunny's thread, which an error would end
-        refuse(message, e)
-      end
-
-      # Gives a message back to its queue as it is, and now.
-      # @api private
-      def give_back(message)
-        message.original.settle(:requeue) || tell_stale(message.arrived_properties[:message_id])
-      end
-
-      # @return [Integer] how many copies are not confirmed yet; their originals are unacknowledged
-      def pending
-        @publisher.pending
-      end
-
-      # Waits until every copy is confirmed and its original acknowledged.
-      #
-      # @param timeout [Numeric, nil] seconds; nil: as long as it takes
-      # @return [self]
-      # @raise [WaitTimeoutError] some are not confirmed in that time
-      def drain(timeout = nil)
-        return self if @publisher.drain(timeout)
-
-        raise Event.undrained(topology.queue, pending)
-      end
-
-      # Sends parked messages back to their work queue, as if they had never failed. It ends with the messages that were
-      # parked when it began. Then, where the user may read it, those of this work queue among the first 10,000 of
-      # topology.unroutable_queue, which came back while it was gone; others stay there, in order.
-      #
-      # A message that does not go stays where it is; where it is refused for what it is, those behind it go.
-      #
-      # @param most [Integer, nil] how many at most; nil: all
-      # @return [Integer] how many went
-      # @raise [PublishError] a message could not be published
-      # @raise [FrameError] a message's own headers do not fit the connection's frame_max
-      # @raise [ContentError, ChannelClosedError] a message cannot be copied, or the broker refuses the copy as it is
-      # @raise [MissingError] there is no parked queue
-      # @raise [AccessError] the user may not read the parked queue
-      def replay(most = nil)
-        Values.integer(most, "most", (0..)) unless most.nil?
-        count, error = Replay.new(self, @connection, most).call
-        tell(:replayed, text: error&.message || "", error: error, count: count)
-        raise error if error
-
-        count
-      end
-
-      # Makes the topology, or a rung of it alone, on a channel of its own.
-      # @api private
-      def make(rung_ms = 0)
-        carry_out(:create, rung_ms)
-      end
-
-      # Sees to it that what became of the connection is told.
-      # @api private
-      def look = @publisher.look
-
-      # Whether it has a consumer of its own.
-      # @api private
-      def consumes? = !@subscriptions.all?(&:over?)
-
-      # Something that was declared may be gone.
-      # @api private
-      def doubt = @declared.forget
-
-      # @yieldparam error [Error, nil] why its copy was not taken
-      # @api private
-      def replay_copy(message, &replayed)
-        @decider.frame_max = @connection.frame_max
-        @publisher.publish(copy(@decider.replay(message.history), message, replayed))
-      end
-
-      # A message that is to be handled; nil for one that is parked unseen, or cannot be read.
-      # @api private
-      def arrived(delivery_info, properties, payload)
-        message = message_of(delivery_info, properties, payload)
-        poison = message.past? && guard(message)
-        if poison
-          settle_by(message, poison)
-          return
-        end
-        @listeners.tell_message(:delivered, message)
-        message
-      rescue *Outcomes::FAILURES => e
-        message ? refuse(message, e) : tell_refused(nil, e)
-        nil
-      end
-
-      private
-
-      def carry_out(mode, rung_ms = 0)
+      def run_declaring(mode, rung_ms = 0)
         @declared.synchronize do |declared|
           declaring = Declaring.new(topology, makes_rungs: makes_rungs?, declared: declared)
-          Declarer.open(@connection) { |declarer| declaring.carry_out(mode, rung_ms, &declarer) }
+          Declarer.open(@connection) { |declarer| declaring.run(mode, rung_ms, &declarer) }
         end
       end
 
-      # Refuses a broker that cannot serve the strategy.
+      # Raises BrokerError if the broker cannot serve the strategy.
       def check_broker
         found = @connection.server_properties || {}
         topology.check_broker(found["product"].to_s, found["version"].to_s)
       end
 
-      def settle_after(message)
-        yield message
-      rescue *Outcomes::FAILURES => e
-        settle(message, e)
-      else
-        settle(message)
+      def settle_after(message, limit = HandlerLimit::NONE)
+        thread_ended = lambda do |error|
+          is_ours = message.original.here? # else Bunny ends the threads of a closed channel
+          is_ours ? settle(message, error) : emit_stale(message.event_id)
+          Pool.replace_thread(message.delivery_info.channel.work_pool)
+          is_ours
+        end
+        began_ms = Times.monotonic_ms
+        error = HandlerCall.error_of(message, @listeners, thread_ended) { limit.within { yield message } }
+        @listeners.log_severe(message, error)
+        settle(message, limit.applied(error, began_ms))
+      rescue *HandlerCall::ENDS_PROGRAM => e
+        emit_end(message, e)
+        raise
       end
 
       def plan(message, error)
-        @decider.frame_max = @connection.frame_max # after a recovery it may be another
+        @decider.frame_max = @connection.frame_max # a recovery can change it
         super
       end
 
@@ -315,8 +437,9 @@ module Backhop
         super
       end
 
-      # What a consumer tells that was not seen yet.
-      def see(consumer)
+      # Raises InvalidArgumentError if a consumer is of another queue. Logs an error if it loses
+      # messages.
+      def check_consumer(consumer)
         return unless consumer
 
         declaring = Declaring.new(topology)
@@ -324,16 +447,18 @@ module Backhop
         raise foreign if foreign
 
         Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
+        watch(consumer.channel)
         @consumer = consumer
       end
 
-      # What a consumer without acknowledgements loses.
+      # Returns the error of a consumer without acknowledgements.
       def without_ack(declaring)
         declaring.diagnosis { |native| native.refuse_no_ack("manual_ack: true") }
       end
 
-      # The tag of what queue.pop gives knows, up to Bunny 2, whether it is of before a recovery. That of a consumer is
-      # handled in a thread which Bunny ends at a recovery; while recovering, it marks new deliveries as old.
+      # Up to Bunny 2 the delivery tag of queue.pop knows if it is from before a recovery. Tags of a
+      # consumer need no check: Bunny ends its thread at a recovery, and marks new deliveries as old
+      # while it recovers.
       def original(delivery_info, is_settled)
         tag = delivery_info.delivery_tag
         channel = delivery_info.channel
@@ -345,15 +470,15 @@ module Backhop
         if plan.publishes?
           @publisher.publish(copy(plan, message, error: error))
         elsif !message.original.settle(plan.action)
-          tell_stale(message.id)
+          emit_stale(message.event_id)
         elsif plan.action != :drop
-          @listeners.tell_plan(Event.of_plan(plan), plan, error)
+          @listeners.emit_plan(Event.of_plan(plan), plan, error)
         end
       end
 
-      # It is left for a while.
+      # Abandons a message that cannot be copied: it stays unacknowledged for a while.
       def refuse(message, error)
-        tell_refused(message.arrived_properties[:message_id], error)
+        emit_refused(message.event_id, error)
         @publisher.publish(message.original)
       end
 

@@ -2,16 +2,16 @@
 
 module Backhop
   module Bunny
-    # A consumer of the retrier's own queue, on a channel of its own, which is made again where it is lost.
+    # A consumer of the work queue, on a channel of its own.
     #
-    # After Bunny's own recovery it goes on by itself. Where the broker closed the channel, or cancelled the consumer, as it
-    # does when the queue is deleted, a thread of its own declares and subscribes again, until it can.
+    # After Bunny's own recovery it goes on. If the broker closed the channel or cancelled the
+    # consumer, a thread declares and subscribes again until that succeeds.
     class Subscription
-      LOOK_AFTER = 0.5 # seconds: how often it looks for a lost channel
-      RECOVERS = 20 # looks that Bunny may take to open a channel after it connected again
+      LOOK_AFTER = 0.5 # seconds: how often the thread looks for a lost channel
+      RECOVERS = 20 # number of looks after a reconnect in which Bunny may open the channel again
 
-      # A consumer's queue, which an instrumentation of Bunny asks for its channel and its name. Bunny 3 would declare one of
-      # its own making again after a reconnect.
+      # The queue object of the consumer: an instrumentation of Bunny reads its channel and its
+      # name. Bunny 3 would declare a queue of its own class again after a reconnect.
       class Consumed < ::Bunny::Queue
         def initialize(channel, name) # rubocop:disable Lint/MissingSuper
           @channel = channel
@@ -21,62 +21,98 @@ module Backhop
       private_constant :LOOK_AFTER, :RECOVERS, :Consumed
 
       # @api private
-      def initialize(retrier, connection, prefetch, threads, handler)
+      def initialize(retrier, connection, prefetch, threads, limit, handler)
         @retrier = retrier
         @connection = connection
         @prefetch = prefetch
         @threads = threads
+        @limit = limit
         @handler = handler
+        @busy = {}.compare_by_identity # since when, in ms, by thread whose handler has a message
+        @health = Health.new
         @lock = Mutex.new
         @changed = ConditionVariable.new
-        @is_over = @is_cancelled = @is_told = false
-        @retrier.look
-        @looks = 0 # at a channel that Bunny has not opened again
+        @is_over = @is_cancelled = @is_emitted = @is_consumer_gone = @is_busy = false
+        @looks = 0 # looks at a channel that Bunny has not opened again
+      end
+
+      # @api private
+      def start
+        @retrier.check_connection
         begin_consuming
         @watch = Thread.new { watch }
-        @watch.name = "backhop-#{retrier.topology.queue}"
+        @watch.name = "backhop-#{@retrier.topology.queue}"
+        self
+      rescue Error
+        @is_over = true
+        raise
       end
 
-      # Consumes no more. What was delivered is handled still, unless it is called by a handler.
+      # Stops consuming at once: messages that no handler has return to the queue. Then waits until
+      # the handlers have ended and the broker has answered, unless a handler calls it. During an
+      # alarm the broker does not answer.
       #
+      # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
+      # @return [Boolean] false if a handler still runs at the limit
+      # @raise [InvalidArgumentError] if the timeout is no time or negative
+      def cancel(timeout = 20)
+        deadline_ms = Deadline.after(timeout)
+        finish
+        return true if @lock.synchronize { @busy.key?(Thread.current) }
+
+        wait_until(deadline_ms) { @is_consumer_gone && @busy.empty? } || busy.zero?
+      end
+
+      # Waits until {#cancel} is called, or a handler ends the program.
+      #
+      # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
+      # @return [Boolean] false if the time passed before
+      # @raise [InvalidArgumentError] if the timeout is no time or negative
+      def wait(timeout = nil) = wait_until(Deadline.after(timeout)) { @is_over }
+
+      # Waits until it consumes, for example after a lost connection.
+      #
+      # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
       # @return [self]
-      def cancel
+      # @raise [WaitTimeoutError] it does not consume in that time; the text is {#state_reason}
+      # @raise [StateError] it is cancelled, or a handler ended the program
+      # @raise [InvalidArgumentError] the timeout is no time or negative
+      def ready(timeout = nil)
+        is_in_time = wait_until(Deadline.after(timeout)) { @is_over || state == :ready }
+        raise @health.late unless is_in_time
+        raise @health.over if over?
+
+        self
+      end
+
+      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection)
+      #   or :stopped
+      def state = @health.state
+
+      # @return [String, nil] the text of the event that led to the state
+      def state_reason = @health.reason
+
+      # Applies an event to the state.
+      # @api private
+      def observe(event)
         @lock.synchronize do
-          @is_over = true
+          @health.observe(event)
           @changed.broadcast
         end
-        channel = @channel
-        @consumer.cancel if !channel.closed? && @connection.open?
-        self
-      rescue *Declarer::LOST
-        self
       end
 
-      # Waits until it is cancelled.
-      #
-      # @param timeout [Numeric, nil] seconds; nil: as long as it takes
-      # @return [Boolean] whether it is cancelled
-      def wait(timeout = nil)
-        deadline = timeout && (Outbox.now_ms + Times.milliseconds(timeout))
-        @lock.synchronize do
-          until @is_over
-            left = deadline && Times.seconds(deadline - Outbox.now_ms)
-            return false if left && left <= 0
-
-            @changed.wait(@lock, left)
-          end
-        end
-        true
-      end
-
-      # Whether it is cancelled.
+      # Returns true if it is cancelled.
       # @api private
       def over? = @lock.synchronize { @is_over }
 
-      # @return [::Bunny::Channel] its channel now
+      # Returns the number of handlers that have a message.
+      # @api private
+      def busy = @lock.synchronize { @busy.size }
+
+      # @return [::Bunny::Channel] the current channel
       attr_reader :channel
 
-      # @return [::Bunny::Consumer] its consumer now
+      # @return [::Bunny::Consumer] the current consumer
       attr_reader :consumer
 
       # @return [String]
@@ -86,26 +122,29 @@ module Backhop
 
       def begin_consuming
         @transport = @connection.transport
-        channel = Declarer.channel(@connection, nil, @threads)
+        channel = Channels.open(@connection, nil, @threads)
         channel.prefetch(@prefetch)
-        channel.on_error { |_, close| tell_settling(close) }
+        @retrier.watch(channel)
         queue = Consumed.new(channel, @retrier.topology.queue.b)
         consumer = ::Bunny::Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false)
-        consumer.on_delivery(&@handler)
+        consumer.on_delivery { |*delivery| handle(*delivery) }
         consumer.on_cancellation { @is_cancelled = true }
         @channel = channel
         @consumer = consumer
         channel.basic_consume_with(consumer)
-      rescue *Declarer::LOST => e
-        Declarer.close(channel)
+        emit_connected
+      rescue *Channels::LOST => e
+        Channels.close(channel)
         raise error(e)
       end
 
-      # The error that Bunny's is for the user.
-      def error(error)
-        case error
-        when ::Bunny::ChannelLevelException then refused(Declarer.refusal(error))
-        else ConnectionFailedError.new("the connection was lost: #{Outcomes.text(error)}")
+      def emit_connected = @retrier.emit(:connected, connection: "consume")
+
+      # Returns Backhop's error for an exception of Bunny.
+      def error(exception)
+        case exception
+        when ::Bunny::ChannelLevelException then refused(Channels.refusal(exception))
+        else Channels.lost(exception)
         end
       end
 
@@ -113,28 +152,109 @@ module Backhop
         Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_consumer(*refusal) }
       end
 
-      # The broker closes the channel: where a delivery was settled twice, it says no more.
-      def tell_settling(close)
-        why = [close.reply_code, Outcomes.writable(close.reply_text), "manual_ack: true"]
-        advice = Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_settling(*why) }
-        Backhop.log(Logger::ERROR) { advice.message } if advice
+      def handle(delivery_info, properties, payload)
+        return @retrier.return_delivery(delivery_info) unless enter
+
+        begin
+          @handler.call(delivery_info, properties, payload)
+        rescue *HandlerCall::ENDS_PROGRAM => e
+          end_program(e)
+        ensure
+          leave
+        end
+      end
+
+      # Returns false if the subscription is over.
+      def enter = @lock.synchronize { !@is_over && (@busy[Thread.current] = Times.monotonic_ms) }
+
+      def leave
+        @lock.synchronize do
+          @busy.delete(Thread.current)
+          @is_busy = false
+          @changed.broadcast
+        end
+      end
+
+      def end_program(error)
+        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error), error: Status.error(StateError.status),
+                                  count: 0)
+        finish(state_reason)
+        HandlerCall.raise_in_main(error)
+      end
+
+      # Emits once that every handler has had its message for longer than the limit, until one ends.
+      def check_busy
+        count = took_ms = 0
+        @lock.synchronize do
+          count = @busy.size
+          return if @is_busy || @limit.ms.zero? || count < [@threads, @prefetch].min
+
+          took_ms = Times.monotonic_ms - @busy.values.max
+          return if took_ms < @limit.ms
+
+          @is_busy = true
+        end
+        @retrier.emit(:busy, count: count, duration_us: took_ms * 1000)
+      end
+
+      # Ends the subscription. A thread of its own cancels the consumer: during an alarm the broker
+      # does not answer, and Bunny waits for its pool.
+      #
+      # @param text [String, nil] the reason
+      def finish(text = nil)
+        drained = Event.made(:drained)
+        Event.set(drained, :text, text)
+        @lock.synchronize do
+          return if @is_over
+
+          @is_over = true
+          @health.observe(drained)
+          @changed.broadcast
+        end
+        Thread.new { cancel_consumer }.name = "backhop-cancel"
+      end
+
+      def cancel_consumer
+        @consumer.cancel if !@channel.closed? && @connection.open?
+      rescue *Channels::LOST
+        nil
+      ensure
+        @lock.synchronize do
+          @is_consumer_gone = true
+          @changed.broadcast
+        end
+      end
+
+      # Waits until the block, which it calls with the lock, returns true. Returns false if the
+      # deadline passed before; nil: none.
+      def wait_until(deadline_ms)
+        @lock.synchronize do
+          until yield
+            remaining = Deadline.remaining(deadline_ms)
+            return false if remaining&.zero?
+
+            @changed.wait(@lock, remaining)
+          end
+        end
+        true
       end
 
       def watch
         failures = 0
-        patience = LOOK_AFTER
-        until cancelled_in?(patience)
+        pause = LOOK_AFTER
+        until cancelled_in?(pause)
           begin
-            patience = LOOK_AFTER
-            @retrier.look
+            pause = LOOK_AFTER
+            @retrier.check_connection
+            check_busy
             next unless lost?
 
-            again
+            subscribe_again
             failures = 0
           rescue *Outcomes::FAILURES => e
             failures += 1
-            patience = @retrier.back_off(failures)
-            @retrier.tell(:unavailable, connection: "consume", cause: Outcomes.text(e), delay: patience, count: 0,
+            pause = @retrier.back_off(failures)
+            @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(e), delay: pause, count: 0,
                                         error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
         end
@@ -147,7 +267,8 @@ module Backhop
         end
       end
 
-      # Whether nobody else will make the consumer again: on a connection that was lost Bunny does.
+      # Returns true if the consumer is gone and Bunny will not restore it. Bunny restores it after
+      # a lost connection.
       def lost?
         transport = @connection.transport
         return false unless @connection.open? && transport.open?
@@ -158,23 +279,24 @@ module Backhop
         else
           @transport = transport
           @looks = 0
+          emit_connected if state == :reconnecting
         end
         @looks > RECOVERS
       end
 
-      def again
-        unless @is_told
+      def subscribe_again
+        unless @is_emitted
           error = Status.error((@is_cancelled ? ConsumerCancelledError : ChannelClosedError).status)
-          @retrier.tell(:cancelled, connection: "consume", error: error, count: 0)
+          @retrier.emit(:cancelled, connection: "consume", error: error, count: 0)
         end
-        @is_told = true
+        @is_emitted = true
         old = @channel
         @retrier.doubt
         @retrier.declare
-        @is_cancelled = @is_told = false
+        @is_cancelled = @is_emitted = false
         @looks = 0
         begin_consuming
-        Declarer.close(old)
+        Channels.close(old)
       end
     end
   end

@@ -2,13 +2,13 @@
 
 module Backhop
   module Bunny
-    # The Bunny that is loaded is none that Backhop was tested with.
+    # Backhop was not tested with the loaded version of Bunny.
     class VersionError < Error; end
 
-    # The oldest Bunny that is taken, and the first that is not.
+    # The first supported version of Bunny, and the first one after it that is not supported.
     VERSIONS = ["2.19", "4"].freeze
 
-    # Refuses a Bunny that is too old, or newer than all that is known.
+    # Raises VersionError if the version is not supported.
     # @api private
     def self.check_version(version = ::Bunny::VERSION)
       least, over = VERSIONS.map { |each| Gem::Version.new(each) }

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Backhop
-  # Who is told of INT and TERM: every worker that runs, and whoever had the signal before.
+  # Traps INT and TERM while workers run: a signal stops each worker, and then calls the trap of
+  # before.
   # @api private
   module Signals
     NAMES = %w[INT TERM].freeze
@@ -11,7 +12,8 @@ module Backhop
     @before = {}
 
     class << self
-      # Yields, and calls stop of the worker at a signal meanwhile: with nil at the first, with 0 at each one after it.
+      # Yields. The first signal calls the worker's `stop(drain: nil)`, each later one
+      # `stop(drain: 0)`.
       def during(worker)
         add(worker)
         begin
@@ -38,19 +40,20 @@ module Backhop
       end
 
       def trap(name)
-        asked = false
+        is_stopping = false
         Signal.trap(name) do |number|
-          workers = @workers.select { |_, pid| pid == Process.pid } # not those of a parent, whose traps a child has
-          next again(name) if workers.empty?
+          # A forked child inherits the traps, but the parent's workers are not its own.
+          workers = @workers.select { |_, pid| pid == Process.pid }
+          next raise_again(name) if workers.empty?
 
-          workers.each { |worker, _| worker.stop(drain: asked ? 0 : nil) }
-          asked = true
+          workers.each { |worker, _| worker.stop(drain: is_stopping ? 0 : nil) }
+          is_stopping = true
           @before[name].call(number) if @before[name].respond_to?(:call)
         end
       end
 
-      # As if it had never been trapped.
-      def again(name)
+      # Sends the signal again, with the trap of before.
+      def raise_again(name)
         restore(name)
         Process.kill(name, Process.pid)
       end

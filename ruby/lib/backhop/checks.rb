@@ -1,11 +1,12 @@
 # frozen_string_literal: true
 
 module Backhop
-  # What users give, checked before anything is done with it: each mistake is an error of Backhop's own, in the user's names
-  # and units.
+  # Checks arguments before they are used. An error names the option and its units as the user knows
+  # them.
   # @api private
-  module Values
-    # For a class whose initialize takes keywords: an unknown one, or too few arguments, are Backhop's errors too.
+  module Checks
+    # Extends a class so that its `new` raises InvalidArgumentError for unknown or missing
+    # arguments.
     module Keywords
       def new(*arguments, **options, &block)
         parameters = instance_method(:initialize).parameters
@@ -13,10 +14,10 @@ module Backhop
           known = parameters.filter_map { |kind, name| name if %i[key keyreq].include?(kind) }
           unknown = options.keys - known
           missing = parameters.filter_map { |kind, name| name if kind == :keyreq } - options.keys
-          Values.refuse_keywords(self, unknown, known) unless unknown.empty?
+          Checks.refuse_keywords(self, unknown, known) unless unknown.empty?
           raise InvalidArgumentError, "#{self} needs #{missing.first}: give it" unless missing.empty?
         end
-        Values.refuse_positions(self, arguments, parameters)
+        Checks.refuse_positions(self, arguments, parameters)
         super
       end
     end
@@ -36,86 +37,82 @@ module Backhop
                                   "#{" and keywords" unless needed.empty?}: it got #{arguments.size} arguments before them"
     end
 
-    # A whole number.
+    # Returns a whole number in the range, or raises `error`.
     def integer(value, name, range, error = InvalidArgumentError)
-      return value if value.is_a?(Integer) && range.cover?(value)
+      # Not is_a?: an ActiveSupport::Duration of a whole number overwrites it.
+      return value if Integer === value && range.cover?(value) # rubocop:disable Style/CaseEquality
 
       most = range.end ? "from #{range.begin} to #{range.end}" : "#{range.begin} or more"
-      raise error, "#{name} is #{shown(value)}: give a whole number, #{most}"
+      raise error, "#{name} is #{Text.shown(value)}: give a whole number, #{most}"
     end
 
-    # A number, as the core takes it.
+    # Returns a real number as a Float, or raises `error`.
     def number(value, name, error = InvalidArgumentError)
       return value.to_f if value.is_a?(Numeric) && value.real?
 
-      raise error, "#{name} is #{shown(value)}: give a number"
+      raise error, "#{name} is #{Text.shown(value)}: give a number"
     end
 
-    # A time in seconds; gives whole milliseconds.
+    # Returns a time, as Times.read takes it, in whole milliseconds, or raises `error`.
+    #
+    # @param range [Range] in milliseconds
     def time(value, name, range, error = InvalidArgumentError)
-      # is_a?, not ===: ActiveSupport's durations say that they are numbers
-      if value.is_a?(Numeric) && value.real? && value.to_f.finite? && range.cover?(ms = Times.milliseconds(value))
-        return ms
-      end
+      ms = Times.read(value)
+      return ms if ms && range.cover?(ms)
 
-      raise error, "#{name} is #{shown(value)}: give seconds, from #{plain(range.begin)} to #{plain(range.end)}"
+      raise error, "#{name} is #{Text.shown(value)}: give seconds, from #{plain(range.begin)} to #{plain(range.end)}, or " \
+                   "a text with a unit, as \"30s\""
     end
 
-    # A text; binary or not.
+    # Returns a String, or raises `error`.
     def text(value, name, error = InvalidArgumentError)
       return value if value.is_a?(String)
 
-      raise error, "#{name} is #{shown(value)}: give a String"
+      raise error, "#{name} is #{Text.shown(value)}: give a String"
     end
 
-    # true or false.
+    # Returns true or false, or raises InvalidArgumentError.
     def truth(value, name)
       return value if [true, false].include?(value)
 
-      raise InvalidArgumentError, "#{name} is #{shown(value)}: give true or false"
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give true or false"
     end
 
-    # An object of a class.
+    # Returns an object of a class, or raises `error`.
     def object(value, name, wanted, error = InvalidArgumentError)
       return value if value.is_a?(wanted)
 
-      raise error, "#{name} is #{shown(value)}: give a #{wanted}"
+      raise error, "#{name} is #{Text.shown(value)}: give a #{wanted}"
     end
 
-    # What can be called.
+    # Returns an object with a method call, or raises InvalidArgumentError.
     def callable(value, name)
       return value if value.respond_to?(:call)
 
-      raise InvalidArgumentError, "#{name} is #{shown(value)}: give a block, or what answers to call"
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give a block, or an object with a method call"
     end
 
-    # What has a Logger's methods, as far as Backhop calls them.
+    # Returns an object with the methods of a Logger that Backhop calls, or raises
+    # InvalidArgumentError.
     def logger(value, name)
       return value if value.respond_to?(:add) && value.respond_to?(:level)
 
-      raise InvalidArgumentError, "#{name} is #{shown(value)}: give a Logger, or what answers to add and level as one does"
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give a Logger, or an object with its add and level"
     end
 
-    # Texts, of which one may stand alone.
+    # Returns an Array of Strings, or raises InvalidArgumentError. Accepts a single String.
     def texts(value, name)
       given = value.is_a?(String) ? [value] : value
       return given if given.is_a?(Array) && given.all?(String)
 
-      raise InvalidArgumentError, "#{name} is #{shown(value)}: give an Array of Strings"
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give an Array of Strings"
     end
 
-    # Milliseconds as seconds, without a point where none is needed.
+    # Returns milliseconds in seconds: an Integer if possible, else a Float.
     def plain(milliseconds)
       (milliseconds % 1000).zero? ? milliseconds / 1000 : milliseconds / 1000.0
     end
-
-    # A value in a sentence.
-    def shown(value)
-      text = value.inspect
-      text.size > 60 ? "#{text[0, 60]}..." : text
-    rescue StandardError
-      "a #{value.class}"
-    end
+    private_class_method :plain
   end
-  private_constant :Values
+  private_constant :Checks
 end

@@ -1,16 +1,17 @@
 # frozen_string_literal: true
 
 module Backhop
-  # Counters and histograms of what retriers and workers tell, without any further library:
+  # Counters and histograms of the events of retriers and workers, without another library.
   #
   #     metrics = Backhop::Metrics.new
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: metrics)
   #     metrics.text                         # what Prometheus scrapes
   #
-  # One may serve them all. Labels are bounded: never an id or an error's text; of queues and classes of errors only so many
-  # are told apart, and the rest is "_OTHER". {PrometheusMetrics} and {OpenTelemetryMetrics} hand all of it to these libraries.
+  # One object can serve all retriers and workers. The number of label values is limited: ids and
+  # error texts are no labels. Further queues and error classes count as "_OTHER".
+  # {PrometheusMetrics} and {OpenTelemetryMetrics} record into these libraries.
   class Metrics
-    include Bridge
+    include RetryListener
 
     # A metric of the core's table.
     # @api private
@@ -22,23 +23,21 @@ module Backhop
 
     # @api private
     TABLE = Array.new(Native::BH_METRIC_LAST) do |number|
-      labels = Native.bh_metric_label_count(number)
+      name, otel_name, unit, help, instrument, labels, otel_labels, buckets = Native.bh_metric_describe(number)
       Metric.new(
-        number: number, kind: KINDS.fetch(Native.bh_metric_instrument(number)), name: Native.bh_metric_name(number).to_sym,
-        otel_name: Native.bh_metric_otel_name(number), unit: Native.bh_metric_unit(number), help: Native.bh_metric_help(number),
-        labels: Array.new(labels) { |index| Native.bh_metric_label(number, index).to_sym }.freeze,
-        otel_labels: Array.new(labels) { |index| Native.bh_metric_otel_label(number, index) }.freeze,
-        buckets: Array.new(Native.bh_metric_bucket_count(number)) { |index| Native.bh_metric_bucket(number, index) }.freeze
+        number: number, kind: KINDS.fetch(instrument), name: name.to_sym, otel_name: otel_name, unit: unit, help: help,
+        labels: labels.map(&:to_sym).freeze, otel_labels: otel_labels.freeze, buckets: buckets.freeze
       ).freeze
     end.freeze
 
     # @api private
     UNCONFIRMED = TABLE.fetch(Native::BH_METRIC_COPIES_UNCONFIRMED)
 
-    # @param error_types [Array<Class, String>] classes of errors to tell apart, 32 at most; none: the first that are met
-    # @raise [InvalidArgumentError] for more, or what is neither
+    # @param error_types [Array<Class, String>] classes of errors that get a label value, 32 at
+    #   most; empty: the first classes that occur
+    # @raise [InvalidArgumentError] if there are more, or one is neither a class nor a name
     def initialize(error_types: [])
-      @error_types = Values.object(error_types, "error_types", Array).map { |each| error_type(each) }.uniq
+      @error_types = Checks.object(error_types, "error_types", Array).map { |each| error_type(each) }.uniq
       most = Native::BH_METRICS_MOST_ERROR_TYPES
       given = @error_types.size
       raise InvalidArgumentError, "error_types holds #{given} classes: give #{most} at most" if given > most
@@ -49,7 +48,7 @@ module Backhop
       @workers = []
     end
 
-    # Counts an event: for on_event.
+    # Counts an event. Pass the metrics as on_event.
     #
     # @param event [Event]
     # @return [void]
@@ -60,7 +59,7 @@ module Backhop
       end
     end
 
-    # @return [String] everything, in Prometheus' text format
+    # @return [String] all metrics, in Prometheus' text format
     def text
       @lock.synchronize do
         Status.check(@native.set(Native::BH_METRIC_COPIES_UNCONFIRMED, pending))
@@ -71,21 +70,23 @@ module Backhop
       end
     end
 
-    # The core's metrics, to count with one call, while no other thread runs.
+    # The core's metrics. One call counts, and no other Ruby thread runs during it.
     # @api private
     attr_reader :native
 
-    # Whether each sample is handed on to a library; else all of it is read when it is asked for.
+    # Returns true if each sample is recorded into a library; false if the counts are read on
+    # demand.
     # @api private
     def hands_on? = false
 
-    # Copies that are not confirmed of a retrier, or of a worker whose core does not count, are counted as long as it is there.
+    # Counts the unconfirmed copies of a source as long as it exists: a retrier, or a worker whose
+    # core does not count.
     #
     # @param source [#pending]
     # @api private
     def attach(source) = @lock.synchronize { @sources[source] = true }
 
-    # How many copies are not confirmed.
+    # Returns the number of copies that are not confirmed.
     # @api private
     def pending = sources.sum(&:pending)
 
@@ -93,21 +94,21 @@ module Backhop
     # @api private
     def sources = @sources.keys
 
-    # It may be another number now: for a library that cannot ask for it when it is read.
+    # Called when that number changes, for a library that cannot read it on demand.
     # @api private
     def note_pending; end
 
-    # A worker's core counts from now on, until {#part}.
+    # Adds the counts of a worker's core, until {#part}.
     #
     # @param worker [Native::Worker]
     # @api private
     def join(worker) = @lock.synchronize { @workers << worker }
 
-    # What a worker has counted is kept.
+    # Keeps the counts of a worker's core, and forgets the worker.
     # @api private
     def part(worker) = @lock.synchronize { read(worker, @native) if @workers.delete(worker) }
 
-    # Metrics of the core that tell the same classes of errors apart, and have counted nothing.
+    # Returns new metrics of the core with the same error types.
     # @api private
     def blank
       Core.made(Native.bh_metrics_new).tap do |made|
@@ -120,22 +121,22 @@ module Backhop
     def error_type(each)
       return each.to_s if each.is_a?(Class) || (each.is_a?(String) && !each.empty?)
 
-      raise InvalidArgumentError, "error_types holds #{Values.shown(each)}: give classes, or their names"
+      raise InvalidArgumentError, "error_types holds #{Text.shown(each)}: give classes, or their names"
     end
 
-    # A worker of before a fork counts nothing here.
+    # Adds a worker's counts. A worker from before a fork has none here.
     def read(worker, all)
       status = worker.read_metrics(all)
       Status.check(status) unless status == ForkedError.status
     end
 
     def sampled(index)
-      metric = TABLE.fetch(@native.sample_metric(index))
-      values = Array.new(metric.labels.size) { |label| @native.sample_label(index, label) }
-      record(metric, @native.sample_value(index), values)
+      number, value, *labels = @native.sample(index)
+      metric = TABLE.fetch(number)
+      record(metric, value, labels.first(metric.labels.size))
     end
 
-    # Hands a sample on, with its labels' values.
+    # Records a sample, with the values of its labels.
     def record(metric, value, values) end
   end
 end

@@ -98,7 +98,7 @@ RSpec.describe "A wrong value" do
       -> { topology.preview(10**9) } => /failures is 1000000000/, -> { topology.row(0) } => /attempt is 0/,
       -> { topology.shares("1") } => /attempt is "1"/,
       -> { policy.preview(10**9) } => /failures is 1000000000/, -> { policy.preview(-1) } => /failures is -1/,
-      -> { Backhop::RetryAfter.new("120") } => /give seconds/, -> { Backhop::RetryAfter.new(nil) } => /give seconds/,
+      -> { Backhop::RetryAfter.new([]) } => /give seconds/, -> { Backhop::RetryAfter.new(-1) } => /give seconds/,
       -> { Backhop::Testing.rehearse("body") } => /the handler is nil/
     }.each do |call, text|
       expect(&call).to raise_error(Backhop::Error, text)

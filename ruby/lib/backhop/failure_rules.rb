@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+module Backhop
+  # Maps a handler's exception to an outcome, by the options never, only and policies.
+  # @api private
+  class FailureRules
+    # Checks the option policies: a Hash from classes of exceptions, or predicates, to policies.
+    def self.policies(given)
+      Checks.object(given, "policies", Hash).each do |key, policy|
+        unless key.is_a?(Module) || key.respond_to?(:call)
+          raise InvalidArgumentError, "policies has #{Text.shown(key)}: give classes of exceptions, or predicates that " \
+                                      "take an exception"
+        end
+        Checks.object(policy, "policies: that of #{Text.shown(key)}", Policy)
+      end
+    end
+
+    def initialize(never, only, policies = {})
+      @never = list(never, "never")
+      @only = list(only, "only")
+      @policies = FailureRules.policies(policies).dup.freeze
+    end
+
+    # @return [Outcomes::Result] policy is nil if no entry of `policies` matches: the queue's own
+    #   policy applies
+    def result_of(exception)
+      case exception
+      when RetryAfter
+        Outcomes::Result.new(:failed, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception))
+      when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception, exception.reason), 0)
+      when Drop then Outcomes::Result.new(:dropped, "", 0)
+      else by_rules(exception)
+      end
+    end
+
+    private
+
+    # Returns classes and predicates as an Array. Accepts a single one.
+    def list(given, name)
+      list = given.is_a?(Array) ? given : [given].compact
+      list.each do |each|
+        next if each.is_a?(Module) || each.respond_to?(:call)
+
+        raise InvalidArgumentError, "#{name} holds #{Text.shown(each)}: give classes of exceptions, or predicates that " \
+                                    "take an exception"
+      end
+      list.dup.freeze
+    end
+
+    def by_rules(exception)
+      verdict = first_verdict(@never, exception) || verdict_of_only(exception)
+      return Outcomes::Result.new(:permanent, Outcomes.text(exception), 0) if verdict == true
+
+      Outcomes::Result.new(:failed, Outcomes.text(exception), verdict || 0, policy_of(exception))
+    end
+
+    # Returns true (park), or nil or a delay in seconds (retry). An exception that no entry of
+    # `only` matches parks.
+    def verdict_of_only(exception)
+      return if @only.empty?
+
+      verdict = first_verdict(@only, exception)
+      return true if verdict.nil?
+
+      verdict unless verdict == true
+    end
+
+    # Returns the policy of the first key that matches.
+    def policy_of(exception)
+      @policies.find { |key, _| key.is_a?(Module) ? exception.is_a?(key) : call(key, exception) }&.last
+    end
+
+    # Returns true, or a delay in seconds, from the first entry that matches; nil if none does.
+    def first_verdict(list, exception)
+      list.each do |each|
+        verdict = each.is_a?(Module) ? exception.is_a?(each) : call(each, exception)
+        return verdict if verdict
+      end
+      nil
+    end
+
+    # Returns the predicate's verdict: true, false, or a delay in seconds. A predicate that raises
+    # does not match.
+    def call(predicate, exception)
+      verdict = predicate.call(exception)
+      return verdict ? true : false unless verdict.is_a?(Numeric)
+
+      Times.milliseconds(verdict).positive? && verdict
+    rescue *Outcomes::FAILURES => e
+      Backhop.log(Logger::ERROR) { "a predicate of never, only or policies failed and is ignored: #{Outcomes.text(e)}" }
+      false
+    end
+  end
+  private_constant :FailureRules
+end

@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+module Backhop
+  # The state of a worker or of a subscription, by its events.
+  # @api private
+  class Health
+    STATES = (0...Native::BH_HEALTH_LAST).map { |state| Native.bh_health_name(state).to_sym }.freeze
+    private_constant :STATES
+
+    # @return [Native::Health]
+    attr_reader :native
+
+    def initialize
+      @native = Core.made(Native.bh_health_new)
+    end
+
+    # Applies an event.
+    #
+    # @param event [Native::Event]
+    def observe(event) = @native.observe(event)
+
+    # @return [Symbol] :starting, :ready, :reconnecting, :paused or :stopped
+    def state = STATES.fetch(@native.state)
+
+    # @return [String, nil] the text of the event that led to the state
+    def reason = Core.text(@native.reason)
+
+    # Returns the error of a wait for :ready that took too long.
+    def late = Status.error(WaitTimeoutError.status, reason || "")
+
+    # Returns the error of a wait for :ready if there is no consumer any more.
+    def over = Status.error(StateError.status, reason || "")
+  end
+  private_constant :Health
+end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "native"
+require "vectors"
+
+# The shared vectors of the breaker, over what SWIG made: it has no class of its own yet.
+class BreakerSequence
+  SETTINGS = %w[window_ms least_calls failure_percent row_failures slow_ms slow_percent probe_successes probe_timeout_ms
+                ramp_calls throttled_opens].freeze
+  STATES = %w[closed open half-open disabled].freeze
+  KINDS = %w[success failure ignored throttled].freeze
+  PAUSES = { "kind" => "fixed", "initial_ms" => 10_000, "jitter" => "none" }.freeze
+  VIEW = %w[state generation until_ms limit pauses window reason].freeze
+  ROW = "at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error counts " \
+        "refused_until_ms #{VIEW.join(" ")}".freeze
+
+  attr_reader :comparisons, :status, :error
+
+  def initialize(given)
+    Vectors.only(given.fetch("settings", {}), SETTINGS.join(" "))
+    settings = SETTINGS.zip(Native.bh_breaker_defaults).to_h.merge(given.fetch("settings", {})).values_at(*SETTINGS)
+    random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
+    @status, @breaker = Native.bh_breaker_new(*settings, pauses(given.fetch("pauses", PAUSES)), random)
+    @error = Native.bh_breaker_settings_error(*settings)
+    @permits = {}
+    @now_ms = 0
+    @comparisons = []
+  end
+
+  # Plays a row, and adds its expected and real values to the comparisons.
+  def play(row)
+    Vectors.only(row, ROW)
+    @now_ms = row.fetch("at_ms", @now_ms)
+    by_hand(row)
+    make_calls(row)
+    if row.key?("refused_until_ms")
+      generation, _, until_ms = @breaker.permit(@now_ms)
+      compare([generation, until_ms], [0, time(row["refused_until_ms"])])
+    end
+    found = view
+    VIEW.each { |key| compare(found[key], row[key]) if row.key?(key) }
+  end
+
+  private
+
+  def pauses(given)
+    return nil unless given
+
+    Vectors.only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
+    _, policy = Native.bh_policy_new
+    policy.set_kind(given["kind"] == "fixed" ? Native::BH_KIND_FIXED : Native::BH_KIND_EXPONENTIAL)
+    policy.set_jitter(given["jitter"] == "full" ? Native::BH_JITTER_FULL : Native::BH_JITTER_NONE, 0)
+    %w[initial_ms max_ms max_retry_after_ms].each { |key| policy.public_send("set_#{key}", given[key]) if given.key?(key) }
+    policy
+  end
+
+  def compare(got, expected) = @comparisons << [got, expected]
+
+  def time(given) = given.nil? ? -1 : given
+
+  def by_hand(row)
+    compare(@breaker.open(time(row["open_until_ms"]), @now_ms), 0) if row.key?("open_until_ms")
+    @breaker.close(@now_ms) if row.key?("close")
+    @breaker.disable(@now_ms) if row.key?("disable")
+  end
+
+  def make_calls(row)
+    row.fetch("permit", []).each { |name| @permits[name] = granted }
+    row.fetch("record", []).each { |name| record(row, @permits.fetch(name)) }
+    row.fetch("calls", 0).times { record(row, granted) }
+  end
+
+  def granted
+    permit = @breaker.permit(@now_ms)
+    compare(permit.first.zero?, false)
+    permit
+  end
+
+  def record(row, permit)
+    counted = @breaker.record(permit[0], permit[1], KINDS.index(row.fetch("kind", "success")), row.fetch("duration_ms", 0),
+                              row.fetch("retry_after_ms", 0), row["whole_queue"] ? 1 : 0, row.fetch("error", ""), @now_ms)
+    compare(counted == 1, row.fetch("counts", true))
+  end
+
+  def view
+    state, generation, until_ms, limit, pauses, *window, reason = @breaker.read(@now_ms)
+    until_ms = nil if until_ms == -1
+    VIEW.zip([STATES[state], generation, until_ms, limit, pauses, window, reason]).to_h
+  end
+end
+
+RSpec.describe "The breaker" do
+  cases "breaker" do |given|
+    Vectors.only(given, "name settings pauses random expect")
+    sequence = BreakerSequence.new(given)
+    expect(Native.bh_status_name(sequence.status)).to eq(Vectors.status(given))
+    if sequence.status.zero?
+      Vectors.only(given["expect"], "history")
+      given["expect"]["history"].each { |row| sequence.play(row) }
+      got, expected = sequence.comparisons.transpose
+      expect(got).to eq(expected)
+    end
+    expect(sequence.error).to eq(given["expect"].fetch("error", ""))
+  end
+end

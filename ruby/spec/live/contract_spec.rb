@@ -1,0 +1,382 @@
+# frozen_string_literal: true
+
+require "json"
+
+require "spec_helper"
+require "program"
+require_relative "support"
+require_relative "carriers"
+
+# The contract for handlers (tests/contract): each case over each carrier of Ruby.
+module Contract
+  FILE = JSON.parse(File.read(File.join(ENV["BACKHOP_VECTORS"] || File.expand_path("../../../tests/vectors", __dir__),
+                                        "../contract/cases.json")))
+  KINDS = FILE["carriers"]["ruby"]
+  LEVELS = { "debug" => Logger::DEBUG, "info" => Logger::INFO, "warning" => Logger::WARN, "error" => Logger::ERROR }.freeze
+  AT_ONCE = 6 # plays
+  LONG = PATIENCE
+
+  LINES = [] # rubocop:disable Style/MutableConstant -- [severity, text] of the log
+
+  # A logger that keeps its lines.
+  class KeepingLogger < Logger
+    def initialize = super(nil)
+
+    def add(severity, *)
+      LINES << [severity, yield.to_s]
+      true
+    end
+  end
+
+  # Errors that cannot be read.
+  BROKEN = {
+    "text" => -> { Class.new(StandardError) { def message = raise("unreadable") }.new },
+    "cause" => -> { RuntimeError.new("boom").tap { |it| it.define_singleton_method(:cause) { raise "unreadable" } } },
+    "code" => -> { RuntimeError.new("boom").tap { |it| it.define_singleton_method(:code) { raise "unreadable" } } },
+    "class name" => -> { Class.new(StandardError) { def self.to_s = raise("unreadable") }.new("boom") }
+  }.freeze
+
+  BASE = {
+    "Exception" => -> { raise Exception, "boom" }, # rubocop:disable Lint/RaiseException
+    "NoMemoryError" => -> { raise NoMemoryError, "boom" },
+    "ScriptError" => -> { raise ScriptError, "boom" },
+    "Async::Stop raised by hand" => -> { raise Async::Stop, "boom" },
+    "a subclass of Exception" => -> { raise Class.new(Exception), "boom" } # rubocop:disable Lint/InheritException
+  }.freeze
+
+  TAG = :terminate # of Bunny's pool
+  THREAD = {
+    "Thread.exit" => -> { Thread.exit },
+    "Thread.current.kill" => -> { Thread.current.kill },
+    "throw to an outer tag" => -> { throw TAG }
+  }.freeze
+
+  PROGRAMS = {
+    "ends-program" => { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt",
+                        "SignalException" => "raise SignalException, 'TERM'" },
+    "kills-process" => { "exit!" => "exit!(0)" }
+  }.freeze
+
+  module_function
+
+  def boom = raise("boom")
+
+  def of(endings) = endings.transform_values { |ending| ->(_play, _message) { ending.call } }
+
+  # By id, and variant: what the handler does with the play and the message.
+  def endings
+    @endings ||= {
+      "returns" => ->(*) {},
+      "error" => ->(*) { boom },
+      "error-last" => ->(*) { boom },
+      "park" => ->(*) { raise Backhop::Park, "boom" },
+      "drop" => ->(*) { raise Backhop::Drop },
+      "retry-after" => ->(*) { raise Backhop::RetryAfter.new("60s", "boom") },
+      "retry-after-http-none" => ->(*) { raise Backhop::RetryAfter.new(nil, RuntimeError.new("boom")) },
+      "base-error" => of(BASE),
+      "cancels-itself" => ->(*) { Async::Task.current.stop },
+      "stop-aborts" => ->(play, _) { play.carrier.abort && sleep(LONG) },
+      "ends-thread" => of(THREAD),
+      "broken-error" => BROKEN.transform_values { |error| ->(*) { raise error.call } },
+      "cyclic-cause" => ->(*) { raise(RuntimeError.new("boom").tap { |it| it.define_singleton_method(:cause) { it } }) },
+      "acks-itself" => ->(_, message) { message.delivery_info.channel.ack(message.delivery_info.delivery_tag) },
+      "nacks-itself" => lambda do |_, message|
+        message.delivery_info.channel.nack(message.delivery_info.delivery_tag, false, true)
+        boom
+      end,
+      "closes-channel" => ->(_, message) { message.delivery_info.channel.close },
+      "blocks-loop" => ->(*) { Fiber.new(blocking: true) { sleep 3 }.resume },
+      "changes-message" => lambda do |_, message|
+        message.body.replace("other")
+        message.headers["tenant"] = "other"
+        message.properties.headers["tenant"] = "other" if message.respond_to?(:properties)
+        boom
+      end,
+      "too-long" => ->(play, _) { sleep(play.name == "serve" ? LONG : 0.4) },
+      "never-ends" => ->(*) { Queue.new.pop },
+      "busy" => ->(play, _) { play.publish("second") && play.await("busy") },
+      "fails-in-drain" => ->(play, _) { play.stopping && boom },
+      "stop-too-late" => ->(play, _) { play.carrier.stop_early }
+    }
+  end
+
+  # Returns [[variant, ending]] of a case.
+  def variants(id)
+    ending = endings[id]
+    ending.is_a?(Hash) ? ending.to_a : [["", ending]]
+  end
+
+  # Returns why a carrier does not have a case; nil if it has.
+  def missing(story, name)
+    fits = lambda do |key|
+      language, carrier = key.split("/")
+      %w[ruby *].include?(language) && (carrier.nil? || File.fnmatch(carrier, name))
+    end
+    return story["only"].values.first if story["only"]&.keys&.none?(&fits)
+
+    story.fetch("without", {}).find { |key, _| fits.call(key) }&.last
+  end
+
+  def expected(story, kind) = story.fetch("expect_of", {}).fetch(kind, story["expect"])
+
+  def policy(story)
+    given = FILE["defaults"]["policy"].merge(story.fetch("policy", {}))
+    Backhop::Policy.new(initial: given["initial_ms"] / 1000.0, jitter: given["jitter"].to_sym,
+                        max_attempts: given["max_attempts"])
+  end
+
+  # Returns true if `all` has the names of `some` in this order.
+  def within?(some, all)
+    rest = some.dup
+    all.each { |name| rest.shift if name == rest.first }
+    rest.empty?
+  end
+
+  # One case over one carrier.
+  class Play
+    include Patience
+    include RSpec::Matchers
+
+    attr_reader :name, :carrier
+
+    def initialize(name, story, ending)
+      @name = name
+      @story = story
+      @ending = ending
+      @events = []
+      @seen = []
+    end
+
+    def call
+      @broker = Broker.new
+      @queue = @broker.queue
+      start
+      check(Contract.expected(@story, KINDS.fetch(@name)))
+    ensure
+      finish
+    end
+
+    def publish(body) = @broker.publish(body, @queue, headers: { "tenant" => "acme" }, message_id: body)
+
+    def await(name) = until_true { event(name) }
+
+    # Begins to stop, once.
+    def stopping = @stopping ||= @carrier.begin_stop(PATIENCE) || true
+
+    private
+
+    def start
+      options = { policy: Contract.policy(@story), namespace: NAMESPACE, on_event: ->(event) { @events << event } }
+      options[:timeout] = @story["timeout_ms"] / 1000.0 if @story["timeout_ms"]
+      options[:threads] = 1 if @story["id"] == "busy"
+      url = @story["id"] == "blocks-loop" ? "#{URL}?heartbeat=1" : URL
+      @carrier = Carriers::ALL.fetch(@name).new(url, @queue, method(:handle), **options)
+      @carrier.begin
+      publish("first")
+      until_true { @seen.any? }
+    end
+
+    def handle(message)
+      is_first = @seen.empty?
+      @seen << [message.body.dup, message.attempt, message.headers["tenant"], message.id]
+      @ending.call(self, message) if is_first
+    end
+
+    def event(name) = @events.find { |each| each.name.to_s == name }
+
+    def lines = LINES.select { |_, text| text.include?(@queue) && !text.start_with?("connected") }
+
+    def saw(body, attempt) = until_true { @seen.drop(1).any? { |each| each.first(2) == [body, attempt] } }
+
+    def check(expected)
+      settle(expected)
+      go_on(expected)
+      names = -> { @events.map { |each| each.name.to_s } }
+      until_true { Contract.within?(wanted_events(expected), names.call) }
+      check_lines(expected)
+      check_fields(expected)
+    end
+
+    def wanted_events(expected)
+      return expected["events"] unless expected["consumer"] == "again" && expected["message"] == "back"
+
+      @story["id"] == "nacks-itself" ? expected["events"] - ["cancelled"] : %w[delivered stale cancelled]
+    end
+
+    def settle(expected)
+      id = @story["id"]
+      case expected["message"]
+      when "retried"
+        await("retried")
+        saw("first", expected["counted"] ? 2 : 1) unless expected["delay_ms_least"] || expected["consumer"] == "stops"
+      when "parked" then await("parked")
+      when "back"
+        return saw("first", 1) unless expected["consumer"] == "stops" || (id == "closes-channel" && @name != "bunny-subscribe")
+
+        @carrier.stop(PATIENCE)
+        expect(@broker.get(@queue)[1][:headers] || {}).not_to include("backhop-attempts")
+      end
+    end
+
+    def go_on(expected)
+      until_true { @carrier.channel.closed? } if expected["consumer"] == "is closed by the broker"
+      return unless ["goes on", "again"].include?(expected["consumer"])
+
+      publish("second") unless @story["id"] == "busy"
+      saw("second", 1)
+    end
+
+    def check_lines(expected)
+      until_true { lines.any? { |_, text| text.include?(expected["text"]) } } if logs_text?(expected)
+      return unless expected["level"] && level?
+
+      expect(lines.map(&:first).max).to eq(LEVELS.fetch(expected["level"])), lines.join("\n")
+    end
+
+    # Returns false if the highest line is no event's: the advice of a closed channel, the error of a drain.
+    def level?
+      !@story["id"].end_with?("s-itself") && (@story["id"] != "stop-too-late" || @carrier.is_a?(Carriers::Run))
+    end
+
+    def logs_text?(expected) = expected["text"] == "aborted by a stop"
+
+    def check_fields(expected)
+      expect(event("failed").error_text).to include(@story["error"]) if @story["error"] && event("failed")
+      expect(event("parked").reason).to eq(@story["reason"]) if @story["reason"]
+      expect(event("retried").delay).to be >= expected["delay_ms_least"] / 1000.0 if expected["delay_ms_least"]
+      expect(@seen.find { |each| each[1] == 2 }).to eq(["first", 2, "acme", "first"]) if expected["copy"]
+    end
+
+    def finish
+      @carrier&.stop(@story["id"] == "never-ends" ? 0.05 : PATIENCE)
+      @broker.close
+    end
+  end
+
+  # Runs plays at most AT_ONCE at a time, each in a thread.
+  class Stage
+    def initialize = @plays = {}
+
+    def add(key, play) = @plays[key] = play
+
+    # Returns what a play raised, or nil.
+    def result(key)
+      results.fetch(key).value
+    end
+
+    private
+
+    def results
+      @results ||= begin
+        places = SizedQueue.new(AT_ONCE)
+        @plays.transform_values do |play|
+          Thread.new do
+            places << 1
+            play.call
+            nil
+          rescue Exception => e # rubocop:disable Lint/RescueException
+            e
+          ensure
+            places.pop
+          end
+        end
+      end
+    end
+  end
+
+  NAMESPACE = "test-contract-#{SecureRandom.hex(4)}".freeze
+end
+
+RSpec.describe "The contract for handlers" do
+  stories = Contract::FILE["cases"]
+
+  describe "in a rehearsal" do
+    actions = { "acknowledged" => :ack, "retried" => :retry, "parked" => :park, "dropped" => :drop }
+
+    stories.each do |story|
+      next if Contract.missing(story, "rehearse")
+
+      Contract.variants(story["id"]).each do |variant, ending|
+        it "#{story["id"]} #{variant}" do
+          skip "a rehearsal has no time limit" if story["timeout_ms"]
+          calls = 0
+          rehearsal = Backhop::Testing.rehearse("first".dup, policy: Contract.policy(story),
+                                                             headers: { "tenant" => "acme" }) do |message|
+            (calls += 1) == 1 ? ending.call(nil, message) : expect(message.headers["tenant"]).to(eq("acme"))
+          end
+          expect(rehearsal.first.plan.action).to eq(actions.fetch(story["expect"]["message"]))
+          expect(rehearsal.map(&:number)).to eq([1, 2]) if story["expect"]["message"] == "retried"
+          expect(rehearsal.first.delay).to be >= story["expect"].fetch("delay_ms_least", 0) / 1000.0
+          expect(rehearsal.reason).to eq(story["reason"]) if story["reason"]
+        end
+      end
+    end
+  end
+
+  Contract::KINDS.each do |name, kind|
+    next if kind == "rehearsal"
+
+    absent = NEEDS_BROKER || Carriers.missing(name)
+
+    describe "over #{name}", skip: absent do
+      include Patience
+
+      stage = Contract::Stage.new
+
+      before(:context) do
+        Carriers::OfKicks.load if name == "kicks"
+        @logger = Backhop.logger
+        Backhop.logger = Contract::KeepingLogger.new
+      end
+
+      after(:context) { Backhop.logger = @logger }
+
+      stories.each do |story|
+        reason = absent || Contract.missing(story, name)
+        programs = Contract::PROGRAMS[story["id"]]
+        programs&.each do |variant, code|
+          it "#{story["id"]} #{variant}", skip: reason do
+            broker = Broker.new
+            queue = broker.queue
+            broker.publish("first", queue)
+            said = program(<<~RUBY, __dir__, name, URL, queue, Contract::NAMESPACE)
+              require File.join(ARGV[0], "carriers")
+              Backhop.logger = Logger.new($stdout)
+              handler = ->(_message) { #{code} }
+              Carriers::OfKicks.load if ARGV[1] == "kicks"
+              carrier = Carriers::ALL.fetch(ARGV[1]).new(ARGV[2], ARGV[3], handler, namespace: ARGV[4],
+                                                         on_event: ->(event) { puts "event \#{event.name}" })
+              begin
+                carrier.call
+              rescue SystemExit, SignalException => e
+                puts "main got \#{e.class}"
+              end
+              puts "over"
+            RUBY
+            expected = Contract.expected(story, kind)
+            names = said.scan(/^event (\w+)/).flatten
+            expect(Contract.within?(expected["events"], names)).to be(true), said
+            if story["id"] == "ends-program"
+              expect(said).to match(/ERROR/).and include("main got #{variant}", "over")
+            else
+              expect(said).not_to include("over")
+            end
+            expect(broker.get(queue)[1][:headers] || {}).not_to include("backhop-attempts")
+          ensure
+            broker&.close
+          end
+        end
+        next if programs
+
+        Contract.variants(story["id"]).each do |variant, ending|
+          key = "#{story["id"]} #{variant}"
+          why = reason || ("not played: see cases.json" unless ending)
+          why ||= "only Bunny's pool catches a tag" if variant.start_with?("throw") && !name.start_with?("bunny")
+          why ||= "the handler is aborted" if story["id"] == "busy" && name == "serve"
+          stage.add(key, Contract::Play.new(name, story, ending)) unless why
+          it(key, skip: why) { stage.result(key).then { |error| raise error if error } }
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,226 @@
+# frozen_string_literal: true
+
+require "spec_helper"
+require "program"
+require "running"
+require_relative "support"
+
+# How handlers end, and how subscriptions end. Each example has the id of its finding.
+RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
+  include Live
+
+  let(:queue) { broker.queue }
+  let(:events) { Running::Events.new }
+  let(:seen) { Running::Inbox.new }
+  let(:options) { { policy: QUICK, namespace: namespace, on_event: events } }
+
+  def subscribed(threads: 1, url: URL, handler: nil, **bunny)
+    connected(BunnyClient, url, queue, nil, **options, bunny: bunny) do |client|
+      call = lambda do |message|
+        seen.call(message)
+        handler.call(message)
+      end
+      yield client.retrier.subscribe(call, prefetch: 10, threads: threads), client
+    end
+  end
+
+  # The bodies of the messages that a handler gets next.
+  def bodies(count) = Array.new(count) { seen.get.body }
+
+  ends = {
+    "raises a subclass of Exception" => -> { raise Class.new(Exception), "no ordinary error" }, # rubocop:disable Lint/InheritException
+    "calls Thread.exit" => -> { Thread.exit },
+    "kills its thread" => -> { Thread.current.kill },
+    "throws the tag of Bunny's pool" => -> { throw :terminate }
+  }
+  ends.each do |name, ending|
+    it "RT3, RT4: goes on where a handler #{name}, counts an attempt, and can be cancelled" do
+      bad = 0
+      subscribed(handler: ->(message) { message.body == "bad" && (bad += 1) < 3 && ending.call }) do |subscription|
+        %w[bad a b].each { |body| broker.publish(body, queue) }
+        expect(bodies(5)).to contain_exactly("bad", "bad", "bad", "a", "b")
+        expect(events.get(:retried)).to have_attributes(attempts: 1)
+        expect(events.get(:retried)).to have_attributes(attempts: 2)
+        expect(subscription.channel.work_pool.threads.count(&:alive?)).to eq(1)
+        expect(subscription.cancel(PATIENCE)).to be(true)
+      end
+      expect(broker.count(queue)).to eq(0)
+      expect(log.string).to match(/ERROR.*failed: message .*(ended its thread|no ordinary error)/)
+    end
+  end
+
+  it "RT3: replaces each of several threads, in the pool of an application too" do
+    died = 0
+    handler = lambda do |message|
+      seen.call(message)
+      Thread.exit if message.body == "bad" && (died += 1) <= 3
+    end
+    connected(PoolClient, URL, queue, handler, **options) do |client|
+      client.declare
+      client.begin
+      %w[bad bad bad good].each { |body| broker.publish(body, queue) }
+      expect(bodies(7)).to contain_exactly(*["bad"] * 6, "good")
+      expect(client.channel.work_pool.threads.count(&:alive?)).to eq(8)
+    end
+  end
+
+  { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt", "a SignalException" => "raise SignalException, 'TERM'" }
+    .each do |name, code|
+    %w[subscribe wrap].each do |way|
+      it "RT3: raises #{name} of a handler under #{way} in the main thread, and the message comes again" do
+        program = <<~RUBY
+          require "backhop/bunny"
+          Backhop.logger = Logger.new($stdout)
+          connection = Bunny.new(ARGV[0]).start
+          channel = connection.create_channel
+          retrier = Backhop::Bunny::Retrier.new(channel, queue: ARGV[1], namespace: ARGV[2],
+                                                on_event: ->(event) { puts "event \#{event.name}" })
+          handler = ->(message) { #{code} }
+          begin
+            retrier.declare
+            if "#{way}" == "wrap"
+              channel.queue(ARGV[1], no_declare: true).subscribe(manual_ack: true, &retrier.wrap(handler))
+            else
+              retrier.subscribe(handler)
+            end
+            sleep
+          rescue SystemExit, SignalException => e
+            puts "main got \#{e.class}"
+          end
+          puts "over"
+        RUBY
+        broker.publish("bad", queue)
+        said = program(program, URL, queue, namespace)
+        ended = way == "subscribe" ? ["event stale", "event cancelled"] : ["event stale"]
+        expect(said.lines(chomp: true)).to include(*ended, /ERROR.*stale: message/, /main got \w+/, "over")
+        expect(said).to match(/cancelled: .*a handler ended the program/) if way == "subscribe"
+        expect(broker.get(queue)[1][:headers] || {}).not_to include("backhop-attempts")
+      end
+    end
+  end
+
+  it "RT4: cancels within its limit while a handler runs, and gives other messages back at once" do
+    go = Queue.new
+    subscribed(handler: ->(_) { go.pop }) do |subscription|
+      %w[a b].each { |body| broker.publish(body, queue) }
+      expect(bodies(1)).to eq(%w[a])
+      expect(subscription.cancel(0.2)).to be(false)
+      go << 1
+      expect(subscription.cancel(PATIENCE)).to be(true)
+      until_true { broker.count(queue) == 1 }
+    end
+    expect(broker.get(queue).last).to eq("b")
+    expect(seen).to be_empty
+  end
+
+  it "F3: stops within one limit during an alarm" do
+    skip "needs the broker of tests/broker" unless ENV["BACKHOP_BROKER_CTL"]
+    subscribed(handler: ->(_) { raise "no" }, continuation_timeout: PATIENCE * 1000) do |subscription, client|
+      broker.control("set-alarm")
+      client.channel.basic_publish("", "", "#{queue}.none") # the broker blocks what publishes
+      until_true { client.connection.blocked? }
+      began = now
+      expect(client.retrier.drain(0.5)).to be(client.retrier)
+      expect(now - began).to be < PATIENCE # Bunny's own limit
+      expect(subscription.wait(0)).to be(true)
+    ensure
+      broker.control("clear-alarm")
+    end
+  end
+
+  it "F3: drains its subscriptions and copies" do
+    go = Queue.new
+    subscribed(handler: ->(_) { go.pop && raise(IOError, "late") }) do |subscription, client|
+      broker.publish("a", queue)
+      seen.get
+      expect { client.retrier.drain(0.2) }.to raise_error(Backhop::WaitTimeoutError, /1 message/)
+      expect(subscription.wait(0)).to be(true)
+      go << 1
+      expect(client.retrier.drain(PATIENCE)).to be(client.retrier)
+      expect(client.retrier.pending).to eq(0)
+    end
+  end
+
+  it "has a state, and can be awaited" do
+    connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
+      subscription = client.retrier.subscribe(timeout: "1h") { nil }
+      expect([subscription.ready, subscription.state]).to eq([subscription, :ready])
+      events.get(:connected)
+      proxy.cut
+      expect(events.get(:disconnected).error).to be_a(Backhop::ConnectionFailedError)
+      events.get(:connected)
+      expect(subscription.ready(PATIENCE).state).to eq(:ready)
+      subscription.cancel(PATIENCE)
+      expect(subscription.state).to eq(:stopped)
+      expect { subscription.ready }.to raise_error(Backhop::StateError)
+      expect { client.retrier.subscribe(timeout: -1) { nil } }.to raise_error(Backhop::InvalidArgumentError, /timeout is -1/)
+    end
+    proxy.close
+  end
+
+  it "is paused during an alarm" do
+    skip "needs the broker of tests/broker" unless ENV["BACKHOP_BROKER_CTL"]
+    subscribed(handler: ->(_) {}) do |subscription, client|
+      broker.control("set-alarm")
+      client.channel.basic_publish("", "", "#{queue}.none") # the broker blocks what publishes
+      until_true { subscription.state == :paused }
+      expect(subscription.state_reason).to match(/memory or disk/)
+      expect { subscription.ready(0.05) }.to raise_error(Backhop::WaitTimeoutError, /memory or disk/)
+    ensure
+      broker.control("clear-alarm")
+      subscription.ready(PATIENCE)
+    end
+  end
+
+  it "RT9: logs advice where a handler under wrap acknowledges by itself" do
+    handler = ->(message) { message.delivery_info.channel.ack(message.delivery_info.delivery_tag) }
+    closed = Running::Inbox.new
+    consuming(BunnyClient, URL, queue, handler, **options) do |client|
+      client.channel.on_error { |_, close| closed.call(close.reply_code) }
+      broker.publish("bad", queue)
+      expect(closed.get).to eq(406)
+      until_true { log.string.include?("leave acknowledging to Backhop alone") }
+      expect(log.string).to match(/WARN.*manual_ack: true/)
+    end
+  end
+
+  it "RT5: refuses to be used in a forked child" do
+    program = <<~RUBY
+      require "backhop/bunny"
+      connection = Bunny.new(ARGV[0]).start
+      retrier = Backhop::Bunny::Retrier.new(connection.create_channel, queue: ARGV[1], namespace: ARGV[2]).declare
+      arrived = Queue.new
+      go = Queue.new
+      channel = connection.create_channel
+      channel.queue(ARGV[1], no_declare: true).subscribe(manual_ack: true) do |*delivery|
+        arrived << retrier.read(*delivery)
+        go.pop
+      end
+      message = arrived.pop
+      child = fork do
+        calls = { declare: -> { retrier.declare }, verify: -> { retrier.verify }, subscribe: -> { retrier.subscribe { nil } },
+                  settle: -> { retrier.settle(message, RuntimeError.new("no")) }, drain: -> { retrier.drain },
+                  replay: -> { retrier.replay },
+                  process: -> { retrier.process(message.delivery_info, message.properties, "x") { nil } } }
+        calls.each do |name, call|
+          call.call
+          puts "\#{name}: no error"
+        rescue Backhop::ForkedError => e
+          puts "\#{name}: \#{e.message[/child process/]}"
+        end
+        exit!(0)
+      end
+      Process.wait(child)
+      retrier.settle(message)
+      go << 1
+      connection.create_channel.close # the broker would close the connection if the child had written to it
+      puts "the parent goes on: \#{connection.open?}"
+      connection.close
+    RUBY
+    broker.publish("a", queue)
+    said = program(program, URL, queue, namespace).lines(chomp: true)
+    expect(said).to eq([*%w[declare verify subscribe settle drain replay process].map { |name| "#{name}: child process" },
+                        "the parent goes on: true"])
+    expect(broker.count(queue)).to eq(0)
+  end
+end
