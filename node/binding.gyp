@@ -8,13 +8,20 @@
     ]
   },
   "target_defaults": {
-    "cflags": ["-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+    "cflags": [
+      "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread",
+      "-fstack-protector-strong", "-fstack-clash-protection", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"
+    ],
+    "conditions": [
+      ["OS == 'linux'", { "ldflags": ["-Wl,-z,relro", "-Wl,-z,now"] }],
+      ["target_arch == 'x64'", { "cflags": ["-fcf-protection"] }]
+    ]
   },
   "targets": [
     {
       "target_name": "pure",
       "type": "static_library",
-      "include_dirs": ["core/include"],
+      "include_dirs": ["core/include", "core/src"],
       "cflags_c": ["<@(c)"],
       "defines": ["BH_API=", "BACKHOP_VERSION=\"<!(node -p \"require('./package.json').version\")\""],
       "sources": ["<!@(node librabbitmq.js pure)"]
@@ -23,7 +30,7 @@
       "target_name": "worker",
       "type": "static_library",
       "include_dirs!": ["<(node_root_dir)/include/node"],
-      "include_dirs": ["core/include", "core/src", "core/src/worker"],
+      "include_dirs": ["core/include", "core/src"],
       "cflags_c": ["<@(c)", "<!@(node librabbitmq.js cflags)"],
       "defines": ["BH_API=", "_GNU_SOURCE"],
       "sources": ["<!@(node librabbitmq.js worker)"]
@@ -51,7 +58,7 @@
           "type": "executable",
           "dependencies": ["pure", "worker"],
           "include_dirs!": ["<(node_root_dir)/include/node"],
-          "include_dirs": ["core/include", "core/src", "core/src/worker", "core/command"],
+          "include_dirs": ["core/include", "core/src", "command"],
           "cflags_c": ["<@(c)", "-Wno-cast-qual", "<!@(node librabbitmq.js command-cflags)"],
           "defines": ["BH_API=", "_GNU_SOURCE"],
           "sources": ["<!@(node librabbitmq.js command)"],

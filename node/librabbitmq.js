@@ -15,7 +15,6 @@ const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')
 const path = require('node:path')
 
-const LAYERS = ['interface', 'procedures', 'engine', 'wire'] // of the worker
 const NEEDED = ['librabbitmq >= 0.11', 'openssl >= 3']
 
 const NEEDED_BY_COMMAND = [...NEEDED, 'jansson >= 2.13', 'yaml-0.1']
@@ -35,19 +34,23 @@ function isThere (modules = NEEDED) {
 }
 
 const ANSWERS = {
-  pure: () => sources('.'),
-  worker: () => (isThere() ? LAYERS.map(layer => sources(`worker/${layer}`)).join('\n') : 'core/src/worker/none.c'),
+  pure: () => sources('core/src', 'worker'),
+  worker: () => (isThere() ? sources('core/src/worker', 'absent.c') : 'core/src/worker/absent.c'),
   cflags: () => (isThere() ? pkgConfig('--cflags') : ''),
   libs,
   'has-command': () => (isThere(NEEDED_BY_COMMAND) ? 'yes' : 'no'),
-  command: () => sources('../command'),
+  command: () => sources('command'),
   'command-cflags': () => pkgConfig('--cflags', NEEDED_BY_COMMAND),
   'command-libs': commandLibs
 }
 
-function sources (directory) {
-  const names = readdirSync(path.join(__dirname, 'core', 'src', directory))
-  return names.filter(name => name.endsWith('.c')).map(name => path.posix.join('core/src', directory, name)).join('\n')
+// The C sources below a directory, one path per line, without those below or named `without`.
+function sources (directory, without) {
+  const entries = readdirSync(path.join(__dirname, directory), { withFileTypes: true })
+  return entries.filter(({ name }) => name !== without).map(entry => {
+    const name = path.posix.join(directory, entry.name)
+    return entry.isDirectory() ? sources(name) : name
+  }).join('\n').split('\n').filter(name => name.endsWith('.c')).join('\n')
 }
 
 function libs () {

@@ -1,30 +1,33 @@
 'use strict'
-// Decider: what the adapters share, from a client's message to a plan.
+// Decider: makes plans from a client's messages. The adapters and the rehearsal share it.
 
-const c = require('./addon')
+const c = require('./core')
 const { Delivery, fillDelivery, propertiesOf } = require('./delivery')
 const { check, made } = require('./errors')
 const { History, setHistory } = require('./history')
 const NATIVE = require('./native')
-const { callable, text, texts } = require('./options')
+const { callable, text, texts } = require('./checks')
 const { Choice } = require('./outcomes')
 const { FRAME_MAX, Plan, RANDOM_BYTES, isPoison, randomBytes } = require('./plan')
 
+const ID_BYTES = 16 // of random, for the id of a message that has none
+
 /**
- * The header by which the guard goes: how often the broker delivered the message and got no answer. The history of one
- * without it is read where somebody asks for it.
+ * The header with the number of deliveries that were not settled. The poison guard reads only
+ * messages that have it.
  */
 const DELIVERY_COUNT = 'x-delivery-count'
 
 /**
  * Reads deliveries and makes plans, for one work queue.
  *
- * `never` and `only` choose errors that park a message at once, `policies` those that have one of their own, `frameMax`
- * is what the publishing connection negotiated, in bytes (0: no limit), `clock` gives milliseconds since the epoch,
- * `random` that many random bytes.
+ * never, only, policies: see Choice
+ * frameMax: frame_max of the connection that publishes, in bytes; 0: no limit
+ * clock: returns milliseconds since the epoch
+ * random: returns `count` random bytes
  */
 class Decider {
-  // The core's objects for the message at hand: to make them for each would cost more than to decide.
+  // The core's objects for the message at hand. Making them costs more than a decision.
   #delivery = made(c.bh_delivery_new())
   #history = made(c.bh_history_new())
   #held
@@ -47,15 +50,20 @@ class Decider {
   }
 
   /**
-   * What a client's message tells: `{ exchange, routingKey, properties, headers }`, as a Delivery takes it; headers
-   * beside the properties are the decider's from here on. It is read once it is asked or decided on, and fails there if
-   * it cannot be read.
+   * Returns the history of `{ exchange, routingKey, properties, headers }`, the options of a
+   * Delivery. If headers are given beside the properties, the decider may keep them.
+   *
+   * The message is parsed on first access, or when it is decided on. That fails if it cannot be
+   * read.
    */
   read (given) {
-    return new GivenHistory(given, this.#settings)
+    return new GivenHistory(given, this.#settings, this.random)
   }
 
-  /** What becomes of a message whose consumers were lost too often, before its handler; undefined for any other. */
+  /**
+   * Returns the plan of a message that has lost too many consumers; undefined for any other
+   * message.
+   */
   guard (history) {
     const { topology, frameMax } = this
     const now = this.clock()
@@ -63,12 +71,12 @@ class Decider {
     return Plan.guard(history, topology, { frameMax, now, random: this.random(RANDOM_BYTES) }, this.#hold)
   }
 
-  /** What that which a handler threw means. */
+  /** Maps a thrown value to a result, see Choice. */
   result (thrown) {
     return this.choice.result(thrown)
   }
 
-  /** What to do with the message. `traceparent`: of the span of the attempt that failed. */
+  /** Returns the plan after an attempt. traceparent: of the span of the failed attempt. */
   plan (history, { outcome, error, retryAfter, policy }, traceparent = '') {
     return new Plan(history, this.topology, {
       policy,
@@ -79,21 +87,21 @@ class Decider {
       frameMax: this.frameMax,
       now: this.clock(),
       random: this.random(RANDOM_BYTES)
-    }, this.#hold)
+    }, this.#identify)
   }
 
-  /** The core's history of it, which is another's once another message is read. */
+  /** Returns the core's history of a message. The next message overwrites it. */
   held (history) {
-    return this.#hold(history)[1]
+    return this.#identify(history)[1]
   }
 
-  /** How to send a parked message back to its work queue. */
+  /** Returns the plan that moves a parked message back to its work queue. */
   replay (history) {
     const options = { frameMax: this.frameMax, random: this.random(RANDOM_BYTES) }
     return Plan.replay(history, this.topology, options, this.#hold)
   }
 
-  /** The core's delivery and history of a message that `read` gave. */
+  /** Returns the core's delivery and history of a message of `read`. */
   #hold = history => {
     if (this.#held !== history) {
       this.#held = undefined
@@ -103,20 +111,40 @@ class Decider {
     }
     return [this.#delivery, this.#history]
   }
+
+  /** Like #hold, and a message without an id has its assigned one. */
+  #identify = history => {
+    const natives = this.#hold(history)
+    check(this.#history.assign_id(history.bits))
+    return natives
+  }
 }
 
-/** Refuses policies of which the topology has not all waits. */
+/** Throws a ForeignPolicyError if the topology lacks a rung of a policy. */
 function checkServed (topology, policies = []) {
   for (const [, policy] of policies) check(topology[NATIVE].check_policy(policy[NATIVE]))
 }
 
 class GivenHistory extends History {
-  /** What arrived, for the core and for the copy, whatever a handler does with what its client gave it. */
+  /** The delivery, for the core and for the copy. A handler cannot change it. */
   given
+  #random
+  #bits
 
-  constructor ({ exchange, routingKey, properties = {}, headers = copyOf(properties.headers) }, settings) {
+  constructor ({ exchange, routingKey, properties = {}, headers = copyOf(properties.headers) }, settings, random) {
     super(undefined, settings)
     this.given = { exchange, routingKey, properties: propertiesOf(properties, headers) }
+    this.#random = random
+  }
+
+  /** Random bytes of this delivery, for the id of a message that has none. */
+  get bits () {
+    return (this.#bits ??= this.#random(ID_BYTES))
+  }
+
+  _read (native) {
+    super._read(native)
+    check(native.assign_id(this.bits))
   }
 
   _delivered () {
@@ -125,7 +153,7 @@ class GivenHistory extends History {
   }
 }
 
-/** A copy of headers, of whatever form; what is nested in them is shared. */
+/** Returns a shallow copy of headers: an object, a Map or pairs. */
 function copyOf (headers) {
   if (Array.isArray(headers)) return [...headers]
   return headers instanceof Map ? new Map(headers) : headers && { ...headers }

@@ -1,103 +1,104 @@
 'use strict'
-// Declares or verifies a topology: the core tells the steps, and what the broker's refusals mean; a client takes them.
+// Declares or verifies a topology: the core decides the steps and interprets refusals, a client
+// executes the steps.
 //
-// A step is { declaration, passive }; passive: only to look whether it is there. What comes back is undefined, or the
-// refusal { code, text } with which the broker closed the channel, so that the next step needs a new one; or the
-// connection.
+// A step is { declaration, passive }; passive checks whether the exchange or queue exists. A
+// client's channel resolves to undefined, or to the refusal { code, text } with which the broker
+// closed the channel or the connection.
 
-const c = require('./addon')
+const c = require('./core')
 const { check, errorOf, made } = require('./errors')
-const { range } = require('./history')
 const NATIVE = require('./native')
-const { namesOf } = require('./options')
-const { TYPES } = require('./values')
+const { declarationOf } = require('./topology')
 
 const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
-const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUEUE, binding: c.BH_DECLARE_BINDING })
 
-const declared = new WeakMap()
+const declared = new WeakMap() // by connection
 
-/** What is known to be there, of all that was declared on a line: a further work queue costs its own part alone. */
-function declaredOn (line) {
-  let known = declared.get(line)
+/**
+ * Returns the core's record of what is declared on a connection. It saves steps for further work
+ * queues.
+ */
+function declaredOn (connection) {
+  let known = declared.get(connection)
   if (!known) {
     known = made(c.bh_declared_new())
-    declared.set(line, known)
+    declared.set(connection, known)
   }
   return known
 }
 
-/** Of a topology, for retriers of a mode. */
+/** Declares the topology of a retrier, as its mode says. */
 class Declaring {
-  /** Whether the retrier declared it, and may declare it again. */
-  restores = false
-  /** Whether it is there, as far as is known. */
-  isThere = true
+  /** True if this retrier declared the topology, and may declare it again. */
+  isOwn = false
+  /** True if the topology is declared, as far as is known. */
+  isDeclared = true
   #topology
   #mode
 
   constructor (topology, mode) {
     this.#topology = topology
     this.#mode = mode
-    this.makesRungs = Boolean(c.bh_mode_makes_rungs(MODES[mode])) // those on demand, where a message needs one
+    this.makesRungs = Boolean(c.bh_mode_makes_rungs(MODES[mode])) // on demand, for a copy
   }
 
-  /** What may have been forgotten, where it turns out not to be there. */
-  get forgotten () {
-    return this.restores ? '' : 'declare()'
+  /** The call that error texts suggest if something is missing; "" if it was called. */
+  get suggestion () {
+    return this.isOwn ? '' : 'declare()'
   }
 
-  /** At the start. */
-  async begin (line) {
-    await this.#take(line, this.#mode)
-    this.isThere = true
-    this.restores ||= this.#mode === 'create'
+  async begin (connection) {
+    await this.#execute(connection, this.#mode)
+    this.isDeclared = true
+    this.isOwn ||= this.#mode === 'create'
   }
 
-  async verify (line) {
-    await this.#take(line, 'verify')
+  async verify (connection) {
+    await this.#execute(connection, 'verify')
   }
 
-  /** What was lost. */
-  async restore (line) {
-    await this.#take(line, 'create')
-    this.isThere = true
+  /** Declares the topology again. */
+  async restore (connection) {
+    await this.#execute(connection, 'create')
+    this.isDeclared = true
   }
 
-  /** A rung, by its delay in milliseconds. */
-  async makeRung (line, rung) {
-    await this.#take(line, 'create', rung)
+  /** Declares a rung, by its delay in milliseconds. */
+  async makeRung (connection, rung) {
+    await this.#execute(connection, 'create', rung)
   }
 
-  /** Something of it may be gone, and of what else was declared on the line. */
-  doubt (line) {
-    this.isThere = !this.restores
-    declaredOn(line).forget()
+  /** Records that something on this connection may be missing. */
+  invalidate (connection) {
+    this.isDeclared = !this.isOwn
+    declaredOn(connection).clear()
   }
 
   /**
-   * What is wrong with how the topology is used, once all was declared, in the core's words; undefined for nothing.
-   * `asks` is the core's, as 'refuse_consumer', and called with the arguments.
+   * Returns an Error that says how the topology is used wrongly, or undefined.
+   *
+   * question: the core's function, as 'refuse_consumer', which is called with `args`
    */
-  diagnosis (asks, ...args) {
+  diagnosis (question, ...args) {
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
-    native[asks](...args)
+    native[question](...args)
     return native.status() ? errorOf(native.status(), native.error()) : undefined
   }
 
-  /** On channels of the line's, as each refusal closes one. */
-  async #take (line, mode, rung = 0) {
-    const { product, version } = line.serverProperties ?? {}
+  /** Executes the core's steps. Each refusal closes the channel, so the next step opens another. */
+  async #execute (connection, mode, rung = 0) {
+    const { product, version } = connection.serverProperties ?? {}
     this.#topology.checkBroker(String(product ?? ''), String(version ?? ''))
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
     check(native.set_makes_rungs(Number(this.makesRungs)))
-    check(native.set_declared(declaredOn(line)))
+    check(native.set_declared(declaredOn(connection)))
     check(native.begin(MODES[mode], rung))
     let channel
     try {
-      while (native.next()) {
-        channel ??= await line.openChannel()
-        const refusal = await channel.take(stepOf(native))
+      for (let step; (step = native.next())[0] !== c.BH_DECLARE_NONE;) {
+        channel ??= await connection.openChannel()
+        const refusal = await channel.declare(stepOf(step))
         if (!refusal) continue
         native.refuse(refusal.code, refusal.text)
         channel = undefined
@@ -109,21 +110,9 @@ class Declaring {
   }
 }
 
-function stepOf (native) {
-  const isInt = i => native.argument_type(i) === TYPES.int64
-  return {
-    passive: Boolean(native.passive()),
-    declaration: {
-      what: WHATS.get(native.what()),
-      name: native.name(),
-      type: native.type(),
-      source: native.source(),
-      routingKey: native.routing_key(),
-      arguments: Object.fromEntries(range(native.argument_count()).map(i => [
-        native.argument_name(i), isInt(i) ? native.argument_int(i) : native.argument_string(i)
-      ]))
-    }
-  }
+/** Converts a step of the core: its fields as in bh_declaration. */
+function stepOf (fields) {
+  return { passive: Boolean(fields[7]), declaration: declarationOf(fields) }
 }
 
 module.exports = { Declaring, MODES, stepOf }

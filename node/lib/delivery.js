@@ -3,11 +3,11 @@
 
 const { inspect } = require('node:util')
 
-const c = require('./addon')
+const c = require('./core')
 const { check, made } = require('./errors')
 const NATIVE = require('./native')
-const { numberOf, only, refuse } = require('./options')
-const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./values')
+const { numberOf, only, refuse } = require('./checks')
+const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./headers')
 
 const PROPERTIES = {
   contentType: c.BH_PROPERTY_CONTENT_TYPE,
@@ -34,7 +34,7 @@ class Delivery {
   #native
   #fill
 
-  /** With `fill`, the core's object is made and filled once it is asked. */
+  /** With `fill`, the core's object is made on first access, and `fill` fills it. */
   constructor (options = {}, fill) {
     this.#fill = fill ?? (native => fillDelivery(native, only(options, OPTIONS, 'a Delivery')))
     if (!fill) this.#make()
@@ -82,17 +82,17 @@ class Delivery {
   }
 
   headerType (name) {
-    return TYPE_NAMES.get(this[NATIVE].header_type(name))
+    return TYPE_NAMES.get(this[NATIVE].header(name)[0])
   }
 
   header (name) {
-    const native = this[NATIVE]
-    const type = this.headerType(name)
-    if (type === 'string') return native.header_string(name)
-    if (type === 'bytes') return Buffer.from(native.header_string(name))
-    if (type === 'boolean') return Boolean(native.header_int(name))
-    if (type === 'uint64') return unsigned(native.header_int(name))
-    return INTEGERS.has(type) ? native.header_int(name) : undefined
+    const [tag, , string, integer] = this[NATIVE].header(name)
+    const type = TYPE_NAMES.get(tag)
+    if (type === 'string') return string
+    if (type === 'bytes') return Buffer.from(string)
+    if (type === 'boolean') return Boolean(integer)
+    if (type === 'uint64') return unsigned(integer)
+    return INTEGERS.has(type) ? integer : undefined
   }
 
   get isTruncated () {
@@ -109,7 +109,7 @@ class Delivery {
   }
 }
 
-/** Fills a delivery of the core, whatever it held. */
+/** Fills a delivery of the core, and replaces what it held. */
 function fillDelivery (native, { exchange, routingKey, properties, headers = properties?.headers }) {
   check(native.begin(shortText(exchange || ''), shortText(routingKey || '')))
   if (properties) setProperties(native, properties)
@@ -125,7 +125,10 @@ function setProperties (native, properties) {
   }
 }
 
-/** A copy of a client's properties with these headers. A spread would cost more than all else that is copied. */
+/**
+ * Returns a copy of a client's properties with other headers. A spread would cost more than the
+ * rest of the copy.
+ */
 function propertiesOf ({
   contentType, contentEncoding, deliveryMode, priority, correlationId, replyTo, expiration, messageId, timestamp, type,
   userId, appId, clusterId
@@ -148,7 +151,10 @@ function propertiesOf ({
   }
 }
 
-/** Clients give timestamps as numbers of seconds or as dates, and take numbers as strings. */
+/**
+ * Returns a property that is a number. Clients give timestamps as seconds or as dates, and accept
+ * strings for numbers.
+ */
 function numberIn (name, value) {
   if (value instanceof Date) return secondsOf(value)
   const number = typeof value === 'bigint' ? value : Number(value)

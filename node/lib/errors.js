@@ -1,11 +1,8 @@
 'use strict'
 // One error class for each status of the core, and the one place that makes them.
 
-const c = require('./addon')
-
-class BackhopError extends Error {
-  get name () { return this.constructor.name }
-}
+const c = require('./core')
+const { BackhopError } = require('./backhop-error')
 
 class OutOfMemoryError extends BackhopError {}
 class ArgumentError extends BackhopError {}
@@ -62,25 +59,27 @@ for (let status = -1, name; (name = c.bh_status_name(status)); status--) {
   if (name in CLASSES) CLASSES[name].prototype.status = CLASSES[name].status = status
 }
 
-// The core names fields and functions as C does; the package's users know them by other names.
+// Texts of the core have C's names of fields and functions. Users of the package know other names.
 const FIELDS = /\b(initial|max|max_attempts|max_age|max_retry_after|max_crashes)(_ms)?\b/g
 const FUNCTIONS = [
   [/; bh_\w+ (names|tells)\b[^;]*/g, ''],
   [' that the function\'s comment gives', ''],
   [': close every table and array, build the topology, connect first', ''],
+  ['by work_queue (quorum or classic)', 'by workQueue: "quorum"'],
   [/set this before bh_worker_start/g, 'set this before it is run']
 ]
 
-/** A sentence of the core's, in the package's words. */
+/** Returns a text of the core with the names of this package. */
 function inWords (sentence) {
   const fields = sentence.replace(FIELDS, (_, name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()))
   return FUNCTIONS.reduce((text, [of, by]) => text.replaceAll(of, by), fields)
 }
 
 /**
- * The error for a failed status.
+ * Returns the error of a failed status.
  *
- * `detail` is what there is to tell beyond the core's sentence, and `only` the class that it is for.
+ * detail: a text that says more than the core's default
+ * only: the class of errors that `detail` is for
  */
 function errorOf (status, detail = '', only = BackhopError) {
   const Class = CLASSES[c.bh_status_name(status)] ?? BackhopError
@@ -88,18 +87,21 @@ function errorOf (status, detail = '', only = BackhopError) {
   return new Class(inWords(String(detail && isFor ? detail : c.bh_status_text(status))))
 }
 
-/** Throws where the status is a failure. */
+/** Throws the error of a status, unless it is 0. Further arguments as for errorOf. */
 function check (status, detail, only) {
   if (status) throw errorOf(status, detail, only)
 }
 
-/** What a `bh_<noun>_new` made; it is freed with the last reference to it. Further arguments as those of `check`. */
+/**
+ * Returns the object of `[status, object]`, or throws the error of the status. Garbage collection
+ * frees the object.
+ */
 function made ([status, object], detail, only) {
   check(status, detail, only)
   return object
 }
 
-/** A number that the core gave, or in its place the status of a failure, which is below 0. */
+/** Returns a number of the core, or throws its error if it is a status, below 0. */
 function counted (number) {
   if (number < 0) throw errorOf(number)
   return number

@@ -1,13 +1,14 @@
 'use strict'
-// History: what the headers tell of a message's past.
+// History: the past of a message, read from its headers.
 
 const { inspect } = require('node:util')
 
-const c = require('./addon')
+const c = require('./core')
 const { check, made } = require('./errors')
+const { range } = require('./lists')
 const NATIVE = require('./native')
-const { namesOf, only } = require('./options')
-const { moment } = require('./time')
+const { namesOf, only } = require('./checks')
+const { moment } = require('./times')
 
 const SOURCES = namesOf({
   none: c.BH_SOURCE_NONE,
@@ -23,7 +24,10 @@ class History {
   #settings
   #native
 
-  /** Without a delivery it is read once it is asked: _delivered() and _read(native) are those of its class. */
+  /**
+   * Without a delivery, the history is read on first access, by _delivered() and _read(native) of a
+   * subclass.
+   */
   constructor (delivery, options = {}) {
     this.#delivery = delivery
     this.#settings = delivery ? only(options, OPTIONS, 'a History') : options
@@ -50,37 +54,61 @@ class History {
     check(native.read(this.delivery[NATIVE], topology ? topology[NATIVE] : null))
   }
 
+  /** Reads the struct bh_past of the core. */
+  get #past () {
+    const [, source, firstFailure, lastDelay, replays, crashes, deliveryCount, acquiredCount, deathCount, lastError,
+      parked, traceparent] = this[NATIVE].past()
+    return {
+      source,
+      firstFailure,
+      lastDelay,
+      replays,
+      crashes,
+      deliveryCount,
+      acquiredCount,
+      deathCount,
+      lastError,
+      parked,
+      traceparent
+    }
+  }
+
   get attempts () {
     return this[NATIVE].attempts()
   }
 
   get source () {
-    return SOURCES.get(this[NATIVE].attempts_source())
+    return SOURCES.get(this.#past.source)
   }
 
   get firstFailure () {
-    return moment(this[NATIVE].first_failure_ms())
+    return moment(this.#past.firstFailure)
   }
 
   get lastDelay () {
-    const delay = this[NATIVE].last_delay_ms()
+    const delay = this.#past.lastDelay
     return delay < 0 ? undefined : delay
   }
 
   get lastError () {
-    return this[NATIVE].last_error()
+    return this.#past.lastError
   }
 
   get id () {
     return this[NATIVE].id()
   }
 
+  /** The id for events and logs: the same from the first delivery on, if a retrier or a worker read it. */
+  get _eventId () {
+    return this[NATIVE].event_id()
+  }
+
   get traceparent () {
-    return this[NATIVE].traceparent()
+    return this.#past.traceparent
   }
 
   get hasId () {
-    return Boolean(this[NATIVE].has_id())
+    return this[NATIVE].id() !== ''
   }
 
   get exchange () {
@@ -92,59 +120,52 @@ class History {
   }
 
   get parked () {
-    return this[NATIVE].parked()
+    return this.#past.parked
   }
 
   get deliveryCount () {
-    return this[NATIVE].delivery_count()
+    return this.#past.deliveryCount
   }
 
   get acquiredCount () {
-    return this[NATIVE].acquired_count()
+    return this.#past.acquiredCount
   }
 
   get crashes () {
-    return this[NATIVE].crashes()
+    return this.#past.crashes
   }
 
   get replays () {
-    return this[NATIVE].replays()
+    return this.#past.replays
   }
 
   get deaths () {
     const native = this[NATIVE]
-    return range(native.death_count()).map(i => ({
-      queue: native.death_queue(i),
-      reason: native.death_reason(i),
-      times: native.death_times(i),
-      time: moment(Number(native.death_first_time_s(i)) * 1000),
-      exchange: native.death_exchange(i),
-      routingKeys: range(native.death_routing_key_count(i)).map(key => native.death_routing_key(i, key)),
-      originalExpiration: native.death_original_expiration(i)
-    }))
+    return range(this.#past.deathCount).map(i => {
+      const [queue, reason, exchange, originalExpiration, times, firstTime, routingKeys] = native.death(i)
+      return { queue, reason, times, time: moment(Number(firstTime) * 1000), exchange, routingKeys, originalExpiration }
+    })
   }
 
   get firstDeath () {
-    const native = this[NATIVE]
-    return {
-      queue: native.first_death_queue(),
-      reason: native.first_death_reason(),
-      exchange: native.first_death_exchange()
-    }
+    const [queue, reason, exchange] = this[NATIVE].first_death()
+    return { queue, reason, exchange }
   }
 
   get lastDeath () {
-    const native = this[NATIVE]
-    return {
-      queue: native.last_death_queue(),
-      reason: native.last_death_reason(),
-      exchange: native.last_death_exchange()
-    }
+    const [queue, reason, exchange] = this[NATIVE].last_death()
+    return { queue, reason, exchange }
   }
 
   get problems () {
     const native = this[NATIVE]
-    return range(native.problem_count()).map(i => native.problem(i))
+    const problems = []
+    let problem = native.problem(0)
+    while (problem !== '') {
+      problems.push(problem)
+      problem = native.problem(problems.length)
+    }
+    return problems
   }
 
   [inspect.custom] (depth, options) {
@@ -153,14 +174,10 @@ class History {
   }
 }
 
-/** What a history of the core is to count besides. */
+/** Sets the earlier counters that a history of the core reads too. */
 function setHistory (native, { legacyCounter, waitQueues = [] }) {
   if (legacyCounter) check(native.set_legacy_counter(legacyCounter))
   for (const queue of waitQueues) check(native.add_wait_queue(queue))
 }
 
-function range (count) {
-  return Array.from({ length: count }, (_, i) => i)
-}
-
-module.exports = { History, range, setHistory }
+module.exports = { History, setHistory }

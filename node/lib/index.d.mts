@@ -1,2 +1,2 @@
-// The same names, for who imports an ES module.
+// The same names for ES modules.
 export * from './index.js'

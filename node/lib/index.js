@@ -1,8 +1,9 @@
 'use strict'
-// Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost. index.d.ts is the manual.
+// Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost.
+// index.d.ts is the manual.
 
-const c = require('./addon')
-const { buildInfo } = require('./build')
+const c = require('./core')
+const { buildInfo } = require('./build-info')
 const { Delivery } = require('./delivery')
 const { CLASSES, BackhopError } = require('./errors')
 const { explain } = require('./explanation')

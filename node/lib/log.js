@@ -1,5 +1,6 @@
 'use strict'
-// What is told without being asked: warnings as the process's, which print to stderr; the rest with NODE_DEBUG=backhop.
+// Log lines: warnings are warnings of the process, which print to stderr; the rest prints with
+// NODE_DEBUG=backhop.
 
 const { debuglog } = require('node:util')
 
@@ -12,7 +13,10 @@ class BackhopWarning extends Error {
 module.exports = {
   debug: debuglog('backhop'),
 
-  /** A warning of type BackhopWarning; `code` says what it is about, and `event` is the Event that it tells. */
+  /**
+   * Emits a process warning of type BackhopWarning, with a code and, if it is about an event, its
+   * Event.
+   */
   warn (text, code, event) {
     const warning = Object.assign(new BackhopWarning(text), { code })
     if (event) Object.defineProperty(warning, 'event', { value: event })

@@ -1,22 +1,27 @@
 'use strict'
-// Message: what a handler gets, the same over every client, from a worker and in a rehearsal.
+// Message: the object that a handler gets, the same over every client, from a worker and in a
+// rehearsal.
 
+const { setMaxListeners } = require('node:events')
 const { inspect } = require('node:util')
 
-const NATIVE = require('./native')
-const { moment } = require('./time')
+const { moment } = require('./times')
 
-const NEVER = new AbortController().signal // of what nobody stops
+const NEVER = stopping().signal // for messages that have no signal
 
 class Message {
+  #content
   #body
   #history
   #redelivered
   #topology
   #signal
+  #own // the controller of this message's own signal
+  #isLimited = false
 
-  constructor (body, history, { redelivered = false, topology, signal = NEVER } = {}) {
-    this.#body = body
+  /** content: a Buffer that others use too. The handler gets a copy, which it may change. */
+  constructor (content, history, { redelivered = false, topology, signal = NEVER } = {}) {
+    this.#content = content
     this.#history = history
     this.#redelivered = redelivered
     this.#topology = topology
@@ -24,7 +29,8 @@ class Message {
   }
 
   get body () {
-    return this.#body
+    const content = this.#content
+    return (this.#body ??= content instanceof Uint8Array ? Buffer.from(content) : content) // or what others made of it
   }
 
   get content () {
@@ -40,7 +46,22 @@ class Message {
   }
 
   get signal () {
-    return this.#signal
+    if (this.#isLimited) this.#own ??= following(this.#signal)
+    return this.#own?.controller.signal ?? this.#signal
+  }
+
+  /**
+   * Gives the message a signal of its own, made on first access. Returns a function to call when the
+   * handler has ended; with a reason, it aborts the signal.
+   */
+  _limit () {
+    this.#isLimited = true
+    return reason => {
+      if (reason) this.#own ??= following(this.#signal)
+      this.#own?.release()
+      this.#isLimited = false
+      if (reason) this.#own.controller.abort(reason)
+    }
   }
 
   get queue () {
@@ -106,7 +127,7 @@ class Message {
   }
 
   get lastAttempt () {
-    return Boolean(this.#topology?.policy[NATIVE].is_last(this.attempt))
+    return this.maxAttempts > 0 && this.attempt >= this.maxAttempts
   }
 
   get exchange () {
@@ -118,7 +139,8 @@ class Message {
   }
 
   get id () {
-    return text(this.history.id)
+    const { id } = this.history
+    return id === '' ? undefined : text(id)
   }
 
   get firstFailure () {
@@ -138,7 +160,7 @@ class Message {
   }
 
   toString () {
-    return `message ${JSON.stringify(this.id)}, attempt ${this.attempt}, ${this.body.length} bytes`
+    return `message ${JSON.stringify(idOf(this))}, attempt ${this.attempt}, ${this.body.length} bytes`
   }
 
   [inspect.custom] (depth, options) {
@@ -147,18 +169,40 @@ class Message {
   }
 }
 
-/** What is not UTF-8 is read as Latin-1, so that two texts stay two. */
+/**
+ * Returns an AbortController for the messages of a consumer. Any number of handlers may listen to
+ * its signal.
+ */
+function stopping () {
+  const controller = new AbortController()
+  setMaxListeners(0, controller.signal)
+  return controller
+}
+
+/** Returns an AbortController that also aborts when `signal` does, until it is released. */
+function following (signal) {
+  const controller = stopping()
+  const abort = () => controller.abort(signal.reason)
+  if (signal.aborted) abort()
+  signal.addEventListener('abort', abort)
+  return { controller, release: () => signal.removeEventListener('abort', abort) }
+}
+
+/**
+ * Returns a text as a string. Bytes that are not UTF-8 are read as Latin-1, so different texts stay
+ * different.
+ */
 function text (value) {
   return typeof value === 'string' ? value : value.toString('latin1')
 }
 
-/** A message's id, for people; empty where it cannot be read. */
+/** Returns a message's id for events and logs; "" if it cannot be read. */
 function idOf (message) {
   try {
-    return message?.id ?? ''
+    return message ? text(message.history._eventId) : ''
   } catch {
     return ''
   }
 }
 
-module.exports = { Message, idOf }
+module.exports = { Message, idOf, stopping }

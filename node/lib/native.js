@@ -1,4 +1,4 @@
 'use strict'
-// Where an object of this package keeps the core's.
+// The key under which objects of this package hold those of the core.
 
 module.exports = Symbol('native')

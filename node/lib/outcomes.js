@@ -1,24 +1,24 @@
 'use strict'
-// What a handler throws: what it means, and what it says of itself.
+// Outcomes: the values that a handler throws, as an outcome and as text.
 
 const { inspect, types } = require('node:util')
 
+const c = require('./core')
 const { ArgumentError, BackhopError } = require('./errors')
 const { warn } = require('./log')
-const { instance, list, refuse, shown } = require('./options')
+const { instance, list, refuse, shown } = require('./checks')
 const { Policy } = require('./policy')
-const { milliseconds } = require('./time')
+const { isDuration, milliseconds } = require('./times')
 
 const MEANS = Symbol.for('backhop.outcome') // another copy of this package, or another realm, has other classes
+const DECIDES = Symbol.for('backhop.decides')
 const LONGEST_TEXT = 2000 // characters; the core cuts it to 1 KiB
 const MOST_CAUSES = 8
 const MOST_MEMBERS = 5
 const LONGEST_MEMBER = LONGEST_TEXT / MOST_MEMBERS
-const DIGITS = /^\s*\d+\s*$/
-const HTTP_DATE = /^\s*[A-Z][a-z]{2,8}[, ].*\d/
 const DELAY = 'milliseconds, a string as "30s", a Date, or what the header Retry-After holds: seconds, or a date'
 
-/** What RetryAfter, Park and Drop are; `reason` is a text, or the error that was met. */
+/** Base class of RetryAfter, Park and Drop. reason: a text, or an error. */
 class Outcome extends Error {
   constructor (reason = '', options = undefined) {
     if (isError(reason)) super(headOf(reason), { cause: reason })
@@ -35,7 +35,7 @@ class RetryAfter extends Outcome {
     super(reason, options)
     try {
       this.delay = delayOf(delay)
-    } catch (error) { // the handler's mistake, thrown where it is made; what it meant to tell stays
+    } catch (error) { // the handler gave a wrong delay: keep its reason
       error.cause = this.cause ?? (this.message ? new Error(this.message) : undefined)
       throw error
     }
@@ -43,6 +43,11 @@ class RetryAfter extends Outcome {
 
   get [MEANS] () {
     return 'failed'
+  }
+
+  /** The error that decides: the cause, if no delay was given. */
+  get [DECIDES] () {
+    return this.delay === undefined && isError(this.cause) ? this.cause : this
   }
 }
 
@@ -58,27 +63,37 @@ class Drop extends Outcome {
   }
 }
 
-/** A delay in milliseconds, also as HTTP's header Retry-After gives it: digits are seconds there. */
-function delayOf (delay) {
-  if (typeof delay === 'string' && DIGITS.test(delay)) return 1000 * Number(delay)
-  if (delay instanceof Date) return Number.isNaN(delay.getTime()) ? refuseDelay(delay) : until(delay.getTime())
-  if (typeof delay === 'string' && HTTP_DATE.test(delay)) {
-    const time = Date.parse(delay)
-    return Number.isNaN(time) ? refuseDelay(delay) : until(time)
+/** The error of a handler at its time limit. It is retried, whatever `never` and `only` say. */
+class Overrun extends Error {
+  get name () {
+    return 'TimeoutError'
   }
+
+  get [MEANS] () {
+    return 'failed'
+  }
+}
+
+/**
+ * Returns a delay in milliseconds. Also accepts the values of HTTP's header Retry-After, which the
+ * core reads: digits are seconds.
+ *
+ * Returns undefined if there is no delay: the header is missing, malformed, 0 or a date that is over.
+ * The header is untrusted, so it must not change what becomes of the message.
+ */
+function delayOf (delay) {
+  if (delay === null || delay === undefined || Number.isNaN(delay)) return undefined
+  const now = Date.now()
+  if (delay instanceof Date) return Number.isNaN(delay.getTime()) ? undefined : Math.max(0, delay - now)
+  if (typeof delay === 'string' && !isDuration(delay)) return Number(c.bh_retry_after_ms(delay, now)) || undefined
   return milliseconds(delay, 'the delay of RetryAfter', { give: DELAY })
 }
 
-function refuseDelay (delay) {
-  return refuse('the delay of RetryAfter', delay, DELAY)
-}
+// --- What it means -------------------------------------------------------------------------------
 
-function until (time) {
-  return Math.max(0, time - Date.now())
-}
-
-// --- What it means -------------------------------------------------------------------------------------------------
-
+const RELEASED = Object.freeze({ outcome: 'released', error: '', retryAfter: 0 })
+const ABORTS = ['AbortError', 'CanceledError'] // the latter is axios's
+const NO_ERROR = 'the handler rejected without an error'
 const UNPRINTABLE = 'what was thrown cannot be printed'
 const OK = Object.freeze({ outcome: 'ok', error: '', retryAfter: 0 })
 const CHOOSES = 'a class of errors, a function that is given the error, or an array of these'
@@ -88,8 +103,11 @@ const NATIVE = new Set([
 ])
 
 /**
- * Which errors park at once: those in `never`, and those that are not in `only`; and which are tried again by a policy
- * of their own: `policies`, as policiesOf gives them, of which the first counts that chooses one.
+ * Maps the values that a handler throws to results.
+ *
+ * never: errors that park a message at once
+ * only: errors that are retried; all others park
+ * policies: pairs of errors and their Policy, as policiesOf returns them; the first match is used
  */
 class Choice {
   #never
@@ -102,21 +120,23 @@ class Choice {
     this.#policies = policies.map(([key, policy]) => ({ is: choosing([key], 'policies')[0], policy }))
   }
 
-  /** What became of a message, by what its handler threw. */
+  /** Returns `{ outcome, error, retryAfter, policy }` of a thrown value. */
   result (thrown) {
     try {
       const error = textOf(thrown)
-      const means = thrown?.[MEANS]
-      if (means === 'failed') return this.#withPolicy({ outcome: 'failed', error, retryAfter: thrown.delay }, thrown)
+      const decides = thrown?.[DECIDES] ?? thrown
+      const means = decides?.[MEANS]
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
-      const { outcome, retryAfter } = this.#chosen(thrown)
-      return this.#withPolicy({ outcome, error, retryAfter }, thrown)
+      const { outcome, retryAfter } = means === 'failed'
+        ? { outcome: 'failed', retryAfter: decides.delay ?? 0 }
+        : this.#chosen(decides)
+      return this.#withPolicy({ outcome, error, retryAfter }, decides)
     } catch { // a proxy that throws is no reason to lose a message
       return { outcome: 'failed', error: UNPRINTABLE, retryAfter: 0 }
     }
   }
 
-  /** With the policy of the error; without one, the retrier's is meant. */
+  /** Adds the policy of the error. Without one, the retrier's is used. */
   #withPolicy (result, thrown) {
     const policy = this.#policies.length ? this.#policies.find(({ is }) => is(thrown))?.policy : undefined
     return policy ? { ...result, policy } : result
@@ -137,7 +157,21 @@ class Choice {
   }
 }
 
-/** What chooses an error, and the policy that it has then, in pairs. */
+/**
+ * Returns whether a handler threw because its stop aborted `signal`: the signal's reason, or an error
+ * that says so.
+ */
+function isAbort (thrown, signal) {
+  if (!signal.aborted || signal.reason instanceof Overrun) return false
+  try {
+    const decides = thrown?.[DECIDES] ?? thrown
+    return decides === signal.reason || (isError(decides) && ABORTS.includes(decides.name))
+  } catch {
+    return false
+  }
+}
+
+/** Returns pairs of errors and their Policy. Throws an ArgumentError for anything else. */
 function policiesOf (given) {
   return list(given, 'policies', PAIRS).map(pair => {
     if (!Array.isArray(pair) || pair.length !== 2) refuse('one of policies', pair, PAIRS)
@@ -145,7 +179,7 @@ function policiesOf (given) {
   })
 }
 
-/** Functions that answer true, false or a delay in milliseconds. */
+/** Returns functions that return true, false or a delay in milliseconds. */
 function choosing (given, name) {
   const all = typeof given === 'function' ? [given] : list(given, name, CHOOSES)
   return all.map(each => {
@@ -157,7 +191,7 @@ function choosing (given, name) {
   })
 }
 
-/** Whether it makes errors, or whatever is thrown: an arrow function or a plain one answers instead. */
+/** Returns whether a function is a class of errors. If not, it is a predicate. */
 function isClass (made) {
   if (/^class\b/.test(Function.prototype.toString.call(made))) return true
   for (let of = made.prototype; of; of = Object.getPrototypeOf(of)) {
@@ -166,7 +200,10 @@ function isClass (made) {
   return false
 }
 
-/** As instanceof; JavaScript's own errors also where they are of another realm, as Node's are under Jest. */
+/**
+ * Like instanceof. JavaScript's own errors also match across realms: under Jest, Node's errors are
+ * of another realm.
+ */
 function isOf (thrown, Class) {
   if (thrown instanceof Class) return true
   if (!NATIVE.has(Class.name) || !isNative(Class) || !types.isNativeError(thrown)) return false
@@ -180,7 +217,7 @@ function isNative (Class) {
   return Function.prototype.toString.call(Class).includes('[native code]')
 }
 
-/** What a predicate says; one that fails, or says what it cannot mean, leaves its error one that is tried again. */
+/** Calls a predicate. If it throws or returns another value, warns, and the error is retried. */
 function answerOf (predicate, thrown, name) {
   const undecided = name === 'only'
   try {
@@ -194,57 +231,65 @@ function answerOf (predicate, thrown, name) {
   }
 }
 
-// --- What it says --------------------------------------------------------------------------------------------------
+// --- What it says --------------------------------------------------------------------------------
 
 function isError (thrown) {
   return types.isNativeError(thrown) || thrown instanceof Error
 }
 
-/** What was thrown, in words: with its code, its members and its causes, as far as they do not repeat each other. */
+/**
+ * Returns a thrown value as text: class, message, code, members and causes, without repetitions.
+ */
 function textOf (thrown) {
   try {
-    return saidBy(thrown, MOST_CAUSES).slice(0, LONGEST_TEXT)
+    return saidBy(thrown, MOST_CAUSES, []).slice(0, LONGEST_TEXT)
   } catch {
     return UNPRINTABLE
   }
 }
 
-function saidBy (thrown, depth) {
+/** within: the errors that this one is a cause or a member of. A cycle ends there. */
+function saidBy (thrown, depth, within) {
+  if (!thrown) return NO_ERROR
   if (!isError(thrown)) return typeof thrown === 'string' ? thrown : inspect(thrown, { depth: 1 })
+  const path = [...within, thrown]
   const { cause } = thrown
-  const hasCause = cause !== undefined && cause !== null && depth > 0
+  const hasCause = cause !== undefined && cause !== null && depth > 0 && !path.includes(cause)
   if (thrown[MEANS]) {
     const own = String(thrown.message)
     if (!hasCause) return own
-    const why = saidBy(cause, depth - 1)
+    const why = saidBy(cause, depth - 1, path)
     return own && !why.startsWith(own) ? `${own}; caused by ${why}` : why
   }
-  const said = headOf(thrown) + membersOf(thrown, depth)
-  return hasCause ? `${said}; caused by ${saidBy(cause, depth - 1)}` : said
+  const said = headOf(thrown) + membersOf(thrown, depth, path)
+  return hasCause ? `${said}; caused by ${saidBy(cause, depth - 1, path)}` : said
 }
 
-/** The class of what was thrown: of an outcome, that of the error that it was made of. */
+/**
+ * Returns the class of a thrown value. For an outcome that was made of an error, returns the class
+ * of this error.
+ */
 function classOf (thrown) {
   try {
     const { cause } = Object(thrown)
     if (thrown?.[MEANS] && isError(cause)) return classOf(cause)
-    if (!isError(thrown)) return typeof thrown
+    if (!isError(thrown)) return thrown === null ? 'null' : typeof thrown
     return String(thrown.name === 'Error' ? thrown.constructor?.name ?? 'Error' : thrown.name)
   } catch {
     return 'unknown'
   }
 }
 
-/** Whether it is no success by another name, as Drop is. */
-function isFailure (thrown) {
+/** Returns whether a handler threw Drop, which is no failure. */
+function isDrop (thrown) {
   try {
-    return thrown?.[MEANS] !== 'dropped'
+    return thrown?.[MEANS] === 'dropped'
   } catch {
-    return true
+    return false
   }
 }
 
-/** Its class, its message and its code. */
+/** Returns class, message and code of an error. */
 function headOf (error) {
   const name = String(error.name === 'Error' ? error.constructor?.name ?? 'Error' : error.name)
   const message = String(error.message ?? '').slice(0, LONGEST_TEXT)
@@ -253,18 +298,23 @@ function headOf (error) {
   return code && !message.includes(code) ? `${name}: ${message} [${code}]` : `${name}: ${message}`
 }
 
-/** A DOMException's number says no more than its name, nor does a code of Backhop's own. */
+/** Returns whether the code says more than the name of the error. */
 function isCode (error) {
   const { code, constructor } = error
   if (error instanceof BackhopError || constructor?.name === 'DOMException') return false
   return typeof code === 'string' || typeof code === 'number'
 }
 
-function membersOf ({ errors }, depth) {
+function membersOf ({ errors }, depth, path) {
   if (!Array.isArray(errors) || !errors.length || depth <= 0) return ''
-  const told = errors.slice(0, MOST_MEMBERS).map(each => saidBy(each, Math.min(depth - 1, 2)).slice(0, LONGEST_MEMBER))
-  const more = errors.length > MOST_MEMBERS ? ` | and ${errors.length - MOST_MEMBERS} more` : ''
-  return ` (${told.join(' | ')}${more})`
+  const others = errors.filter(each => !path.includes(each))
+  const texts = others.slice(0, MOST_MEMBERS).map(each => {
+    return saidBy(each, Math.min(depth - 1, 2), path).slice(0, LONGEST_MEMBER)
+  })
+  const more = others.length > MOST_MEMBERS ? ` | and ${others.length - MOST_MEMBERS} more` : ''
+  return ` (${texts.join(' | ')}${more})`
 }
 
-module.exports = { Choice, Drop, OK, Park, RetryAfter, classOf, isFailure, policiesOf, textOf }
+module.exports = {
+  Choice, Drop, OK, Overrun, Park, RELEASED, RetryAfter, classOf, isAbort, isDrop, policiesOf, textOf
+}

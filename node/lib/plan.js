@@ -4,14 +4,15 @@
 const crypto = require('node:crypto')
 const { inspect } = require('node:util')
 
-const c = require('./addon')
+const c = require('./core')
 const { PROPERTIES } = require('./delivery')
 const { check, made } = require('./errors')
+const { listed } = require('./lists')
 const NATIVE = require('./native')
-const { instance, namesOf, numberOf, only } = require('./options')
+const { instance, namesOf, numberOf, only } = require('./checks')
 const { Policy } = require('./policy')
-const { milliseconds } = require('./time')
-const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./values')
+const { milliseconds } = require('./times')
+const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./headers')
 
 const RANDOM_BYTES = 32
 const FRAME_MAX = 131072
@@ -22,6 +23,7 @@ const OUTCOMES = {
   permanent: c.BH_OUTCOME_PERMANENT,
   dropped: c.BH_OUTCOME_DROPPED
 }
+const SETTLEMENTS = { ...OUTCOMES, released: c.BH_OUTCOME_RELEASED } // of a message, without a plan
 const ACTION_NUMBERS = {
   none: c.BH_ACTION_NONE,
   ack: c.BH_ACTION_ACK,
@@ -42,14 +44,12 @@ const { array: ARRAY, int64: INT64, void: VOID } = TYPES
 const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
 const WRITTEN = Buffer.alloc(MOST_PROPERTY_BYTES) // the properties of the last copy
 
-// One of the core's for all plans, as making them costs more than deciding: a plan whose place another one took decides
-// again, which gives the same.
+// One of the core's for all plans, as making them costs more than deciding: a plan whose place
+// another one took decides again, which gives the same.
 const shared = made(c.bh_plan_new())
 let holder
-let traced = '' // what the next plan is told of its attempt's span
-let framed // and of the largest frame
-
-const listed = (...values) => values
+let traced = '' // traceparent in the shared plan
+let framed // frame_max in the shared plan
 
 class Plan {
   #decide
@@ -60,7 +60,12 @@ class Plan {
   #all
   #listed // the headers
 
-  /** `nativesOf` gives the core's delivery and history, `decide` asks the core; the Decider's options are settled. */
+  /**
+   * nativesOf: returns the core's delivery and history of a history
+   * decide: calls the core
+   *
+   * A Decider's options have `now` and `random`; others get defaults.
+   */
   constructor (history, topology, options = {}, nativesOf = ownNatives, decide = make, known = OPTIONS) {
     this.#decide = decide
     this.#nativesOf = nativesOf
@@ -163,7 +168,7 @@ class Plan {
     return headers
   }
 
-  /** Of each name, type and value. */
+  /** Name, type and value of each header that is added, in one array. */
   get #ownHeaders () {
     return (this.#listed ??= this.#native().described_headers(listed))
   }
@@ -199,8 +204,10 @@ class Plan {
   }
 
   /**
-   * The copy's properties as they are on the wire, each integer of a header as the smallest type that holds it, as
-   * amqplib has them. Undefined where the core cannot write them: the headers nest deeper than it keeps them.
+   * Returns the copy's properties as on the wire. Each integer has the smallest type that holds it,
+   * as amqplib writes it.
+   *
+   * Returns undefined if the core cannot write them: the headers nest deeper than the core reads.
    */
   _encodedProperties () {
     const [delivery] = this.#nativesOf(this.#history)
@@ -217,13 +224,13 @@ class Plan {
   }
 }
 
-/** A caller's options, with what is decided by chance and by the time. */
+/** Returns a caller's options with defaults of `now` and `random`. */
 function settle (options) {
   const now = Math.trunc(Number(options.now ?? Date.now()))
   return { ...options, now, random: options.random ?? randomBytes(RANDOM_BYTES) }
 }
 
-/** Whether a guard parks the message, which is all that is asked of most. */
+/** Returns whether the guard has to act on a message: for most messages it has not. */
 function isPoison (natives, topology, frameMax, now) {
   holder = undefined
   frame(frameMax)
@@ -231,7 +238,7 @@ function isPoison (natives, topology, frameMax, now) {
   return shared.action() !== c.BH_ACTION_NONE
 }
 
-/** Tells the shared plan what a frame takes. */
+/** Sets frame_max of the shared plan. */
 function frame (frameMax) {
   if (frameMax !== framed) check(shared.set_frame_max(frameMax))
   framed = frameMax
@@ -262,7 +269,7 @@ function ownNatives (history) {
   return [history.delivery[NATIVE], history[NATIVE]]
 }
 
-/** Headers as pairs of name and value. */
+/** Returns headers as pairs of name and value. */
 function entriesOf (headers) {
   return isPairs(headers) ? headers : Object.entries(headers ?? {})
 }
@@ -275,7 +282,7 @@ function valueOf (headers, name) {
   return [...entriesOf(headers)].find(([given]) => shortText(given) === name)?.[1]
 }
 
-/** Any name is a property of its own, __proto__ too. */
+/** Sets an own property, also __proto__. */
 function set (table, name, value) {
   if (name !== '__proto__') table[name] = value
   else Object.defineProperty(table, name, { value, configurable: true, enumerable: true, writable: true })
@@ -284,7 +291,7 @@ function set (table, name, value) {
 let pool = Buffer.alloc(0)
 let drawn = 0
 
-/** Random bytes of the system, which gives many at the price of a few. */
+/** Returns random bytes of the system, which are drawn in blocks: many cost as much as a few. */
 function randomBytes (count) {
   if (pool.length < drawn + count) {
     pool = crypto.randomBytes(Math.max(count, 8192))
@@ -294,4 +301,4 @@ function randomBytes (count) {
   return pool.subarray(drawn - count, drawn)
 }
 
-module.exports = { ACTION_NUMBERS, FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, isPoison, randomBytes }
+module.exports = { ACTION_NUMBERS, FRAME_MAX, OUTCOMES, Plan, RANDOM_BYTES, SETTLEMENTS, isPoison, randomBytes }

@@ -3,12 +3,12 @@
 
 const { inspect } = require('node:util')
 
-const c = require('./addon')
-const { PolicyError, StrategyError, errorOf, made } = require('./errors')
-const { range } = require('./history')
+const c = require('./core')
+const { PolicyError, StrategyError, check, errorOf, made } = require('./errors')
 const NATIVE = require('./native')
-const { list, namesOf, numberOf, only, refuse, shown, whole } = require('./options')
-const { duration, milliseconds } = require('./time')
+const { previewOf, rowCount, topologyRow } = require('./preview')
+const { list, namesOf, numberOf, only, refuse, shown, whole } = require('./checks')
+const { duration, milliseconds } = require('./times')
 
 const KINDS = {
   exponential: c.BH_KIND_EXPONENTIAL,
@@ -27,33 +27,11 @@ const KIND_NAMES = namesOf(KINDS)
 const JITTER_NAMES = namesOf(JITTERS)
 const SPREAD = 0.2
 const USED = { initial: ['exponential', 'linear', 'fixed'], factor: ['exponential'] } // by which kinds
-const ROWS = 20
-const MOST_ROWS = 10_000
 const RANGE = /^.* is -?\d+: give a whole number from (-?\d+) to (\d+)$/ // of the core's sentences
 const ABOVE = / is (\d+)(?: ms)?, above (\w+) (\d+)/
 const OPTIONS = [
   'initial', 'factor', 'max', 'jitter', 'maxAttempts', 'kind', 'steps', 'maxAge', 'maxRetryAfter', 'maxCrashes'
 ]
-
-/** What a topology will do by its policy: rows that print as a table. */
-class Preview extends Array {
-  static get [Symbol.species] () {
-    return Array
-  }
-
-  toString () {
-    const cells = [['failure', 'lowest', 'mean', 'highest', 'total', 'rungs']]
-    for (const { attempt, lowest, mean, highest, total, rungs } of this) {
-      cells.push([String(attempt), ...[lowest, mean, highest, total].map(duration), String(rungs || '-')])
-    }
-    const widths = cells[0].map((_, column) => Math.max(...cells.map(row => row[column].length)))
-    return cells.map(row => row.map((cell, column) => cell.padStart(widths[column])).join('  ')).join('\n')
-  }
-
-  [inspect.custom] () {
-    return this.toString()
-  }
-}
 
 class Policy {
   #options
@@ -82,7 +60,7 @@ class Policy {
     this.#set('check')
   }
 
-  /** What is not given keeps the core's default. */
+  /** Sets a duration. An option that is not given keeps the core's default. */
   #setDuration (name, setter, value) {
     if (value === undefined) return
     this.#set(setter, milliseconds(value, name, { least: -Infinity }), ([from, to]) => {
@@ -118,23 +96,23 @@ class Policy {
   }
 
   get maxAttempts () {
-    return this[NATIVE].max_attempts()
+    return this[NATIVE].limits()[0]
   }
 
   get max () {
-    return this[NATIVE].max_ms()
+    return this[NATIVE].limits()[1]
   }
 
   get maxAge () {
-    return this[NATIVE].max_age_ms()
+    return this[NATIVE].limits()[2]
   }
 
   get maxRetryAfter () {
-    return this[NATIVE].max_retry_after_ms()
+    return this[NATIVE].limits()[3]
   }
 
   get maxCrashes () {
-    return this[NATIVE].max_crashes()
+    return this[NATIVE].limits()[4]
   }
 
   delay (attempt, options = {}) {
@@ -145,29 +123,19 @@ class Policy {
 
   row (attempt) {
     whole(attempt, 'attempt', 1)
-    const native = this[NATIVE]
-    return {
-      attempt,
-      lowest: native.lowest_ms(attempt),
-      mean: native.mean_ms(attempt),
-      highest: native.highest_ms(attempt),
-      total: native.total_ms(attempt),
-      rungs: 0
-    }
+    const [lowest, mean, highest, total] = this[NATIVE].preview(attempt)
+    return { attempt, lowest, mean, highest, total, rungs: 0 }
   }
 
-  preview (failures = previewed(this)) {
-    whole(failures, 'failures', 0, MOST_ROWS)
-    const { Topology } = require('./topology') // which requires this file
-    try {
-      return new Topology({ queue: 'preview', policy: this }).preview(failures)
-    } catch (error) {
-      if (!(error instanceof StrategyError)) throw error
-      return Preview.from(range(failures), i => this.row(i + 1))
-    }
+  preview (failures = rowCount(this)) {
+    const topology = made(c.bh_topology_new('preview'))
+    const status = topology.build(this[NATIVE])
+    if (status === StrategyError.status) return previewOf(failures, attempt => this.row(attempt))
+    check(status)
+    return previewOf(failures, attempt => topologyRow(topology, this[NATIVE], attempt))
   }
 
-  /** The options that it was made with: `new Policy(JSON.parse(text))` makes it again. */
+  /** Returns the options, for JSON: `new Policy(JSON.parse(text))` makes an equal policy. */
   toJSON () {
     return { ...this.#options }
   }
@@ -175,11 +143,6 @@ class Policy {
   [inspect.custom] (depth, options) {
     return `Policy ${inspect(this.#options, options)}`
   }
-}
-
-/** How many failures a preview shows. */
-function previewed ({ maxAttempts }) {
-  return maxAttempts ? Math.max(0, Math.min(ROWS, maxAttempts - 1)) : ROWS
 }
 
 function number (value, name) {
@@ -190,7 +153,7 @@ function refuseJitter (jitter) {
   return refuse('jitter', jitter, `a share from 0 to 1, or one of ${Object.keys(JITTERS).join(', ')}`)
 }
 
-/** What the kind would ignore is a mistake of who gave it. */
+/** Throws a PolicyError if an option has no effect on this kind of policy. */
 function refuseUnused (kind, options) {
   for (const [name, kinds] of Object.entries(USED)) {
     if (options[name] === undefined || kinds.includes(kind)) continue
@@ -200,4 +163,4 @@ function refuseUnused (kind, options) {
   }
 }
 
-module.exports = { MOST_ROWS, Policy, Preview, previewed }
+module.exports = { Policy }

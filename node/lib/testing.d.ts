@@ -1,85 +1,91 @@
 /**
- * For your tests: what becomes of a message, with your handler and your policy, without a broker and without waiting.
+ * For your tests: runs your handler and your policy without a broker and without delays.
  *
  *     const { rehearse } = require("backhop/testing")
  *
- *     test("a full queue is tried again and then parked", async () => {
+ *     test("a full queue is retried and then parked", async () => {
  *       const rehearsal = await rehearse(handle, "/index.html", { policy })
  *       assert.equal(rehearsal.outcome, "parked")
  *       console.log(rehearsal)                        // prints as a table
  *     })
  *
- * The decisions are those of the core, as in production; of the broker, what waits comes back when its delay is over, with
- * the headers that retries count by.
+ * The core decides as in production. A message that waits is delivered again after its delay, with
+ * the headers that the broker adds.
  *
  * @packageDocumentation
  */
 
 import { type CommonOptions, Duration, Message, Plan } from './index.js'
 
-/** A clock that goes on only when it is told to. */
+/** A clock for tests. It goes on only if you advance it. */
 export class Clock {
   /** @param start a Date, or milliseconds since the epoch; default: 2026 */
   constructor (start?: number | Date)
   /** Milliseconds since the epoch. */
   now: number
-  /** Lets time pass. */
+  /** Adds a duration to the time. */
   advance (by: Duration): void
 }
 
 /**
- * A function that gives so many random bytes, the same in every run.
+ * Returns a function that gives `count` random bytes, the same ones in every run.
  *
- * @param seed another one gives others
+ * @param seed another seed gives other bytes; default 0
  */
 export function seededRandom (seed?: number): (count: number) => Buffer
 
-/** One call of the handler, or of none where the poison guard parked the message before. */
+/** One call of the handler. If the poison guard parked the message, there was no call. */
 export interface Attempt {
   number: number
-  /** Milliseconds since the first one began. */
+  /** Milliseconds since the first attempt began. */
   at: number
-  /** What the handler threw, if it did. */
+  /** The value that the handler threw, if it threw. */
   error?: unknown
-  /** What was decided then. */
+  /** The decision after the attempt. */
   plan: Plan
-  /** How long the message waits after it, in milliseconds; 0 where it does not. */
+  /** The delay after the attempt, in milliseconds; 0 if there is none. */
   delay: number
 }
 
-/** What became of a message: an array of attempts that prints as a table. */
+/** The attempts of a message, as an array that prints as a table. */
 export class Rehearsal extends Array<Attempt> {
-  /** `"waiting"` where it would go on. */
+  /** The end of the message; `"waiting"` if it would be retried again. */
   readonly outcome: 'acked' | 'parked' | 'dropped' | 'waiting'
   /** Why it was parked: exhausted, permanent, too-old, oversized or poison; else "". */
   readonly reason: string
-  /** How long it waited after each attempt that was followed by another, in milliseconds. */
+  /** The delays between attempts, in milliseconds. */
   readonly delays: number[]
-  /** What the handler threw, in order. */
+  /** The values that the handler threw, in order. */
   readonly errors: unknown[]
 }
 
-/** A topology's and a retrier's, as far as no broker is needed; the queue is `"work"` by default. */
+/**
+ * Options of a rehearsal: all of a topology and a retrier that need no broker. The queue is
+ * `"work"` by default.
+ */
 export interface RehearseOptions extends Omit<CommonOptions, 'mode' | 'confirmTimeout' | 'backOff'> {
-  /** Where the message was published; default: the default exchange. */
+  /** The exchange of the first publish; default: the default exchange. */
   exchange?: string
   /** Default: the queue's name. */
   routingKey?: string
   headers?: { readonly [name: string]: unknown }
-  /** As `{ messageId: "42" }`. */
+  /** Properties in amqplib's names: `{ messageId: "42" }`. */
   properties?: { readonly [name: string]: unknown }
   /** Default: a new one. */
   clock?: Clock
   /** Default: `seededRandom(0)`. */
   random?: (count: number) => Buffer
-  /** Ends a rehearsal that would go on; default 100. */
+  /** Number of attempts after which the rehearsal ends; default 100. */
   mostAttempts?: number
 }
 
 /**
- * Hands a message to a handler until it is settled for good. The message has what every message has, and what amqplib's and
- * node-amqp's have besides: `fields`, `properties`, `payload`, `deliveryInfo`.
+ * Hands a message to a handler until it is settled for good. The message has `fields` and
+ * `properties` of amqplib, and `payload` and `deliveryInfo` of node-amqp, too.
  *
- * @param content the message's body
+ * @param content the message's body; default: empty
+ * @throws {@link ArgumentError} if an option is unknown or wrong
  */
-export function rehearse (handle: (message: any) => unknown, content?: string | Uint8Array, options?: RehearseOptions): Promise<Rehearsal>
+export function rehearse (
+  handle: (message: any) => unknown, content?: string | Uint8Array, options?: RehearseOptions
+): Promise<Rehearsal>

@@ -3,13 +3,14 @@
 
 const { inspect } = require('node:util')
 
-const c = require('./addon')
-const { InvalidNameError, check, errorOf, made } = require('./errors')
-const { range } = require('./history')
+const c = require('./core')
+const { ArgumentError, InvalidNameError, check, errorOf, made } = require('./errors')
+const { range } = require('./lists')
 const NATIVE = require('./native')
-const { instance, list, namesOf, numberOf, only, refuse, shown, text, whole } = require('./options')
-const { MOST_ROWS, Policy, Preview, previewed } = require('./policy')
-const { TYPES } = require('./values')
+const { instance, list, namesOf, numberOf, only, pick, refuse, shown, text, whole } = require('./checks')
+const { Policy } = require('./policy')
+const { previewOf, rowCount, topologyRow } = require('./preview')
+const { TYPES } = require('./headers')
 
 const STRATEGIES = {
   ladder: c.BH_STRATEGY_LADDER,
@@ -24,10 +25,10 @@ const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUE
 const SERIES = [5, 10, 20, 40]
 const MOST_STRIPES = 64
 const LONGEST_NAME = 247 // bytes
-const OPTIONS = [
-  'queue', 'policy', 'policies', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue',
-  'workQueueArguments'
+const TOPOLOGY = [ // options that a retrier and a worker have too
+  'queue', 'policy', 'strategy', 'queueType', 'namespace', 'series', 'stripes', 'workQueue', 'workQueueArguments'
 ]
+const OPTIONS = [...TOPOLOGY, 'policies']
 
 class Topology {
   constructor (options = {}) {
@@ -54,7 +55,7 @@ class Topology {
     }
     for (const each of further) this.#check(native.add_policy(each[NATIVE]))
     this.#check(native.build(policy[NATIVE]))
-    this.declarations = Object.freeze(range(native.count()).map(i => declaration(native, i)))
+    this.declarations = Object.freeze(range(native.count()).map(i => declarationOf(native.declaration(i))))
   }
 
   #check (status) {
@@ -78,24 +79,15 @@ class Topology {
   }
 
   get rungs () {
-    return range(this[NATIVE].rung_count()).map(i => this[NATIVE].rung_ms(i))
+    return this[NATIVE].rungs()[0]
   }
 
   row (attempt) {
-    whole(attempt, 'attempt', 1)
-    const [native, policy] = [this[NATIVE], this.policy[NATIVE]]
-    return {
-      attempt,
-      lowest: native.lowest_ms(policy, attempt),
-      mean: native.mean_ms(policy, attempt),
-      highest: native.highest_ms(policy, attempt),
-      total: native.total_ms(policy, attempt),
-      rungs: native.spread(policy, attempt)
-    }
+    return topologyRow(this[NATIVE], this.policy[NATIVE], attempt)
   }
 
-  preview (failures = previewed(this.policy)) {
-    return Preview.from(range(whole(failures, 'failures', 0, MOST_ROWS)), i => this.row(i + 1))
+  preview (failures = rowCount(this.policy)) {
+    return previewOf(failures, attempt => this.row(attempt))
   }
 
   shares (attempt) {
@@ -119,12 +111,12 @@ class Topology {
   }
 }
 
-/** A string or its bytes; whether it may be empty is the core's to say. */
+/** Returns a string or bytes. The core decides whether it may be empty. */
 function isText (value, name) {
   return typeof value === 'string' || value instanceof Uint8Array ? value : refuse(name, value, 'a string')
 }
 
-/** Why a name is refused: InvalidNameError says nothing of the name itself. */
+/** Returns why a name is refused. The core's error has not the name itself. */
 function unusable (what, name) {
   const bytes = Buffer.byteLength(name ?? '')
   if (!bytes) return `${what} is empty: give the name of the work queue`
@@ -148,20 +140,39 @@ function argumentsOf (given) {
   return pairs
 }
 
-function declaration (native, index) {
-  const isInt = i => native.argument_type(index, i) === TYPES.int64
+/** Converts a declaration of the core. */
+function declarationOf ([kind, name, type, source, routingKey, wait, onDemand, , args]) {
   return Object.freeze({
-    what: WHATS.get(native.declaration(index)),
-    name: native.name(index),
-    type: native.type(index),
-    source: native.source(index),
-    routingKey: native.routing_key(index),
-    arguments: Object.freeze(Object.fromEntries(range(native.argument_count(index)).map(i => [
-      native.argument_name(index, i), isInt(i) ? native.argument_int(index, i) : native.argument_string(index, i)
-    ]))),
-    wait: native.wait_ms(index),
-    onDemand: Boolean(native.on_demand(index))
+    what: WHATS.get(kind),
+    name,
+    type,
+    source,
+    routingKey,
+    arguments: Object.freeze(Object.fromEntries(args.map(([name, type, string, integer]) => {
+      return [name, type === TYPES.int64 ? integer : string]
+    }))),
+    wait,
+    onDemand: Boolean(onDemand)
   })
 }
 
-module.exports = { Topology }
+/**
+ * Returns the topology of a retrier or a worker: the one that is given, or a new one of its
+ * options.
+ *
+ * policies: pairs of errors and Policy, as policiesOf returns them
+ * Throws an ArgumentError if there is neither a queue nor a topology, or both.
+ */
+function topologyOf (options, what, policies) {
+  const given = Object.keys(pick(options, TOPOLOGY))
+  if (options.topology === undefined) {
+    if (options.queue !== undefined) {
+      return new Topology({ ...pick(options, TOPOLOGY), policies: policies.map(([, policy]) => policy) })
+    }
+    throw new ArgumentError(`${what} has neither queue nor topology: give the name of the work queue, or a Topology`)
+  }
+  if (given.length) throw new ArgumentError(`${what} has its ${given[0]} from the topology: give either`)
+  return instance(options.topology, Topology, 'topology')
+}
+
+module.exports = { TOPOLOGY, Topology, declarationOf, topologyOf }

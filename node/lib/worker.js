@@ -1,34 +1,37 @@
 'use strict'
-// Worker: consumes, asks for the plan and carries it out, on connections of its own that a background thread keeps.
+// Worker: consumes a queue and executes plans, on connections of its own. The core's background
+// thread keeps them.
 
 const { AsyncResource } = require('node:async_hooks')
 const { EventEmitter } = require('node:events')
 const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
-const c = require('./addon')
-const { TRACE } = require('./bridge')
+const c = require('./core')
+const { TRACE } = require('./observe/observer')
 const { MODES } = require('./declaring')
-const { Delivery } = require('./delivery')
 const {
   ArgumentError, ConnectionFailedError, NoLibrabbitmqError, StateError, WaitTimeoutError, check, errorOf, made
 } = require('./errors')
-const { EACH_MESSAGE, Teller, endOf } = require('./event')
-const { History } = require('./history')
-const { Message } = require('./message')
+const { EACH_MESSAGE, Emitter } = require('./observe/emitter')
+const { endOf } = require('./observe/event')
+const { Health } = require('./health')
+const { limitOf, limited } = require('./limit')
+const { idOf, stopping } = require('./message')
 const NATIVE = require('./native')
-const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./options')
+const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./checks')
 const { checkServed } = require('./decider')
-const { Choice, OK, classOf, policiesOf } = require('./outcomes')
-const { OUTCOMES } = require('./plan')
+const { Choice, OK, RELEASED, classOf, isAbort, policiesOf } = require('./outcomes')
+const { OUTCOMES, SETTLEMENTS } = require('./plan')
 const { Policy } = require('./policy')
-const { TOPOLOGY, topologyOf } = require('./retrier')
-const { milliseconds } = require('./time')
+const { TakenMessage } = require('./taken')
+const { milliseconds } = require('./times')
+const { TOPOLOGY, topologyOf } = require('./topology')
 
 const URIS = 'a string as "amqp://user:password@host:5672/vhost", or an array of such'
 const LONGEST_MS = 3_600_000
-const LOOK_AFTER_MS = 1000 // how often events are looked for while every handler has a message
-const BUDGET_MS = 5 // for handing out messages, before the event loop goes on
+const LOOK_AFTER_MS = 1000 // interval of taking events while every handler has a message
+const BUDGET_MS = 5 // of handing out messages per turn of the event loop
 const NO_LIBRABBITMQ =
   'this Backhop was built without librabbitmq, which its Worker needs (backhop/amqplib and backhop/amqp do not): ' +
   'install librabbitmq 0.11 or newer, OpenSSL 3 and pkg-config (Debian and Ubuntu: librabbitmq-dev libssl-dev ' +
@@ -36,14 +39,14 @@ const NO_LIBRABBITMQ =
   'npm rebuild backhop'
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'confirmTimeout',
-  'backOff', 'concurrency', 'prefetch', 'caFile', 'connectTimeout', 'drain', 'retryEvents', 'failFast',
-  'onEvent'
+  'backOff', 'concurrency', 'prefetch', 'timeout', 'caFile', 'cert', 'key', 'connectTimeout', 'drain', 'retryEvents',
+  'failFast', 'onEvent'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
-const OWN = ['replayed', 'drained'] // events that the worker itself has to know of
-const COPIED = ['retried', 'parked'] // a message whose copy is safe
-const PUBLISHED_AGAIN = ['returned', 'nacked'] // one whose copy is not
+const OWN = ['replayed', 'drained'] // events that the worker itself needs
+const COPIED = ['retried', 'parked'] // events of a confirmed copy
+const PUBLISHED_AGAIN = ['returned', 'nacked'] // events of a copy that is not confirmed
 const NO_FAILURE = {}
 
 class Worker extends EventEmitter {
@@ -52,6 +55,7 @@ class Worker extends EventEmitter {
   #concurrency
   #choice
   #drain
+  #timeout // the time limit of handlers, in ms; undefined: none
   #handle
   #watch
   #running = 0
@@ -59,21 +63,24 @@ class Worker extends EventEmitter {
   #timer
   #ended
   #end
-  #stopping // tells the handlers of a run that it stops
-  #replaying // the promise of the replay that is under way
+  #stopping // aborted for the handlers when the run stops
+  #replaying // resolve and reject of the running replay
   #retryEvents
-  #tellsRetries // whether `retried` is told in this run
-  #teller
-  #isListened = false // to what becomes of each message, by name
+  #emitsRetries // whether `retried` is emitted in this run
+  #emitter
+  #health
+  #isListened = false // whether there is a listener to events of each message
   #mostFailures
-  #failures = new Map() // { error, trace } of messages that failed, by number, until it is told what became of them
+  #failures = new Map() // { error, trace } by number of a failed message, for its next event
 
   constructor (uris, options = {}) {
     super()
+    checkRuntime()
     const {
-      never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [], confirmTimeout,
-      backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), caFile,
-      connectTimeout, drain = 20_000, retryEvents = false, failFast = true, onEvent
+      never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [],
+      confirmTimeout = 30_000,
+      backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), timeout,
+      caFile, cert, key, connectTimeout = 10_000, drain = 20_000, retryEvents = false, failFast = true, onEvent
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -93,36 +100,42 @@ class Worker extends EventEmitter {
     )
     for (const uri of addresses) this.#check(native.add_uri(uri))
     if (caFile !== undefined) this.#check(native.set_ca_file(text(caFile, 'caFile', 'the path of a PEM file')))
+    if (cert !== undefined || key !== undefined) {
+      this.#check(native.set_client_certificate(
+        cert === undefined ? '' : text(cert, 'cert', 'the path of a PEM file'),
+        key === undefined ? '' : text(key, 'key', 'the path of a PEM file')))
+    }
     this.#check(native.set_mode(numberOf(MODES, mode, 'mode')))
     this.#check(native.set_prefetch(prefetch))
     this.#mostFailures = prefetch + c.BH_WORKER_MOST_EVENTS
-    this.#setTimeout('connectTimeout', 'set_connect_timeout_ms', connectTimeout)
-    this.#setTimeout('confirmTimeout', 'set_confirm_timeout_ms', confirmTimeout)
+    this.#timeout = limitOf(timeout)
+    this.#check(native.set_handler_timeout_ms(this.#timeout ?? 0))
+    this.#check(native.set_timeouts_ms(
+      milliseconds(connectTimeout, 'connectTimeout', { least: 1, most: LONGEST_MS }),
+      milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_MS })
+    ))
     if (backOff !== undefined) this.#check(native.set_back_off(instance(backOff, Policy, 'backOff')[NATIVE]))
     if (legacyCounter !== undefined) {
       this.#check(native.set_legacy_counter(text(legacyCounter, 'legacyCounter', 'the name of a header')))
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
-    this.#teller = new Teller(this.#topology.queue, onEvent, {
+    this.#health = new Health('the worker', health => native.state(health))
+    this.#emitter = new Emitter(this.#topology.queue, onEvent, {
       copies: () => native.copies(), countFor: metrics => this.#countFor(metrics)
     })
     this.on('newListener', name => { this.#isListened ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
   }
 
-  #setTimeout (name, setter, value) {
-    if (value === undefined) return
-    if (this.#native[setter](milliseconds(value, name, { least: 1, most: LONGEST_MS }))) {
-      refuse(name, value, 'another duration')
-    }
-  }
-
   #check (status) {
     if (status) throw errorOf(status, this.#native.error())
   }
 
-  /** Has the background thread count metrics, once for all who ask; gives what adds them to others. */
+  /**
+   * Sets metrics that the background thread counts, once for all observers. Returns a function that
+   * adds its counts to other metrics.
+   */
   #countFor (metrics) {
     const native = this.#native
     this.#check(native.set_metrics(metrics))
@@ -133,12 +146,24 @@ class Worker extends EventEmitter {
     return this.#topology
   }
 
-  /** Whether somebody listens to what becomes of each message. */
-  get #isHeard () {
-    return this.#isListened || this.#teller.isHeard
+  get state () {
+    return this.#health.state
   }
 
-  // --- Running -------------------------------------------------------------------------------------------------------
+  get stateReason () {
+    return this.#health.reason
+  }
+
+  ready (options) {
+    return this.#health.ready(options)
+  }
+
+  /** True if events of each message are needed. */
+  get #isObserved () {
+    return this.#isListened || this.#emitter.isObserved
+  }
+
+  // --- Running -----------------------------------------------------------------------------------
 
   async run (handle, options = {}) {
     handler(handle, 'run')
@@ -148,32 +173,44 @@ class Worker extends EventEmitter {
     }
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
-    this.#tellsRetries = this.#retryEvents || this.#isHeard
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#tellsRetries))) // not while it runs
+    this.#emitsRetries = this.#retryEvents || this.#isObserved
+    // The core refuses it while the worker runs.
+    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#emitsRetries)))
     this.#failures.clear()
     this.#check(this.#native.start())
-    this.#stopping = new AbortController()
-    this.#handle = AsyncResource.bind(message => this.#teller.handle(message, handle), 'BackhopWorker')
+    this.#stopping = stopping()
+    // Each handler has a resource of its own in the context of the run. The next handler does not see
+    // the values that it sets by AsyncLocalStorage.enterWith.
+    const limitedHandle = limited(handle, this.#timeout)
+    this.#handle = AsyncResource.bind(message => {
+      const resource = new AsyncResource('BackhopMessage', { requireManualDestroy: true })
+      try {
+        return resource.runInAsyncScope(this.#emitter.handle, this.#emitter, message, limitedHandle)
+      } finally {
+        resource.emitDestroy()
+      }
+    }, 'BackhopWorker')
     this.#ended = new Promise(resolve => { this.#end = resolve })
     this.#watch = new c.Watch(this.#native.fd(), () => this.#look())
-    const abort = () => { this.stop() }
+    const abort = () => { this.stop().catch(() => {}) } // `drained` is a warning
     const release = onFirst(taken, abort)
     signal?.addEventListener('abort', abort)
     if (signal?.aborted) abort()
     const failure = await this.#ended
     release()
     signal?.removeEventListener('abort', abort)
-    if (failure) throw failure
+    if (failure && !isLate(failure)) throw failure
   }
 
   async stop (options = {}) {
     const { timeout = this.#drain } = only(options, ['timeout'], 'stop')
     check(this.#native.stop(drainOf(timeout, 'timeout')))
     this.#stopping?.abort()
-    await this.#ended
+    const failure = await this.#ended
+    if (isLate(failure)) throw failure
   }
 
-  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // before Node 18.18 there is none
+  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
     await this.stop()
   }
 
@@ -192,9 +229,9 @@ class Worker extends EventEmitter {
     else replaying?.resolve(count)
   }
 
-  // --- Taking --------------------------------------------------------------------------------------------------------
+  // --- Taking ------------------------------------------------------------------------------------
 
-  /** There is something to take. */
+  /** Takes events and messages: the core's file descriptor is readable. */
   #look () {
     this.#takeEvents()
     if (!this.#watch) return
@@ -210,7 +247,7 @@ class Worker extends EventEmitter {
     } while (this.#running < this.#concurrency && performance.now() < end)
   }
 
-  /** Every handler has a message. */
+  /** Pauses taking messages: every handler has one. */
   #rest () {
     this.#isResting = true
     this.#watch.stop()
@@ -232,14 +269,15 @@ class Worker extends EventEmitter {
   #takeEvents () {
     for (;;) {
       const [status, native] = this.#native.take_event()
-      if (status) return
+      if (status) break
       const name = c.bh_event_name(native.what())
       const failure = this.#failureOf(name, native)
-      this.#told(name, to => this.#teller.hand(native, failure, to), OWN.includes(name))
+      this.#emit(name, demand => this.#emitter.deliver(native, failure, demand), OWN.includes(name))
     }
+    this.#health.look()
   }
 
-  /** What a message failed with that comes again or is parked now. */
+  /** Returns `{ error, trace }` of the last failure of an event's message, or NO_FAILURE. */
   #failureOf (name, native) {
     if (name === 'disconnected' && native.string(c.BH_FIELD_CONNECTION) === 'consume') this.#failures.clear()
     const number = native.message()
@@ -249,36 +287,41 @@ class Worker extends EventEmitter {
     return COPIED.includes(name) ? failure : NO_FAILURE
   }
 
-  /** Has an event told, to its listeners too. `isOwn`: the worker itself has to know of it. */
-  #told (name, tell, isOwn = false) {
+  /**
+   * Emits an event to observers and to the worker's own listeners. isOwn: the worker itself needs
+   * it.
+   */
+  #emit (name, emit, isOwn = false) {
     const isListened = this.listenerCount(name) > 0
-    const event = tell({ isLogged: !isListened, isWanted: isListened || isOwn })
+    const event = emit({ isLogged: !isListened, isWanted: isListened || isOwn })
     if (!event) return
     try {
       this.emit(name, event)
     } catch (error) {
-      process.nextTick(() => { throw error }) // as any listener's; the worker goes on
+      process.nextTick(() => { throw error }) // as for any EventEmitter; the worker goes on
     }
     if (name === 'replayed') this.#replayed(event)
     if (name === 'drained') this.#close(event.error)
   }
 
-  /** `error`: why it gave up, or that messages were not settled in time, which is no failure. */
+  /** Ends the run. error: why the worker gave up; a WaitTimeoutError if its drain was too short. */
   #close (error) {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
     this.#watch = undefined
     this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
-    this.#end(error instanceof WaitTimeoutError ? undefined : error)
+    this.#ended = undefined
+    this.#health.stop(error)
+    this.#end(error)
   }
 
-  // --- Handling ------------------------------------------------------------------------------------------------------
+  // --- Handling ----------------------------------------------------------------------------------
 
   #hand (message) {
     this.#running++
     let result
     let isAsync
-    if (this.#isHeard) this.#begins(message)
+    if (this.#isObserved) this.#begins(message)
     try {
       result = this.#handle(message)
       isAsync = typeof result?.then === 'function' // which may throw
@@ -291,42 +334,51 @@ class Worker extends EventEmitter {
   }
 
   #begins (message) {
-    this.#tell('delivered', message)
+    this.#emitHandled('delivered', message)
     message.began = performance.now()
   }
 
-  /** What became of a message, as far as the handler says. One that cannot be read is told without its past. */
-  #tell (name, message, failure) {
+  /** Emits the end of a handler. If the message cannot be read, the event has no history. */
+  #emitHandled (name, message, failure) {
     const { began, redelivered } = message
     const duration = began === undefined ? undefined : performance.now() - began
-    this.#told(name, to => this.#teller.tell(name, () => {
+    this.#emit(name, demand => this.#emitter.emit(name, () => {
       return { history: message.past, redelivered, now: Date.now(), duration, ...failure }
-    }, to))
+    }, demand))
   }
 
   #fail (message, thrown) {
+    if (isAbort(thrown, message.signal)) {
+      this.#settle(message, RELEASED)
+      return
+    }
     const result = this.#choice.result(thrown)
     const name = endOf(result.outcome)
-    if (name === 'failed') this.#failed(message, thrown, result)
-    else if (this.#isHeard) this.#tell(name, message)
-    this.#settle(message, result)
+    if (name !== 'failed') {
+      if (this.#isObserved) this.#emitHandled(name, message)
+      this.#settle(message, result)
+      return
+    }
+    this.#failed(message, thrown, result)
+    this.#settle(message, result, classOf(thrown), message[TRACE]?.traceparent)
   }
 
-  /** What becomes of it is told with its error; where it is settled already, nothing is. */
+  /** Emits `failed`, and keeps the error for the event of the copy. */
   #failed (message, error, result) {
     const errorClass = classOf(error)
-    this.#native.set_error_class(message.taken, errorClass)
     const trace = message[TRACE]
-    if (this.#isHeard) this.#tell('failed', message, { error, errorClass, errorText: result.error })
-    if (trace?.traceparent) this.#native.set_traceparent(message.taken, trace.traceparent)
-    if (this.#tellsRetries || this.#mayPark(message, result)) this.#keep(message.taken.number(), { error, trace })
+    if (this.#isObserved) this.#emitHandled('failed', message, { error, errorClass, errorText: result.error })
+    if (this.#emitsRetries || this.#mayPark(message, result)) this.#keep(message.taken.number(), { error, trace })
   }
 
   #mayPark ({ taken }, { outcome, retryAfter, policy = this.#topology.policy }) {
-    return this.#native.may_park(taken, policy[NATIVE], OUTCOMES[outcome], retryAfter)
+    return this.#native.may_park(taken, OUTCOMES[outcome], retryAfter, policy[NATIVE])
   }
 
-  /** Keeps a failure for the event of its message; of too many the oldest go, whose events nobody took. */
+  /**
+   * Keeps a failure for the event of its message. If there are too many, drops the oldest: its
+   * event was missed.
+   */
   #keep (number, failure) {
     this.#failures.set(number, failure)
     if (this.#failures.size <= this.#mostFailures) return
@@ -334,80 +386,27 @@ class Worker extends EventEmitter {
     this.#failures.delete(oldest)
   }
 
-  #settle (message, result) {
+  #settle (message, result, errorClass = '', traceparent = '') {
     const { outcome, error, retryAfter, policy = this.#topology.policy } = result
     this.#running--
-    if (this.#isHeard && result === OK) this.#tell('succeeded', message)
-    const status = this.#native.settle_by(message.taken, policy[NATIVE], OUTCOMES[outcome], error, retryAfter)
+    if (this.#isObserved && result === OK) this.#emitHandled('succeeded', message)
+    const status = this.#native.settle(
+      message.taken, SETTLEMENTS[outcome], error, errorClass, retryAfter, policy[NATIVE], traceparent)
     if (status) this.#stale(message, status)
     if (this.#isResting) this.#goOn()
   }
 
   #stale (message, status) {
     this.#failures.delete(message.taken.number())
-    this.#told('stale', to => this.#teller.tell('stale', () => {
-      return { id: String(message.id), status, cause: status === StateError.status ? '' : errorOf(status).message }
-    }, to))
-  }
-}
-
-/** A message that a worker took: what is not asked for is not read. */
-class TakenMessage extends Message {
-  #worker
-  #body
-  #history
-
-  constructor (worker, taken, topology, signal) {
-    super(undefined, undefined, { topology, signal })
-    this.#worker = worker
-    this.taken = taken
-  }
-
-  get body () {
-    return (this.#body ??= this.taken.body())
-  }
-
-  get redelivered () {
-    return Boolean(this.taken.redelivered())
-  }
-
-  get history () {
-    return (this.#history ??= new TakenHistory(this.#worker, this.taken))
-  }
-
-  /** The core's; undefined where it cannot be read. */
-  get past () {
-    try {
-      return this.history[NATIVE]
-    } catch {
-      return undefined
-    }
-  }
-}
-
-/** As its worker counts. */
-class TakenHistory extends History {
-  #worker
-  #taken
-
-  constructor (worker, taken) {
-    super(undefined)
-    this.#worker = worker
-    this.#taken = taken
-  }
-
-  _delivered () {
-    return new Delivery({}, native => check(this.#worker.read(this.#taken, native, null)))
-  }
-
-  _read (native) {
-    check(this.#worker.read(this.#taken, this.delivery[NATIVE], native))
+    this.#emit('stale', demand => this.#emitter.emit('stale', () => {
+      return { id: idOf(message), status, cause: status === StateError.status ? '' : errorOf(status).message }
+    }, demand))
   }
 }
 
 /**
- * Listens to signals until the first one comes: a second one ends the process, as whoever is impatient means it to.
- * Other listeners hear them as well. Returns what ends it.
+ * Listens to signals until the first one comes. A second one has its default effect, so it ends the
+ * process. Returns a function that stops listening.
  */
 function onFirst (signals, listener) {
   const release = () => {
@@ -421,13 +420,29 @@ function onFirst (signals, listener) {
   return release
 }
 
-/** The name of a signal that a process can listen to. */
+/** Throws a StateError on Bun and Deno: a Worker waits by libuv's poll, which they lack. */
+function checkRuntime () {
+  const other = ['Bun', 'Deno'].find(name => name in globalThis)
+  if (!other) return
+  throw new StateError(
+    `a Worker cannot run on ${other}, which has no libuv: run this program with Node, or consume by backhop/amqplib`
+  )
+}
+
+/**
+ * Returns the name of a signal that a process can listen to. Throws an ArgumentError for others.
+ */
 function caught (name) {
   const isOne = Object.hasOwn(os.constants.signals, name) && name !== 'SIGKILL' && name !== 'SIGSTOP'
   return isOne ? name : refuse('one of signals', name, 'the name of one that a process can listen to, as "SIGTERM"')
 }
 
-/** How long a drain may take. */
+/** Returns whether handlers were still running at the end of a drain. */
+function isLate (failure) {
+  return failure instanceof WaitTimeoutError
+}
+
+/** Returns the time limit of a drain, in ms. */
 function drainOf (limit, name) {
   return milliseconds(limit, name, { most: LONGEST_MS })
 }

@@ -14,7 +14,8 @@ const { Retrier } = require('backhop/amqp')
 const { inside } = require('./internals')
 
 const { Decider } = inside('decider')
-const wire = inside('wire')
+const { frames: framesOf } = inside('adapters/frames')
+const wire = inside('adapters/amqp/properties')
 
 const decider = new Decider(new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none' }) }))
 
@@ -114,7 +115,7 @@ describe('a header frame', () => {
   it('and the body are cut into frames', () => {
     const content = Buffer.alloc(100, 'x')
     const message = { exchange: 'a', routingKey: Buffer.of(254), mandatory: true, properties: Buffer.of(0, 0), content }
-    const bytes = wire.frames(3, message, 48)
+    const bytes = framesOf(3, message, 48)
     const frames = []
     for (let at = 0; at < bytes.length;) {
       const size = bytes.readUInt32BE(at + 3)
@@ -123,9 +124,9 @@ describe('a header frame', () => {
     }
     assert.deepEqual(bytes.subarray(7, 19), Buffer.of(0, 60, 0, 40, 0, 0, 1, 97, 1, 254, 1, 206))
     assert.deepEqual(frames, [[1, 3, 11, 206], [2, 3, 14, 206], [3, 3, 40, 206], [3, 3, 40, 206], [3, 3, 20, 206]])
-    assert.throws(() => wire.frames(3, { ...message, content: 'parsed' }, 48), /the body is no Buffer, but string/)
+    assert.throws(() => framesOf(3, { ...message, content: 'parsed' }, 48), /the body is no Buffer, but string/)
     const refused = { ...message, routingKey: 'ä'.repeat(128) }
-    assert.throws(() => wire.frames(3, refused, 48, () => assert.fail('it asks for room')), /more than 255 bytes/)
+    assert.throws(() => framesOf(3, refused, 48, () => assert.fail('it asks for room')), /more than 255 bytes/)
   })
 })
 

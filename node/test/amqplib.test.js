@@ -12,9 +12,9 @@ const { Retrier } = require('backhop/amqplib')
 const { inside } = require('./internals')
 
 const { Decider } = inside('decider')
-const { BACK_OFF } = inside('publisher')
-const { decodedHeaders } = inside('values')
-const { frames } = inside('wire')
+const { BACK_OFF } = inside('adapters/publisher')
+const { decodedHeaders } = inside('adapters/amqplib/headers')
+const { frames } = inside('adapters/frames')
 
 const LIB = path.join(path.dirname(require.resolve('amqplib')), 'lib')
 const { BasicProperties, BasicPublish, decode, encodeProperties } = require(path.join(LIB, 'defs'))

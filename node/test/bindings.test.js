@@ -1,5 +1,5 @@
 'use strict'
-// Every function of the core's headers is in bindings/backhop.i.
+// Every function of the core's headers is in bindings/.
 
 const assert = require('node:assert/strict')
 const { readFileSync, readdirSync } = require('node:fs')
@@ -9,12 +9,14 @@ const { test } = require('node:test')
 const { c } = require('./internals')
 
 const HEADERS = process.env.BACKHOP_HEADERS
-const NOUNS = ['delivery', 'history', 'policy', 'plan', 'topology', 'declared', 'declaring', 'relay', 'ledger', 'message', 'worker',
-  'event', 'log', 'metrics']
-const LEFT_OUT = ['bh_worker_run'] // it blocks, and calls back
+const NOUNS = ['delivery', 'history', 'policy', 'breaker', 'plan', 'topology', 'declared', 'declaring', 'ledger', 'message',
+  'worker', 'event', 'log', 'metrics', 'health']
+// add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
+const LEFT_OUT = ['bh_delivery_push', 'bh_topology_add_work_queue_argument', 'bh_worker_run']
 
 function * matches (pattern) {
-  for (const name of readdirSync(HEADERS)) {
+  const headers = readdirSync(HEADERS, { recursive: true }).filter(name => name.endsWith('.h'))
+  for (const name of headers.filter(name => !name.endsWith('relay.h'))) { // which is the command's
     const text = readFileSync(path.join(HEADERS, name), 'utf8').replace(/\/\*.*?\*\//gs, '')
     for (const [, found] of text.matchAll(pattern)) yield found
   }
@@ -34,14 +36,14 @@ function isBound (name) {
 }
 
 test('the headers are read', () => {
-  for (const name of ['bh_version', 'bh_plan_make', 'bh_worker_librabbitmq_loaded']) assert.ok(functions().includes(name))
+  for (const name of ['bh_version', 'bh_plan_make', 'bh_worker_librabbitmq']) assert.ok(functions().includes(name))
   for (const name of ['BH_KIND_STEPS', 'BH_MODE_NONE']) assert.ok(enumerators().includes(name))
 })
 
 test('every public function is in the table', () => {
-  assert.deepEqual(functions().filter(name => !isBound(name)), LEFT_OUT)
+  assert.deepEqual(functions().filter(name => !isBound(name)).sort(), LEFT_OUT)
 })
 
 test('every enumerator is in the table', () => {
-  assert.deepEqual(enumerators().filter(name => !(name in c)), [])
+  assert.deepEqual(enumerators().filter(name => !(name in c)), ['BH_DIALECT_COMMAND', 'BH_DIALECT_RELAY']) // the command's
 })

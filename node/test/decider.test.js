@@ -3,11 +3,12 @@
 const assert = require('node:assert/strict')
 const { test } = require('node:test')
 
-const { Topology } = require('backhop')
+const { Policy, Topology } = require('backhop')
 
 const { inside } = require('./internals')
 
 const { Decider } = inside('decider')
+const { Message, idOf } = inside('message')
 
 const FAILED = { outcome: 'failed', error: '507', retryAfter: 0 }
 
@@ -29,6 +30,22 @@ for (const [form, headersOf] of [
     assert.equal(Object.getOwnPropertyDescriptor(copy.headers, '__proto__')?.value, 'own')
   })
 }
+
+test('T5: a message without an id gets one for its events and its copy, and equal messages get different ones', () => {
+  const decider = deciderWith()
+  const idsOf = given => {
+    const history = decider.read({ exchange: '', routingKey: 'orders', ...given })
+    const message = new Message(Buffer.from('x'), history)
+    const eventId = decider.held(history).event_id()
+    return [message.id, idOf(message), eventId, decider.plan(history, FAILED).id]
+  }
+  const [[id, ...first], [, ...second]] = [idsOf({}), idsOf({})]
+  assert.equal(id, undefined)
+  assert.match(first[0], /^[0-9a-f]{32}$/)
+  for (const ids of [first, second]) assert.deepEqual(ids, Array(3).fill(ids[0]))
+  assert.notEqual(first[0], second[0])
+  assert.deepEqual(idsOf({ properties: { messageId: '42' } }), ['42', '42', '42', '42'])
+})
 
 test('what a handler does with what its client gave it is in no copy', () => {
   const properties = { messageId: '42', headers: { tenant: 'acme' } }
@@ -55,6 +72,29 @@ test('only what parks is given random bytes before its handler', () => {
   assert.equal(drawn, 0)
   const poison = decider.guard(read({ 'x-delivery-count': 1, 'backhop-crashes': 20 }))
   assert.deepEqual([poison.action, poison.reason, drawn], ['park', 'poison', 1])
+})
+
+test('NT15: a message that ends each consumer waits 16 times after maxCrashes deaths, and is parked', () => {
+  for (const maxCrashes of [1, 5]) {
+    const decider = new Decider(new Topology({ queue: 'orders', policy: new Policy({ maxCrashes, jitter: 'none' }) }))
+    let properties = { messageId: '42', headers: {} }
+    let deaths = 0
+    let waits = 0
+    for (let lost = 0; ;) {
+      const given = { exchange: '', routingKey: 'orders', properties }
+      const plan = lost ? decider.guard(decider.read(given)) : undefined
+      if (plan?.action === 'park') break
+      if (plan) {
+        waits++
+        assert.ok(plan.delay > 0)
+        properties = { ...properties, headers: plan.copyHeaders(properties.headers) }
+        lost = 0
+      }
+      deaths++ // the handler ends the process
+      properties = { ...properties, headers: { ...properties.headers, 'x-delivery-count': ++lost } }
+    }
+    assert.deepEqual([deaths, waits], [maxCrashes + 16, 16])
+  }
 })
 
 test('a plan stays that of its message, whatever is decided in between', () => {

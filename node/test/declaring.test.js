@@ -26,8 +26,8 @@ vectors.cases('topology/declaring', given => {
   assert.equal(native.set_makes_rungs(Number(makesRungs)), 0)
   assert.equal(native.begin(MODES[mode], rung), 0)
   const taken = []
-  while (native.next()) {
-    const { passive, declaration: { what, name, arguments: args } } = stepOf(native)
+  for (let step; (step = native.next())[0] !== c.BH_DECLARE_NONE;) {
+    const { passive, declaration: { what, name, arguments: args } } = stepOf(step)
     const does = passive ? 'find' : 'declare'
     taken.push([does, what, name, Object.entries(args)])
     const refusal = refusals.find(each => each[0] === does && each[1] === what && each[2] === name)
@@ -48,35 +48,35 @@ vectors.cases('topology/declaring', given => {
 describe('declaring over a client', () => {
   const topology = new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none', maxRetryAfter: 0 }) })
 
-  /** A line whose broker refuses what it is told to. */
-  function lineThat (refuse, serverProperties = { product: 'RabbitMQ', version: '4.3.0' }) {
+  /** Returns a connection whose broker refuses what `refuse` returns a refusal for. */
+  function connectionThat (refuse, serverProperties = { product: 'RabbitMQ', version: '4.3.0' }) {
     const told = []
     return {
       told,
       serverProperties,
       openChannel: async () => {
         told.push('open')
-        return { take: async ({ declaration }) => refuse(declaration), close: async () => told.push('close') }
+        return { declare: async ({ declaration }) => refuse(declaration), close: async () => told.push('close') }
       }
     }
   }
 
   it('opens a channel for the first step and after each refusal, and closes the last one', async () => {
-    const line = lineThat(({ name }) => name === 'work.parked' && { code: 404, text: 'NOT_FOUND' })
-    await assert.rejects(new Declaring(topology, 'create').verify(line), new MissingError(
+    const connection = connectionThat(({ name }) => name === 'work.parked' && { code: 404, text: 'NOT_FOUND' })
+    await assert.rejects(new Declaring(topology, 'create').verify(connection), new MissingError(
       'missing: queue "work.parked"; declare with mode: \'create\', or import topology.definitions()'
     ))
-    assert.deepEqual(line.told, ['open', 'open', 'close'])
+    assert.deepEqual(connection.told, ['open', 'open', 'close'])
   })
 
   it('is done again after a doubt, by who declared it', async () => {
     for (const [mode, isOwn] of [['create', true], ['verify', false], ['none', false]]) {
       const declaring = new Declaring(topology, mode)
       assert.equal(declaring.makesRungs, isOwn)
-      await declaring.begin(lineThat(() => undefined))
-      declaring.doubt(lineThat(() => undefined))
-      assert.equal(declaring.isThere, !isOwn)
-      assert.equal(declaring.forgotten, isOwn ? '' : 'declare()')
+      await declaring.begin(connectionThat(() => undefined))
+      declaring.invalidate(connectionThat(() => undefined))
+      assert.equal(declaring.isDeclared, !isOwn)
+      assert.equal(declaring.suggestion, isOwn ? '' : 'declare()')
     }
   })
 
@@ -84,7 +84,7 @@ describe('declaring over a client', () => {
     const fixed = new Policy({ kind: 'fixed', jitter: 'none' })
     const native = new Topology({ queue: 'work', policy: fixed, strategy: 'native' })
     for (const [of, properties] of [[topology, {}], [native, { product: 'RabbitMQ', version: '4.0.5' }]]) {
-      await assert.rejects(new Declaring(of, 'create').begin(lineThat(() => undefined, properties)), BrokerError)
+      await assert.rejects(new Declaring(of, 'create').begin(connectionThat(() => undefined, properties)), BrokerError)
     }
   })
 })

@@ -16,7 +16,8 @@ const { prometheus } = require('backhop/prom-client')
 const { c, errors: { CLASSES, check, made }, inside } = require('./internals')
 const { cases, compare, is, only, text } = require('./vectors')
 
-const { Event, Teller, endOf } = inside('event')
+const { Emitter } = inside('observe/emitter')
+const { Event, endOf } = inside('observe/event')
 
 const warnings = []
 process.on('warning', warning => { if (warning.name === 'BackhopWarning') warnings.push(warning) })
@@ -50,16 +51,16 @@ test('who is given twice is told once', () => {
   const events = []
   const listener = event => events.push(event.name)
   const counted = prometheus({ register: new Registry() })
-  const teller = new Teller('orders', [listener, counted, listener, counted])
-  teller.tell('parked', failure(new TypeError('no')))
+  const emitter = new Emitter('orders', [listener, counted, listener, counted])
+  emitter.emit('parked', failure(new TypeError('no')))
   assert.deepEqual(events, ['parked'])
 })
 
 test('a listener is given each event with what it has, and the error itself', () => {
   const events = []
-  const teller = new Teller('orders', event => events.push(event))
+  const emitter = new Emitter('orders', event => events.push(event))
   const error = new TypeError('no')
-  teller.tell('retried', failure(error))
+  emitter.emit('retried', failure(error))
   const [event] = events
   assert.deepEqual({ ...event }, {
     name: 'retried', text: 'TypeError: no', error, id: '17', queue: 'orders', connection: '', host: '', attempt: 0,
@@ -72,10 +73,10 @@ test('a listener is given each event with what it has, and the error itself', ()
 
 test('an event as JSON has what applies to it, and its error as text', () => {
   const events = []
-  const teller = new Teller('orders', event => events.push(event))
-  teller.tell('retried', failure(new TypeError('no'), Buffer.from('17')))
+  const emitter = new Emitter('orders', event => events.push(event))
+  emitter.emit('retried', failure(new TypeError('no'), Buffer.from('17')))
   const odd = { get message () { throw new Error('mine') } }
-  teller.tell('retried', () => ({ id: '18', attempts: 1, delay: 0, error: odd, errorText: 'odd' }))
+  emitter.emit('retried', () => ({ id: '18', attempts: 1, delay: 0, error: odd, errorText: 'odd' }))
   assert.deepEqual(events.map(event => JSON.parse(JSON.stringify(event))), [{
     level: 'info', name: 'retried', text: 'TypeError: no', error: 'TypeError: no', errorClass: 'TypeError',
     errorText: 'TypeError: no', id: '17', queue: 'orders', attempts: 2, delay: 1000, duration: 1.5
@@ -85,33 +86,33 @@ test('an event as JSON has what applies to it, and its error as text', () => {
 })
 
 test('no listeners in an array are none', () => {
-  assert.equal(new Teller('orders', []).isHeard, false)
+  assert.equal(new Emitter('orders', []).isObserved, false)
 })
 
 test('where nobody listens nothing is made of what goes its way', () => {
-  const teller = new Teller('orders')
+  const emitter = new Emitter('orders')
   for (const name of ['delivered', 'succeeded', 'failed', 'retried', 'dropped']) {
-    teller.tell(name, () => assert.fail('it is made'))
+    emitter.emit(name, () => assert.fail('it is made'))
   }
-  assert.equal(teller.isHeard, false)
+  assert.equal(emitter.isObserved, false)
 })
 
 test('diagnostics_channel has the events without any wiring', () => {
   const events = []
   const listen = event => events.push(event.name)
-  const teller = new Teller('orders')
+  const emitter = new Emitter('orders')
   diagnostics.subscribe('backhop:event', listen)
-  assert.equal(teller.isHeard, true)
-  teller.tell('retried', failure(new Error('no')))
+  assert.equal(emitter.isObserved, true)
+  emitter.emit('retried', failure(new Error('no')))
   diagnostics.unsubscribe('backhop:event', listen)
-  teller.tell('retried', failure(new Error('no')))
+  emitter.emit('retried', failure(new Error('no')))
   assert.deepEqual(events, ['retried'])
 })
 
 test('a listener that throws becomes a warning, and the others are told', async () => {
   const events = []
-  const teller = new Teller('throwing', [() => { throw new Error('mine') }, event => events.push(event.name)])
-  teller.tell('retried', failure(new Error('no')))
+  const emitter = new Emitter('throwing', [() => { throw new Error('mine') }, event => events.push(event.name)])
+  emitter.emit('retried', failure(new Error('no')))
   await turn()
   assert.deepEqual(events, ['retried'])
   assert.ok(warnings.some(({ message, code }) => code === 'BACKHOP_LISTENER' && message.includes('mine')))
@@ -120,9 +121,9 @@ test('a listener that throws becomes a warning, and the others are told', async 
 test('a listener whose promise rejects becomes a warning, and ends nothing', async () => {
   const rejecting = async () => { throw new Error('later') }
   const thenable = () => ({ get then () { throw new Error('no promise') } })
-  const teller = new Teller('rejecting', [rejecting, thenable])
-  teller.tell('retried', failure(new Error('no')))
-  new Teller('another', () => {}).tell('dropped', () => ({})) // whose event is another one's by then
+  const emitter = new Emitter('rejecting', [rejecting, thenable])
+  emitter.emit('retried', failure(new Error('no')))
+  new Emitter('another', () => {}).emit('dropped', () => ({})) // whose event is another one's by then
   await turn()
   const told = warnings.filter(({ code, message }) => code === 'BACKHOP_LISTENER' && message.includes('rejecting'))
   assert.deepEqual(told.map(({ message }) => /no promise|later/.exec(message)[0]), ['no promise', 'later'])
@@ -133,9 +134,9 @@ test('a listener that is broken is no warning a message', async t => {
   const now = performance.now()
   t.mock.method(performance, 'now', () => now)
   const broken = [() => { throw new Error('sync') }, async () => { throw new Error('async') }]
-  const tellers = broken.map((listen, i) => new Teller(`broken ${i}`, listen))
+  const emitters = broken.map((listen, i) => new Emitter(`broken ${i}`, listen))
   for (let i = 0; i < 300; i++) {
-    for (const teller of tellers) teller.tell('retried', failure(new Error('no'), String(i)))
+    for (const emitter of emitters) emitter.emit('retried', failure(new Error('no'), String(i)))
   }
   await turn()
   const told = warnings.filter(({ code, message }) => code === 'BACKHOP_LISTENER' && message.includes('broken'))
@@ -145,8 +146,8 @@ test('a listener that is broken is no warning a message', async t => {
 test('300 that are parked at once are no 300 warnings, and each that is has its event', async t => {
   const now = performance.now()
   t.mock.method(performance, 'now', () => now) // all of it is in one second, however long it takes
-  const teller = new Teller('flood')
-  for (let i = 0; i < 300; i++) teller.tell('parked', () => ({ ...failure(new Error('no'), String(i))(), reason: 'exhausted' }))
+  const emitter = new Emitter('flood')
+  for (let i = 0; i < 300; i++) emitter.emit('parked', () => ({ ...failure(new Error('no'), String(i))(), reason: 'exhausted' }))
   await turn()
   const told = warnings.filter(({ message }) => message.includes('flood'))
   assert.equal(told.length, 10)
@@ -155,7 +156,7 @@ test('300 that are parked at once are no 300 warnings, and each that is has its 
 
 test('what is no listener is refused', () => {
   for (const onEvent of [null, 7, 'log', {}, [undefined], [7]]) {
-    assert.throws(() => new Teller('orders', onEvent), error => error instanceof ArgumentError && /onEvent is/.test(error.message))
+    assert.throws(() => new Emitter('orders', onEvent), error => error instanceof ArgumentError && /onEvent is/.test(error.message))
   }
   assert.throws(() => prometheus({ register: {} }), ArgumentError)
   assert.throws(() => metrics({ meterProvider: {} }), ArgumentError)
@@ -190,18 +191,18 @@ test('metrics of one provider tell the copies of all that they are given to as o
   const provider = new MeterProvider({ readers: [reader] })
   const register = new Registry()
   const one = metrics({ meterProvider: provider })
-  const tellers = [
-    new Teller('a', [one, prometheus({ register })], { copies: () => 5 }),
-    new Teller('b', one, { copies: () => 1 }),
-    new Teller('c', metrics({ meterProvider: provider }), { copies: () => 0 }),
-    new Teller('d', metrics({ meterProvider: provider }), { copies: () => 2, countFor: () => () => {} })
+  const emitters = [
+    new Emitter('a', [one, prometheus({ register })], { copies: () => 5 }),
+    new Emitter('b', one, { copies: () => 1 }),
+    new Emitter('c', metrics({ meterProvider: provider }), { copies: () => 0 }),
+    new Emitter('d', metrics({ meterProvider: provider }), { copies: () => 2, countFor: () => () => {} })
   ]
   await reader.forceFlush()
   const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
   const gauges = found.filter(({ descriptor }) => descriptor.name === 'backhop.copies.unconfirmed')
   assert.deepEqual(gauges.map(({ dataPoints }) => dataPoints.map(({ value }) => value)), [[8]])
   assert.match(await register.metrics(), /^backhop_copies_unconfirmed 5$/m)
-  assert.equal(tellers.length, 4)
+  assert.equal(emitters.length, 4)
   await provider.shutdown()
 })
 
@@ -210,10 +211,10 @@ test('labels are bounded, whatever 10,000 messages and errors are called', async
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
   const provider = new MeterProvider({ readers: [reader] })
-  const teller = new Teller('orders', [prometheus({ register }), metrics({ meterProvider: provider })], { copies: () => 3 })
+  const emitter = new Emitter('orders', [prometheus({ register }), metrics({ meterProvider: provider })], { copies: () => 3 })
   for (let i = 0; i < 10_000; i++) {
     const error = Object.assign(new Error(`error ${i}`), { name: `Error${i}` })
-    teller.tell('retried', () => ({ ...failure(error, `id ${i}`)(), errorClass: `Error${i}` }))
+    emitter.emit('retried', () => ({ ...failure(error, `id ${i}`)(), errorClass: `Error${i}` }))
   }
   const text = await register.metrics()
   const retries = [...text.matchAll(/^backhop_retries_total\{queue="orders",error_type="(\w+)"\} (\d+)$/gm)]
@@ -227,4 +228,11 @@ test('labels are bounded, whatever 10,000 messages and errors are called', async
   assert.equal(named['backhop.retries'].length, 33)
   assert.deepEqual(named['backhop.copies.unconfirmed'].map(({ value }) => value), [3])
   await provider.shutdown()
+})
+
+test('NT17: the event of a cancelled consumer names the consumer timeout', () => {
+  const { status } = CLASSES.BH_ERR_CANCELLED
+  const native = made(c.bh_event_new(c.BH_EVENT_CANCELLED))
+  check(native.set_int(c.BH_FIELD_STATUS, status))
+  assert.match(String(native.text()), /a message was held longer than the consumer timeout; it consumes again$/)
 })

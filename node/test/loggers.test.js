@@ -10,16 +10,16 @@ const winston = require('winston')
 
 const { inside } = require('./internals')
 
-const { Teller } = inside('event')
+const { Emitter } = inside('observe/emitter')
 
 const LEVELS = { debug: 'debug', info: 'info', warning: 'warn', error: 'error' }
 
 function told (onEvent) {
-  const teller = new Teller('orders', onEvent)
+  const emitter = new Emitter('orders', onEvent)
   const error = new TypeError('no')
   const failure = { id: '17', attempts: 2, error, errorClass: 'TypeError', errorText: 'TypeError: no' }
-  teller.tell('retried', () => ({ ...failure, delay: 1000 }))
-  teller.tell('parked', () => ({ ...failure, reason: 'exhausted' }))
+  emitter.emit('retried', () => ({ ...failure, delay: 1000 }))
+  emitter.emit('parked', () => ({ ...failure, reason: 'exhausted' }))
 }
 
 const lines = []

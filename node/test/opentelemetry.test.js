@@ -15,20 +15,20 @@ const { inside } = require('./internals')
 const { PUBLISHER, TRACEPARENT, propagator } = require('./propagator')
 const warnings = require('./warnings')
 
-const { Teller } = inside('event')
+const { Emitter } = inside('observe/emitter')
 
 const turn = () => new Promise(resolve => setImmediate(resolve))
 
 let exporter
 let provider
-let teller
+let emitter
 
 beforeEach(() => {
   exporter = new InMemorySpanExporter()
   provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
   propagation.setGlobalPropagator(propagator)
-  teller = new Teller('orders', tracing({ tracerProvider: provider }))
+  emitter = new Emitter('orders', tracing({ tracerProvider: provider }))
 })
 
 afterEach(() => {
@@ -48,9 +48,9 @@ function span () {
 }
 
 /** What the one who listens did wrong, as it was warned of; in this turn. */
-async function complaints (teller, handle) {
+async function complaints (emitter, handle) {
   const before = warnings.length
-  const outcome = await Promise.resolve().then(() => teller.handle(messageOf(), handle)).then(
+  const outcome = await Promise.resolve().then(() => emitter.handle(messageOf(), handle)).then(
     result => ({ result }), thrown => ({ thrown })
   )
   await turn()
@@ -60,17 +60,17 @@ async function complaints (teller, handle) {
 test('of headers only strings go to a propagator, and a stranger\'s keeps no message from its handler', () => {
   const hostile = [{ toString: 'x', valueOf: 'y' }, { toString () { throw new Error('mine') } }, null, [1], 5n, 7, Buffer.from(TRACEPARENT)]
   for (const traceparent of hostile) {
-    assert.equal(teller.handle(messageOf({ headers: { traceparent } }), () => 'handled'), 'handled')
+    assert.equal(emitter.handle(messageOf({ headers: { traceparent } }), () => 'handled'), 'handled')
     assert.equal(span().parentSpanContext, undefined)
   }
-  teller.handle(messageOf({ headers: { traceparent: TRACEPARENT } }), () => {})
+  emitter.handle(messageOf({ headers: { traceparent: TRACEPARENT } }), () => {})
   assert.equal(span().parentSpanContext.spanId, PUBLISHER.spanId)
 })
 
 test('a propagator that throws costs the span, and nothing else', async () => {
   propagation.disable()
   propagation.setGlobalPropagator({ ...propagator, extract () { throw new Error('broken') } })
-  const { result, codes } = await complaints(teller, () => 'handled')
+  const { result, codes } = await complaints(emitter, () => 'handled')
   assert.deepEqual([result, codes], ['handled', ['BACKHOP_LISTENER']])
 })
 
@@ -86,11 +86,11 @@ for (const [what, getTracer] of Object.entries({
   test(`${what} is a warning, and the handler runs, once, with its own end`, async () => {
     const failure = new TypeError('mine')
     for (const isAsync of [false, true]) {
-      const teller = new Teller(`${what} ${isAsync}`, tracing({ tracerProvider: { getTracer } }))
+      const emitter = new Emitter(`${what} ${isAsync}`, tracing({ tracerProvider: { getTracer } }))
       let calls = 0
       const wrap = value => isAsync ? turn().then(value) : value()
-      const succeeded = await complaints(teller, () => wrap(() => { calls++; return 'handled' }))
-      const failed = await complaints(teller, () => wrap(() => { calls++; throw failure }))
+      const succeeded = await complaints(emitter, () => wrap(() => { calls++; return 'handled' }))
+      const failed = await complaints(emitter, () => wrap(() => { calls++; throw failure }))
       assert.deepEqual([calls, succeeded.result, failed.thrown === failure], [2, 'handled', true])
       assert.ok(failed.codes.length > 0 && failed.codes.every(code => code === 'BACKHOP_LISTENER'))
     }
@@ -109,7 +109,7 @@ test('a context manager that throws as it is left costs nothing', async () => {
     context.disable()
     context.setGlobalContextManager(manager)
     let calls = 0
-    const { result, codes } = await complaints(new Teller(when, tracing({ tracerProvider: provider })), () => ++calls)
+    const { result, codes } = await complaints(new Emitter(when, tracing({ tracerProvider: provider })), () => ++calls)
     assert.deepEqual([result, codes], [1, ['BACKHOP_LISTENER']])
   }
 })
@@ -120,18 +120,18 @@ test('what was thrown goes through unchanged, however odd, and its span ends', a
   const thenable = { get then () { throw failure } }
   const failure = new Error('mine')
   for (const thrown of [new Weird(), unprintable, undefined, null, 7, Symbol('x'), Object.create(null)]) {
-    const { thrown: came, codes } = await complaints(teller, () => { throw thrown })
+    const { thrown: came, codes } = await complaints(emitter, () => { throw thrown })
     assert.ok(Object.is(came, thrown))
     assert.deepEqual(codes, [])
     assert.equal(span().status.code, 2)
   }
-  assert.throws(() => teller.handle(messageOf(), () => thenable), error => error === failure)
+  assert.throws(() => emitter.handle(messageOf(), () => thenable), error => error === failure)
   assert.equal(span().attributes['error.type'], 'Error')
 })
 
 test('error.type is what events have, and Drop is no failure', () => {
   const typeOf = thrown => {
-    assert.throws(() => teller.handle(messageOf(), () => { throw thrown }))
+    assert.throws(() => emitter.handle(messageOf(), () => { throw thrown }))
     return span()
   }
   const error = new TypeError('no')
@@ -146,7 +146,7 @@ test('error.type is what events have, and Drop is no failure', () => {
 test('the parent is the span that is active, of the same trace or of a message without one; else the publisher\'s', () => {
   const tracer = provider.getTracer('app')
   const handled = (within, headers) => {
-    context.with(within, () => teller.handle(messageOf({ headers }), () => {}))
+    context.with(within, () => emitter.handle(messageOf({ headers }), () => {}))
     return span()
   }
   const active = context.active()
@@ -165,13 +165,13 @@ test('the parent is the span that is active, of the same trace or of a message w
 })
 
 test('an attempt\'s attributes', () => {
-  teller.handle(messageOf({ id: '', attempt: 2 }), () => {})
+  emitter.handle(messageOf({ id: '', attempt: 2 }), () => {})
   const bare = {
     'messaging.system': 'rabbitmq', 'messaging.operation.name': 'process', 'messaging.operation.type': 'process',
     'messaging.destination.name': 'orders', 'backhop.attempt': 2
   }
   assert.deepEqual(span().attributes, bare)
-  teller.handle(messageOf({ attempt: 2, routingKey: 'order.new' }), () => {})
+  emitter.handle(messageOf({ attempt: 2, routingKey: 'order.new' }), () => {})
   assert.deepEqual(span().attributes, {
     ...bare, 'messaging.message.id': '17', 'messaging.rabbitmq.destination.routing_key': 'order.new'
   })
@@ -179,16 +179,16 @@ test('an attempt\'s attributes', () => {
 
 test('a copy\'s attributes', () => {
   const message = messageOf()
-  teller.handle(message, () => {})
+  emitter.handle(message, () => {})
   span()
-  const { TRACE } = inside('bridge')
+  const { TRACE } = inside('observe/observer')
   const told = { id: '17', attempts: 2, trace: message[TRACE], duration: 1, errorClass: 'TypeError', errorText: 'no' }
-  teller.tell('retried', () => ({ ...told, delay: 1500 }))
+  emitter.emit('retried', () => ({ ...told, delay: 1500 }))
   const both = {
     'messaging.system': 'rabbitmq', 'messaging.operation.type': 'send', 'messaging.destination.name': 'orders',
     'messaging.message.id': '17', 'backhop.attempts': 2
   }
   assert.deepEqual(span().attributes, { ...both, 'messaging.operation.name': 'retry', 'backhop.delay': 1.5 })
-  teller.tell('parked', () => ({ ...told, reason: 'exhausted' }))
+  emitter.emit('parked', () => ({ ...told, reason: 'exhausted' }))
   assert.deepEqual(span().attributes, { ...both, 'messaging.operation.name': 'park', 'backhop.reason': 'exhausted' })
 })

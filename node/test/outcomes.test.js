@@ -4,8 +4,8 @@ const assert = require('node:assert/strict')
 const { test } = require('node:test')
 const vm = require('node:vm')
 
-const { Drop, Park, RetryAfter } = require('backhop')
-const { outcomes: { Choice } } = require('./internals')
+const { Drop, Park, Policy, RetryAfter } = require('backhop')
+const { outcomes: { Choice, isAbort } } = require('./internals')
 
 const resultOf = (thrown, never) => new Choice({ never }).result(thrown)
 
@@ -51,8 +51,54 @@ test('retry after is a floor', () => {
   assert.deepEqual(resultOf(new RetryAfter(500, 'busy')), failed('busy', 500))
 })
 
-test('retry after of what is no duration fails where it is thrown', () => {
-  assert.throws(() => new RetryAfter('soon'), /the delay of RetryAfter is 'soon': give milliseconds, a string as "30s"/)
+test('a wrong delay of RetryAfter fails when it is made', () => {
+  assert.throws(() => new RetryAfter(-1), /the delay of RetryAfter is -1: give/)
+  assert.throws(() => new RetryAfter({}), /the delay of RetryAfter is {}: give milliseconds, a string as "30s"/)
+})
+
+test('NT2: a Retry-After that is missing or cannot be read leaves the decision to the error', () => {
+  const unavailable = Object.assign(new Error('503'), { status: 503 })
+  const missing = Object.assign(new Error('404'), { status: 404 })
+  const slow = new Policy({ initial: '1m' })
+  const choice = new Choice({
+    only: error => error.status >= 500, policies: [[error => error.status === 503, slow]]
+  })
+  for (const header of [
+    null, undefined, '', 'garbage', '1.5', '-1', '0', NaN, new Date(NaN), 'Fri, 99 Nov 2026 99:99:99 GMT',
+    'Sun, 06 Nov 1994 08:49:37 GMT'
+  ]) {
+    assert.deepEqual(choice.result(new RetryAfter(header, unavailable)), { ...failed('Error: 503'), policy: slow })
+    assert.deepEqual(choice.result(new RetryAfter(header, missing)), permanent('Error: 404'))
+    assert.deepEqual(choice.result(new RetryAfter(header, 'busy')), failed('busy'))
+  }
+  assert.deepEqual(choice.result(new RetryAfter('7', missing)), failed('Error: 404', 7000))
+})
+
+test('NT5: an error is an abort if the signal is aborted, and it is its reason or says so', () => {
+  const controller = new AbortController()
+  const { signal } = controller
+  const abort = Object.assign(new Error('aborted'), { name: 'AbortError' })
+  assert.ok(!isAbort(abort, signal))
+  controller.abort()
+  for (const thrown of [signal.reason, abort, Object.assign(new Error(), { name: 'CanceledError' }), new RetryAfter(null, abort)]) {
+    assert.ok(isAbort(thrown, signal), String(thrown))
+  }
+  const unreadable = new Proxy({}, { get () { throw new Error('no') } })
+  for (const thrown of [new Error('503'), undefined, null, 'AbortError', unreadable, new RetryAfter('1s', abort), new Park(abort)]) {
+    assert.ok(!isAbort(thrown, signal))
+  }
+})
+
+test('NT19.5: a cause or a member that is the error itself is not repeated', () => {
+  const cyclic = new Error('c')
+  cyclic.cause = cyclic
+  assert.equal(resultOf(cyclic).error, 'Error: c')
+  const outer = new Error('outer', { cause: new Error('inner') })
+  outer.cause.cause = outer
+  assert.equal(resultOf(outer).error, 'Error: outer; caused by Error: inner')
+  const all = new AggregateError([new Error('one')], 'all')
+  all.errors.push(all)
+  assert.equal(resultOf(all).error, 'AggregateError: all (Error: one)')
 })
 
 test('park and drop say what they mean', () => {
@@ -69,7 +115,9 @@ test('what an outcome was caused by is the error', () => {
 
 test('what is no error can be thrown too', () => {
   assert.deepEqual(resultOf('507'), failed('507'))
-  assert.deepEqual(resultOf(undefined), failed('undefined'))
+  for (const nothing of [undefined, null, '', false, 0]) {
+    assert.deepEqual(resultOf(nothing), failed('the handler rejected without an error'))
+  }
   assert.deepEqual(resultOf({ status: 507 }), failed('{ status: 507 }'))
   assert.deepEqual(resultOf(Object.create(null)), failed('[Object: null prototype] {}'))
 })
@@ -89,9 +137,9 @@ test('N6: what an error says of itself is kept: its causes, its code, its member
 })
 
 test('N6: causes in a circle, thousands of members and long texts are bounded', () => {
-  const circle = new Error('round')
-  circle.cause = circle
-  assert.match(resultOf(circle).error, /^Error: round(; caused by Error: round){8}$/)
+  let chain = new Error('round')
+  for (let i = 0; i < 20; i++) chain = new Error('round', { cause: chain })
+  assert.match(resultOf(chain).error, /^Error: round(; caused by Error: round){8}$/)
   let bushy = new Error('leaf')
   for (let i = 0; i < 20; i++) bushy = new AggregateError(Array(1000).fill(bushy), 'many', { cause: bushy })
   const start = performance.now()
@@ -121,14 +169,15 @@ test('N7: RetryAfter takes what the header Retry-After holds: seconds, or a date
     const { delay } = new RetryAfter(date)
     assert.ok(delay > 80_000 && delay <= 90_000, String(delay))
   }
-  assert.equal(new RetryAfter('Sun, 06 Nov 1994 08:49:37 GMT').delay, 0)
-  assert.equal(new RetryAfter('0').delay, 0)
+  for (const none of ['Sun, 06 Nov 1994 08:49:37 GMT', '0']) assert.equal(new RetryAfter(none).delay, undefined)
+  assert.equal(new RetryAfter(' 120 ').delay, 120_000)
+  assert.equal(new RetryAfter('1 min 30 s').delay, 90_000)
 })
 
 test('N7: a delay that is none keeps the error that was met', () => {
   const met = new Error('429')
-  assert.throws(() => new RetryAfter('soon', met), error => error.cause === met)
-  assert.throws(() => new RetryAfter(null, 'busy'), error => error.cause.message === 'busy')
+  assert.throws(() => new RetryAfter(-1, met), error => error.cause === met)
+  assert.throws(() => new RetryAfter({}, 'busy'), error => error.cause.message === 'busy')
 })
 
 test('never and only take classes, predicates, or lists of them', () => {

@@ -6,8 +6,8 @@ const { describe, it } = require('node:test')
 
 const { inside } = require('./internals')
 
-const { Copy, Publisher } = inside('publisher')
-const { BUDGET_MS } = inside('turns')
+const { Copy, Publisher } = inside('adapters/publisher')
+const { BUDGET_MS } = inside('adapters/scheduler')
 
 const PATIENCE = 60_000 // ms, that nothing takes which ends well
 const turn = () => new Promise(setImmediate)
@@ -22,7 +22,7 @@ async function until (isSo) {
 }
 
 /** A connection whose broker says what the test says. */
-class Line {
+class Connection {
   isOpen = true
   isBlocked = false
   published = []
@@ -59,22 +59,22 @@ class Line {
 }
 
 function publishing () {
-  const line = new Line()
-  const told = []
-  const teller = { tell: name => told.push(name), note: name => told.push(name), refused: () => told.push('refused') }
-  const declaring = { isThere: true, makesRungs: true, forgotten: '', doubt () {} }
+  const connection = new Connection()
+  const emitted = []
+  const emitter = { emit: name => emitted.push(name), refused: () => emitted.push('refused') }
+  const declaring = { isDeclared: true, makesRungs: true, suggestion: '', invalidate () {} }
   const random = count => Buffer.alloc(count)
-  const publisher = new Publisher(line, { declaring, confirmTimeout: 30_000, random, teller })
-  return { line, publisher, told }
+  const publisher = new Publisher(connection, { declaring, confirmTimeout: 30_000, random, emitter })
+  return { connection, publisher, emitted }
 }
 
 let tag = 0
 
-function copyOf (id, { replayed, content = 'content', channel = 'channel', isHere = () => true } = {}) {
+function copyOf (id, { replayed, content = 'content', channel = 'channel', isOpen = () => true } = {}) {
   const settled = []
   const plan = { action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true }
   const original = {
-    channel, tag: ++tag, get isHere () { return isHere() }, settle: action => settled.push(action)
+    channel, tag: ++tag, get isOpen () { return isOpen() }, settle: action => settled.push(action)
   }
   return Object.assign(new Copy({ plan, id, properties: {}, content, original, replayed }), { settled })
 }
@@ -87,65 +87,65 @@ function work (ms) {
 
 describe('a publisher', () => {
   it('sends only the copy again that a return names', async () => {
-    const { line, publisher, told } = publishing()
+    const { connection, publisher, emitted } = publishing()
     const copies = ['a', 'b'].map(id => copyOf(id))
     for (const copy of copies) publisher.publish(copy)
-    await until(() => line.sent === 'ab')
-    line.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
-    line.listener.answered(2, true, true)
+    await until(() => connection.sent === 'ab')
+    connection.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
+    connection.listener.answered(2, true, true)
     assert.deepEqual(copies.map(({ settled }) => settled), [[], ['ack']])
-    assert.deepEqual(told, ['returned', 'retried'])
-    line.end('the test is over')
+    assert.deepEqual(emitted, ['returned', 'retried'])
+    connection.end('the test is over')
   })
 
   it('sends one by one again what was in flight as the channel closed', async () => {
-    const { line, publisher, told } = publishing()
+    const { connection, publisher, emitted } = publishing()
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
-    await until(() => line.sent === 'abc')
+    await until(() => connection.sent === 'abc')
     const missing = { code: 404, text: 'NOT_FOUND' }
-    line.listener.closed(missing)
-    await until(() => line.sent.length > 3)
-    assert.deepEqual([line.channels, line.sent], [2, 'abca'])
-    line.listener.closed(missing) // so it is this one
-    await until(() => line.sent.length > 4)
-    assert.deepEqual([line.channels, line.sent], [3, 'abcab'])
-    assert.deepEqual(told, ['unavailable', 'unavailable', 'returned'])
-    line.listener.answered(1, false, true)
-    await until(() => line.sent.length > 5)
-    assert.equal(line.sent, 'abcabc')
-    line.listener.answered(2, false, true)
+    connection.listener.closed(missing)
+    await until(() => connection.sent.length > 3)
+    assert.deepEqual([connection.channels, connection.sent], [2, 'abca'])
+    connection.listener.closed(missing) // so it is this one
+    await until(() => connection.sent.length > 4)
+    assert.deepEqual([connection.channels, connection.sent], [3, 'abcab'])
+    assert.deepEqual(emitted, ['unavailable', 'unavailable', 'returned'])
+    connection.listener.answered(1, false, true)
+    await until(() => connection.sent.length > 5)
+    assert.equal(connection.sent, 'abcabc')
+    connection.listener.answered(2, false, true)
     assert.equal(publisher.pending, 1)
-    line.end('the test is over')
+    connection.end('the test is over')
   })
 
   it('sends in the next turn what one has no time for', async () => {
-    const { line, publisher } = publishing()
-    line.takes = BUDGET_MS
+    const { connection, publisher } = publishing()
+    connection.takes = BUDGET_MS
     for (const id of ['a', 'b', 'c']) publisher.publish(copyOf(id))
-    await until(() => line.sent)
-    assert.equal(line.sent, 'a')
+    await until(() => connection.sent)
+    assert.equal(connection.sent, 'a')
     publisher.publish(copyOf('d'))
-    assert.equal(line.sent, 'a')
-    await until(() => line.sent.length > 3)
-    assert.deepEqual([line.sent, publisher.pending], ['abcd', 4])
-    line.end('the test is over')
+    assert.equal(connection.sent, 'a')
+    await until(() => connection.sent.length > 3)
+    assert.deepEqual([connection.sent, publisher.pending], ['abcd', 4])
+    connection.end('the test is over')
   })
 
   it('ends every copy with its connection, and the replay of one whose channel is closed', async () => {
-    const { line, publisher } = publishing()
+    const { connection, publisher } = publishing()
     const ends = []
     const replayed = error => ends.push(error?.code)
-    let isHere = true
-    publisher.publish(copyOf('gone', { replayed, channel: 'another', isHere: () => isHere }))
-    isHere = false
+    let isOpen = true
+    publisher.publish(copyOf('gone', { replayed, channel: 'another', isOpen: () => isOpen }))
+    isOpen = false
     await until(() => ends.length)
     assert.deepEqual(ends, ['BH_ERR_CONNECTION'])
     publisher.publish(copyOf('unwritten', { replayed, content: null }))
     publisher.publish(copyOf('in flight', { replayed }))
     publisher.publish(copyOf('nacked'))
-    await until(() => line.published.length > 1)
-    line.listener.answered(2, false, false)
-    line.end('reset')
+    await until(() => connection.published.length > 1)
+    connection.listener.answered(2, false, false)
+    connection.end('reset')
     assert.deepEqual(ends, ['BH_ERR_CONNECTION', 'BH_ERR_CONTENT', 'BH_ERR_CONNECTION'])
     assert.equal(publisher.pending, 0)
     await publisher.idle()
@@ -154,12 +154,12 @@ describe('a publisher', () => {
   })
 
   it('publishes nothing more of a replay that is not taken, and gives its message back', async () => {
-    const { line, publisher } = publishing()
+    const { connection, publisher } = publishing()
     let end
     const copy = copyOf('nacked', { replayed: error => { end = error.code } })
     publisher.publish(copy)
-    await until(() => line.sent)
-    line.listener.answered(1, false, false)
+    await until(() => connection.sent)
+    connection.listener.answered(1, false, false)
     assert.deepEqual([end, copy.settled, publisher.pending], ['BH_ERR_PUBLISH', ['back'], 0])
   })
 })

@@ -106,3 +106,16 @@ test('an error has the policy of the first that matches, and all have one count'
   await rehearse(() => {}, '', { topology, policies: [[RangeError, slow]] })
   await assert.rejects(rehearse(() => {}, '', { topology, policies }), { name: 'ForeignPolicyError' })
 })
+
+test('NT18: the core\'s objects of many rehearsals are freed, also if nothing else lets the event loop turn', async () => {
+  const limited = { policy: new Policy({ maxAttempts: 10 }) }
+  const many = async () => {
+    for (let i = 0; i < 3000; i++) await rehearse(fail, 'x', limited)
+    global.gc()
+    return process.memoryUsage().rss
+  }
+  await many()
+  const before = await many()
+  const after = await many()
+  assert.ok(after - before < 100 * 2 ** 20, `${Math.round((after - before) / 2 ** 20)} MiB more`)
+})

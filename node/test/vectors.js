@@ -5,6 +5,7 @@ const assert = require('node:assert/strict')
 const { readFileSync, readdirSync } = require('node:fs')
 const path = require('node:path')
 const { test } = require('node:test')
+const { inspect } = require('node:util')
 
 const { BackhopError, Delivery, History, Policy, Topology } = require('backhop')
 
@@ -23,12 +24,34 @@ function cases (noun, run) {
   const files = readdirSync(directory).filter(name => name.endsWith('.json')).sort()
   assert.ok(files.length, `there are no vectors in ${directory}`)
   for (const file of files) {
-    const { cases, ...rest } = parse(readFileSync(path.join(directory, file), 'utf8'))
+    const { cases: given, defaults = {}, ...rest } = parse(readFileSync(path.join(directory, file), 'utf8'))
     only(rest, 'about')
+    only(defaults, 'case headers')
+    const cases = given.map(each => merged(each, defaults))
     assert.ok(cases.length, `${file} has no cases`)
     assert.equal(new Set(cases.map(({ name }) => name)).size, cases.length, `${file} has two cases of one name`)
     for (const each of cases) test(`${noun}/${file}: ${each.name}`, () => run(each))
   }
+}
+
+/** A case with the defaults of its file. */
+function merged (given, { case: common = {}, headers: lists }) {
+  const headers = given.expect.headers
+  if (!headers || !lists) return { ...common, ...given }
+  return { ...common, ...given, expect: { ...given.expect, headers: mergedHeaders(headers, lists) } }
+}
+
+function mergedHeaders (entries, lists) {
+  const merged = []
+  for (const entry of entries) {
+    if (typeof entry === 'string') {
+      merged.push(...lists[entry])
+      continue
+    }
+    const at = merged.findIndex(([name]) => inspect(name) === inspect(entry[0]))
+    merged[at < 0 ? merged.length : at] = entry
+  }
+  return merged
 }
 
 /** JSON whose fractions stay fractions: 2.0 is a double. */

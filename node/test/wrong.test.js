@@ -3,6 +3,9 @@
 // names and units, before anything is sent.
 
 const assert = require('node:assert/strict')
+const { cpSync, mkdtempSync, rmSync } = require('node:fs')
+const { tmpdir } = require('node:os')
+const path = require('node:path')
 const { test } = require('node:test')
 const { inspect } = require('node:util')
 
@@ -10,6 +13,8 @@ const backhop = require('backhop')
 const { Retrier: AmqpRetrier } = require('backhop/amqp')
 const { Retrier } = require('backhop/amqplib')
 const { Clock, rehearse } = require('backhop/testing')
+
+const { lib } = require('./internals')
 
 const { BackhopError, Delivery, Park, Plan, History, Policy, RetryAfter, Topology, Worker, buildInfo } = backhop
 
@@ -112,7 +117,7 @@ const TABLE = [
   ['drain\'s options', NOT_OPTIONS, value => retrier.drain(value)],
   ['replay\'s most', [...NOT_WHOLE, { limit: 3 }], value => retrier.replay(value)],
 
-  ['the delay of RetryAfter', [undefined, null, true, NaN, -1, 'soon', '', '-3s', {}, new Date(NaN), 'Fri, 99 Nov 2026 99:99:99 GMT'],
+  ['the delay of RetryAfter', [true, -1, {}, []],
     value => new RetryAfter(value, new Error('429'))],
   ['what rehearse is given', NOT_HANDLERS, value => rehearse(value)],
   ['the content of a rehearsal', [null, 7, {}], value => rehearse(() => {}, value)],
@@ -128,6 +133,8 @@ const WORKER_TABLE = [
     concurrency: [null, 0, -1, 1.5, '8', true],
     prefetch: [null, -1, 65536, '10', 1.5],
     caFile: NOT_TEXTS,
+    cert: NOT_TEXTS,
+    key: [...NOT_TEXTS, '/key-without-cert.pem'],
     connectTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
     drain: [...NOT_DURATIONS, -1, '2h'],
     retryEvents: [null, 1, 'yes'],
@@ -199,6 +206,50 @@ test('N9: each text is of the caller\'s own names and units', async () => {
     message: 'initial is 1 h, above max 1 min: raise max or lower initial'
   })
   assert.throws(() => new Retrier(null), { message: 'a Retrier takes its options as an object, and was given undefined' })
+})
+
+test('NT19: an error names the range, and another copy of the package', () => {
+  assert.throws(() => new Policy({ maxAttempts: 1.5 }), { message: 'maxAttempts is 1.5: give a whole number' })
+  const there = Object.keys(require.cache).filter(name => name.startsWith(lib))
+  const before = there.map(name => [name, require.cache[name]])
+  for (const name of there) delete require.cache[name]
+  const other = new (require('backhop').Policy)()
+  for (const [name, module] of before) require.cache[name] = module
+  assert.throws(() => new Topology({ queue: 'orders', policy: other }), {
+    message: 'policy is a Policy of another copy of Backhop, or of another realm: load one copy, see "npm ls backhop"'
+  })
+})
+
+test('NT14: a Worker on Bun or Deno is refused with a sentence', { skip: !buildInfo().worker }, () => {
+  for (const name of ['Bun', 'Deno']) {
+    globalThis[name] = {}
+    try {
+      assert.throws(() => new Worker(NOWHERE, { queue: 'orders' }), {
+        name: 'StateError', message: new RegExp(`^a Worker cannot run on ${name}, .* run this program with Node`)
+      })
+    } finally {
+      delete globalThis[name]
+    }
+  }
+})
+
+test('NT11: a package that was not built says what to do', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'backhop-'))
+  try {
+    const at = path.join(folder, 'node_modules', 'backhop')
+    cpSync(lib, path.join(at, 'lib'), { recursive: true })
+    const from = path.dirname(require.resolve('node-gyp-build/package.json', { paths: [lib] }))
+    cpSync(from, path.join(folder, 'node_modules', 'node-gyp-build'), { recursive: true })
+    assert.throws(() => require(path.join(at, 'lib')), error => {
+      assert.match(`${error}`, /^BackhopError: the compiled part of Backhop cannot be loaded from .*No native build was found/)
+      for (const advice of ['npm rebuild backhop', 'pnpm approve-builds', 'a C++ compiler', 'esbuild --external:backhop']) {
+        assert.ok(error.message.includes(advice), error.message)
+      }
+      return error.code === 'BACKHOP_NOT_BUILT' && error.cause instanceof Error
+    })
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
 })
 
 test('N11: a preview that nobody can read ends no process, and there is no attempt 0 or 1.5', () => {

@@ -4,6 +4,8 @@
 
 const { execFileSync } = require('node:child_process')
 const { randomUUID } = require('node:crypto')
+const { readFileSync } = require('node:fs')
+const path = require('node:path')
 const test = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
@@ -22,7 +24,12 @@ const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
 
 /** As amqplib takes it: its default before 0.10.7, frames of 4 KiB, is refused by RabbitMQ 4.1 and newer. */
-const amqplibUrl = url => `${url}?frameMax=131072`
+const amqplibUrl = url => `${url}${url.includes('?') ? '&' : '?'}frameMax=131072`
+
+// RabbitMQ 4.1 and newer refuse the frame size that amqplib before 0.10.7 has by default.
+const MANIFEST = path.join(path.dirname(require.resolve('amqplib')), 'package.json')
+const [MAJOR, MINOR, PATCH] = JSON.parse(readFileSync(MANIFEST, 'utf8')).version.split('.').map(Number)
+const CONNECTS = VERSION < 4.1 || MAJOR > 0 || MINOR > 10 || (MINOR === 10 && PATCH >= 7)
 
 let leaving
 
@@ -104,6 +111,17 @@ class Broker {
     await this.channel.waitForConfirms()
   }
 
+  /** Returns whether a queue exists. */
+  async has (queue) {
+    try {
+      await this.channel.checkQueue(queue)
+      return true
+    } catch {
+      await this.#again()
+      return false
+    }
+  }
+
   /** Messages that are ready; 0 where the queue is missing. */
   async count (queue) {
     try {
@@ -112,6 +130,11 @@ class Broker {
       await this.#again()
       return 0
     }
+  }
+
+  /** Waits until a queue has so many ready messages: an acknowledgement may be behind the question. */
+  async holds (queue, count) {
+    await until(async () => await this.count(queue) === count, `${queue} has ${count} messages`)
   }
 
   /** Takes so many messages out of a queue, once they are there. */
@@ -193,6 +216,6 @@ async function withStranger (name, use) {
 }
 
 module.exports = {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
+  Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
   it, until, withStranger
 }

@@ -2,6 +2,7 @@
 // A consumer over each client that there is a retrier for, with one face for the tests.
 
 const { once } = require('node:events')
+const { URLSearchParams } = require('node:url')
 
 const amqp = require('amqp')
 const amqplib = require('amqplib')
@@ -101,9 +102,11 @@ class Callbacks extends Promises {
 
 class NodeAmqp extends Consumer {
   async open () {
-    const url = this.url.replace(/\/$/, '') // else the vhost has no name
+    const [address, query] = this.url.split('?')
+    const url = address.replace(/\/$/, '') // else the vhost has no name
+    const heartbeat = Number(new URLSearchParams(query).get('heartbeat'))
     const capabilities = { 'connection.blocked': true, consumer_cancel_notify: true }
-    this.connection = amqp.createConnection({ url, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
+    this.connection = amqp.createConnection({ url, heartbeat, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
     this.connection.on('error', () => {})
     this.connection.on('close', () => {})
     this.connection.on('end', () => { // node-amqp connects again only after an error, and a broker may die without one

@@ -36,16 +36,18 @@ async function promises (): Promise<void> {
   if (got) {
     const message = retrier.read(got, channel)
     const handled: number = await retrier.handle(message, async given => given.fields.deliveryTag)
-    const atOnce: string = retrier.handle(message, ({ id }) => id)
+    const atOnce: string = retrier.handle(message, ({ queue }) => queue)
     console.log(handled, atOnce)
     retrier.settle(message)
     retrier.settle(message, new Error('no'))
+    const fromNest: Record<string, any> = got
+    retrier.settle(retrier.read(fromNest, channel), undefined)
     handle(channel, { ...got, fields: { ...got.fields, consumerTag: '' } }, undefined)
   }
   await retrier.verify()
   await retrier.verify(channel)
   await new Retrier(null, options).declare(channel)
-  const consumer = await retrier.consume(everywhere, { prefetch: 10 })
+  const consumer = await retrier.consume(everywhere, { prefetch: 10, timeout: '30s' })
   const why: Error | undefined = await consumer.closed
   console.log(why)
   await consumer.cancel()

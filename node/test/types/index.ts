@@ -42,13 +42,13 @@ async function main (signal: AbortSignal): Promise<void> {
   await worker[Symbol.asyncDispose]()
   await worker.run(async (message: Message) => {
     const content: Buffer = message.content
-    const id: string = message.id
+    const id: string | undefined = message.id
     if (message.attempt > 3) throw new Park(`${id}: ${content.length}`)
     if (!message.headers['tenant']) throw new Drop()
     try {
       JSON.parse(content.toString())
     } catch (error) {
-      throw new RetryAfter('30s', error as Error)
+      throw new RetryAfter(new Headers().get('retry-after'), error as Error)
     }
   }, { signal, signals: ['SIGTERM'] })
   await worker.stop({ timeout: '20s' })

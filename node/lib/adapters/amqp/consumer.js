@@ -1,0 +1,77 @@
+'use strict'
+// The consumer behind `retrier.consume`.
+
+const { ConnectionFailedError } = require('../../errors')
+const { BaseConsumer } = require('../consumer')
+
+/**
+ * Subscribes on a queue of its own among node-amqp's. If node-amqp connects again, it subscribes
+ * this queue again.
+ */
+class Consumer extends BaseConsumer {
+  #retrier
+  #client
+  #handle
+  #prefetch
+  #queue
+  #tag
+
+  constructor (retrier, client, handle, prefetch) {
+    super(retrier)
+    this.#retrier = retrier
+    this.#client = client
+    this.#handle = handle
+    this.#prefetch = prefetch
+    client.on('tag.change', ({ oldConsumerTag, consumerTag }) => {
+      if (this.#tag !== oldConsumerTag) return
+      this.#tag = consumerTag
+      this._began()
+    })
+  }
+
+  get lostError () {
+    return undefined // node-amqp or the application connects again
+  }
+
+  async _subscribe () {
+    const { queue: name } = this.#retrier.topology
+    await new Promise((resolve, reject) => {
+      const options = { passive: true, autoDelete: false, closeChannelOnUnsubscribe: false }
+      const queue = this.#client.queue(name, options, () => {
+        const listener = this.#retrier._listener(this.signal, this.#handle)
+        queue.subscribe({ ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
+          this.#queue = queue
+          this.#tag = consumerTag
+          resolve()
+        })
+      })
+      if (!queue) {
+        reject(new ConnectionFailedError('node-amqp has no channel for the consumer'))
+        return
+      }
+      let why = '' // stays empty if the broker cancels the consumer
+      queue.on('error', error => {
+        why = error.message
+        reject(this.#retrier._consumerRefused({ code: error.code, text: error.message }, error))
+      })
+      queue.on('close', () => {
+        if (queue !== this.#queue) return
+        this.#queue = undefined
+        this._ended(why)
+      })
+    })
+  }
+
+  async _unsubscribe () {
+    const queue = this.#queue
+    if (queue?.state !== 'open') return
+    const cancelled = new Promise(resolve => {
+      queue.once('close', resolve)
+      queue.unsubscribe(this.#tag).addCallback(resolve)
+    })
+    this.#client.once('blocked', () => this._release())
+    await this._unlessBlocked(cancelled, this.#client._blocked)
+  }
+}
+
+module.exports = { Consumer }

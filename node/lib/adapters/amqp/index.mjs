@@ -1,0 +1,3 @@
+import backhop from './index.js'
+
+export const { Message, Retrier } = backhop

@@ -1,0 +1,104 @@
+'use strict'
+// A delivery of node-amqp's: as the retrier settles it, and as a handler sees it.
+
+const { DELIVERY_COUNT } = require('../../decider')
+const { Message: BaseMessage } = require('../../message')
+const { debug } = require('../../log')
+const { ORIGINAL } = require('../retrier')
+const { encode, numberOf } = require('./properties')
+
+/** A delivery to settle on the channel and the connection that it came by, and on no other. */
+class Original {
+  constructor (connection, decoded, content) {
+    this.connection = connection
+    this.decoded = decoded
+    this.content = content
+  }
+
+  settle (action) {
+    if (!this.isOpen) return // the broker delivers it again
+    try {
+      this.send(action)
+    } catch (error) {
+      debug('a delivery is not settled: %s', error.message)
+    }
+  }
+
+  properties (plan) {
+    return encode(plan, this.decoded)
+  }
+}
+
+/** A delivery of a queue that the application or the retrier subscribed to. */
+class SubscribedOriginal extends Original {
+  constructor (connection, decoded, content, incoming) {
+    super(connection, decoded, content)
+    this.incoming = incoming
+  }
+
+  /** True if the message has the header that the poison guard reads. */
+  get isCounted () {
+    return this.decoded.entries.some(({ name }) => name === DELIVERY_COUNT)
+  }
+
+  /** An object that stands for the channel. */
+  get channel () {
+    return this.incoming.queue
+  }
+
+  get tag () {
+    return numberOf(this.incoming.deliveryTag)
+  }
+
+  get isOpen () {
+    const { queue } = this.incoming
+    return this.connection.isOpen && queue.connection.parser === this.connection.parser && queue.state === 'open'
+  }
+
+  /**
+   * node-amqp has no basic.nack. If the delivery is not to be requeued, basic.reject is equivalent.
+   */
+  send (action) {
+    switch (action) {
+      case 'ack': return this.incoming.acknowledge()
+      case 'reject': return this.incoming.reject(false)
+      case 'return':
+      case 'back': return this.incoming.reject(true)
+    }
+  }
+}
+
+/** A parked message to replay, of a basic.get on one of Backhop's channels. */
+class GotOriginal extends Original {
+  constructor (connection, decoded, content, channel, deliveryTag) {
+    super(connection, decoded, content)
+    this.channel = channel
+    this.deliveryTag = deliveryTag
+  }
+
+  get tag () {
+    return numberOf(this.deliveryTag)
+  }
+
+  get isOpen () {
+    return this.channel.isOpen
+  }
+
+  send (action) {
+    const { channel, deliveryTag } = this
+    if (action === 'ack') channel.send('basicAck', { deliveryTag, multiple: false })
+    else channel.send('basicReject', { deliveryTag, requeue: true })
+  }
+}
+
+class Message extends BaseMessage {
+  constructor (original, history, options, { incoming, payload, deliveryInfo } = {}) {
+    super(original.content, history, options)
+    this[ORIGINAL] = original
+    this.incoming = incoming
+    this.payload = payload
+    this.deliveryInfo = deliveryInfo
+  }
+}
+
+module.exports = { GotOriginal, Message, SubscribedOriginal }

@@ -1,0 +1,462 @@
+'use strict'
+// The part of a retrier that is the same over each client: it decides, settles, emits events,
+// drains and replays.
+//
+// A client's own retrier has
+//
+//   _connection(given)            resolves to the connection to publish on (see publisher.js)
+//   _consumer(handle, prefetch)   makes a consumer (see consumer.js)
+//   _parked(got, connection)      makes a message of what a declaring channel got
+//   _flush()                      resolves when all settlements have reached the broker
+//
+// Its messages have an original under the symbol ORIGINAL:
+//
+//   connection, channel, tag   where the delivery came by
+//   isOpen                     whether the channel is open, so that the delivery can be settled
+//   content                    the body as it arrived
+//   isCounted                  whether the message has the header that the poison guard reads
+//   incoming                   the client's message
+//   settle(action)             ack, reject (basic.nack, no requeue), return (basic.reject, requeue)
+//                              or back (basic.nack, requeue)
+//   properties(plan, history)  the properties of the plan's copy
+
+const { performance } = require('node:perf_hooks') // the global one is looked up at each use
+
+const { Decider } = require('../decider')
+const { ConsumerCancelledError } = require('../errors')
+const { Declaring, MODES } = require('../declaring')
+const { limitOf, limited } = require('../limit')
+const { idOf, stopping } = require('../message')
+const { Emitter } = require('../observe/emitter')
+const { endOf, undrained } = require('../observe/event')
+const { debug } = require('../log')
+const { TRACE } = require('../observe/observer')
+const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
+const { classOf, isAbort, policiesOf } = require('../outcomes')
+const { Policy } = require('../policy')
+const { milliseconds } = require('../times')
+const { TOPOLOGY, topologyOf } = require('../topology')
+const { Consumption } = require('./consumer')
+const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
+const { replay } = require('./replay')
+const { Scheduler } = require('./scheduler')
+
+const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
+const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
+const ORIGINAL = Symbol('original')
+const BEGAN = Symbol('began') // of a message: when its handler began, if somebody observes it
+const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
+const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
+const PREFETCH = 100
+const LEAST_HEARTBEAT = 1000 // ms
+const MOST_PREFETCH = 65535
+const LONGEST_CONFIRM_MS = 3_600_000
+
+class BaseRetrier {
+  #topology
+  #decider
+  #declaring
+  #confirmTimeout
+  #backOff
+  #emitter
+  #publishers = new Map() // by connection
+  #consumers = new Set()
+  #stopping = stopping() // aborted for the handlers when the retrier drains
+  #handling = 0
+  #held // the last handler that held the event loop for long: { id, duration, until }
+  #arrived = new Scheduler() // a client delivers all that it has read at once
+  #ended = new Scheduler() // many handlers may wait for one thing, and end at once
+  #idle = [] // resolve functions of who waits until no handler runs
+
+  constructor (options) {
+    const {
+      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, onEvent
+    } = only(options, OPTIONS, 'a Retrier')
+    const policies = policiesOf(given)
+    this.#topology = topologyOf(options, 'a Retrier', policies)
+    numberOf(MODES, mode, 'mode')
+    this.#declaring = new Declaring(this.#topology, mode)
+    this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
+    this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
+    this.#backOff = instance(backOff, Policy, 'backOff')
+    this.#emitter = new Emitter(this.#topology.queue, onEvent, { copies: () => this.pending })
+  }
+
+  static async declare (channel, options) {
+    const retrier = new this(channel, options)
+    await retrier.declare()
+    return retrier
+  }
+
+  get topology () {
+    return this.#topology
+  }
+
+  get policy () {
+    return this.#topology.policy
+  }
+
+  get pending () {
+    return [...this.#publishers.values()].reduce((count, publisher) => count + publisher.pending, 0)
+  }
+
+  // --- Declaring and consuming -------------------------------------------------------------------
+
+  async declare (channel) {
+    await this.#declaring.begin(await this._connection(channel))
+  }
+
+  async verify (channel) {
+    await this.#declaring.verify(await this._connection(channel))
+  }
+
+  async consume (handle, options = {}) {
+    const { prefetch = PREFETCH, timeout } = only(options, ['prefetch', 'timeout'], 'consume')
+    handler(handle, 'consume')
+    whole(prefetch, 'prefetch', 1, MOST_PREFETCH)
+    const limitedHandle = limited(handle, limitOf(timeout))
+    await this.declare()
+    this._watch(await this._connection())
+    const consumer = this._consumer(limitedHandle, prefetch)
+    await consumer.open()
+    this.#consumers.add(consumer)
+    consumer.closed.then(() => this.#consumers.delete(consumer))
+    return new Consumption(this, consumer)
+  }
+
+  get _backOff () {
+    return this.#backOff
+  }
+
+  get _emitter () {
+    return this.#emitter
+  }
+
+  /** Returns the error of a channel that the broker closed because it was to consume. */
+  _consumerRefused ({ code, text }, cause) {
+    return Object.assign(this._diagnosis('refuse_consumer', code, text), { cause })
+  }
+
+  /** See Declaring.diagnosis. */
+  _diagnosis (question, ...args) {
+    return this.#declaring.diagnosis(question, ...args)
+  }
+
+  // --- Handling ----------------------------------------------------------------------------------
+
+  /** The signal for handlers of messages that the application consumes itself. */
+  get _signal () {
+    return this.#stopping.signal
+  }
+
+  /** Returns the history of a delivery. */
+  _history (connection, delivery) {
+    this.#decider.frameMax = connection.frameMax
+    return this.#decider.read(delivery)
+  }
+
+  /** Reads a message, hands it to the handler, and settles it. Never rejects. */
+  _handle (read, handle) {
+    this.#handling++
+    return new Promise(resolve => {
+      this.#arrived.add(() => this.#handleNow(read, handle, resolve))
+    })
+  }
+
+  #handleNow (read, handle, resolve) {
+    const end = () => {
+      this.#handling--
+      this.#ifIdle()
+      resolve()
+    }
+    let message
+    try {
+      message = read()
+      const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
+      if (poison) {
+        this.#execute(message, poison, { errorText: errorTextOf(poison) })
+        end()
+        return
+      }
+      this._begins(message)
+    } catch (error) {
+      this._refused(error, message)
+      end()
+      return
+    }
+    let result
+    let isAsync
+    const began = performance.now()
+    try {
+      result = this.#emitter.handle(message, handle)
+      isAsync = typeof result?.then === 'function'
+    } catch (thrown) {
+      this.#hold(message, began)
+      this._fail(message, thrown)
+      end()
+      return
+    }
+    this.#hold(message, began)
+    if (isAsync) {
+      this.#settleLater(message, result).then(end)
+    } else {
+      this.#succeed(message) // before the next message is read
+      end()
+    }
+  }
+
+  /** Records that a handler held the event loop for long. */
+  #hold (message, began) {
+    const until = performance.now()
+    const duration = until - began
+    if (duration >= LEAST_HEARTBEAT) this.#held = { id: idOf(message), duration, until }
+  }
+
+  /**
+   * Returns the handler that held the event loop for longer than the heartbeat, just before now;
+   * undefined if there is none.
+   */
+  #heldFor (heartbeat) {
+    const { id, duration, until } = this.#held ?? {}
+    const isCause = heartbeat > 0 && duration >= heartbeat && performance.now() - until <= heartbeat
+    return isCause ? { id, duration } : undefined
+  }
+
+  async #settleLater (message, result) {
+    let settle = () => this.#succeed(message)
+    try {
+      await result
+    } catch (thrown) {
+      settle = () => this._fail(message, thrown)
+    }
+    if (!this.#arrived.hasTime) await new Promise(resolve => this.#ended.add(resolve))
+    settle()
+  }
+
+  /** Emits `delivered`. */
+  _begins (message) {
+    if (!this.#emitter.isObserved) return
+    this.#emitter.emit('delivered', () => this.#pastOf(message))
+    message[BEGAN] = performance.now()
+  }
+
+  /** Emits the end of a message that its handler had. */
+  #ends (name, message, failure) {
+    const began = message[BEGAN]
+    this.#emitter.emit(name, () => {
+      const past = this.#pastOf(message, failure)
+      if (began !== undefined) past.duration = performance.now() - began
+      return past
+    })
+  }
+
+  #pastOf ({ history, redelivered }, { error, errorClass, errorText } = NO_FAILURE) {
+    const { clock } = this.#decider
+    const past = this.#decider.held(history)
+    return { history: past, redelivered, now: clock(), error, errorClass, errorText, duration: undefined }
+  }
+
+  handle (message, handle) {
+    if (!message?.[ORIGINAL]) refuse('what handle is given', message, 'a message that read gave')
+    handler(handle, 'handle')
+    if (this.#emitter.isObserved) message[BEGAN] = performance.now()
+    return this.#emitter.handle(message, handle)
+  }
+
+  // --- Settling ----------------------------------------------------------------------------------
+
+  settle (message, ...thrown) {
+    if (!message?.[ORIGINAL]) refuse('what settle is given', message, 'a message that read gave')
+    if (thrown.length) this._fail(message, thrown[0]) // also if a handler rejected with undefined
+    else this.#succeed(message)
+  }
+
+  /** Acknowledges a message that was handled, whatever its history. */
+  #succeed (message) {
+    if (!this.#canSettle(message)) return
+    if (this.#emitter.isObserved) this.#ends('succeeded', message)
+    const original = message[ORIGINAL]
+    original.settle('ack')
+    original.incoming[SETTLED] = true
+  }
+
+  /** Settles a message whose handler threw. `thrown` may be any value. */
+  _fail (message, thrown) {
+    if (!this.#canSettle(message)) return
+    if (isAbort(thrown, message.signal)) {
+      this.#release(message)
+      return
+    }
+    const decider = this.#decider
+    try {
+      const result = decider.result(thrown)
+      const name = endOf(result.outcome)
+      const failure = name === 'failed' ? this.#failureOf(message, thrown, result) : undefined
+      if (this.#emitter.isObserved) this.#ends(name, message, failure)
+      decider.frameMax = message[ORIGINAL].connection.frameMax // messages of others came in the meantime
+      const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)
+      this.#execute(message, plan, this.#kept(failure, plan))
+    } catch (error) {
+      this._refused(error, message)
+    }
+  }
+
+  /** Gives a message back whose handler a stop aborted: this was no attempt. */
+  #release (message) {
+    this.#emitter.emit('stale', () => ({ id: idOf(message), status: ConsumerCancelledError.status }))
+    const original = message[ORIGINAL]
+    this.#publisher(original.connection).giveBack(original)
+    original.incoming[SETTLED] = true
+  }
+
+  /**
+   * Returns what to keep of a failure until the copy is confirmed. An error is large, as it has a
+   * stack.
+   */
+  #kept (failure, { action }) {
+    if (action === 'park' || this.#emitter.hasListeners) return failure
+    return failure && this.#emitter.isObserved ? { ...failure, error: undefined } : undefined
+  }
+
+  #failureOf (message, error, { error: errorText }) {
+    return { error, errorClass: classOf(error), errorText, trace: message[TRACE] }
+  }
+
+  /**
+   * Emits `refused` for a message that cannot be read or copied. Its original stays unacknowledged
+   * for a while.
+   */
+  _refused (error, message) {
+    this.#emitter.refused(idOf(message), error)
+    if (!message) return
+    const original = message[ORIGINAL]
+    this.#publisher(original.connection).abandon(original)
+    original.incoming[SETTLED] = true
+  }
+
+  /** Returns whether a message can still be settled. Emits `stale` if its channel is closed. */
+  #canSettle (message) {
+    const { incoming, isOpen } = message[ORIGINAL]
+    if (incoming[SETTLED]) {
+      debug('a message is settled already, and stays as it is')
+    } else if (!isOpen) {
+      this.#emitter.emit('stale', () => ({ id: idOf(message) }))
+    }
+    return isOpen && !incoming[SETTLED]
+  }
+
+  #execute (message, plan, failure) {
+    const original = message[ORIGINAL]
+    if (plan.action === 'drop') original.settle('ack')
+    else this.#publisher(original.connection).publish(copyOf(message, plan, { failure }))
+    original.incoming[SETTLED] = true
+  }
+
+  /** Emits events of a connection from now on. */
+  _watch (connection) {
+    if (connection.isOpen) this.#publisher(connection)
+  }
+
+  #publisher (connection) {
+    let publisher = this.#publishers.get(connection)
+    if (!publisher) {
+      for (const old of this.#publishers.keys()) {
+        if (!old.isOpen) this.#publishers.delete(old)
+      }
+      publisher = new Publisher(connection, {
+        declaring: this.#declaring,
+        confirmTimeout: this.#confirmTimeout,
+        backOff: this.#backOff,
+        random: this.#decider.random,
+        emitter: this.#emitter,
+        isConsuming: () => [...this.#consumers].some(consumer => !consumer.isCancelled),
+        held: heartbeat => this.#heldFor(heartbeat)
+      })
+      this.#publishers.set(connection, publisher)
+    }
+    return publisher
+  }
+
+  // --- Draining ----------------------------------------------------------------------------------
+
+  async drain (options = {}) {
+    const { timeout } = only(options, ['timeout'], 'drain')
+    const limit = timeout === undefined ? undefined : milliseconds(timeout, 'timeout')
+    let timer
+    const isLate = limit !== undefined && new Promise(resolve => {
+      timer = setTimeout(resolve, Math.min(limit, LONGEST_TIMER), true)
+    })
+    const drained = this.#drained()
+    try {
+      if (!await Promise.race(isLate ? [drained, isLate] : [drained])) return
+    } finally {
+      clearTimeout(timer)
+    }
+    throw undrained(this.#topology.queue, this.#handling + this.pending)
+  }
+
+  async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
+    await this.drain()
+  }
+
+  async #drained () {
+    this.#stopping.abort()
+    this.#stopping = stopping() // for messages that arrive after the drain
+    await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
+    while (this.#handling || this.pending) {
+      if (this.#handling) await new Promise(resolve => this.#idle.push(resolve))
+      for (const publisher of this.#publishers.values()) await publisher.idle()
+    }
+    await this._flush()
+  }
+
+  #ifIdle () {
+    if (this.#handling) return
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  // --- Replaying ---------------------------------------------------------------------------------
+
+  async replay (most = Number.MAX_SAFE_INTEGER) {
+    whole(most, 'most')
+    const { count, error } = await replay({
+      most,
+      topology: this.#topology,
+      connect: () => this._connection(),
+      read: (got, connection) => this._parked(got, connection),
+      publish: (message, connection) => this.#replayOne(message, connection),
+      diagnosis: (...question) => this._diagnosis(...question)
+    })
+    this.#emitter.emit('replayed', () => ({ count, error, text: error?.message }))
+    if (error) throw error
+    return count
+  }
+
+  /**
+   * Resolves when the broker confirmed the copy in the work queue; rejects if the message stays
+   * parked.
+   */
+  async #replayOne (message, connection) {
+    const plan = this.#decider.replay(message.history)
+    await new Promise((resolve, reject) => {
+      const replayed = error => error ? reject(error) : resolve()
+      this.#publisher(connection).publish(copyOf(message, plan, { replayed }))
+    })
+  }
+}
+
+/** Returns what the publisher needs to execute a plan. */
+function copyOf (message, plan, rest) {
+  const original = message[ORIGINAL]
+  const { content } = original
+  const { history } = message
+  if (!plan.publishes) return new Copy({ plan, id: history._eventId, original, ...rest })
+  return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, ...rest })
+}
+
+/** Returns the error text that a copy carries. */
+function errorTextOf ({ headers }) {
+  return headers.find(([name]) => name === 'backhop-error')?.[1].value
+}
+
+module.exports = { BaseRetrier, ORIGINAL }

@@ -1,3 +1,0 @@
-import backhop from './amqp.js'
-
-export const { Message, Retrier } = backhop

@@ -1,3 +1,0 @@
-import backhop from './amqplib.js'
-
-export const { Message, Retrier } = backhop

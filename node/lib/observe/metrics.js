@@ -1,0 +1,56 @@
+'use strict'
+// Shared by the observers for metrics libraries: the table of metrics, counting, and the number of
+// unconfirmed copies.
+
+const c = require('../core')
+const { ArgumentError, check, made } = require('../errors')
+const { range } = require('../lists')
+const { texts } = require('../checks')
+
+const { BH_METRICS_MOST_ERROR_TYPES: MOST_ERROR_TYPES } = c
+const INSTRUMENTS = {
+  [c.BH_INSTRUMENT_COUNTER]: 'counter', [c.BH_INSTRUMENT_GAUGE]: 'gauge', [c.BH_INSTRUMENT_HISTOGRAM]: 'histogram'
+}
+
+/** All metrics, by the core's numbers. */
+const METRICS = range(c.BH_METRIC_LAST).map(number => {
+  const [name, otelName, unit, help, instrument, labels, otelLabels, buckets] = c.bh_metric_describe(number)
+  return { number, name, otelName, unit, help, type: INSTRUMENTS[instrument], labels, otelLabels, buckets }
+})
+
+/**
+ * Makes metrics of the core. errorTypes: classes of errors with a label of their own; default: the
+ * first ones that occur.
+ *
+ * Throws an ArgumentError if there are too many.
+ */
+function counting (errorTypes = []) {
+  const names = new Set(texts(errorTypes, 'errorTypes'))
+  if (names.size > MOST_ERROR_TYPES) {
+    throw new ArgumentError(`errorTypes names ${names.size} classes of errors: give at most ${MOST_ERROR_TYPES}`)
+  }
+  const metrics = made(c.bh_metrics_new())
+  for (const each of names) check(metrics.add_error_type(each))
+  return metrics
+}
+
+/** Counts the unconfirmed copies of all sources: retriers and workers, held by weak references. */
+class Copies {
+  #sources = new Set()
+
+  add (copies) {
+    if (copies) this.#sources.add(new WeakRef(copies))
+  }
+
+  get count () {
+    let sum = 0
+    for (const each of this.#sources) {
+      const copies = each.deref()
+      if (copies) sum += copies()
+      else this.#sources.delete(each)
+    }
+    return sum
+  }
+}
+
+module.exports = { Copies, METRICS, counting }

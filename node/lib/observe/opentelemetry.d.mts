@@ -1,0 +1,2 @@
+// The same names for ES modules.
+export * from './opentelemetry.js'

@@ -1,0 +1,332 @@
+'use strict'
+// Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+
+const assert = require('node:assert/strict')
+const { AsyncLocalStorage } = require('node:async_hooks')
+const { afterEach, beforeEach } = require('node:test')
+const { setTimeout: sleep } = require('node:timers/promises')
+
+const amqplib = require('amqplib')
+
+const { Policy, WaitTimeoutError, Worker, buildInfo } = require('backhop')
+const { Retrier } = require('backhop/amqplib')
+
+const {
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
+} = require('./broker')
+const { CARRIERS } = require('./carriers')
+const { CLIENTS } = require('./clients')
+
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
+const { 'amqplib, consume': Amqplib, 'node-amqp, consume': NodeAmqp } = CLIENTS
+
+const warnings = []
+process.on('warning', warning => warnings.push(warning))
+
+describe('an edge', NEEDS_BROKER, () => {
+  let broker
+  let queue
+  let options
+  let closing
+
+  beforeEach(async () => {
+    warnings.length = 0
+    closing = []
+    broker = await Broker.connect()
+    queue = await broker.queue()
+    options = { queue, policy: QUICK, namespace: broker.namespace }
+  })
+
+  afterEach(async () => {
+    for (const close of closing.reverse()) await close()
+    await broker.close()
+  })
+
+  async function channelOf () {
+    const connection = await amqplib.connect(amqplibUrl(URL))
+    connection.on('error', () => {})
+    closing.push(() => connection.close())
+    return connection.createChannel()
+  }
+
+  async function consuming (Consumer, handle, more) {
+    const consumer = await Consumer.connect(URL, queue, { ...options, ...more })
+    closing.push(() => consumer.stop())
+    await consumer.begin(handle)
+    return consumer
+  }
+
+  function working (handle, more) {
+    const worker = new Worker(URL, { ...options, ...more })
+    const running = worker.run(handle)
+    closing.push(async () => {
+      await worker.stop({ timeout: 0 }).catch(() => {})
+      await running
+    })
+    return worker
+  }
+
+  it('NT1: a handler of `read` that rejects with undefined or null has failed', async () => {
+    const channel = await channelOf()
+    const retrier = new Retrier(null, options)
+    await retrier.declare(channel)
+    for (const thrown of [undefined, null]) {
+      await broker.publish('x', queue)
+      for (let attempt = 1; attempt <= 3; attempt++) {
+        const incoming = await until(() => channel.get(queue), `attempt ${attempt}`)
+        const message = retrier.read(incoming, channel)
+        assert.equal(message.attempt, attempt)
+        try {
+          await retrier.handle(message, () => Promise.reject(thrown))
+          assert.fail()
+        } catch (error) {
+          assert.equal(error, thrown)
+          retrier.settle(message, error)
+        }
+      }
+      const [parked] = await broker.take(`${queue}.parked`, 1)
+      assert.equal(parked.properties.headers['backhop-error'], 'the handler rejected without an error')
+    }
+  })
+
+  it('NT3: a handler does not see what the handlers before it set', NEEDS_WORKER, async () => {
+    const storage = new AsyncLocalStorage()
+    const seen = []
+    const handle = message => {
+      seen.push(storage.getStore())
+      storage.enterWith(`of ${message.body}`)
+    }
+    storage.run('of the run', () => working(handle, { concurrency: 1 }))
+    for (const body of ['A', 'B', 'C']) {
+      await broker.publish(body, queue)
+      await until(() => seen.length === 'ABC'.indexOf(body) + 1, body)
+    }
+    assert.deepEqual(seen, ['of the run', 'of the run', 'of the run'])
+  })
+
+  for (const [name, begin] of [
+    ['amqplib', handle => consuming(Amqplib, handle)],
+    ['node-amqp', handle => consuming(NodeAmqp, handle)],
+    ['a worker', NEEDS_WORKER.skip ? undefined : handle => working(handle)]
+  ]) {
+    it(`NT4: a copy over ${name} has the body that arrived, whatever the handler does to its own`, {
+      skip: begin ? false : NEEDS_WORKER.skip
+    }, async () => {
+      const seen = []
+      await begin(message => {
+        seen.push(String(message.body))
+        message.body.fill(0)
+        throw new Error('507 queue is full')
+      })
+      await broker.publish('abc 123', queue)
+      assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['abc 123'])
+      assert.deepEqual(seen, ['abc 123', 'abc 123', 'abc 123'])
+    })
+
+    it(`NT8: any number of handlers over ${name} listens to the signal`, {
+      skip: begin ? false : NEEDS_WORKER.skip
+    }, async () => {
+      let listening = 0
+      let release
+      const released = new Promise(resolve => { release = resolve })
+      closing.push(release)
+      await begin(async ({ signal }) => {
+        signal.addEventListener('abort', release)
+        listening++
+        await released
+        signal.removeEventListener('abort', release)
+      })
+      for (let i = 0; i < 20; i++) await broker.publish(String(i), queue)
+      await until(() => listening === 20, 'twenty listen')
+      assert.deepEqual(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning'), [])
+      release()
+    })
+  }
+
+  for (const [name, begin] of [
+    ['amqplib', (handle, more) => consuming(Amqplib, handle, more)],
+    ['node-amqp', (handle, more) => consuming(NodeAmqp, handle, more)],
+    ['a worker', NEEDS_WORKER.skip ? undefined : (handle, more) => working(handle, more)]
+  ]) {
+    const needs = { skip: begin ? false : NEEDS_WORKER.skip }
+
+    it(`T5: a message without an id has one in its events over ${name}, and gets it with its copy`, needs, async () => {
+      const events = []
+      const ids = []
+      await begin(message => {
+        ids.push(message.id)
+        if (message.attempt === 1) throw new Error('507 queue is full')
+      }, { onEvent: event => events.push(event) })
+      for (let i = 0; i < 2; i++) await broker.publish('equal', queue)
+      const named = some => events.filter(event => event.name === some).map(event => event.id)
+      await until(() => named('succeeded').length === 2, () => events.join('\n'))
+      const all = [...new Set(named('delivered'))]
+      assert.equal(all.length, 2)
+      assert.ok(all.every(id => /^[0-9a-f]{32}$/.test(id)), String(all))
+      for (const each of ['failed', 'retried', 'succeeded']) assert.deepEqual(named(each).sort(), all.sort(), each)
+      assert.deepEqual(ids.filter(Boolean).sort(), all)
+      assert.equal(ids.length, 4)
+    })
+
+    it(`NT5: a handler over ${name} that a stop aborts has not used its attempt`, needs, async () => {
+      const events = []
+      let began = 0
+      const consumer = await begin(async ({ signal }) => {
+        began++
+        await sleep(LIMIT, undefined, { signal })
+      }, { policy: new Policy({ maxAttempts: 2 }), onEvent: event => events.push(event) })
+      await broker.publish('m0', queue, { messageId: 'm0', headers: { 'backhop-attempts': 1, 'backhop-id': 'm0' } })
+      await broker.publish('m1', queue, { messageId: 'm1' })
+      await until(() => began === 2, 'both are handled')
+      await (consumer.retrier ? consumer.stop() : consumer.stop({ timeout: '20s' }))
+      const back = await broker.take(queue, 2)
+      const attempts = ({ properties: { messageId, headers } }) => [messageId, headers['backhop-attempts']]
+      assert.deepEqual(back.map(attempts).sort(), [['m0', 1], ['m1', undefined]])
+      assert.deepEqual(await broker.all(`${queue}.parked`), [])
+      assert.deepEqual(events.filter(event => event.name === 'stale').map(event => event.id).sort(), ['m0', 'm1'])
+      assert.match(events.find(event => event.name === 'stale').text, /aborted by a stop/)
+    })
+  }
+
+  for (const [name, Carrier] of Object.entries(CARRIERS).filter(([name]) => name !== 'wrap')) {
+    it(`NT9: handlers over ${name} that never end leave their slots at the limit`, {
+      skip: name === 'worker' && NEEDS_WORKER.skip
+    }, async () => {
+      const handled = []
+      const carrier = await Carrier.connect(URL, queue, { policy: QUICK, namespace: broker.namespace })
+      closing.push(() => carrier.stop())
+      carrier.settings = { prefetch: 2, timeout: 200 }
+      await carrier.retrier?.declare()
+      await carrier.begin(({ body }) => String(body) === 'hangs' ? new Promise(() => {}) : handled.push(String(body)))
+      for (const body of ['hangs', 'hangs', 'good', 'good']) await broker.publish(body, queue)
+      await until(() => handled.length === 2, 'the good ones are handled')
+      const [parked] = await broker.take(`${queue}.parked`, 2)
+      assert.equal(parked.properties.headers['backhop-error'], 'the handler ran for longer than its limit of 0.2 s')
+    })
+  }
+
+  it('NT6: a message that an earlier program published again keeps its count by the program\'s own header', async () => {
+    const channel = await channelOf()
+    const wait = `${queue}.wait`
+    const back = { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': queue }
+    await channel.assertQueue(wait, { arguments: back })
+    closing.push(() => channel.deleteQueue(wait))
+    await broker.publish('x', queue, { headers: { 'x-retries': 0 } })
+    for (let retries = 1; retries <= 2; retries++) { // the earlier program: two failures
+      const { content, properties } = await until(() => channel.get(queue, { noAck: true }), 'it arrives')
+      const headers = { ...properties.headers, 'x-retries': retries }
+      channel.sendToQueue(wait, content, { ...properties, headers, expiration: '1' })
+    }
+    const attempts = []
+    await consuming(Amqplib, ({ attempt }) => { attempts.push(attempt) }, { legacyCounter: 'x-retries', waitQueues: [wait] })
+    await until(() => attempts.length, 'it is handled')
+    assert.deepEqual(attempts, [3])
+  })
+
+  it('NT10: a retrier whose callback gets messages of another queue warns, once', async () => {
+    const channel = await channelOf()
+    const retrier = await Retrier.declare(channel, options)
+    const other = await broker.queue()
+    const seen = []
+    const callback = retrier.wrap(message => { seen.push(message.routingKey) })
+    await channel.consume(queue, callback)
+    await channel.consume(other, callback)
+    for (const to of [queue, other, other]) await broker.publish('x', to)
+    await until(() => seen.length === 3, 'three messages')
+    const told = warnings.filter(({ code }) => code === 'BACKHOP_FOREIGN')
+    assert.equal(told.length, 1)
+    assert.match(told[0].message, new RegExp(`^the message came from the queue "${other}", .* make a retrier for each queue`))
+  })
+
+  it('NT12: a message that a framework rejects is parked if the work queue dead-letters there', async () => {
+    const channel = await channelOf()
+    const work = `${queue}.work`
+    await channel.assertQueue(work, {
+      arguments: { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': `${work}.parked` }
+    })
+    closing.push(async () => {
+      for (const each of [work, `${work}.parked`]) await channel.deleteQueue(each)
+    })
+    const retrier = await Retrier.declare(channel, { ...options, queue: work })
+    await broker.publish('not json', work)
+    channel.nack(await until(() => channel.get(work), 'it arrives'), false, false) // as NestJS does
+    await until(() => broker.count(`${work}.parked`), 'it is parked')
+    assert.equal(await retrier.replay(), 1)
+    assert.deepEqual(await broker.bodies(work, 1), ['not json'])
+  })
+
+  it('NT16: a drain and a stop reject alike if a handler is not done in time', NEEDS_WORKER, async () => {
+    let release
+    const released = new Promise(resolve => { release = resolve })
+    let began = 0
+    const handle = async () => {
+      began++
+      await released
+    }
+    const worker = new Worker(URL, options)
+    const running = worker.run(handle)
+    await broker.publish('x', queue)
+    await until(() => began === 1, 'the worker handles')
+    await assert.rejects(worker.stop({ timeout: 1 }), WaitTimeoutError)
+    await running
+    await worker.stop()
+    const { retrier } = await consuming(Amqplib, handle)
+    await until(() => began === 2, 'the retrier handles')
+    await assert.rejects(retrier.drain({ timeout: 1 }), WaitTimeoutError)
+    release()
+  })
+
+  it('NT19: the listener of a failure gets null if the handler threw null', async () => {
+    const failed = []
+    await consuming(Amqplib, () => { throw null }, {
+      policy: new Policy({ maxAttempts: 1 }), onEvent: event => { if (event.name === 'failed') failed.push(event.error) }
+    })
+    await broker.publish('x', queue)
+    await broker.take(`${queue}.parked`, 1)
+    assert.deepEqual(failed, [null])
+  })
+
+  it('NT19: a worker whose queue is missing names the option of this package', NEEDS_WORKER, async () => {
+    const worker = new Worker(URL, { ...options, queue: `${queue}.typo` })
+    await assert.rejects(worker.run(() => {}), { name: 'MissingError', message: /have it declared too, by workQueue: "quorum"/ })
+  })
+
+  for (const Consumer of [Amqplib, NodeAmqp]) {
+    it(`F3: cancel over ${Consumer.name} returns during an alarm, and no handler gets more`, NEEDS_CTL, async () => {
+      let seen = 0
+      const policy = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 1000 })
+      const isBlocked = []
+      const { consumer } = await consuming(Consumer, () => {
+        seen++
+        throw new Error('507')
+      }, { policy, onEvent: ({ name }) => { if (name === 'blocked') isBlocked.push(name) } })
+      await broker.publish('x', queue)
+      await until(() => seen > 1, 'it comes again')
+      control('set-alarm')
+      try {
+        await until(() => isBlocked.length, 'the connection is blocked')
+        await consumer.cancel()
+        const before = seen
+        await new Promise(setImmediate)
+        assert.equal(seen, before)
+      } finally {
+        control('clear-alarm')
+      }
+    })
+  }
+
+  it('F5: deliveries after the broker cancelled the consumer do not end the connection', async () => {
+    const seen = []
+    const consumer = await consuming(Amqplib, ({ body }) => { seen.push(String(body)) })
+    const { connection } = consumer.connection
+    const own = connection.channels.find(entry => entry?.channel.consumers?.size)
+    const [tag] = own.channel.consumers.keys()
+    own.channel.emit('cancel', { consumerTag: tag })
+    const fields = { consumerTag: tag, deliveryTag: 1, exchange: '', routingKey: queue }
+    own.channel.emit('delivery', { fields, properties: {}, content: Buffer.from('late') })
+    await broker.publish('next', queue)
+    await until(() => seen.includes('next'), 'it consumes again')
+    assert.deepEqual(seen, ['next'])
+    assert.equal(consumer.isOpen, true)
+  })
+})

@@ -1,0 +1,105 @@
+'use strict'
+// Ready, state and stateReason of a worker and of each consumer, on a broker: AMQP_URL names it.
+
+const assert = require('node:assert/strict')
+const { afterEach, beforeEach } = require('node:test')
+
+const { Worker, buildInfo } = require('backhop')
+
+const { Broker, NEEDS_BROKER, QUICK, URL, describe, it, until } = require('./broker')
+const { CARRIERS } = require('./carriers')
+
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
+const NOWHERE = 'amqp://127.0.0.1:1'
+
+describe('a health', NEEDS_BROKER, () => {
+  let broker
+  let queue
+  let options
+  let closing
+
+  beforeEach(async () => {
+    closing = []
+    broker = await Broker.connect()
+    queue = await broker.queue()
+    options = { policy: QUICK, namespace: broker.namespace }
+  })
+
+  afterEach(async () => {
+    for (const close of closing.reverse()) await close()
+    await broker.close()
+  })
+
+  async function begin (name) {
+    const carrier = await CARRIERS[name].connect(URL, queue, options)
+    closing.push(() => carrier.stop())
+    await carrier.retrier?.declare()
+    const handled = []
+    await carrier.begin(({ body }) => { handled.push(String(body)) })
+    return { carrier, handled, health: carrier.worker ?? carrier.consumer }
+  }
+
+  for (const name of ['worker', 'promises', 'callbacks', 'node-amqp']) {
+    it(`of ${name} is ready, and stopped in the end`, name === 'worker' ? NEEDS_WORKER : {}, async () => {
+      const { carrier, health, handled } = await begin(name)
+      await health.ready({ timeout: '60s' })
+      assert.equal(health.state, 'ready')
+      await broker.publish('x', queue)
+      await until(() => handled.length, 'it is handled')
+      await carrier.stop()
+      assert.equal(health.state, 'stopped')
+      await assert.rejects(health.ready(), { name: 'StateError', message: /has stopped/ })
+    })
+  }
+
+  it('of node-amqp reconnects with its client', async () => {
+    const { carrier, health, handled } = await begin('node-amqp')
+    carrier.connection.socket.destroy(new Error('cut'))
+    await until(() => health.state === 'reconnecting', 'it reconnects')
+    assert.match(health.stateReason, /the connection was lost/)
+    await health.ready()
+    await broker.publish('x', queue)
+    await until(() => handled.length, 'it is handled')
+  })
+
+  it('of amqplib is stopped if the connection is lost, with the reason', async () => {
+    const { carrier, health } = await begin('promises')
+    carrier.connection.connection.stream.destroy(new Error('cut'))
+    const error = await carrier.consumer.closed
+    assert.deepEqual([health.state, health.stateReason], ['stopped', error.message])
+  })
+
+  it('of a consumer whose queue is deleted reconnects until the queue is there', async () => {
+    const { health } = await begin('promises')
+    await broker.channel.deleteQueue(queue)
+    await until(() => health.state === 'reconnecting', 'it tries again')
+    const ready = health.ready()
+    await broker.channel.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
+    await ready
+    assert.equal(health.state, 'ready')
+  })
+
+  it('of a worker that cannot start: ready rejects as run does', NEEDS_WORKER, async () => {
+    const worker = new Worker(URL, { ...options, queue: `${queue}.missing` })
+    assert.equal(worker.state, 'stopped')
+    await assert.rejects(worker.ready(), { name: 'StateError' })
+    const running = worker.run(() => {})
+    await Promise.all([
+      assert.rejects(worker.ready(), { name: 'MissingError' }), assert.rejects(running, { name: 'MissingError' })
+    ])
+    assert.equal(worker.state, 'stopped')
+    assert.match(worker.stateReason, /does not exist/)
+  })
+
+  it('of a worker without a broker is starting, and ready has a limit', NEEDS_WORKER, async () => {
+    const worker = new Worker(NOWHERE, { ...options, queue })
+    const running = worker.run(() => {})
+    closing.push(async () => {
+      await worker.stop({ timeout: 0 })
+      await running
+    })
+    await assert.rejects(worker.ready({ timeout: 1 }), {
+      name: 'WaitTimeoutError', message: /^the worker is not ready after 0.001 s, but starting/
+    })
+  })
+})
