@@ -1,0 +1,115 @@
+# The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
+include Makefile
+builds := trees build-asan build-tsan build-dev all build-clang build-fuzz build-no-librabbitmq $(languages:%=%-package)
+tests := live-asan live-tsan rogue-asan rogue-tsan $(languages:%=%-release) command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
+tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
+tests += test-tsan test-asan test-dev test-clang test-no-librabbitmq tidy fuzzing
+tests += bare-python bare-ruby bare-node oldest-node newest-node debian-13 example-of-demo example-of-bench
+tests += format prose test-of-prose test-of-accountant
+.PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
+ci: $(tests)
+builds: $(builds)
+$(tests) $(languages:%=build/%/test-done) $(languages:%=build/%/release-done): | builds
+
+# Builds and tests of the core: brokers, gcc, sanitizers, clang, without librabbitmq.
+step = @tools/step "$(1)"
+on-broker = tests/broker/broker run $(1) --
+in-build = $(call step,$(1)) bash -c 'cmake --preset $(2) && cmake --build --preset $(2)'
+trees:
+	$(call step,RabbitMQ: trees) tests/broker/broker trees
+build-dev:
+	$(call in-build,gcc: build,dev)
+build-asan:
+	$(call in-build,address and undefined sanitizers: build,asan)
+build-tsan:
+	$(call in-build,thread sanitizer: build,tsan)
+build-no-librabbitmq:
+	$(call in-build,without librabbitmq: build,no-librabbitmq)
+build-fuzz:
+	$(call in-build,fuzzing: build,fuzz)
+build-clang:
+	$(call step,clang: build) bash -c 'cmake --preset dev -B build/clang -DCMAKE_C_COMPILER=clang \
+		-DCMAKE_CXX_COMPILER=clang++ && cmake --build build/clang'
+
+# The ledger's random histories take some times as long under a sanitizer.
+test-asan test-tsan: export BACKHOP_LEDGER_HISTORIES = 2000
+test-dev:
+	$(call step,gcc: test) ctest --test-dir build/dev --verbose
+test-asan:
+	$(call step,address and undefined sanitizers: test) ctest --test-dir build/asan --verbose
+test-tsan:
+	$(call step,thread sanitizer: test) ctest --test-dir build/tsan --verbose
+test-clang:
+	$(call step,clang: test) ctest --test-dir build/clang --verbose
+test-no-librabbitmq:
+	$(call step,without librabbitmq: test) ctest --test-dir build/no-librabbitmq --verbose
+fuzzing:
+	$(call step,fuzzing) .ci/fuzz
+
+# The core on brokers. The thread sanitizer cannot follow a fork's child: it gets the suites of several threads.
+live-asan: export BACKHOP_STEP_LIMIT = 2700
+live-asan:
+	$(call step,address and undefined sanitizers: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS=long \
+		$(call on-broker,4.0) build/asan/test-live
+command-asan:
+	$(call step,address and undefined sanitizers: command) env BACKHOP_MANAGEMENT=1 \
+		$(call on-broker,4.0) tests/command/run build/asan live
+live-tsan: export BACKHOP_STEP_LIMIT = 2700
+live-tsan:
+	$(call step,thread sanitizer: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS="no-tsan long" \
+		$(call on-broker,4.3) build/tsan/test-live connecting running takeover replay faults stopping operation seeing relay
+rogue-asan:
+	$(call step,address and undefined sanitizers: a rogue broker) tests/rogue/run worker build/asan
+rogue-tsan:
+	$(call step,thread sanitizer: a rogue broker) tests/rogue/run worker build/tsan
+soak clusters chaos-of-ci: export BACKHOP_BROKER_MEMORY = 0
+soak:
+	$(call step,ten kills of the broker) $(call on-broker,4.3) build/dev/soak
+clusters:
+	$(call step,a cluster: live) tests/broker/broker cluster 3 4.3 -- build/dev/test-live clusters
+# RabbitMQ 3.8 has no quorum queues with a TTL. The worker is tested on the queues that it has.
+live-3.8:
+	$(call step,RabbitMQ 3.8: live) $(call on-broker,3.8) build/dev/test-live
+chaos-of-ci:
+	$(call step,chaos) tests/chaos/run $(or $(BACKHOP_CHAOS),--seed 3 --only rung-leader)
+
+# The packages in other forms, and with other versions of the clients.
+bare-python: | python-release
+	$(call step,Python: a wheel that carries librabbitmq) $(call on-broker,4.3) python/tools/bare-tree
+oldest-python:
+	$(call step,Python: the lowest clients) $(call on-broker,4.3) \
+		python/tools/test --with "pika==1.3.*" --with "aio-pika==9.5.*" tests/live
+bare-ruby: | ruby-release
+	$(call step,Ruby: a gem that carries librabbitmq) $(call on-broker,4.3) ruby/tools/bare-tree
+newest-ruby:
+	$(call step,Ruby: the newest Debian's Bunny) $(call on-broker,4.3) ruby/tools/newest-bunny
+bare-node: | node-release
+	$(call step,Node: an addon that carries librabbitmq) $(call on-broker,4.3) node/tools/bare-tree
+oldest-node newest-node: export BACKHOP_SUITES = ^amqplib
+oldest-node: | node-release
+	$(call step,Node: the lowest amqplib) $(call on-broker,4.3) node/tools/with-client amqplib lowest test/live
+newest-node: | node-release
+	$(call step,Node: the newest amqplib) $(call on-broker,4.3) node/tools/with-client amqplib newest test/live
+
+# Style, tools, and the front door. The copy of the sources for Debian 13 has no package in the making in it.
+format:
+	$(call step,clang-format) bash -c "find core command examples bench tests -name '*.[ch]' -print0 | \
+		xargs -0 clang-format --dry-run -Werror"
+tidy:
+	$(call step,clang-tidy) bash -c "find core/src command -name '*.c' ! -name absent.c -print0 | \
+		xargs -0 -P 2 -n 1 clang-tidy --quiet -p build/clang"
+prose:
+	$(call step,prose) tools/prose
+test-of-prose:
+	$(call step,prose: the check) python3 tests/tools/test_prose.py
+test-of-broker: export BACKHOP_STEP_LIMIT = 2700
+test-of-broker:
+	$(call step,RabbitMQ: the tool that runs it) python3 tests/broker/test_broker.py
+test-of-accountant:
+	$(call step,chaos: the accountant) python3 tests/chaos/test_accountant.py
+debian-13: | $(languages:%=%-release)
+	$(call step,Debian 13: build and test) .ci/debian-13
+example-of-demo:
+	$(call step,make demo) env -u MAKEFLAGS make demo
+example-of-bench:
+	$(call step,make bench) env -u MAKEFLAGS make bench BACKHOP_BENCH_ROUNDS=1 BACKHOP_BENCH_SHARE=0.01
