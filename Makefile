@@ -1,72 +1,76 @@
-# The front door: `make demo`, `make test`, `make check-packages`, `make bench`. CMake does the work; CONTRIBUTING.md tells how to call it.
+# The front door: make demo, make test, make check-packages, make bench. CMake builds; CONTRIBUTING.md explains the rest.
 BACKHOP_BROKER_VERSIONS ?= 4.0
-BACKHOP_TEST_JOBS ?= 6
+BACKHOP_TEST_JOBS ?= 4
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 BACKHOP_BENCH_ROUNDS ?= 5
 BACKHOP_BENCH_SHARE ?= 1
+export BACKHOP_GEMS ?= $(abspath ../shared/gems)
 out := build/release
 broker := tests/broker/broker run
+languages := python ruby node
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all demo test test-core test-python test-ruby test-node parts-of-core parts-of-python parts-of-ruby parts-of-node \
-    core-alone example-in-go chaos python-package ruby-package node-package python-tests ruby-tests node-tests \
-    check-packages python-release ruby-release node-release bench packages configured clean
-all: packages configured
+.PHONY: all demo test test-core test-python test-ruby test-node test-packages tests-of-core tests-of-python tests-of-ruby \
+    tests-of-node core-alone example-in-go rogue rogue-python check-packages bench chaos packages configured clean \
+    $(foreach language,$(languages),$(addprefix $(language)-,package tests release))
+all: configured
 	$(call build,all)
 
-# Purges that a CDN refuses at its peak, retried: on a private RabbitMQ, or on the broker that AMQP_URL names.
-demo: packages configured
+# Runs purges that a CDN refuses at its peak, on a private RabbitMQ or on the broker of AMQP_URL.
+demo: configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
-# Tests on a broker come in parts, live/VERSION/PART, each with a private RabbitMQ of its own. As they wait more than they
-# compute, they run side by side, but where AMQP_URL names the broker that all share; what takes longest begins first. A part
-# alone: make live/4.3/command.
+# Tests without a broker, then tests on a broker: live/VERSION/PART, each with a private RabbitMQ, or on the broker of
+# AMQP_URL. BACKHOP_TEST_JOBS of them run at a time, the longest first. You can run one: make live/4.3/command.
+side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
+test: test-packages
+	+@tools/follow build/test/log $(side-by-side) all tests-of-core $(languages:%=tests-of-%)
+test-core test-python test-ruby test-node: test-%: test-packages
+	+@tools/follow build/test/log $(side-by-side) tests-of-$*
+test-packages: packages
+	@tools/install-packages command go $(languages)
+
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
-each = $(foreach part,$(1),$(foreach version,$(versions),live/$(version)/$(part)))
+live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
+# Other versions of Bunny are tested on one version of RabbitMQ.
+bunny-version := $(firstword $(versions))
+bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
+tests-of-core := $(call live,core-slow core-crashes core-rest command) core-alone rogue example-in-go
+tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
+tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
+tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
+tests-of-core: $(tests-of-core)
+tests-of-python: $(tests-of-python)
+tests-of-ruby: $(tests-of-ruby)
+tests-of-node: $(tests-of-node)
+
+rogue: | all
+	@tools/step "core: a rogue broker" tests/rogue/run worker $(out)
+	@tools/step "the command: a rogue broker" tests/rogue/run command $(out)
+	@command -v valgrind >/dev/null || exit 0; tools/step "core: in helgrind" tests/rogue/run helgrind $(out)
+rogue-python: | python-package
+	@tools/step "Python: a rogue broker" build/python/default/bin/python tests/rogue/run python
+
+core-alone: | all
+	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
+example-in-go: | all
+	@tools/step "core: the example in Go" $(broker) 4.3 -- env BACKHOP=$(abspath $(out))/backhop examples/go/run
+
 on = @tools/step "$(1), RabbitMQ $*" $(broker) $* --
 test-live := env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
-export BACKHOP_GEMS ?= $(abspath ../shared/gems)
-bunnies := $(patsubst $(BACKHOP_GEMS)/%,%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
-# Bunny speaks to all versions alike.
-bunny-broker := $(firstword $(versions))
-
-# Each language's tests without a broker, then its live ones on a private RabbitMQ of each version, or on the broker that
-# AMQP_URL names; BACKHOP_TEST_JOBS parts of them at a time, of all languages. A language alone: make test-ruby.
-together = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS)) core-first= packages-first=
-languages := python ruby node
-test: all
-	@tools/install-packages command go $(languages)
-	+@tools/follow build/test/log $(together) $(languages:%=%-package) parts-of-core $(languages:%=parts-of-%)
-
-test-core: all
-test-core test-python test-ruby test-node: test-%:
-	+@tools/follow build/test/log $(together) parts-of-$*
-
-parts-of-core: $(call each,core-slow core-crashes core-rest command) core-alone example-in-go
-parts-of-python: python-tests $(call each,python-adapters python-rest)
-parts-of-ruby: ruby-tests $(call each,ruby-bunny ruby-rest) $(addprefix live/$(bunny-broker)/,$(bunnies))
-parts-of-node: node-tests $(call each,node-rest node-promises node-callbacks)
-
-# What tests of the core have built first: nothing, where `make test` just built all of it.
-core-first = all
-core-alone: | $(core-first)
-	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
-example-in-go: | $(core-first)
-	@tools/step "core: the example in Go" tests/broker/broker run 4.3 -- env BACKHOP=$(abspath $(out))/backhop core/examples/relay/run
-
+of-node = node/tools/test default test/live
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
-
-live/%/core-crashes: | $(core-first)
+live/%/core-crashes: | all
 	$(call on,core: crashes) $(test-live) crashes
-live/%/core-slow: | $(core-first)
+live/%/core-slow: | all
 	$(call on,core: slow suites) $(test-live) $(slow)
-live/%/core-rest: | $(core-first)
+live/%/core-rest: | all
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
 live/%/command: export BACKHOP_MANAGEMENT = 1
-live/%/command: | $(core-first)
+live/%/command: | all
 	$(call on,core: the command) tests/command/run $(out) live
 live/%/python-adapters: | python-package
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
@@ -76,32 +80,29 @@ live/%/ruby-bunny: | ruby-package
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
 live/%/ruby-rest: | ruby-package
 	$(call on,Ruby: the rest) ruby/tools/test live --exclude-pattern live/bunny_spec.rb
-live/$(bunny-broker)/bunny-%: | ruby-package
-	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-broker)" $(broker) $(bunny-broker) -- ruby/tools/with-bunny bunny-$*
+live/$(bunny-version)/bunny-%: | ruby-package
+	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-version)" $(broker) $(bunny-version) -- ruby/tools/with-bunny bunny-$*
 live/%/node-promises: | node-package
-	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' node/tools/test default test/live
+	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' $(of-node)
 live/%/node-callbacks: | node-package
-	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' node/tools/test default test/live
+	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' $(of-node)
 live/%/node-rest: | node-package
-	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' node/tools/test default test/live
+	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 
-# The languages' packages, built and installed in places of their own, and what is done with them, where a file changed:
-# their tests without a broker, and what else a release needs (the stages of each language's tools/check).
-python-package ruby-package node-package: %-package: build/%/package-done
-python-tests ruby-tests node-tests: %-tests: build/%/test-done
-python-release ruby-release node-release: %-release: build/%/release-done
+# The stages of each language's tools/check, each done again if a file changed: the packages, built and installed; their
+# tests without a broker; what else a release needs (all forms of the packages, style, types, documentation).
+$(languages:%=%-package): %-package: build/%/package-done
+$(languages:%=%-tests): %-tests: build/%/test-done
+$(languages:%=%-release): %-release: build/%/release-done
 
-# What is published: the packages in all their forms, how they are written, types, signatures, documentation.
-check-packages: all
+check-packages: packages
 	@tools/install-packages $(languages)
-	+@tools/follow build/check-packages/log $(together) $(languages:%=%-release)
+	+@tools/follow build/check-packages/log $(side-by-side) all $(languages:%=%-release)
 
-# As core-first: nothing where it is done, so that what takes longest begins at once.
-packages-first = packages
 .SECONDEXPANSION:
 files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*' \
-    -not -path '*/ext/backhop/core/*' -not -name 'backhop_wrap.*')
-build/%/package-done: $(call files,VERSION core bindings cmake tests/vectors tools) $$(call files,$$*) | $(packages-first)
+    -not -path '*/ext/backhop/core/*' -not -path '*/ext/backhop/command/*' -not -path '*/ext/backhop/VERSION' -not -name 'backhop_wrap.*')
+build/%/package-done: $(call files,VERSION core command bindings cmake tests/vectors tools) $$(call files,$$*) | packages
 	@tools/install-packages $*
 	@$*/tools/check package
 	@touch $@
@@ -112,24 +113,23 @@ build/%/release-done: build/%/package-done
 	@$*/tools/check release
 	@touch $@
 
-# What a decision costs, and what the ledger; then Backhop in each language beside what one would have without it, on a private RabbitMQ or on
-# the broker that AMQP_URL names.
-bench: packages configured python-package ruby-package node-package
+# Measures a decision, the ledger, and Backhop in each language beside what you would have without it.
+bench: configured $(languages:%=%-package)
 	$(call build,bench)
 	@$(out)/bench-decision
 	@$(out)/bench-ledger
-	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- core/bench/run --rounds $(BACKHOP_BENCH_ROUNDS) \
+	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- bench/run --rounds $(BACKHOP_BENCH_ROUNDS) \
 		--share $(BACKHOP_BENCH_SHARE) $(out) build/bench
 
 # A cluster of three nodes, clients of all languages, and faults by a seed. CHAOS="--seed 7 --minutes 30 --version 4.0"
-chaos: packages configured python-package ruby-package node-package
+chaos: configured $(languages:%=%-package)
 	$(call build,chaos-worker)
 	@tests/chaos/run $(CHAOS)
 
 packages:
 	@tools/install-packages build broker
 
-configured: packages
+configured: | packages
 	@tools/step "configuring $(out)" cmake --preset release -DBACKHOP_WITH_LIBRABBITMQ=ON
 
 clean:
