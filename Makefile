@@ -48,7 +48,6 @@ tests-of-node: $(tests-of-node)
 rogue: | all
 	@tools/step "core: a rogue broker" tests/rogue/run worker $(out)
 	@tools/step "the command: a rogue broker" tests/rogue/run command $(out)
-	@command -v valgrind >/dev/null || exit 0; tools/step "core: in helgrind" tests/rogue/run helgrind $(out)
 rogue-python: | python-package
 	@tools/step "Python: a rogue broker" build/python/default/bin/python tests/rogue/run python
 

@@ -1,7 +1,7 @@
 # The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
 include Makefile
 builds := trees build-asan build-tsan build-dev all build-clang build-fuzz build-no-librabbitmq $(languages:%=%-package)
-tests := live-asan live-tsan rogue-asan rogue-tsan $(languages:%=%-release) command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
+tests := live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
 tests += test-tsan test-asan test-dev test-clang test-no-librabbitmq tidy fuzzing
 tests += bare-python bare-ruby bare-node oldest-node newest-node debian-13 example-of-demo example-of-bench
@@ -62,6 +62,8 @@ rogue-asan:
 	$(call step,address and undefined sanitizers: a rogue broker) tests/rogue/run worker build/asan
 rogue-tsan:
 	$(call step,thread sanitizer: a rogue broker) tests/rogue/run worker build/tsan
+helgrind:
+	$(call step,helgrind: a rogue broker) tests/rogue/run helgrind build/dev
 soak clusters chaos-of-ci: export BACKHOP_BROKER_MEMORY = 0
 soak:
 	$(call step,ten kills of the broker) $(call on-broker,4.3) build/dev/soak

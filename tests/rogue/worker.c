@@ -1,9 +1,11 @@
-/* rogue-worker URI [idle]: consumes queue "work" from a rogue broker and fails each message. Idle: takes no message.
+/* rogue-worker URI [idle|race]: consumes queue "work" from a rogue broker and fails each message. Idle: takes no message.
+ * Race: a second thread and this one count without a lock, for helgrind to find.
  * Prints a line per event: its name, its delay in ms, its log line. SIGTERM stops it. */
 #include <backhop/adapter.h>
 
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,22 @@ static void on_signal(int number)
 {
     (void)number;
     bh_worker_stop(worker, STOP_MS);
+}
+
+static void *count(void *counter)
+{
+    ++*(volatile int *)counter;
+    return NULL;
+}
+
+static void race(void)
+{
+    int counter = 0;
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, count, &counter) != 0)
+        return;
+    count(&counter);
+    pthread_join(thread, NULL);
 }
 
 static void fail_next(void)
@@ -43,13 +61,14 @@ static int print_events(void)
     return is_running;
 }
 
-int main(int count, char **arguments)
+int main(int argument_count, char **arguments)
 {
     bh_policy *policy = NULL;
     bh_topology *topology = NULL;
-    int takes = count < 3 || strcmp(arguments[2], "idle") != 0;
+    const char *mode = argument_count < 3 ? "" : arguments[2];
+    int takes = strcmp(mode, "idle") != 0;
 
-    if (count < 2 || bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("work")) != BH_OK ||
+    if (argument_count < 2 || bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("work")) != BH_OK ||
         bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK ||
         bh_worker_add_uri(worker, bh_str(arguments[1])) != BH_OK || bh_worker_set_prefetch(worker, PREFETCH) != BH_OK ||
         bh_worker_set_timeouts_ms(worker, CONNECT_MS, CONFIRM_MS) != BH_OK)
@@ -60,6 +79,8 @@ int main(int count, char **arguments)
     sigaction(SIGTERM, &action, NULL);
     if (bh_worker_start(worker) != BH_OK)
         return EXIT_FAILURE;
+    if (strcmp(mode, "race") == 0)
+        race();
     while (print_events()) {
         struct pollfd ready = {.fd = bh_worker_fd(worker), .events = POLLIN};
         if (takes)

@@ -164,6 +164,8 @@ module Carriers
 
     def begin = @worker.run
 
+    def channel = @worker.queue.channel
+
     def call
       self.begin
       sleep
