@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import PATIENCE, needs_broker, needs_worker
+from live import PATIENCE, Broker, needs_broker, needs_worker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 
@@ -32,3 +32,16 @@ def test_the_cdn_purge_over_pika_ends_with_every_page_purged() -> None:
 @needs_worker
 def test_the_cdn_purge_with_the_worker_ends_with_every_page_purged() -> None:
     purge_everything("cdn_purge_worker.py")
+
+
+@needs_broker
+def test_the_quickstart_ends_with_the_third_attempt() -> None:
+    broker = Broker()
+    broker.channel.queue_delete("purges")
+    broker.close()
+    command = [sys.executable, str(EXAMPLES / "quickstart.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout
+        lines = [program.stdout.readline().strip() for _ in range(3)]
+        program.kill()
+    assert lines == [f"/index.html, attempt {attempt}" for attempt in (1, 2, 3)]

@@ -25,6 +25,15 @@ RSpec.describe "The examples", skip: NEEDS_BROKER do
     expect_all_purged("cdn_purge_worker")
   end
 
+  it "begin with the quickstart, which ends with the third attempt" do
+    Broker.new.tap { |broker| broker.channel.queue_delete("purges") }.close
+    Open3.popen2(*command("quickstart")) do |_, output, process|
+      lines = Array.new(3) { output.gets.chomp }
+      Process.kill("KILL", process.pid)
+      expect(lines).to eq((1..3).map { |attempt| "/index.html, attempt #{attempt}" })
+    end
+  end
+
   it "work off jobs until Ctrl-C" do
     Open3.popen2(*command("work_queue_bunny")) do |_, output, process|
       lines = []

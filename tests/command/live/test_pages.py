@@ -1,4 +1,4 @@
-"""Pages of the README, as a reader types them."""
+"""The consoles of docs/operations.md, as a reader types them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness import BUILD, LiveCase, drain, rig
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs/operations.md"
 
 
 class Pages(LiveCase):
@@ -35,7 +35,7 @@ class Pages(LiveCase):
 
     def play(self, title, queue):
         """Types each line of the page's consoles, and expects what stands below, times and places aside."""
-        page = README.read_text().split(f"## {title}")[1].split("\n## ")[0]
+        page = PAGE.read_text().split(f"## {title}")[1].split("\n## ")[0]
         consoles = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
         steps = [step for console in consoles for step in re.findall(r"\$ (.*)\n((?:[^$].*\n)*)", console)]
         self.assertGreater(len(steps), 1)

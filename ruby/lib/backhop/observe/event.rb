@@ -2,7 +2,7 @@
 
 module Backhop
   # Something that happened to a message or a connection. Bunny, Kicks and the worker emit the same
-  # events; README lists them.
+  # events; docs/observability.md lists them.
   class Event
     KINDS = (0...Native::BH_EVENT_LAST).to_h { |kind| [Native.bh_event_name(kind).to_sym, kind] }.freeze
     NAMES = KINDS.keys.freeze
