@@ -273,7 +273,7 @@ scenario(
     acked(1),
     answers={
         "deliveries": lambda p, c, h: p.deliver(
-            c, 1, properties=message_properties("m1", nested(18000, b"F"))
+            c, 1, properties=message_properties(f"m{p.broker.next_id}", nested(18000, b"F"))
         )
     },
     is_for_python=False,
@@ -521,11 +521,10 @@ async def beyond_prefetch(peer: Peer, channel: int, honest: bytes) -> bytes:
 
 scenario(
     "X9: 4,000 messages of 64 KiB",
-    saw("disconnected"),
+    lambda run: "ignores the prefetch" in run.output,
     answers={"deliveries": beyond_prefetch},
     takes=False,
     most_mib=200,
-    check=lambda run: "" if "ignores the prefetch" in run.output else "the event does not say why",
 )
 scenario(
     "X9: twice the prefetch",
