@@ -149,10 +149,12 @@ static Napi::Value bh_record_##type(Napi::Env env, const type *it)
 %enddef
 
 /*
- * All that a plan decided but for the headers, in one call, as arguments of a function, whose result it gives: action,
- * attempts, delay, retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration, kept
- * properties (bits by their numbers). The headers likewise: of each name, type and value: an int64, or a string (of an
- * array its only one, of a void the source).
+ * Calls a function with the decisions of a plan and returns its result. The arguments are action, attempts, delay,
+ * retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration and kept properties (bits by
+ * their numbers).
+ *
+ * Headers are passed likewise: name, type and value of each header. The value is an int64 or a string. For an array it is
+ * the only element, for a void the source.
  */
 %{
 #include <vector>
@@ -235,7 +237,8 @@ struct room {
     described_headers described_headers(function to) {
         return {$self, to};
     }
-    /* bh_plan_copy_properties, written to a Buffer, which costs less than a new one: how many bytes; 0 also where it has no room. */
+    /* Writes bh_plan_copy_properties to a Buffer, which costs less than a new one. Returns the number of bytes, or 0 if
+     * they do not fit. */
     int64_t write_copy_properties(const bh_delivery *delivery, int hidden, room to) {
         bh_bytes properties = bh_plan_copy_properties($self, delivery, hidden);
         if (properties.size > to.size)
@@ -245,7 +248,7 @@ struct room {
     }
 }
 
-/* A delivery from its beginning, in one call; what it held before is gone. */
+/* Replaces the content of a delivery, in one call. */
 %extend bh_delivery {
     bh_status begin(bh_bytes exchange, bh_bytes routing_key) {
         bh_delivery_clear($self);
@@ -293,7 +296,7 @@ struct numbers {
     }
 }
 
-/* All that an event has, likewise: kind, level, why in words, and each field by its number, undefined where it has none. */
+/* Calls a function with kind, level and reason of an event, then each field by its number, or undefined. */
 %{
 struct described_event {
     const bh_event *event;
@@ -337,7 +340,7 @@ struct bh_filling {
         if (status == BH_OK && value)
             status = bh_event_set_int(event, field, value);
     }
-    /* Counts it, where there are metrics: its level, or the status of a failure, which is below 0. */
+    /* Counts the event if `metrics` is set. Returns its level, or a status below 0. */
     int64_t end(bh_metrics *metrics)
     {
         if (status == BH_OK && metrics)
@@ -350,8 +353,8 @@ struct bh_filling {
     described_event described(function to) {
         return {$self, to};
     }
-    /* Makes it another event, in one call, and counts it, where there are metrics: its level, or the status of a failure, which is
-     * below 0. What is empty or 0 is left out, and as bh_fill. */
+    /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if `metrics` is set. Returns its
+     * level, or a status below 0. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
                  bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
                  int64_t status, bh_bytes connection, bh_metrics *metrics) {

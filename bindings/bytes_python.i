@@ -1,7 +1,8 @@
 /* The typemaps of bytes.i for Python. */
 
 %fragment("bh_in", "header") %{
-/* Python's own encoding of a str, or a new reference in *owner where it has lone surrogates: bytes that were no UTF-8. */
+/* Reads Python's own encoding of a str. If the str has lone surrogates (bytes that are no UTF-8), *owner gets a new
+ * reference. */
 static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 {
     char *data = NULL;
@@ -86,8 +87,8 @@ static PyObject *bh_record_##type(const type *it)
 %enddef
 
 /*
- * What a plan decided but for the content, in one call: a tuple of action, attempts, delay, rung, reason, id, exchange,
- * routing_key, mandatory.
+ * Returns the decisions of a plan without the content of its copy, as a tuple: action, attempts, delay, rung, reason, id,
+ * exchange, routing_key, mandatory.
  */
 %{
 typedef const bh_plan *described_plan;

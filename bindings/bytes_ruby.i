@@ -62,7 +62,7 @@ static int bh_object_in(VALUE value, void **object, swig_type_info *type)
     $1 = ($1_ltype)object;
 }
 
-/* The headers of a copy, in one call: those that it keeps of a Hash, as they are, and those that the plan sets. */
+/* Returns the headers of a copy: headers of a Hash that the copy keeps, unchanged, and headers that the plan sets. */
 %{
 static VALUE bh_text_out(bh_bytes text)
 {

@@ -15,7 +15,7 @@ typedef struct exporter {
     broker_options broker;
     topology_options topology;
     policy_options policy;
-    management *management; /* NULL: the queues are those that were named */
+    management *management; /* NULL: only the queues of the operands */
     queue_names queues;
     depths seen;
     connection *connection; /* NULL: none now */
