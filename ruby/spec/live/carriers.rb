@@ -29,6 +29,8 @@ module Carriers
     # Consumes until it is stopped.
     def call = @worker.run(@handler)
 
+    def waiting? = true
+
     def begin
       @thread = Thread.new { call }
       @thread.report_on_exception = false
@@ -91,8 +93,13 @@ module Carriers
 
     def call
       self.begin
+      @is_waiting = true
       sleep
     end
+
+    # Returns true once the main thread only waits. Before, an exception raised in it can get lost:
+    # Ruby's Logger rescues every exception while it writes a line.
+    def waiting? = @is_waiting
 
     def stop(seconds)
       begin_stop(seconds)
@@ -168,8 +175,11 @@ module Carriers
 
     def call
       self.begin
+      @is_waiting = true
       sleep
     end
+
+    def waiting? = @is_waiting
 
     # Kicks waits for its handlers without a limit.
     def stop(seconds)

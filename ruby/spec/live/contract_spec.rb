@@ -343,7 +343,11 @@ RSpec.describe "The contract for handlers" do
             said = program(<<~RUBY, __dir__, name, URL, queue, Contract::NAMESPACE)
               require File.join(ARGV[0], "carriers")
               Backhop.logger = Logger.new($stdout)
-              handler = ->(_message) { #{code} }
+              carrier = nil
+              handler = lambda do |_message|
+                sleep 0.01 until carrier.waiting?
+                #{code}
+              end
               Carriers::OfKicks.load if ARGV[1] == "kicks"
               carrier = Carriers::ALL.fetch(ARGV[1]).new(ARGV[2], ARGV[3], handler, namespace: ARGV[4],
                                                          on_event: ->(event) { puts "event \#{event.name}" })
