@@ -435,6 +435,8 @@ bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: e
 
 int bh_mode_makes_rungs(bh_mode mode);
 
+%constant int BH_LOOK_MS = BH_LOOK_MS;
+
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
 %object(Declared, bh_declared)
@@ -448,6 +450,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status set_makes_rungs(int on);
     bh_status set_declared(bh_declared *declared);
     bh_status begin(bh_mode mode, int64_t rung_ms);
+    bh_status look(bh_mode mode);
     int next(bh_declaration *out);
     void refuse(int code, bh_bytes text);
     void refuse_consumer(int code, bh_bytes text);
