@@ -116,4 +116,11 @@ RSpec.describe Backhop::Policy do
     expect([again, described_class.new(**policy.to_h)]).to all(eq(policy).and(have_attributes(hash: policy.hash)))
     expect(policy).not_to eq(described_class.new)
   end
+
+  it "RT13: goes to another process or Ractor as a Hash" do
+    policy = described_class.new(steps: [1, 60], max_attempts: 3)
+    expect(described_class.new(**Marshal.load(Marshal.dump(policy.to_h)))).to eq(policy)
+    expect(Ractor.shareable?(policy.to_h)).to be(true)
+    expect { Marshal.dump(policy) }.to raise_error(TypeError)
+  end
 end
