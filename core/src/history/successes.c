@@ -15,7 +15,7 @@ typedef struct success {
 struct bh_successes {
     bh__siphash_key key;
     size_t count;
-    size_t next; /* where the next success goes: in place of the oldest */
+    size_t next; /* the entry of the next success; it replaces the oldest */
     size_t used; /* entries that had a success since the ring was empty */
     success ring[MOST];
 };
