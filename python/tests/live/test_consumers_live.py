@@ -217,7 +217,7 @@ def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str
         return None
 
     options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    broker.publish(b"body", queue, message_id="m1")
+    broker.publish(b"body", queue)  # without an id, as F2 has a case with one
     with connected(client, URL, queue, handle, **options) as consumer:
         consumer.begin_by_itself()
         until(lambda: "succeeded" in names(events))
@@ -309,8 +309,8 @@ def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: B
     with connected("aio-pika robust", url, queue, handle, **options) as consumer:
         consumer.consuming["prefetch"] = 1
         consumer.begin_by_itself()
-        until(lambda: len(held) == 2 and "succeeded" in names(events))
-    assert held == ["m0", "m0"]
+        until(lambda: "succeeded" in names(events))
+    assert held == ["m0"]  # F2: its success counts
     about = [event for event in events if event.id == "m0"]
     assert names(about).count("succeeded") == 1
     assert "stale" in names(about)
