@@ -6,7 +6,8 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy breaker plan topology declared declaring ledger message worker event log metrics health]
+  nouns = %w[delivery history successes policy breaker plan topology declared declaring ledger message worker event log metrics
+             health]
   # add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
   left_out = %w[bh_delivery_push bh_topology_add_work_queue_argument bh_worker_run]
 
@@ -50,6 +51,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
                                       "bh_topology_permission", # 'backhop topology permissions' prints it
                                       "bh_event_is_of_each", "bh_event_set_history", # which fill_message calls
                                       "bh_log_omitted_line",
+                                      "bh_successes_new", "bh_successes_keep",
                                       "bh_plan_copy_properties") # Bunny encodes what it publishes
   end
 end
