@@ -192,7 +192,9 @@ class Play {
   }
 
   publish (body) {
-    return this.broker.publish(body, this.queue, { headers: { tenant: 'acme' }, messageId: body })
+    // With an id, a success whose acknowledgement was lost holds for the next delivery.
+    const messageId = ['closes-channel', 'blocks-loop'].includes(this.story.id) ? undefined : body
+    return this.broker.publish(body, this.queue, { headers: { tenant: 'acme' }, messageId })
   }
 
   /** Stops before the handler ends. */

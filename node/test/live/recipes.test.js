@@ -211,7 +211,7 @@ describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} 
   })
 })
 
-test('README shows each recipe as it runs', () => {
+test('NT20: README shows each recipe as it runs', () => {
   const readme = readFileSync(path.join(path.dirname(require.resolve('backhop')), '..', 'README.md'), 'utf8')
   for (const file of readdirSync(RECIPES).filter(name => /\.[jt]s$/.test(name))) {
     const program = readFileSync(path.join(RECIPES, file), 'utf8').replace("'use strict'\n\n", '')
