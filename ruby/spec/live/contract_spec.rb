@@ -156,7 +156,10 @@ module Contract
       finish
     end
 
-    def publish(body) = @broker.publish(body, @queue, headers: { "tenant" => "acme" }, message_id: body)
+    def publish(body)
+      id = body unless @story["id"] == "closes-channel" # with an id, the success counts: F2
+      @broker.publish(body, @queue, headers: { "tenant" => "acme" }, **{ message_id: id }.compact)
+    end
 
     def await(name) = until_true { event(name) }
 
