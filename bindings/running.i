@@ -276,6 +276,7 @@ bh_status bh_metrics_new(bh_metrics **out);
 
     bh_status start();
     int fd();
+    void close_fd();
     bh_status take(bh_message **out, int64_t no_wait);
     /* bh_worker_settle, with the fields of bh_settlement in their order. A malformed traceparent is left out: a tracer must
      * not keep a message from being settled. */

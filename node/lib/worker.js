@@ -308,6 +308,7 @@ class Worker extends EventEmitter {
   #close (error) {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
+    this.#native.close_fd()
     this.#watch = undefined
     this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
     this.#ended = undefined

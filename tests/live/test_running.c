@@ -1,6 +1,7 @@
 #include "suites.h"
 #include "trouble.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -408,6 +409,43 @@ START_TEST(the_descriptor_is_readable_exactly_while_there_is_something_to_take)
 }
 END_TEST
 
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+START_TEST(f13_a_worker_that_ended_has_no_descriptors)
+{
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    int before = count_descriptors();
+    bh_worker_close_fd(r->worker);
+    ck_assert_int_eq(count_descriptors(), before);
+    for (int i = 0; i < 2; i++) {
+        if (i == 0)
+            start_by(r, broker_url());
+        else
+            expect_ok(r->worker, bh_worker_start(r->worker));
+        rig_await(r, BH_EVENT_CONNECTED);
+        bh_worker_close_fd(r->worker); /* it runs */
+        ck_assert_int_gt(count_descriptors(), before + 2);
+        expect_ok(r->worker, bh_worker_stop(r->worker, 0));
+        rig_await(r, BH_EVENT_DRAINED);
+        bh_worker_close_fd(r->worker);
+        for (int64_t end_ms = now_ms() + LIMIT_MS; count_descriptors() > before && now_ms() < end_ms;)
+            pause_ms(1); /* the thread closes its pipe after its last event */
+        ck_assert_int_eq(count_descriptors(), before);
+        expect_ok(r->worker, bh_worker_stop(r->worker, 0)); /* nothing to wake */
+    }
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
 {
     enum { COUNT = 1500, MOST = 1024, AHEAD = 100 };
@@ -775,6 +813,7 @@ Suite *suite_running(void)
     tcase_add_test(taking, the_deletion_of_the_work_queue_cancels_the_consumer);
     tcase_add_test(taking, two_workers_share_a_queue);
     tcase_add_test(taking, the_descriptor_is_readable_exactly_while_there_is_something_to_take);
+    tcase_add_test(taking, f13_a_worker_that_ended_has_no_descriptors);
     tcase_add_test(taking, events_that_nobody_takes_are_bounded_and_those_missed_are_counted);
     for (int i = 0; i < setup_count; i++)
         if (setup_can_be_served(&setups[i]))

@@ -113,7 +113,7 @@ module Backhop
       Checks.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
-      @readable = IO.for_fd(@native.fd, autoclose: false)
+      @readable = nil # while it runs: the core's descriptor
       @leader = Mutex.new
       @events = Mutex.new
       @taking = Mutex.new
@@ -290,7 +290,7 @@ module Backhop
         yield run
       ensure
         cut(run) unless run.drained?
-        run.close if run.drained?
+        close(run) if run.drained?
       end
       raise run.failures.first unless run.failures.empty?
     end
@@ -302,10 +302,17 @@ module Backhop
         @taking.synchronize do
           check(@native.set_metrics(@counted.first.blank)) unless @counted.empty?
           check(@native.start)
+          @readable = IO.for_fd(@native.fd, autoclose: false)
           @counted.each { |metrics| metrics.join(@native) }
           @run = Run.new
         end
       end
+    end
+
+    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits.
+    def close(run)
+      run.close
+      @leader.synchronize { @native.close_fd }
     end
 
     def cut(run)

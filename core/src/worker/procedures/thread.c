@@ -248,5 +248,6 @@ void *bh__runner_thread(void *runner)
     finish_copies(self);
     linger(self);
     emit_drained(self, close_all(self));
+    bh__mailbox_end(self->context->mailbox);
     return NULL;
 }

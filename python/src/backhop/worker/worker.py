@@ -243,6 +243,8 @@ class Worker:
                 self.stop(drain=0)
                 threads.wait_until_drained()
                 raise
+            finally:
+                self._intake.close()
         threads.join()
         self._raise_end(threads.failures)
 
@@ -280,6 +282,7 @@ class Worker:
             finally:
                 self._server = 0
                 loop.remove_reader(descriptor)
+                self._intake.close()
         self._raise_end(tasks.failures)
 
     def stop(self, drain: Seconds | None = None) -> None:
@@ -372,6 +375,7 @@ class Worker:
             if self.state == "stopped":  # else it runs already
                 self._readiness.end(error)
             raise
+        self._intake.open()
         self._readiness.look()
         for counter in self._counters:
             counter.join(handle)
