@@ -58,6 +58,7 @@ static uint64_t fingerprint_of(const bh_successes *self, const bh_history *histo
         bh__siphash(self->key, bh_history_routing_key(history)),
         bh__siphash(self->key, body),
         past.source == BH_SOURCE_DELIVERY_COUNT ? 0 : (uint64_t)past.attempts,
+        (uint64_t)past.deferrals,
         (uint64_t)past.replays,
     };
     uint64_t sum = bh__siphash(self->key, (bh_bytes){(const char *)parts, sizeof parts});
