@@ -37,6 +37,7 @@ RSpec.describe Backhop::Policy do
       jitter: same(-> { policy.jitter }, &:to_sym),
       max_attempts: same(-> { policy.max_attempts }) { |value| Vectors.integer(value) },
       max_crashes: same(-> { policy.max_crashes }) { |value| Vectors.integer(value) },
+      max_deferrals: same(-> { policy.max_deferrals }) { |value| Vectors.integer(value) },
       max_ms: same(-> { ms(policy.max) }) { |value| Vectors.integer(value) },
       max_age_ms: same(-> { ms(policy.max_age) }) { |value| Vectors.integer(value) },
       max_retry_after_ms: same(-> { ms(policy.max_retry_after) }) { |value| Vectors.integer(value) },

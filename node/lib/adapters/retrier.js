@@ -310,8 +310,8 @@ class BaseRetrier {
     const decider = this.#decider
     try {
       const result = decider.result(thrown)
-      const name = endOf(result.outcome)
-      const failure = name === 'failed' ? this.#failureOf(message, thrown, result) : undefined
+      const name = endOf(result, message, this.#topology)
+      const failure = name === 'dropped' ? undefined : this.#failureOf(message, thrown, result)
       if (this.#emitter.isObserved) this.#ends(name, message, failure)
       decider.frameMax = message[ORIGINAL].connection.frameMax // messages of others came in the meantime
       const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)

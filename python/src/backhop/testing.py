@@ -98,6 +98,10 @@ class Attempt:
         return self.plan.delay
 
 
+_WAITING = frozenset({"retry", "defer", "reject", "return"})
+"""The actions after which a message comes back."""
+
+
 class Rehearsal(tuple[Attempt, ...]):
     """The attempts of a message: a tuple of Attempt that prints as a table."""
 
@@ -120,7 +124,7 @@ class Rehearsal(tuple[Attempt, ...]):
         return [
             attempt.delay
             for attempt in self
-            if attempt.plan.action in ("retry", "reject", "return")
+            if attempt.plan.action in _WAITING
         ]
 
     @property
@@ -386,7 +390,7 @@ class _Steps:
                 plan = self._decider.plan(history, result)
                 self._emit(message, result, plan)
             self.attempts.append(Attempt(message.attempt, at, self.error, plan))
-            if plan.action not in ("retry", "reject", "return"):
+            if plan.action not in _WAITING:
                 return
             self._wait(plan)
 

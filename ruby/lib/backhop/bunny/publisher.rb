@@ -301,7 +301,7 @@ module Backhop
         is_published_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless is_published_again && !copy.replayed
         case event
-        when :retried, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
+        when :retried, :deferred, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
         when :replayed then @replayed << copy
         else not_confirmed(event, entry, copy, status, delay_ms)
         end
