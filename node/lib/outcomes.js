@@ -167,7 +167,7 @@ class Choice {
   }
 }
 
-/** Returns the outcome for an answer by which a message waits: true, a delay, or a Throttled. */
+/** Returns the outcome for an answer that lets a message wait: true, a delay, or a Throttled. */
 function waitOf (answer) {
   if (answer?.[MEANS] === 'throttled') return { outcome: 'throttled', retryAfter: answer.delay ?? 0 }
   return { outcome: 'failed', retryAfter: answer === true ? 0 : answer }

@@ -57,8 +57,8 @@ def test_a_throttled_message_waits_without_an_attempt() -> None:
     assert seen == [(1, 0, ""), (1, 1, "429"), (1, 2, "429"), (2, 2, "429")]
     assert [attempt.plan.action for attempt in rehearsal] == ["defer", "defer", "retry", "ack"]
     assert rehearsal.delays == [31.5, 31.5, 31.5]
-    ends = [(event.name, event.attempts, event.deferrals) for event in events if event.name not in ("delivered", "succeeded")]
-    assert ends == [
+    told = [each for each in events if each.name not in ("delivered", "succeeded")]
+    assert [(each.name, each.attempts, each.deferrals) for each in told] == [
         ("throttled", 0, 0),
         ("deferred", 0, 1),
         ("throttled", 0, 0),

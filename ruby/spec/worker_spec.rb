@@ -87,9 +87,7 @@ RSpec.describe Backhop::Worker do
           events.get(:drained)
         end
       end
-    end
 
-    %i[run serve].each do |by|
       it "F13: holds no descriptors after its end: #{by}" do
         make = -> { described_class.new(nowhere, queue: "orders", on_event: events) }
         round = lambda do |worker|

@@ -76,9 +76,10 @@ static void compare_problems(vector *v, const bh_history *h)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "delivery policy topology legacy_counter wait_queues",
-                 "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
-                 "delivery_count acquired_count crashes deferrals replays deaths death_count first_death last_death problems");
+    vector_begin(
+        v, "delivery policy topology legacy_counter wait_queues",
+        "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
+        "delivery_count acquired_count crashes deferrals replays deaths death_count first_death last_death problems");
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
     bh_topology *t = NULL;

@@ -8,19 +8,16 @@
 static vectors all, adopted; /* of bh_plan_adopt */
 
 static const vector_name outcomes[] = {
-    {"ok", BH_OUTCOME_OK},
-    {"failed", BH_OUTCOME_FAILED},
-    {"permanent", BH_OUTCOME_PERMANENT},
-    {"dropped", BH_OUTCOME_DROPPED},
-    {"throttled", BH_OUTCOME_THROTTLED},
-    {NULL, 0},
+    {"ok", BH_OUTCOME_OK},           {"failed", BH_OUTCOME_FAILED},       {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED}, {"throttled", BH_OUTCOME_THROTTLED}, {NULL, 0},
 };
 
 static const vector_name actions[] = {
-    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},       {"retry", BH_ACTION_RETRY},
-    {"reject", BH_ACTION_REJECT}, {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
-    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY}, {"defer", BH_ACTION_DEFER},
-    {NULL, 0},
+    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},
+    {"retry", BH_ACTION_RETRY},   {"reject", BH_ACTION_REJECT},
+    {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
+    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY},
+    {"defer", BH_ACTION_DEFER},   {NULL, 0},
 };
 
 /* 53 bits, in the upper bits of 8 bytes; the lower 11 bits are 0. */
@@ -258,8 +255,7 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
         return bh_plan_adopt(plan, d, h, p, t, now_ms, random_bytes);
     if (json_is_true(vector_get(v, "guard")))
         return bh_plan_guard(plan, d, h, p, t, now_ms, random_bytes);
-    return bh_plan_make(plan, d, h, p, t, outcome_of(v),
-                        error ? vector_bytes(v, "error", error) : bh_str(""),
+    return bh_plan_make(plan, d, h, p, t, outcome_of(v), error ? vector_bytes(v, "error", error) : bh_str(""),
                         retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0, now_ms, random_bytes);
 }
 

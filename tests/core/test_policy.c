@@ -44,11 +44,10 @@ static void compare_preview(vector *v, const bh_policy *policy)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(
-        v, "policy",
-        "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms max_crashes "
-        "max_deferrals delays "
-        "preview");
+    vector_begin(v, "policy",
+                 "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms max_crashes "
+                 "max_deferrals delays "
+                 "preview");
     bh_policy *policy = NULL;
     const char *field = "";
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);

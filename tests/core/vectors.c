@@ -703,7 +703,7 @@ static bh_status set_and_look(const vector *v, bh_policy *policy, const char *fi
 bh_status vector_fill_policy(const vector *v, const json_t *json, bh_policy *policy, const char **field)
 {
     static const char *const fields[] = {
-        "kind",       "initial_ms",         "factor",     "max_ms", "steps_ms", "ratio", "max_attempts",
+        "kind",       "initial_ms",         "factor",      "max_ms",       "steps_ms", "ratio", "max_attempts",
         "max_age_ms", "max_retry_after_ms", "max_crashes", "max_deferrals"};
     if (!json)
         return BH_OK;

@@ -569,8 +569,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     if (failed && most > 0 && bh_plan_attempts(plan) >= most)
         CHECK(action == BH_ACTION_PARK);
     CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
-    CHECK(publishes_copy(plan) ==
-          (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
+    CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
 }
 
 /* A wait for lost consumers: not longer than the policy's longest delay, but where the lowest rung is. */

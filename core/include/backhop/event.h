@@ -42,7 +42,7 @@ typedef enum bh_level {
     X(BH_EVENT_THROTTLED, "throttled", DEBUG,                                                                          \
       "the handler deferred the message: no attempt [id, attempt, attempts, error_class, error, duration_us]")         \
     X(BH_EVENT_DEFERRED, "deferred", INFO,                                                                             \
-      "the message waits, and this was no attempt: its copy is confirmed [as retried; deferrals]")                     \
+      "a copy waits; it was no attempt [id, attempts, deferrals, delay_ms, error_class, error, duration_us]")          \
     X(BH_EVENT_DROPPED, "dropped", INFO,                                                                               \
       "the handler, or a relay's settings, dropped the message [id, attempt, attempts, duration_us]")                  \
     X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages were moved back to the work queue [count; status, text]")  \

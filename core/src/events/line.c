@@ -112,8 +112,7 @@ static const char *words_before_duration(bh_event_kind kind)
 
 static void add_spans(bh__report *out, const bh_event *self)
 {
-    int is_copy =
-        self->kind == BH_EVENT_RETRIED || self->kind == BH_EVENT_DEFERRED || self->kind == BH_EVENT_PARKED;
+    int is_copy = self->kind == BH_EVENT_RETRIED || self->kind == BH_EVENT_DEFERRED || self->kind == BH_EVENT_PARKED;
     int has_delay_in_text = self->kind == BH_EVENT_RETURNED || self->kind == BH_EVENT_NACKED;
     add_span(out, self, BH_FIELD_LATENESS, "", " late");
     if (!is_copy) /* metrics show the duration of a copy */

@@ -153,8 +153,8 @@ bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event)
 bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue, const bh_history *history,
                                    int redelivered, int64_t now_ms, bh_bytes error_class, int64_t duration_us)
 {
-    const int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_THROTTLED ||
-                       kind == BH_EVENT_DROPPED;
+    const int is_end =
+        kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_THROTTLED || kind == BH_EVENT_DROPPED;
     if (!self || !is_end || !queue.data || !history || !error_class.data)
         return BH_ERR_ARGUMENT;
     int64_t lateness_ms = -1; /* unknown if the start of its handler is unknown */

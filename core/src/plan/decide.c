@@ -25,8 +25,8 @@ bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, c
     return is_used_up || !bh__topology_copies(topology) ? BH_OUTCOME_FAILED : outcome;
 }
 
-int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
-                      bh_outcome given, int64_t retry_after_ms, int64_t now_ms)
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology, bh_outcome given,
+                      int64_t retry_after_ms, int64_t now_ms)
 {
     bh_outcome outcome = bh_plan_outcome(history, policy, topology, given);
     if (outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_THROTTLED)

@@ -198,9 +198,7 @@ def _conditions(name: str, given: Any) -> tuple[Condition, ...]:
 _ADVICE = "give classes of exceptions, or functions that tell of an exception"
 
 
-def _verdict(
-    name: str, condition: Condition, exception: BaseException, otherwise: bool
-) -> Verdict:
+def _verdict(name: str, condition: Condition, exception: BaseException, otherwise: bool) -> Verdict:
     """Returns the result of a condition.
 
     ``otherwise`` if a predicate raises, so that the message is retried.

@@ -121,11 +121,7 @@ class Rehearsal(tuple[Attempt, ...]):
     @property
     def delays(self) -> list[float]:
         """The delay after each attempt that another attempt followed, in seconds."""
-        return [
-            attempt.delay
-            for attempt in self
-            if attempt.plan.action in _WAITING
-        ]
+        return [attempt.delay for attempt in self if attempt.plan.action in _WAITING]
 
     @property
     def errors(self) -> list[BaseException]:

@@ -131,7 +131,9 @@ module Backhop
       @handling = Handling.new(@native, @topology, rules, limit, @listeners, @logger,
                                is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS)
       @listeners.attach(self)
-      [Native::BH_EVENT_RETRIED, Native::BH_EVENT_DEFERRED].each { |kind| check(@native.set_event(kind, is_each_retry ? 1 : 0)) }
+      [Native::BH_EVENT_RETRIED, Native::BH_EVENT_DEFERRED].each do |kind|
+        check(@native.set_event(kind, is_each_retry ? 1 : 0))
+      end
       check(@native.set_fail_fast(Checks.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Checks.text(legacy_counter, "legacy_counter"))) if legacy_counter
       Checks.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }

@@ -27,7 +27,6 @@ Listener: TypeAlias = Callable[[Event], object] | Observer
 Listeners: TypeAlias = Listener | Sequence[Listener] | None
 
 
-
 def _kind_of(message: Message, result: Result) -> int:
     """Returns the kind of the event that the handler ended with this result."""
     outcome = OUTCOMES[result.outcome]
