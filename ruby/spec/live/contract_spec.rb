@@ -254,6 +254,7 @@ module Contract
 
     def finish
       @carrier&.stop(@story["id"] == "never-ends" ? 0.05 : PATIENCE)
+    ensure
       @broker.close
     end
   end
