@@ -23,6 +23,19 @@ module Carriers
     nil
   end
 
+  # For consumers that have threads of their own: the main thread only waits.
+  module Waiting
+    def call
+      self.begin
+      @is_waiting = true
+      sleep
+    end
+
+    # Returns true once the main thread waits. Before, an exception raised in it can get lost: Ruby's
+    # Logger rescues every exception while it writes a line.
+    def waiting? = @is_waiting
+  end
+
   # The worker, by run.
   class Run
     attr_reader :worker
@@ -88,6 +101,8 @@ module Carriers
 
   # The base class for the clients of Bunny.
   class OverBunny
+    include Waiting
+
     attr_reader :retrier, :connection, :channel
 
     def initialize(url, queue, handler, threads: THREADS, timeout: nil, **options)
@@ -99,16 +114,6 @@ module Carriers
       @timeout = timeout
       @retrier = Backhop::Bunny::Retrier.new(@channel, queue: queue, **options)
     end
-
-    def call
-      self.begin
-      @is_waiting = true
-      sleep
-    end
-
-    # Returns true once the main thread only waits. Before, an exception raised in it can get lost:
-    # Ruby's Logger rescues every exception while it writes a line.
-    def waiting? = @is_waiting
 
     def stop(seconds)
       begin_stop(seconds)
@@ -153,6 +158,8 @@ module Carriers
 
   # A worker of Kicks, run by Kicks' own code.
   class OfKicks
+    include Waiting
+
     def self.load
       return if defined?(::Sneakers::Worker)
 
@@ -181,14 +188,6 @@ module Carriers
     def begin = @worker.run
 
     def channel = @worker.queue.channel
-
-    def call
-      self.begin
-      @is_waiting = true
-      sleep
-    end
-
-    def waiting? = @is_waiting
 
     # Kicks waits for its handlers without a limit.
     def stop(seconds)
