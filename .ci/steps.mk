@@ -1,9 +1,9 @@
 # The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
 include Makefile
-builds := trees build-asan build-tsan build-dev all build-clang build-fuzz build-no-librabbitmq $(languages:%=%-package)
+builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
 tests := live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
-tests += test-tsan test-asan test-dev test-clang test-no-librabbitmq tidy fuzzing
+tests += test-tsan test-asan test-dev test-no-librabbitmq tidy fuzzing
 tests += bare-python bare-ruby bare-node oldest-node newest-node debian-13 example-of-demo example-of-bench
 tests += format prose test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
@@ -25,11 +25,6 @@ build-tsan:
 	$(call in-build,thread sanitizer: build,tsan)
 build-no-librabbitmq:
 	$(call in-build,without librabbitmq: build,no-librabbitmq)
-build-fuzz:
-	$(call in-build,fuzzing: build,fuzz)
-build-clang:
-	$(call step,clang: build) bash -c 'cmake --preset dev -B build/clang -DCMAKE_C_COMPILER=clang \
-		-DCMAKE_CXX_COMPILER=clang++ && cmake --build build/clang'
 
 # The ledger's random histories take some times as long under a sanitizer.
 test-asan test-tsan: export BACKHOP_LEDGER_HISTORIES = 2000
@@ -39,8 +34,6 @@ test-asan:
 	$(call step,address and undefined sanitizers: test) ctest --test-dir build/asan --verbose
 test-tsan:
 	$(call step,thread sanitizer: test) ctest --test-dir build/tsan --verbose
-test-clang:
-	$(call step,clang: test) ctest --test-dir build/clang --verbose
 test-no-librabbitmq:
 	$(call step,without librabbitmq: test) ctest --test-dir build/no-librabbitmq --verbose
 fuzzing:
@@ -99,7 +92,7 @@ format:
 		xargs -0 clang-format --dry-run -Werror"
 tidy:
 	$(call step,clang-tidy) bash -c "find core/src command -name '*.c' ! -name absent.c -print0 | \
-		xargs -0 -P 2 -n 1 clang-tidy --quiet -p build/clang"
+		xargs -0 -P 2 -n 1 clang-tidy --quiet -p build/asan"
 prose:
 	$(call step,prose) tools/prose
 test-of-prose:

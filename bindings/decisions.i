@@ -123,7 +123,8 @@ typedef enum bh_source {
 %record(bh_death, 7, BH_PUT(queue) BH_PUT(reason) BH_PUT(exchange) BH_PUT(original_expiration) BH_PUT(count)
         BH_PUT(first_time_s) BH_PUT_EACH(routing_key_count, bh_put(it->routing_keys[i])))
 
-%record(bh_past, 12, BH_PUT(attempts) BH_PUT(source) BH_PUT(first_failure_ms) BH_PUT(last_delay_ms) BH_PUT(replays)
+%record(bh_past, 13, BH_PUT(attempts) BH_PUT(source) BH_PUT(first_failure_ms) BH_PUT(last_delay_ms)
+        BH_PUT(deferrals) BH_PUT(replays)
         BH_PUT(crashes) BH_PUT(delivery_count) BH_PUT(acquired_count) BH_PUT(death_count) BH_PUT(last_error)
         BH_PUT(parked) BH_PUT(traceparent))
 
@@ -151,6 +152,13 @@ typedef enum bh_source {
 }
 bh_status bh_history_new(bh_history **out);
 
+%object(Successes, bh_successes)
+%extend bh_successes {
+    void keep(const bh_history *history, bh_bytes queue, bh_bytes body, int64_t now_ms);
+    int take(const bh_history *history, bh_bytes queue, bh_bytes body, int redelivered, int64_t now_ms);
+}
+bh_status bh_successes_new(bh_successes **out, bh_bytes random);
+
 /* --- policy ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
@@ -163,8 +171,8 @@ typedef enum bh_jitter {
     BH_JITTER_DECORRELATED
 } bh_jitter;
 
-%record(bh_limits, 5, BH_PUT(max_attempts) BH_PUT(max_ms) BH_PUT(max_age_ms)
-        BH_PUT(max_retry_after_ms) BH_PUT(max_crashes))
+%record(bh_limits, 6, BH_PUT(max_attempts) BH_PUT(max_ms) BH_PUT(max_age_ms)
+        BH_PUT(max_retry_after_ms) BH_PUT(max_crashes) BH_PUT(max_deferrals))
 %record(bh_preview, 5, BH_PUT(lowest_ms) BH_PUT(mean_ms) BH_PUT(highest_ms) BH_PUT(total_ms)
         BH_PUT(spread))
 
@@ -180,6 +188,7 @@ typedef enum bh_jitter {
     bh_status set_max_age_ms(int64_t max_age_ms);
     bh_status set_max_retry_after_ms(int64_t max_retry_after_ms);
     bh_status set_max_crashes(int64_t max_crashes);
+    bh_status set_max_deferrals(int64_t max_deferrals);
 
     bh_status check();
     bh_bytes error();
@@ -299,7 +308,8 @@ typedef enum bh_outcome {
     BH_OUTCOME_FAILED,
     BH_OUTCOME_PERMANENT,
     BH_OUTCOME_DROPPED,
-    BH_OUTCOME_RELEASED
+    BH_OUTCOME_RELEASED,
+    BH_OUTCOME_THROTTLED
 } bh_outcome;
 
 typedef enum bh_hidden { BH_HIDDEN_WIDTHS = 1, BH_HIDDEN_BYTES = 2 } bh_hidden;
@@ -312,7 +322,8 @@ typedef enum bh_action {
     BH_ACTION_RETURN,
     BH_ACTION_PARK,
     BH_ACTION_DROP,
-    BH_ACTION_REPLAY
+    BH_ACTION_REPLAY,
+    BH_ACTION_DEFER
 } bh_action;
 
 %record(bh_copy, 7, BH_PUT(id) BH_PUT(exchange) BH_PUT(routing_key) BH_PUT(expiration) BH_PUT(rung_ms) BH_PUT(mandatory)
@@ -335,6 +346,7 @@ typedef enum bh_action {
 
     bh_action action();
     int64_t attempts();
+    int64_t deferrals();
     int64_t delay_ms();
     int retry_after_met();
     bh_bytes reason();
@@ -348,6 +360,8 @@ typedef enum bh_action {
     binary copy_properties(const bh_delivery *delivery, int hidden);
 }
 bh_status bh_plan_new(bh_plan **out);
+bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
+                           bh_outcome outcome);
 
 /* --- replay ------------------------------------------------------------------------------------------------------ */
 
@@ -435,6 +449,8 @@ bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: e
 
 int bh_mode_makes_rungs(bh_mode mode);
 
+%constant int BH_LOOK_MS = BH_LOOK_MS;
+
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
 %object(Declared, bh_declared)
@@ -448,6 +464,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status set_makes_rungs(int on);
     bh_status set_declared(bh_declared *declared);
     bh_status begin(bh_mode mode, int64_t rung_ms);
+    bh_status look(bh_mode mode);
     int next(bh_declaration *out);
     void refuse(int code, bh_bytes text);
     void refuse_consumer(int code, bh_bytes text);

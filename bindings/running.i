@@ -90,6 +90,8 @@ typedef enum bh_event_kind {
     BH_EVENT_FAILED,
     BH_EVENT_RETRIED,
     BH_EVENT_PARKED,
+    BH_EVENT_THROTTLED,
+    BH_EVENT_DEFERRED,
     BH_EVENT_DROPPED,
     BH_EVENT_REPLAYED,
     BH_EVENT_RETURNED,
@@ -115,6 +117,7 @@ typedef enum bh_field {
     BH_FIELD_ID,
     BH_FIELD_ATTEMPT,
     BH_FIELD_ATTEMPTS,
+    BH_FIELD_DEFERRALS,
     BH_FIELD_DELAY,
     BH_FIELD_LATENESS,
     BH_FIELD_REASON,
@@ -209,6 +212,7 @@ typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INST
 typedef enum bh_metric {
     BH_METRIC_PROCESS_DURATION,
     BH_METRIC_RETRIES,
+    BH_METRIC_DEFERRED,
     BH_METRIC_PARKED,
     BH_METRIC_REPLAYED,
     BH_METRIC_RETRY_LATENESS,
@@ -276,6 +280,7 @@ bh_status bh_metrics_new(bh_metrics **out);
 
     bh_status start();
     int fd();
+    void close_fd();
     bh_status take(bh_message **out, int64_t no_wait);
     /* bh_worker_settle, with the fields of bh_settlement in their order. A malformed traceparent is left out: a tracer must
      * not keep a message from being settled. */

@@ -49,24 +49,34 @@ class Declaring {
   }
 
   async begin (connection) {
-    await this.#execute(connection, this.#mode)
+    await this.#declare(connection, this.#mode)
     this.isDeclared = true
     this.isOwn ||= this.#mode === 'create'
   }
 
   async verify (connection) {
-    await this.#execute(connection, 'verify')
+    await this.#declare(connection, 'verify')
+  }
+
+  /**
+   * Looks for the return exchange. Binds the work queue to it again, or declares the topology again
+   * if the exchange is missing. With mode verify it only looks, and with mode none it does nothing.
+   *
+   * Rejects if the exchange is missing, also if it is declared again.
+   */
+  async look (connection) {
+    await this.#execute(connection, native => native.look(MODES[this.#mode]))
   }
 
   /** Declares the topology again. */
   async restore (connection) {
-    await this.#execute(connection, 'create')
+    await this.#declare(connection, 'create')
     this.isDeclared = true
   }
 
   /** Declares a rung, by its delay in milliseconds. */
   async makeRung (connection, rung) {
-    await this.#execute(connection, 'create', rung)
+    await this.#declare(connection, 'create', rung)
   }
 
   /** Records that something on this connection may be missing. */
@@ -86,14 +96,21 @@ class Declaring {
     return native.status() ? errorOf(native.status(), native.error()) : undefined
   }
 
-  /** Executes the core's steps. Each refusal closes the channel, so the next step opens another. */
-  async #execute (connection, mode, rung = 0) {
+  #declare (connection, mode, rung = 0) {
+    return this.#execute(connection, native => native.begin(MODES[mode], rung))
+  }
+
+  /**
+   * Executes the core's steps, which `begin` begins. Each refusal closes the channel, so the next step
+   * opens another.
+   */
+  async #execute (connection, begin) {
     const { product, version } = connection.serverProperties ?? {}
     this.#topology.checkBroker(String(product ?? ''), String(version ?? ''))
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
     check(native.set_makes_rungs(Number(this.makesRungs)))
     check(native.set_declared(declaredOn(connection)))
-    check(native.begin(MODES[mode], rung))
+    check(begin(native))
     let channel
     try {
       for (let step; (step = native.next())[0] !== c.BH_DECLARE_NONE;) {

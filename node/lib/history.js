@@ -56,12 +56,13 @@ class History {
 
   /** Reads the struct bh_past of the core. */
   get #past () {
-    const [, source, firstFailure, lastDelay, replays, crashes, deliveryCount, acquiredCount, deathCount, lastError,
+    const [, source, firstFailure, lastDelay, deferrals, replays, crashes, deliveryCount, acquiredCount, deathCount, lastError,
       parked, traceparent] = this[NATIVE].past()
     return {
       source,
       firstFailure,
       lastDelay,
+      deferrals,
       replays,
       crashes,
       deliveryCount,
@@ -133,6 +134,10 @@ class History {
 
   get crashes () {
     return this.#past.crashes
+  }
+
+  get deferrals () {
+    return this.#past.deferrals
   }
 
   get replays () {

@@ -13,6 +13,7 @@
  * It may throw
  *
  *     new RetryAfter("30s")     retry after 30 seconds at the earliest
+ *     new Throttled("30s")      the same, but this was no attempt
  *     new Park("why")           park the message now
  *     new Drop()                acknowledge it and keep no copy
  *

@@ -9,7 +9,7 @@ const { CLASSES, BackhopError } = require('./errors')
 const { explain } = require('./explanation')
 const { History } = require('./history')
 const { Message } = require('./message')
-const { Drop, Park, RetryAfter } = require('./outcomes')
+const { Drop, Park, RetryAfter, Throttled } = require('./outcomes')
 const { Plan } = require('./plan')
 const { Policy } = require('./policy')
 const { Topology } = require('./topology')
@@ -28,6 +28,7 @@ module.exports = {
   Plan,
   Policy,
   RetryAfter,
+  Throttled,
   Topology,
   Worker,
   buildInfo,

@@ -30,6 +30,7 @@ export const {
   StateError,
   StrategyError,
   TLSError,
+  Throttled,
   Topology,
   URIError,
   WaitTimeoutError,

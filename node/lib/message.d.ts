@@ -55,6 +55,8 @@ export class Message {
   readonly firstFailure: Date | undefined
   /** The delay before this attempt, in milliseconds; undefined if there was none. */
   readonly lastDelay: number | undefined
+  /** How often Throttled deferred it, which were no attempts. */
+  readonly deferrals: number
   /** The last error, at most 1 KiB: class, message, code, members, causes. "" if there is none. */
   readonly lastError: string
   /** The records of x-death, the latest first. */

@@ -147,6 +147,10 @@ class Message {
     return this.history.firstFailure
   }
 
+  get deferrals () {
+    return this.history.deferrals
+  }
+
   get lastDelay () {
     return this.history.lastDelay
   }

@@ -21,6 +21,14 @@ export class RetryAfter extends Error {
   readonly delay: number | undefined
 }
 
+/**
+ * Throw this if the downstream is busy: the message waits, and this is no attempt. After maxDeferrals
+ * of the policy, and with the strategies reject and native, it is a failed attempt, as RetryAfter.
+ *
+ *     throw new Throttled(response.headers.get("retry-after"), "429")
+ */
+export class Throttled extends RetryAfter {}
+
 /** Throw this to park the message now: no attempt can succeed. */
 export class Park extends Error {
   /** @param reason a text, or the error */

@@ -18,7 +18,7 @@ const MOST_MEMBERS = 5
 const LONGEST_MEMBER = LONGEST_TEXT / MOST_MEMBERS
 const DELAY = 'milliseconds, a string as "30s", a Date, or what the header Retry-After holds: seconds, or a date'
 
-/** Base class of RetryAfter, Park and Drop. reason: a text, or an error. */
+/** Base class of RetryAfter, Throttled, Park and Drop. reason: a text, or an error. */
 class Outcome extends Error {
   constructor (reason = '', options = undefined) {
     if (isError(reason)) super(headOf(reason), { cause: reason })
@@ -48,6 +48,16 @@ class RetryAfter extends Outcome {
   /** The error that decides: the cause, if no delay was given. */
   get [DECIDES] () {
     return this.delay === undefined && isError(this.cause) ? this.cause : this
+  }
+}
+
+class Throttled extends RetryAfter {
+  get [MEANS] () {
+    return 'throttled'
+  }
+
+  get [DECIDES] () {
+    return this
   }
 }
 
@@ -127,8 +137,8 @@ class Choice {
       const decides = thrown?.[DECIDES] ?? thrown
       const means = decides?.[MEANS]
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
-      const { outcome, retryAfter } = means === 'failed'
-        ? { outcome: 'failed', retryAfter: decides.delay ?? 0 }
+      const { outcome, retryAfter } = means === 'failed' || means === 'throttled'
+        ? { outcome: means, retryAfter: decides.delay ?? 0 }
         : this.#chosen(decides)
       return this.#withPolicy({ outcome, error, retryAfter }, decides)
     } catch { // a proxy that throws is no reason to lose a message
@@ -146,15 +156,21 @@ class Choice {
     for (const answer of this.#never) {
       const is = answer(thrown)
       if (is === true) return { outcome: 'permanent', retryAfter: 0 }
-      if (is) return { outcome: 'failed', retryAfter: is }
+      if (is) return waitOf(is)
     }
     if (!this.#only) return { outcome: 'failed', retryAfter: 0 }
     for (const answer of this.#only) {
       const is = answer(thrown)
-      if (is) return { outcome: 'failed', retryAfter: is === true ? 0 : is }
+      if (is) return waitOf(is)
     }
     return { outcome: 'permanent', retryAfter: 0 }
   }
+}
+
+/** Returns the outcome for an answer that lets a message wait: true, a delay, or a Throttled. */
+function waitOf (answer) {
+  if (answer?.[MEANS] === 'throttled') return { outcome: 'throttled', retryAfter: answer.delay ?? 0 }
+  return { outcome: 'failed', retryAfter: answer === true ? 0 : answer }
 }
 
 /**
@@ -179,7 +195,7 @@ function policiesOf (given) {
   })
 }
 
-/** Returns functions that return true, false or a delay in milliseconds. */
+/** Returns functions that return true, false, a delay in milliseconds, or a Throttled. */
 function choosing (given, name) {
   const all = typeof given === 'function' ? [given] : list(given, name, CHOOSES)
   return all.map(each => {
@@ -223,7 +239,8 @@ function answerOf (predicate, thrown, name) {
   try {
     const answer = predicate(thrown)
     if (answer === undefined || answer === null || typeof answer === 'boolean') return Boolean(answer)
-    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give: 'true, false, or a delay' })
+    if (answer[MEANS] === 'throttled') return answer
+    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give: 'true, false, a delay, or a Throttled' })
   } catch (error) {
     warn(`a function of ${name} does not tell whether to try again: ${textOf(error)}: it is tried again, as the ` +
       `policy says; it was asked of ${textOf(thrown)}`, 'BACKHOP_CHOICE')
@@ -316,5 +333,17 @@ function membersOf ({ errors }, depth, path) {
 }
 
 module.exports = {
-  Choice, Drop, OK, Overrun, Park, RELEASED, RetryAfter, classOf, isAbort, isDrop, policiesOf, textOf
+  Choice,
+  Drop,
+  OK,
+  Overrun,
+  Park,
+  RELEASED,
+  RetryAfter,
+  Throttled,
+  classOf,
+  isAbort,
+  isDrop,
+  policiesOf,
+  textOf
 }

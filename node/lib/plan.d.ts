@@ -5,9 +5,9 @@ import type { Topology } from './topology.js'
 import type { Duration, Text } from './types.js'
 
 /** The outcome of an attempt. */
-export type Outcome = 'ok' | 'failed' | 'permanent' | 'dropped'
+export type Outcome = 'ok' | 'failed' | 'permanent' | 'dropped' | 'throttled'
 /** The action of a plan, see {@link Plan}. */
-export type Action = 'none' | 'ack' | 'retry' | 'reject' | 'return' | 'park' | 'drop' | 'replay'
+export type Action = 'none' | 'ack' | 'retry' | 'reject' | 'return' | 'park' | 'drop' | 'replay' | 'defer'
 
 /** Options of `Plan.guard`. */
 export interface GuardOptions {
@@ -23,7 +23,10 @@ export interface GuardOptions {
 export interface PlanOptions extends GuardOptions {
   /** A policy that the topology serves; default: `topology.policy`. */
   policy?: Policy | undefined
-  /** The outcome of the attempt; default `"failed"`. `"permanent"` parks the message now. */
+  /**
+   * The outcome of the attempt; default `"failed"`. `"permanent"` parks the message now. After
+   * `"throttled"` it waits, and this is no attempt.
+   */
   outcome?: Outcome | undefined
   /** Text of the error; at most 1 KiB is kept. */
   error?: Text | undefined
@@ -49,7 +52,8 @@ export interface CopyOptions {
  *     none                   hand the message to the handler (guard only)
  *     reject                 basic.nack(requeue=false)
  *     return                 basic.reject(requeue=true)
- *     retry, park, replay    basic.publish of a copy, wait for its confirm, then basic.ack of the original
+ *     retry, defer           basic.publish of a copy, wait for its confirm, then basic.ack of the original
+ *     park, replay           the same
  */
 export class Plan {
   /**
@@ -71,10 +75,12 @@ export class Plan {
    */
   static replay (history: History, topology: Topology, options?: Omit<GuardOptions, 'now'>): Plan
   readonly action: Action
-  /** True if the action is retry, park or replay. */
+  /** True if the action is retry, defer, park or replay. */
   readonly publishes: boolean
   /** Number of failed attempts, this one included. */
   readonly attempts: number
+  /** How often the message was deferred, this time included. */
+  readonly deferrals: number
   /** The delay until the next attempt, in milliseconds; 0 if there is none. */
   readonly delay: number
   /** False if the delay is shorter than the requested retryAfter. */

@@ -21,7 +21,8 @@ const OUTCOMES = {
   ok: c.BH_OUTCOME_OK,
   failed: c.BH_OUTCOME_FAILED,
   permanent: c.BH_OUTCOME_PERMANENT,
-  dropped: c.BH_OUTCOME_DROPPED
+  dropped: c.BH_OUTCOME_DROPPED,
+  throttled: c.BH_OUTCOME_THROTTLED
 }
 const SETTLEMENTS = { ...OUTCOMES, released: c.BH_OUTCOME_RELEASED } // of a message, without a plan
 const ACTION_NUMBERS = {
@@ -32,9 +33,11 @@ const ACTION_NUMBERS = {
   return: c.BH_ACTION_RETURN,
   park: c.BH_ACTION_PARK,
   drop: c.BH_ACTION_DROP,
-  replay: c.BH_ACTION_REPLAY
+  replay: c.BH_ACTION_REPLAY,
+  defer: c.BH_ACTION_DEFER
 }
 const ACTIONS = namesOf(ACTION_NUMBERS)
+const PUBLISHING = new Set(['retry', 'defer', 'park', 'replay'])
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))
 const OPTIONS = ['policy', 'outcome', 'error', 'retryAfter', 'frameMax', 'now', 'random']
 const KEPT = 12 // of a described plan: bits by the numbers of properties
@@ -101,6 +104,10 @@ class Plan {
     return this.#all[1]
   }
 
+  get deferrals () {
+    return this.#native().deferrals()
+  }
+
   get delay () {
     return this.#all[2]
   }
@@ -142,7 +149,7 @@ class Plan {
   }
 
   get publishes () {
-    return this.action === 'retry' || this.action === 'park' || this.action === 'replay'
+    return PUBLISHING.has(this.action)
   }
 
   get keptProperties () {

@@ -55,6 +55,11 @@ export interface PolicyOptions {
    * parked. 0: no limit; default 5.
    */
   maxCrashes?: number | undefined
+  /**
+   * How often Throttled can defer a message; each later Throttled is a failed attempt. 0: no limit;
+   * default 100.
+   */
+  maxDeferrals?: number | undefined
 }
 
 /** The delay after one failure, in milliseconds. */
@@ -109,6 +114,8 @@ export class Policy {
   readonly maxRetryAfter: number
   /** Number of lost consumers after which a message waits before its next delivery; 0: no limit. */
   readonly maxCrashes: number
+  /** How often Throttled can defer a message; 0: no limit. */
+  readonly maxDeferrals: number
   /**
    * Returns the delay after a failure, in milliseconds.
    *

@@ -30,7 +30,8 @@ const USED = { initial: ['exponential', 'linear', 'fixed'], factor: ['exponentia
 const RANGE = /^.* is -?\d+: give a whole number from (-?\d+) to (\d+)$/ // of the core's sentences
 const ABOVE = / is (\d+)(?: ms)?, above (\w+) (\d+)/
 const OPTIONS = [
-  'initial', 'factor', 'max', 'jitter', 'maxAttempts', 'kind', 'steps', 'maxAge', 'maxRetryAfter', 'maxCrashes'
+  'initial', 'factor', 'max', 'jitter', 'maxAttempts', 'kind', 'steps', 'maxAge', 'maxRetryAfter', 'maxCrashes',
+  'maxDeferrals'
 ]
 
 class Policy {
@@ -39,7 +40,8 @@ class Policy {
   constructor (options = {}) {
     this.#options = { ...only(options, OPTIONS, 'a Policy') }
     const {
-      initial, factor, max, jitter = SPREAD, maxAttempts, steps, maxAge, maxRetryAfter, maxCrashes
+      initial, factor, max, jitter = SPREAD, maxAttempts, steps, maxAge, maxRetryAfter, maxCrashes,
+      maxDeferrals
     } = options
     const delays = steps === undefined ? [] : list(steps, 'steps', 'an array of delays')
     if (steps !== undefined && !delays.length) refuse('steps', steps, 'one delay at least, or another kind')
@@ -57,6 +59,7 @@ class Policy {
     this.#setDuration('maxAge', 'set_max_age_ms', maxAge)
     this.#setDuration('maxRetryAfter', 'set_max_retry_after_ms', maxRetryAfter)
     this.#setWhole('maxCrashes', 'set_max_crashes', maxCrashes)
+    this.#setWhole('maxDeferrals', 'set_max_deferrals', maxDeferrals)
     this.#set('check')
   }
 
@@ -113,6 +116,10 @@ class Policy {
 
   get maxCrashes () {
     return this[NATIVE].limits()[4]
+  }
+
+  get maxDeferrals () {
+    return this[NATIVE].limits()[5]
   }
 
   delay (attempt, options = {}) {

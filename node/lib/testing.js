@@ -16,7 +16,7 @@ const EVERY = 100 // rehearsals
 const turn = promisify(randomBytes)
 let rehearsals = 0
 const START = Date.UTC(2026, 0, 1)
-const RETRIES = ['retry', 'reject', 'return']
+const RETRIES = ['retry', 'defer', 'reject', 'return']
 const ENDS = { ack: 'acked', park: 'parked', drop: 'dropped' }
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'never', 'only', 'policies', 'exchange', 'routingKey', 'headers', 'properties',

@@ -135,7 +135,8 @@ function argumentsOf (given) {
   for (const [name, value] of pairs) {
     const isInteger = Number.isSafeInteger(value) || (typeof value === 'bigint' && BigInt.asIntN(64, value) === value)
     text(name, 'the name of an argument')
-    if (!isInteger) text(value, `workQueueArguments: ${name}`, 'a whole number, or a string that is not empty')
+    if (isInteger || value === '') continue // '' is the default exchange in x-dead-letter-exchange
+    text(value, `workQueueArguments: ${name}`, 'a whole number or a string')
   }
   return pairs
 }

@@ -45,7 +45,7 @@ const OPTIONS = [
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
 const OWN = ['replayed', 'drained'] // events that the worker itself needs
-const COPIED = ['retried', 'parked'] // events of a confirmed copy
+const COPIED = ['retried', 'deferred', 'parked'] // events of a confirmed copy
 const PUBLISHED_AGAIN = ['returned', 'nacked'] // events of a copy that is not confirmed
 const NO_FAILURE = {}
 
@@ -175,7 +175,9 @@ class Worker extends EventEmitter {
     if (this.#watch) throw new StateError('the worker runs already')
     this.#emitsRetries = this.#retryEvents || this.#isObserved
     // The core refuses it while the worker runs.
-    this.#check(this.#native.set_event(c.BH_EVENT_RETRIED, Number(this.#emitsRetries)))
+    for (const kind of [c.BH_EVENT_RETRIED, c.BH_EVENT_DEFERRED]) {
+      this.#check(this.#native.set_event(kind, Number(this.#emitsRetries)))
+    }
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = stopping()
@@ -308,6 +310,7 @@ class Worker extends EventEmitter {
   #close (error) {
     if (this.#isResting) this.#goOn()
     this.#watch.close()
+    this.#native.close_fd()
     this.#watch = undefined
     this.#replayed({ error: new ConnectionFailedError('the worker stopped before the replay ended') })
     this.#ended = undefined
@@ -353,21 +356,21 @@ class Worker extends EventEmitter {
       return
     }
     const result = this.#choice.result(thrown)
-    const name = endOf(result.outcome)
-    if (name !== 'failed') {
+    const name = endOf(result, message, this.#topology)
+    if (name === 'dropped') {
       if (this.#isObserved) this.#emitHandled(name, message)
       this.#settle(message, result)
       return
     }
-    this.#failed(message, thrown, result)
+    this.#failed(name, message, thrown, result)
     this.#settle(message, result, classOf(thrown), message[TRACE]?.traceparent)
   }
 
-  /** Emits `failed`, and keeps the error for the event of the copy. */
-  #failed (message, error, result) {
+  /** Emits `failed` or `throttled`, and keeps the error for the event of the copy. */
+  #failed (name, message, error, result) {
     const errorClass = classOf(error)
     const trace = message[TRACE]
-    if (this.#isObserved) this.#emitHandled('failed', message, { error, errorClass, errorText: result.error })
+    if (this.#isObserved) this.#emitHandled(name, message, { error, errorClass, errorText: result.error })
     if (this.#emitsRetries || this.#mayPark(message, result)) this.#keep(message.taken.number(), { error, trace })
   }
 

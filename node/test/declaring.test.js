@@ -17,14 +17,14 @@ const DIALECTS = {
 }
 
 vectors.cases('topology/declaring', given => {
-  vectors.only(given, 'name policy topology dialect mode rung_ms makes_rungs refusals then expect')
+  vectors.only(given, 'name policy topology dialect mode look rung_ms makes_rungs refusals then expect')
   vectors.only(given.expect, 'status text error steps')
   const topology = vectors.topology(given, vectors.policy(given))
-  const { dialect = 'c', mode = 'create', rung_ms: rung = 0, makes_rungs: makesRungs = false, refusals = [] } = given
+  const { dialect = 'c', mode = 'create', look = false, rung_ms: rung = 0, makes_rungs: makesRungs = false, refusals = [] } = given
   const [status, native] = c.bh_declaring_new(topology[NATIVE], DIALECTS[dialect])
   assert.equal(status, 0)
   assert.equal(native.set_makes_rungs(Number(makesRungs)), 0)
-  assert.equal(native.begin(MODES[mode], rung), 0)
+  assert.equal(look ? native.look(MODES[mode]) : native.begin(MODES[mode], rung), 0)
   const taken = []
   for (let step; (step = native.next())[0] !== c.BH_DECLARE_NONE;) {
     const { passive, declaration: { what, name, arguments: args } } = stepOf(step)

@@ -31,7 +31,7 @@ cases('event', ({ name, expect, outcome, event, fields = {}, cause, ...rest }) =
   only(rest, '')
   only(fields, 'text reason error connection status')
   if (outcome) {
-    compare(expect, { event: is(() => endOf(outcome)) })
+    compare(expect, { event: is(() => endOf({ outcome })) })
     return
   }
   const names = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))

@@ -53,6 +53,7 @@ vectors.cases('history', each => {
   const history = vectors.history(each, delivery, topology)
   vectors.compare({ problems: [], ...each.expect }, {
     attempts: is(() => history.attempts, vectors.integer),
+    deferrals: is(() => history.deferrals, vectors.integer),
     source: is(() => history.source),
     first_failure_ms: is(() => ms(history.firstFailure), value => value === -1 ? -1 : expectedMs(value)),
     last_delay_ms: is(() => history.lastDelay, value => value === -1 ? undefined : vectors.integer(value)),

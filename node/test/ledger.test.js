@@ -6,7 +6,7 @@ const assert = require('node:assert/strict')
 const { c } = require('./internals')
 const vectors = require('./vectors')
 
-const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay']
+const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay', 'defer']
 const ENDINGS = ['orderly', 'cut', 'error', 'missing']
 const STATES = [
   'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'abandoned', 'acknowledged', 'rejected', 'given-back'

@@ -4,7 +4,7 @@ const assert = require('node:assert/strict')
 const { test } = require('node:test')
 const vm = require('node:vm')
 
-const { Drop, Park, Policy, RetryAfter } = require('backhop')
+const { Drop, Park, Policy, RetryAfter, Throttled } = require('backhop')
 const { outcomes: { Choice, isAbort } } = require('./internals')
 
 const resultOf = (thrown, never) => new Choice({ never }).result(thrown)
@@ -49,6 +49,18 @@ test('a class in never parks, and so do its children', () => {
 test('retry after is a floor', () => {
   assert.deepEqual(resultOf(new RetryAfter('30s')), failed('', 30000))
   assert.deepEqual(resultOf(new RetryAfter(500, 'busy')), failed('busy', 500))
+})
+
+test('Throttled is a floor and no failure', () => {
+  const throttled = (error, retryAfter = 0) => ({ outcome: 'throttled', error, retryAfter })
+  assert.deepEqual(resultOf(new Throttled('30s')), throttled('', 30000))
+  assert.deepEqual(resultOf(new Throttled('7', '429')), throttled('429', 7000))
+  assert.deepEqual(resultOf(new Throttled(null, new Error('busy'))), throttled('Error: busy'))
+  assert.throws(() => new Throttled(-1), /the delay of RetryAfter is -1: give/)
+  const busy = error => error.message === '429' && new Throttled(7000)
+  assert.deepEqual(new Choice({ never: busy }).result(new Error('429')), throttled('Error: 429', 7000))
+  assert.deepEqual(new Choice({ only: busy }).result(new Error('429')), throttled('Error: 429', 7000))
+  assert.equal(new Choice({ only: busy }).result(new Error('500')).outcome, 'permanent')
 })
 
 test('a wrong delay of RetryAfter fails when it is made', () => {

@@ -5,8 +5,10 @@ const { test } = require('node:test')
 
 const { Delivery, History, Plan, Topology } = require('backhop')
 
+const { inside } = require('./internals')
 const vectors = require('./vectors')
 const { camel, is, raw, text, typed } = vectors
+const { endOf } = inside('observe/event')
 
 const NOW_MS = 1_700_000_000_000
 const KEYS =
@@ -35,6 +37,12 @@ function planOf (each, history, topology) {
   return new Plan(history, topology, {
     outcome: each.outcome, error: raw(each.error ?? ''), retryAfter: Number(each.retry_after_ms ?? 0), frameMax, now, random
   })
+}
+
+/** By the event: a permanent failure has the same one as a failure. */
+function countsAs ({ outcome = 'failed' }, history, topology) {
+  const event = endOf({ outcome }, { history }, topology)
+  return event === 'failed' && outcome === 'permanent' ? 'permanent' : event
 }
 
 /** Names as strings that tell them apart, whatever bytes they hold. */
@@ -70,7 +78,7 @@ function compareHeadersWith (plan, expected) {
 }
 
 function checkInvariants (plan) {
-  assert.equal(plan.publishes, ['retry', 'park', 'replay'].includes(plan.action))
+  assert.equal(plan.publishes, ['retry', 'defer', 'park', 'replay'].includes(plan.action))
   assert.ok(plan.publishes || !plan.headers.length)
   assert.equal(plan.action === 'park', Boolean(plan.reason))
   if (!plan.publishes) return
@@ -92,7 +100,9 @@ vectors.cases('plan', each => {
   new Plan(new History(new Delivery()), topology) // takes its place; what is asked then is decided again
   vectors.compare(each.expect, {
     action: is(() => plan.action),
+    counts_as: is(() => countsAs(each, history, topology)),
     attempts: is(() => plan.attempts, vectors.integer),
+    deferrals: is(() => plan.deferrals, vectors.integer),
     delay_ms: is(() => plan.delay, vectors.integer),
     retry_after_met: is(() => plan.retryAfterMet),
     reason: is(() => plan.reason),

@@ -44,6 +44,7 @@ vectors.cases('policy', each => {
     jitter: is(() => policy.jitter),
     max_attempts: is(() => policy.maxAttempts, vectors.integer),
     max_crashes: is(() => policy.maxCrashes, vectors.integer),
+    max_deferrals: is(() => policy.maxDeferrals, vectors.integer),
     max_ms: is(() => policy.max, vectors.integer),
     max_age_ms: is(() => policy.maxAge, vectors.integer),
     max_retry_after_ms: is(() => policy.maxRetryAfter, vectors.integer),

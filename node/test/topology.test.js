@@ -113,6 +113,13 @@ test('a series that is none is refused with those there are', () => {
   })
 })
 
+test('NT12: an argument of the work queue may be an empty string', () => {
+  const workQueueArguments = { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': 'work.parked' }
+  const { declarations } = new Topology({ queue: 'work', workQueue: 'quorum', workQueueArguments })
+  const { arguments: declared } = declarations.find(({ name }) => name === 'work')
+  assert.deepEqual({ ...declared, ...workQueueArguments }, declared)
+})
+
 test('what is no policy is refused', () => {
   assert.throws(() => new Topology({ queue: 'orders', policy: { initial: '10s' } }), /give a Policy/)
 })

@@ -81,6 +81,24 @@ test('a worker can run again, but not twice at once', { ...NEEDS_WORKER, timeout
   }
 })
 
+test('F13: workers that ended hold no descriptors', { ...NEEDS_WORKER, timeout }, async () => {
+  const round = async workers => {
+    for (const worker of workers) {
+      const running = worker.run(() => {})
+      await once(worker, 'unavailable')
+      await worker.stop()
+      await running
+    }
+  }
+  const workers = () => Array.from({ length: 4 }, () => new Worker(NOWHERE, { queue: 'orders' }))
+  await round(workers()) // the runtime opens some descriptors at its first run
+  const before = held()
+  const made = workers() // not collected before the look
+  await round(made)
+  await settledAt({ ...before, threads: Infinity })
+  await round(made)
+})
+
 test('an aborted signal stops the worker, also one that was aborted before', { ...NEEDS_WORKER, timeout }, async () => {
   const worker = new Worker(NOWHERE, { queue: 'orders' })
   const controller = new AbortController()

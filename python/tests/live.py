@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import uuid
@@ -87,13 +88,18 @@ class Broker:
 
 
 @contextmanager
-def running(worker: backhop.Worker, handle: Callable[[backhop.Message], object]) -> Iterator[None]:
-    """Runs a worker in a thread, and stops it."""
+def running(
+    worker: backhop.Worker, handle: Callable[[backhop.Message], object], *, serves: bool = False
+) -> Iterator[None]:
+    """Runs a worker in a thread, or serves in an event loop of that thread, and stops it."""
     failures: list[BaseException] = []
 
     def run() -> None:
         try:
-            worker.run(handle)
+            if serves:
+                asyncio.run(worker.serve(handle))
+            else:
+                worker.run(handle)
         except BaseException as failure:
             failures.append(failure)
 

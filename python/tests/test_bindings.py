@@ -17,6 +17,7 @@ NOUNS = (
     "history",
     "policy",
     "breaker",
+    "successes",
     "plan",
     "topology",
     "declared",

@@ -30,14 +30,18 @@ def row(step: tuple[Any, ...]) -> list[Any]:
 
 @vectors.cases("topology/declaring")
 def test_a_vector(case: vectors.Case) -> None:
-    vectors.only(case, "name policy topology dialect mode rung_ms makes_rungs refusals then expect")
+    vectors.only(case, "name policy topology dialect mode look rung_ms makes_rungs refusals then expect")
     expect = case["expect"]
     vectors.only(expect, "steps status text error")
     topology = vectors.topology(case, vectors.policy(case))
     status, handle = c.bh_declaring_new(topology._handle, DIALECTS[case.get("dialect", "c")])
     assert status == 0
     assert c.Declaring_set_makes_rungs(handle, int(case.get("makes_rungs", False))) == 0
-    assert c.Declaring_begin(handle, MODES[case.get("mode", "create")], case.get("rung_ms", 0)) == 0
+    mode = MODES[case.get("mode", "create")]
+    if case.get("look"):
+        assert c.Declaring_look(handle, mode) == 0
+    else:
+        assert c.Declaring_begin(handle, mode, case.get("rung_ms", 0)) == 0
     refusals = {tuple(row[:3]): row[3:] for row in case.get("refusals", [])}
     steps = []
     while (step := c.Declaring_next(handle))[0] != c.BH_DECLARE_NONE:

@@ -81,6 +81,7 @@ def test_a_vector(case: Case) -> None:
             "delivery_count": is_(lambda: history.delivery_count, vectors.integer),
             "acquired_count": is_(lambda: history.acquired_count, vectors.integer),
             "crashes": is_(lambda: history.crashes, vectors.integer),
+            "deferrals": is_(lambda: history.deferrals, vectors.integer),
             "replays": is_(lambda: history.replays, vectors.integer),
             "deaths": lambda expected: _compare_deaths(history, expected),
             "death_count": is_(lambda: len(history.deaths)),

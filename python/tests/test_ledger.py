@@ -9,7 +9,7 @@ import vectors
 
 from backhop import _backhop as c
 
-ACTIONS = ["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
+ACTIONS = ["none", "ack", "retry", "reject", "return", "park", "drop", "replay", "defer"]
 ENDINGS = ["orderly", "cut", "error", "missing"]
 STATES = [
     "none",

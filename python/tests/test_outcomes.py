@@ -39,6 +39,32 @@ def test_retry_after_is_a_floor() -> None:
     assert result_of(backhop.RetryAfter(timedelta(minutes=1), "busy")) == Result("failed", "busy", timedelta(minutes=1))
 
 
+def test_throttled_is_a_floor_and_no_failure() -> None:
+    assert result_of(backhop.Throttled(30)) == Result("throttled", "", 30)
+    assert result_of(backhop.Throttled("7", "429")) == Result("throttled", "429", 7)
+    assert result_of(backhop.Throttled(None, OSError("busy"))) == Result("throttled", "OSError: busy", 0)
+    assert str(backhop.Throttled(30, "429")) == "retry after 30 s: 429"
+    with pytest.raises(backhop.ArgumentError, match="give"):
+        backhop.Throttled(-1)
+
+
+def test_a_predicate_may_answer_throttled() -> None:
+    def busy(error: OSError) -> bool | backhop.Throttled:
+        return backhop.Throttled(error.errno or 0) if isinstance(error, OSError) else False
+
+    assert result_of(OSError(7, "busy"), never=busy) == Result("throttled", "OSError: [Errno 7] busy", 7)
+    assert result_of(KeyError("k"), never=busy).outcome == "failed"
+    assert result_of(OSError(7, "busy"), only=busy) == Result("throttled", "OSError: [Errno 7] busy", 7)
+    assert result_of(KeyError("k"), only=busy).outcome == "permanent"
+    result = Choice(policies={busy: SLOW}).result(OSError(7, "busy"))
+    assert result == Result("throttled", "OSError: [Errno 7] busy", 7, SLOW)
+
+
+def test_policies_are_for_throttled_too() -> None:
+    choice = Choice(policies={Exception: SLOW})
+    assert choice.result(backhop.Throttled(5)) == Result("throttled", "", 5, SLOW)
+
+
 @pytest.mark.parametrize("delay", [-1, float("nan"), b"30", [30]])
 def test_retry_after_of_what_is_no_time_fails_where_it_is_raised(delay: Any) -> None:
     with pytest.raises(backhop.ArgumentError, match="give"):
@@ -70,7 +96,7 @@ def test_T4_a_delay_of_0_is_a_retry(verdict: Any) -> None:
 def test_T4_none_for_a_missing_header_is_a_retry_with_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     missing: Any = lambda _: None  # noqa: E731
     assert result_of(ValueError(), (), missing) == Result("failed", "ValueError")
-    assert "returned None: return True, False, or seconds" in caplog.text
+    assert "returned None: return True, False, seconds or Throttled" in caplog.text
 
 
 @pytest.mark.parametrize("member", ["exceptions", "__cause__", "code", "__class__"])

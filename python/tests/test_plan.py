@@ -6,13 +6,15 @@ import vectors
 from vectors import Case, is_, raw, text
 
 import backhop
+from backhop import _backhop as c
 
 NOW_MS = 1_700_000_000_000
 KEYS = (
     "name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random frame_max "
     "guard replay expect"
 )
-COPIES = ("retry", "park", "replay")
+COPIES = ("retry", "defer", "park", "replay")
+OUTCOMES = {"failed": 1, "permanent": 2, "throttled": 5}
 
 
 def _fraction(u: float) -> bytes:
@@ -74,6 +76,11 @@ def _compare_headers_with(plan: backhop.Plan, expected: list[Any]) -> None:
         assert _header(entry) in plan.headers
 
 
+def _counts_as(case: Case, history: backhop.History, topology: backhop.Topology) -> int:
+    outcome = OUTCOMES[case.get("outcome", "failed")]
+    return c.bh_plan_outcome(history._handle, topology.policy._handle, topology._handle, outcome)
+
+
 def _check_invariants(plan: backhop.Plan) -> None:
     assert plan.publishes == (plan.action in COPIES)
     assert plan.publishes or not plan.headers
@@ -98,7 +105,9 @@ def test_a_vector(case: Case) -> None:
         case["expect"],
         {
             "action": is_(lambda: plan.action),
+            "counts_as": is_(lambda: _counts_as(case, history, topology), OUTCOMES.get),
             "attempts": is_(lambda: plan.attempts, vectors.integer),
+            "deferrals": is_(lambda: plan.deferrals, vectors.integer),
             "delay_ms": is_(lambda: plan.delay, lambda ms: vectors.integer(ms) / 1000),
             "retry_after_met": is_(lambda: plan.retry_after_met),
             "reason": is_(lambda: plan.reason),

@@ -48,6 +48,7 @@ def test_a_vector(case: Case) -> None:
             "jitter": is_(lambda: policy.jitter),
             "max_attempts": is_(lambda: policy.max_attempts, vectors.integer),
             "max_crashes": is_(lambda: policy.max_crashes, vectors.integer),
+            "max_deferrals": is_(lambda: policy.max_deferrals, vectors.integer),
             "max_ms": is_(lambda: _ms(policy.max), vectors.integer),
             "max_age_ms": is_(lambda: _ms(policy.max_age), vectors.integer),
             "max_retry_after_ms": is_(lambda: _ms(policy.max_retry_after), vectors.integer),
@@ -161,6 +162,7 @@ def test_policies_that_differ_are_not_equal() -> None:
         backhop.Policy(kind="fixed"),
         backhop.Policy(steps=[1]),
         backhop.Policy(max_crashes=6),
+        backhop.Policy(max_deferrals=6),
     ]
     assert len(set(policies)) == len(policies)
 
@@ -168,7 +170,7 @@ def test_policies_that_differ_are_not_equal() -> None:
 def test_a_policy_prints_as_what_makes_it() -> None:
     assert repr(backhop.Policy()) == (
         "Policy(kind='exponential', initial=1, factor=2, max=300, jitter=0.2, max_attempts=10, max_age=0, "
-        "max_retry_after=86400, max_crashes=5)"
+        "max_retry_after=86400, max_crashes=5, max_deferrals=100)"
     )
     for policy in (backhop.Policy(), backhop.Policy(steps=[0.1234, 60], jitter="full"), backhop.Policy(kind="linear")):
         assert eval(repr(policy), {"Policy": backhop.Policy}) == policy

@@ -42,6 +42,32 @@ def test_a_handler_sees_what_became_of_its_message_before() -> None:
     assert seen == [(1, "", "events", "order.created", None), (2, "busy", "events", "order.created", 31.5)]
 
 
+def test_a_throttled_message_waits_without_an_attempt() -> None:
+    seen: list[tuple[int, int, str]] = []
+    events: list[backhop.Event] = []
+
+    def handle(message: backhop.Message) -> None:
+        seen.append((message.attempt, message.deferrals, message.last_error))
+        if len(seen) <= 3:
+            raise backhop.Throttled(30, "429")
+
+    policy = backhop.Policy(max_attempts=2, max_deferrals=2)
+    rehearsal = rehearse(handle, policy=policy, on_event=events.append)
+    assert rehearsal.outcome == "acked"
+    assert seen == [(1, 0, ""), (1, 1, "429"), (1, 2, "429"), (2, 2, "429")]
+    assert [attempt.plan.action for attempt in rehearsal] == ["defer", "defer", "retry", "ack"]
+    assert rehearsal.delays == [31.5, 31.5, 31.5]
+    told = [each for each in events if each.name not in ("delivered", "succeeded")]
+    assert [(each.name, each.attempts, each.deferrals) for each in told] == [
+        ("throttled", 0, 0),
+        ("deferred", 0, 1),
+        ("throttled", 0, 0),
+        ("deferred", 0, 2),
+        ("failed", 1, 0),
+        ("retried", 1, 2),
+    ]
+
+
 def test_park_drop_and_never_end_it_at_once() -> None:
     def park(_: backhop.Message) -> None:
         raise backhop.Park("no such page")

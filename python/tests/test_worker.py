@@ -162,6 +162,52 @@ def test_serving_can_be_cancelled_and_begun_again() -> None:
 async def _nothing(_: backhop.Message) -> None: ...
 
 
+@needs_worker
+def test_f13_workers_that_ended_hold_no_descriptors() -> None:
+    def run_all() -> None:
+        for worker in workers:
+            with running(worker, print):
+                events.get("unavailable")
+            events.get("drained")
+
+    events = Events()
+    before = _descriptors()
+    workers = [backhop.Worker("amqp://127.0.0.1:1", queue="o", on_event=events) for _ in range(4)]
+    run_all()
+    _await_descriptors(before)
+    run_all()
+
+
+@needs_worker
+def test_f13_workers_that_served_hold_no_descriptors() -> None:
+    async def serve_all() -> None:
+        for worker in workers:
+            serving = asyncio.create_task(worker.serve(_nothing))
+            await asyncio.to_thread(events.get, "unavailable")
+            worker.stop()
+            await serving
+            events.get("drained")
+
+    events = Events()
+    before = _descriptors()
+    workers = [backhop.Worker("amqp://127.0.0.1:1", queue="o", on_event=events) for _ in range(4)]
+    asyncio.run(serve_all())
+    _await_descriptors(before)
+    asyncio.run(serve_all())
+
+
+def _await_descriptors(most: int) -> None:
+    """Waits: the core's thread closes its last descriptor after its last event."""
+    deadline = time.monotonic() + PATIENCE
+    while _descriptors() > most and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _descriptors() <= most
+
+
+def _descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
 def test_a_drain_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="drain is 7200: give seconds, from 0 to 3600"):
         backhop.Worker("amqp://localhost", queue="orders", drain=7200)

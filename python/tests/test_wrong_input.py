@@ -63,6 +63,7 @@ def of_policy() -> dict[str, list[Any]]:
         "max_age": [*NO_TIMES, -1, 1e9],
         "max_retry_after": [*NO_TIMES, -1, 1e9],
         "max_crashes": [*NO_COUNTS, None, -1, 10**10],
+        "max_deferrals": [*NO_COUNTS, None, -1, 10**10],
     }
 
 

@@ -236,14 +236,15 @@ def policy(case: Case) -> backhop.Policy:
     given = case.get("policy", {})
     only(
         given,
-        "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes",
+        "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes "
+        "max_deferrals",
     )
     fields: dict[str, Any] = {
         key.removesuffix("_ms"): integer(content) / 1000
         for key, content in given.items()
         if key in ("initial_ms", "max_ms", "max_age_ms", "max_retry_after_ms")
     }
-    fields |= {key: integer(given[key]) for key in ("max_attempts", "max_crashes") if key in given}
+    fields |= {key: integer(given[key]) for key in ("max_attempts", "max_crashes", "max_deferrals") if key in given}
     if "kind" in given:
         fields["kind"] = given["kind"]
     if "factor" in given and given.get("kind", "exponential") == "exponential":  # with another the package refuses it

@@ -30,7 +30,7 @@ RSpec.describe "A wrong value" do
       initial: [0, -1, "1", true, [], Float::NAN, Float::INFINITY, 1e12], factor: [0.5, "2", true, Float::NAN, Float::INFINITY],
       max: [0, "1", -5, false, {}, 0.5], jitter: [-0.1, 1.1, "full", nil, true, Float::NAN, :x], max_attempts: [1.5, -1, "3"],
       kind: ["linear", :cubic, 1], steps: [[], [0], ["1"], 5, "1,2", [nil], [1] * 1001], max_age: [-1, "1", nil],
-      max_retry_after: [-1, "1", nil], max_crashes: [1.5, -1, nil, "5"], colour: ["red"]
+      max_retry_after: [-1, "1", nil], max_crashes: [1.5, -1, nil, "5"], max_deferrals: [1.5, -1, nil, "5"], colour: ["red"]
     },
     "Topology" => shared.slice(:strategy, :queue_type, :namespace, :series, :stripes, :work_queue, :work_queue_arguments,
                                :colour)

@@ -10,18 +10,21 @@ RSpec.describe Backhop::Declaring do
     mode = given.fetch("mode", "create").to_sym
     steps = []
     declaring = described_class.new(topology, **options)
-    declaring.run(mode, given.fetch("rung_ms", 0)) do |each, passive|
+    execute = lambda do |each, passive|
       steps << [passive ? "find" : "declare", each.what.to_s, each.name, each.arguments.to_a]
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
     end
+    return [steps, declaring.look(mode, &execute)] if given["look"]
+
+    declaring.run(mode, given.fetch("rung_ms", 0), &execute)
     [steps, given["then"] && declaring.diagnosis { |native| native.public_send(*given["then"]) }]
   rescue Backhop::Error => e
     [steps, e]
   end
 
   cases "topology/declaring" do |given|
-    Vectors.only(given, "name policy topology dialect mode rung_ms makes_rungs refusals then expect")
+    Vectors.only(given, "name policy topology dialect mode look rung_ms makes_rungs refusals then expect")
     Vectors.only(given["expect"], "status text error steps")
     steps, error = execute(given)
     compare(given["expect"].slice("status", "steps", "text", "error"),

@@ -3,6 +3,7 @@
 # What the documentation shows is what happens.
 RSpec.describe "The documentation" do
   readme = File.expand_path("../README.md", __dir__)
+  recipes = Dir[File.expand_path("../../examples/ruby/recipes/*.rb", __dir__)]
   library = $LOADED_FEATURES.grep(%r{/backhop/policy\.rb\z}).first.delete_suffix("/policy.rb")
   policy = Backhop::Policy.new(initial: 10, factor: 3, max: 3600, jitter: 0.2, max_attempts: 8)
 
@@ -26,5 +27,16 @@ RSpec.describe "The documentation" do
     blocks = File.read(readme).scan(/^```ruby\n(.*?)^```$/m).flatten
     expect(blocks).not_to be_empty
     blocks.each { |block| expect { RubyVM::InstructionSequence.compile(block) }.not_to raise_error }
+  end
+
+  recipes.each do |recipe|
+    it "shows the recipe #{File.basename(recipe)}", if: File.exist?(readme) do
+      region = File.read(recipe)[/^# README: begin\n(.*)^# README: end$/m, 1]
+      expect(File.read(readme)).to include("```ruby\n#{region}```\n")
+    end
+  end
+
+  it "RT14: shows a table in which no delay exceeds the policy's max" do
+    expect(policy.preview.map(&:highest).max).to be <= policy.max
   end
 end

@@ -20,7 +20,7 @@ RSpec.describe Backhop::Event do
     Vectors.only(fields, "text reason error connection status")
     compare(
       given["expect"],
-      event: same(-> { Backhop::Plan::ENDS.fetch(given["outcome"].to_sym).to_s }),
+      event: same(-> { Native.bh_event_name(Native.bh_event_of(Backhop::Plan.outcome(given["outcome"].to_sym))) }),
       of_each: same(-> { Native.bh_event_is_of_each(Native.const_get("BH_EVENT_#{given["event"].upcase}")) == 1 }),
       text: same(-> { made(given["event"], fields, given["cause"]).text }) { |value| Vectors.text(value) }
     )

@@ -58,6 +58,7 @@ RSpec.describe Backhop::History do
       delivery_count: same(-> { history.delivery_count }) { |value| Vectors.integer(value) },
       acquired_count: same(-> { history.acquired_count }) { |value| Vectors.integer(value) },
       crashes: same(-> { history.crashes }) { |value| Vectors.integer(value) },
+      deferrals: same(-> { history.deferrals }) { |value| Vectors.integer(value) },
       replays: same(-> { history.replays }) { |value| Vectors.integer(value) },
       deaths: ->(expected) { compare_deaths(history, expected) },
       death_count: same(-> { history.deaths.size }),

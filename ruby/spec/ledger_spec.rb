@@ -5,7 +5,7 @@ require "vectors"
 
 # The shared vectors of the ledger, over what SWIG made: it has no class of its own.
 class LedgerSequence
-  ACTIONS = %w[none ack retry reject return park drop replay].freeze
+  ACTIONS = %w[none ack retry reject return park drop replay defer].freeze
   ENDINGS = %w[orderly cut error missing].freeze
   STATES = %w[none arrived taken settled due sent waiting confirmed abandoned acknowledged rejected given-back].freeze
   STEPS = %w[rest emit ack nack reject give_back declare publish].freeze

@@ -41,6 +41,12 @@ RSpec.describe "An exception of a handler" do
     expect(result(raised { raise Backhop::RetryAfter, 30 })).to eq([:failed, "", 30])
   end
 
+  it "waits without an attempt by Throttled" do
+    expect(result(Backhop::Throttled.new(30))).to eq([:throttled, "", 30])
+    expect(result(Backhop::Throttled.new("7", "429"))).to eq([:throttled, "429", 7])
+    expect(result(Backhop::Throttled.new(nil, IOError.new("busy")))).to eq([:throttled, "IOError: busy", 0])
+  end
+
   it "is raised where a RetryAfter is given what is no time", :unsigned do
     [-1, Float::NAN, true, [], Object.new].each do |value|
       expect { Backhop::RetryAfter.new(value) }.to raise_error(Backhop::InvalidArgumentError, /give seconds/), value.inspect

@@ -64,8 +64,15 @@ RSpec.describe Backhop::Plan do
     [Vectors.text(name), Backhop::Typed.new(type.to_sym, content)]
   end
 
+  # By the event: a permanent failure has the same one as a failure.
+  def counts_as(given, history, topology)
+    outcome = given.fetch("outcome", "failed").to_sym
+    event = described_class.end_of(history, topology, outcome).to_s
+    event == "failed" && outcome == :permanent ? "permanent" : event
+  end
+
   def check_invariants(plan)
-    expect(plan.publishes?).to eq(%i[retry park replay].include?(plan.action))
+    expect(plan.publishes?).to eq(%i[retry defer park replay].include?(plan.action))
     expect(plan.headers).to be_empty unless plan.publishes?
     expect(plan.action == :park).to eq(!plan.reason.nil?)
     return unless plan.publishes?
@@ -85,7 +92,9 @@ RSpec.describe Backhop::Plan do
     compare(
       given["expect"],
       action: same(-> { plan.action }, &:to_sym),
+      counts_as: same(-> { counts_as(given, history, topology) }),
       attempts: same(-> { plan.attempts }) { |value| Vectors.integer(value) },
+      deferrals: same(-> { plan.deferrals }) { |value| Vectors.integer(value) },
       delay_ms: same(-> { plan.delay }) { |value| Vectors.integer(value) / 1000.0 },
       retry_after_met: same(-> { plan.retry_after_met? }),
       reason: same(-> { plan.reason }) { |value| Vectors.maybe(value) },

@@ -37,6 +37,7 @@ RSpec.describe Backhop::Policy do
       jitter: same(-> { policy.jitter }, &:to_sym),
       max_attempts: same(-> { policy.max_attempts }) { |value| Vectors.integer(value) },
       max_crashes: same(-> { policy.max_crashes }) { |value| Vectors.integer(value) },
+      max_deferrals: same(-> { policy.max_deferrals }) { |value| Vectors.integer(value) },
       max_ms: same(-> { ms(policy.max) }) { |value| Vectors.integer(value) },
       max_age_ms: same(-> { ms(policy.max_age) }) { |value| Vectors.integer(value) },
       max_retry_after_ms: same(-> { ms(policy.max_retry_after) }) { |value| Vectors.integer(value) },
@@ -115,5 +116,12 @@ RSpec.describe Backhop::Policy do
     again = eval(policy.inspect) # rubocop:disable Security/Eval
     expect([again, described_class.new(**policy.to_h)]).to all(eq(policy).and(have_attributes(hash: policy.hash)))
     expect(policy).not_to eq(described_class.new)
+  end
+
+  it "RT13: goes to another process or Ractor as a Hash" do
+    policy = described_class.new(steps: [1, 60], max_attempts: 3)
+    expect(described_class.new(**Marshal.load(Marshal.dump(policy.to_h)))).to eq(policy)
+    expect(Ractor.shareable?(policy.to_h)).to be(true)
+    expect { Marshal.dump(policy) }.to raise_error(TypeError)
   end
 end

@@ -26,6 +26,18 @@ RSpec.describe Backhop::Testing do
                         [2, "busy", "events", "order.created", 31.5, "body"]])
   end
 
+  it "does not count a throttled message's waits as attempts" do
+    seen = []
+    policy = Backhop::Policy.new(max_attempts: 2, max_deferrals: 2)
+    rehearsal = described_class.rehearse(policy: policy) do |message|
+      seen << [message.attempt, message.deferrals, message.last_error]
+      raise Backhop::Throttled.new(30, "429") if seen.size <= 3
+    end
+    expect(rehearsal).to have_attributes(outcome: :acked, delays: [31.5, 31.5, 31.5])
+    expect(rehearsal.map { |attempt| attempt.plan.action }).to eq(%i[defer defer retry ack])
+    expect(seen).to eq([[1, 0, nil], [1, 1, "429"], [1, 2, "429"], [2, 2, "429"]])
+  end
+
   it "ends at once by Park, Drop and never" do
     park = described_class.rehearse { raise Backhop::Park, "no such page" }
     expect(park).to have_attributes(outcome: :parked, reason: "permanent")

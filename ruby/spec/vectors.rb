@@ -211,7 +211,8 @@ module Vectors
 
   def policy(given)
     given = given.fetch("policy", {})
-    only(given, "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes")
+    only(given, "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes " \
+                "max_deferrals")
     Backhop::Policy.new(**times(given), **counts(given), **shape(given), **jitter(given))
   end
 
@@ -220,7 +221,9 @@ module Vectors
          .to_h { |key, content| [key.delete_suffix("_ms").to_sym, seconds(content)] }
   end
 
-  def counts(given) = given.slice("max_attempts", "max_crashes").to_h { |key, content| [key.to_sym, integer(content)] }
+  def counts(given)
+    given.slice("max_attempts", "max_crashes", "max_deferrals").to_h { |key, content| [key.to_sym, integer(content)] }
+  end
 
   def shape(given)
     fields = {}

@@ -7,6 +7,8 @@ RSpec.describe Backhop::Worker do
   let(:events) { Running::Events.new }
   let(:nowhere) { "amqp://guest:secret@127.0.0.1:1" }
 
+  def descriptors = Dir.children("/proc/self/fd").size
+
   it "says what to install where it was built without librabbitmq" do
     skip "built with librabbitmq" if Backhop.build_info.worker?
 
@@ -84,6 +86,21 @@ RSpec.describe Backhop::Worker do
           running(worker, by: by) { events.get(:unavailable) }
           events.get(:drained)
         end
+      end
+
+      it "F13: holds no descriptors after its end: #{by}" do
+        make = -> { described_class.new(nowhere, queue: "orders", on_event: events) }
+        round = lambda do |worker|
+          running(worker, by: by) { events.get(:unavailable) }
+          events.get(:drained)
+        end
+        round.call(make.call) # the runtime opens some descriptors at its first run
+        before = descriptors
+        workers = Array.new(4) { make.call }
+        workers.each(&round)
+        # The core's thread closes the last one after its last event.
+        Timeout.timeout(PATIENCE) { sleep 0.01 until descriptors <= before }
+        workers.each(&round)
       end
     end
 

@@ -8,7 +8,8 @@
 
 /* The keys of "expect" that expect_plan compares. */
 #define PLAN_KEYS                                                                                                      \
-    "action attempts delay_ms retry_after_met reason id exchange routing_key mandatory on_demand kept_properties "     \
+    "action attempts deferrals delay_ms retry_after_met reason id exchange routing_key mandatory on_demand "           \
+    "kept_properties "                                                                                                 \
     "expiration kept_headers headers headers_in_any_order headers_with headers_without"
 
 /* BH_PLAN_RANDOM_BYTES of the case's "random", which may be NULL. */

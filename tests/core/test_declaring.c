@@ -113,9 +113,10 @@ static void play(vector *v, bh_declaring *declaring)
     const json_t *expected = json_object_get(v->expect, "steps"), *mode = vector_get(v, "mode");
     const json_t *rung_ms = vector_get(v, "rung_ms");
     json_t *got = json_array();
-    ck_assert_int_eq(bh_declaring_begin(declaring,
-                                        mode ? (bh_mode)vector_name_value(v, "mode", mode, modes) : BH_MODE_CREATE,
-                                        rung_ms ? vector_int(v, "rung_ms", rung_ms) : 0),
+    bh_mode by = mode ? (bh_mode)vector_name_value(v, "mode", mode, modes) : BH_MODE_CREATE;
+    ck_assert_int_eq(json_is_true(vector_get(v, "look"))
+                         ? bh_declaring_look(declaring, by)
+                         : bh_declaring_begin(declaring, by, rung_ms ? vector_int(v, "rung_ms", rung_ms) : 0),
                      BH_OK);
     bh_declaration step;
     while (bh_declaring_next(declaring, &step)) {
@@ -135,7 +136,7 @@ static void play(vector *v, bh_declaring *declaring)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "policy topology dialect mode rung_ms makes_rungs refusals then", "steps status text error");
+    vector_begin(v, "policy topology dialect mode look rung_ms makes_rungs refusals then", "steps status text error");
     bh_topology *topology = build_topology(v);
     bh_declaring *declaring;
     const json_t *dialect = vector_get(v, "dialect");
@@ -179,6 +180,8 @@ START_TEST(what_cannot_be_is_refused)
     bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
     ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)3, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, -1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_look(declaring, (bh_mode)3), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_declaring_look(NULL, BH_MODE_CREATE), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_declaring_set_makes_rungs(declaring, 2), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_mode_makes_rungs(BH_MODE_CREATE), 1);
     ck_assert_int_eq(bh_mode_makes_rungs(BH_MODE_VERIFY), 0);
@@ -246,7 +249,9 @@ START_TEST(no_words_of_a_broker_lead_astray)
         ck_assert_int_eq(bh_topology_set_strategy(topology, strategies[round % 3]), BH_OK);
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
         ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)(round % 4)), BH_OK);
-        ck_assert_int_eq(bh_declaring_begin(declaring, (bh_mode)(round / 4 % 2), 0), BH_OK);
+        bh_mode mode = (bh_mode)(round / 4 % 2);
+        ck_assert_int_eq(round / 8 % 2 ? bh_declaring_look(declaring, mode) : bh_declaring_begin(declaring, mode, 0),
+                         BH_OK);
         bh_declaration step;
         while (bh_declaring_next(declaring, &step)) {
             bh_bytes words = draw_words(&state);

@@ -7,11 +7,8 @@
 static vectors all;
 
 static const vector_name outcomes[] = {
-    {"ok", BH_OUTCOME_OK},
-    {"failed", BH_OUTCOME_FAILED},
-    {"permanent", BH_OUTCOME_PERMANENT},
-    {"dropped", BH_OUTCOME_DROPPED},
-    {NULL, 0},
+    {"ok", BH_OUTCOME_OK},           {"failed", BH_OUTCOME_FAILED},       {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED}, {"throttled", BH_OUTCOME_THROTTLED}, {NULL, 0},
 };
 
 static const vector_name events[] = {
@@ -259,6 +256,14 @@ START_TEST(a_history_and_a_plan_fill_their_fields)
     ck_assert_int_eq(bh_event_set_plan(event, of.plan), BH_OK);
     ck_assert_int_eq(bh_event_int(event, BH_FIELD_DELAY), bh_plan_delay_ms(of.plan));
     expect_line(event, "retried: message \"o-17\" of \"orders\", failed 3 times, again in 4 s: OSError: 507");
+
+    ck_assert_int_eq(bh_plan_make(of.plan, of.delivery, of.history, of.policy, of.topology, BH_OUTCOME_THROTTLED,
+                                  bh_str("429"), 4000, NOW_MS, (bh_bytes){random_bytes, sizeof random_bytes}),
+                     BH_OK);
+    bh_event_begin(event, BH_EVENT_DEFERRED);
+    bh_event_set_string(event, BH_FIELD_QUEUE, bh_str("orders"));
+    bh_event_set_plan(event, of.plan);
+    expect_line(event, "deferred: message \"o-17\" of \"orders\", failed 2 times, deferred once, again in 4 s: 429");
 
     ck_assert_int_eq(bh_plan_make(of.plan, of.delivery, of.history, of.policy, of.topology, BH_OUTCOME_PERMANENT,
                                   bh_str("507"), 0, NOW_MS, (bh_bytes){random_bytes, sizeof random_bytes}),

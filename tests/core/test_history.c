@@ -76,9 +76,10 @@ static void compare_problems(vector *v, const bh_history *h)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(v, "delivery policy topology legacy_counter wait_queues",
-                 "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
-                 "delivery_count acquired_count crashes replays deaths death_count first_death last_death problems");
+    vector_begin(
+        v, "delivery policy topology legacy_counter wait_queues",
+        "status attempts source first_failure_ms last_delay_ms last_error id exchange routing_key parked "
+        "delivery_count acquired_count crashes deferrals replays deaths death_count first_death last_death problems");
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
     bh_topology *t = NULL;
@@ -112,6 +113,7 @@ START_TEST(a_vector)
         expect_int(v, v->expect, "delivery_count", past_of(h).delivery_count);
         expect_int(v, v->expect, "acquired_count", past_of(h).acquired_count);
         expect_int(v, v->expect, "crashes", past_of(h).crashes);
+        expect_int(v, v->expect, "deferrals", past_of(h).deferrals);
         expect_int(v, v->expect, "replays", past_of(h).replays);
         expect_int(v, v->expect, "death_count", (int64_t)past_of(h).death_count);
         const json_t *deaths = json_object_get(v->expect, "deaths");

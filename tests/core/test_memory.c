@@ -257,7 +257,8 @@ END_TEST
 
 START_TEST(test_a_decision_allocates_nothing_after_the_first_ones)
 {
-    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_OK, BH_OUTCOME_DROPPED};
+    static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_OK, BH_OUTCOME_DROPPED,
+                                          BH_OUTCOME_THROTTLED};
     decision self;
     decide(&self, (bh_strategy)_i, -1);
     for (int round = 0; round < 100; round++) {

@@ -140,6 +140,28 @@ START_TEST(a_failure_and_its_retry_are_counted)
 }
 END_TEST
 
+START_TEST(a_deferral_is_no_retry)
+{
+    begin(BH_EVENT_THROTTLED, "orders");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TooManyRequests"));
+    bh_event_set_int(event, BH_FIELD_DURATION, 1500);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 1);
+    expect_sample(0, BH_METRIC_PROCESS_DURATION, 0.0015, "orders", "TooManyRequests");
+
+    begin(BH_EVENT_DEFERRED, "orders");
+    bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("TooManyRequests"));
+    bh_event_set_int(event, BH_FIELD_DELAY, 30000);
+    bh_event_set_int(event, BH_FIELD_DURATION, 2500);
+    observe();
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 3);
+    expect_sample(0, BH_METRIC_DEFERRED, 1, "orders", "TooManyRequests");
+    expect_sample(1, BH_METRIC_RETRY_DELAY, 30, "orders", "");
+    expect_sample(2, BH_METRIC_COPY_DURATION, 0.0025, "", "");
+    ck_assert_ptr_null(strstr(bh_metrics_text(metrics).data, "backhop_retries_total{"));
+}
+END_TEST
+
 START_TEST(how_messages_end_is_counted)
 {
     begin(BH_EVENT_PARKED, "orders");
@@ -268,8 +290,9 @@ START_TEST(what_is_no_end_of_a_message_or_a_copy_is_refused)
     bh_history *history = history_of(0);
     const bh_bytes none = {NULL, 0};
     for (int kind = -1; kind <= BH_EVENT_LAST; kind++) {
-        int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED;
-        int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+        int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_THROTTLED ||
+                     kind == BH_EVENT_DROPPED;
+        int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_DEFERRED || kind == BH_EVENT_PARKED;
         ck_assert_int_eq(
             bh_metrics_count_message(metrics, (bh_event_kind)kind, bh_str("orders"), history, 0, 5020, bh_str(""), 1),
             is_end ? BH_OK : BH_ERR_ARGUMENT);
@@ -487,6 +510,7 @@ Suite *suite_metrics(void)
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, every_metric_has_names_a_unit_help_and_known_labels);
     tcase_add_test(calls, a_failure_and_its_retry_are_counted);
+    tcase_add_test(calls, a_deferral_is_no_retry);
     tcase_add_test(calls, how_messages_end_is_counted);
     tcase_add_test(calls, a_message_is_counted_at_its_end_as_its_events_would_be);
     tcase_add_test(calls, a_success_after_failures_has_all_its_samples);

@@ -8,17 +8,16 @@
 static vectors all, adopted; /* of bh_plan_adopt */
 
 static const vector_name outcomes[] = {
-    {"ok", BH_OUTCOME_OK},
-    {"failed", BH_OUTCOME_FAILED},
-    {"permanent", BH_OUTCOME_PERMANENT},
-    {"dropped", BH_OUTCOME_DROPPED},
-    {NULL, 0},
+    {"ok", BH_OUTCOME_OK},           {"failed", BH_OUTCOME_FAILED},       {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED}, {"throttled", BH_OUTCOME_THROTTLED}, {NULL, 0},
 };
 
 static const vector_name actions[] = {
-    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},       {"retry", BH_ACTION_RETRY},
-    {"reject", BH_ACTION_REJECT}, {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
-    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY}, {NULL, 0},
+    {"none", BH_ACTION_NONE},     {"ack", BH_ACTION_ACK},
+    {"retry", BH_ACTION_RETRY},   {"reject", BH_ACTION_REJECT},
+    {"return", BH_ACTION_RETURN}, {"park", BH_ACTION_PARK},
+    {"drop", BH_ACTION_DROP},     {"replay", BH_ACTION_REPLAY},
+    {"defer", BH_ACTION_DEFER},   {NULL, 0},
 };
 
 /* 53 bits, in the upper bits of 8 bytes; the lower 11 bits are 0. */
@@ -197,7 +196,8 @@ static void compare_headers(vector *v, const bh_plan *plan)
 static void check_invariants(const vector *v, const bh_plan *plan)
 {
     bh_action action = bh_plan_action(plan);
-    int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_PARK || action == BH_ACTION_REPLAY;
+    int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
+                    action == BH_ACTION_REPLAY;
     if (publishes_copy(plan) != publishes)
         vector_fail(v, "publishes", "does not go with the action");
     if (!publishes && bh_plan_header_count(plan))
@@ -219,6 +219,7 @@ void expect_plan(vector *v, const bh_plan *plan)
     expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
     expect_bytes(v, v->expect, "id", copy_of(plan).id);
     expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
+    expect_int(v, v->expect, "deferrals", bh_plan_deferrals(plan));
     expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
     expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
     expect_bytes(v, v->expect, "exchange", copy_of(plan).exchange);
@@ -232,6 +233,12 @@ void expect_plan(vector *v, const bh_plan *plan)
     check_invariants(v, plan);
 }
 
+static bh_outcome outcome_of(const vector *v)
+{
+    const json_t *outcome = vector_get(v, "outcome");
+    return outcome ? (bh_outcome)vector_name_value(v, "outcome", outcome, outcomes) : BH_OUTCOME_FAILED;
+}
+
 static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *p,
                         const bh_topology *t)
 {
@@ -240,7 +247,6 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
     bh_bytes random_bytes = {random, sizeof random};
     if (json_is_true(vector_get(v, "replay")))
         return bh_plan_replay(plan, d, h, t, random_bytes);
-    const json_t *outcome = vector_get(v, "outcome");
     const json_t *error = vector_get(v, "error");
     const json_t *retry_after = vector_get(v, "retry_after_ms");
     const json_t *now = vector_get(v, "now_ms");
@@ -249,9 +255,7 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
         return bh_plan_adopt(plan, d, h, p, t, now_ms, random_bytes);
     if (json_is_true(vector_get(v, "guard")))
         return bh_plan_guard(plan, d, h, p, t, now_ms, random_bytes);
-    return bh_plan_make(plan, d, h, p, t,
-                        outcome ? (bh_outcome)vector_name_value(v, "outcome", outcome, outcomes) : BH_OUTCOME_FAILED,
-                        error ? vector_bytes(v, "error", error) : bh_str(""),
+    return bh_plan_make(plan, d, h, p, t, outcome_of(v), error ? vector_bytes(v, "error", error) : bh_str(""),
                         retry_after ? vector_int(v, "retry_after_ms", retry_after) : 0, now_ms, random_bytes);
 }
 
@@ -260,7 +264,7 @@ static void run(vector *v)
     vector_begin(v,
                  "delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random "
                  "frame_max guard replay",
-                 "status " PLAN_KEYS);
+                 "status counts_as " PLAN_KEYS);
     bh_delivery *d = NULL;
     bh_policy *p = NULL;
     bh_topology *t = NULL;
@@ -285,6 +289,7 @@ static void run(vector *v)
     decide(v, plan, d, h, p, t);
     if (expect_status(v, decide(v, plan, d, h, p, t), bh_str(""))) {
         expect_plan(v, plan);
+        expect_name(v, v->expect, "counts_as", outcomes, bh_plan_outcome(h, p, t, outcome_of(v)));
     }
     bh_plan_free(plan);
     bh_history_free(h);

@@ -44,10 +44,10 @@ static void compare_preview(vector *v, const bh_policy *policy)
 START_TEST(a_vector)
 {
     vector *v = &all.cases[_i];
-    vector_begin(
-        v, "policy",
-        "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms max_crashes delays "
-        "preview");
+    vector_begin(v, "policy",
+                 "status refused_by error kind jitter max_attempts max_ms max_age_ms max_retry_after_ms max_crashes "
+                 "max_deferrals delays "
+                 "preview");
     bh_policy *policy = NULL;
     const char *field = "";
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
@@ -68,6 +68,7 @@ START_TEST(a_vector)
         expect_int(v, v->expect, "max_age_ms", limits_of(policy).max_age_ms);
         expect_int(v, v->expect, "max_retry_after_ms", limits_of(policy).max_retry_after_ms);
         expect_int(v, v->expect, "max_crashes", limits_of(policy).max_crashes);
+        expect_int(v, v->expect, "max_deferrals", limits_of(policy).max_deferrals);
         compare_delays(v, policy);
         compare_preview(v, policy);
     } else {
@@ -95,6 +96,7 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_policy_set_max_age_ms(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_policy_set_max_deferrals(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh__policy_is_last(NULL, 1), 0);
     bh_policy_free(NULL);

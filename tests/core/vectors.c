@@ -646,19 +646,19 @@ bh_status vector_fill_delivery(const vector *v, const json_t *json, bh_delivery 
 /* --- Policy ----------------------------------------------------------------------------------------------------- */
 
 typedef struct snapshot {
-    int64_t numbers[13];
+    int64_t numbers[14];
 } snapshot;
 
 static snapshot look(const bh_policy *policy)
 {
     snapshot s = {{bh_policy_kind(policy), bh_policy_jitter(policy), limits_of(policy).max_attempts,
                    limits_of(policy).max_ms, limits_of(policy).max_age_ms, limits_of(policy).max_retry_after_ms,
-                   limits_of(policy).max_crashes}};
+                   limits_of(policy).max_crashes, limits_of(policy).max_deferrals}};
     /* Without a step there is no delay of kind steps to look at. */
     if (bh_policy_kind(policy) != BH_KIND_STEPS)
         for (int i = 0; i < 3; i++) {
-            s.numbers[7 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 0, 0);
-            s.numbers[8 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 5000, 0.75);
+            s.numbers[8 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 0, 0);
+            s.numbers[9 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 5000, 0.75);
         }
     return s;
 }
@@ -685,7 +685,9 @@ static bh_status set_field(const vector *v, bh_policy *policy, const char *field
         return bh_policy_set_max_age_ms(policy, number);
     if (strcmp(field, "max_retry_after_ms") == 0)
         return bh_policy_set_max_retry_after_ms(policy, number);
-    return bh_policy_set_max_crashes(policy, number);
+    if (strcmp(field, "max_crashes") == 0)
+        return bh_policy_set_max_crashes(policy, number);
+    return bh_policy_set_max_deferrals(policy, number);
 }
 
 static bh_status set_and_look(const vector *v, bh_policy *policy, const char *field, const json_t *value, double ratio)
@@ -701,13 +703,13 @@ static bh_status set_and_look(const vector *v, bh_policy *policy, const char *fi
 bh_status vector_fill_policy(const vector *v, const json_t *json, bh_policy *policy, const char **field)
 {
     static const char *const fields[] = {
-        "kind",       "initial_ms",         "factor",     "max_ms", "steps_ms", "ratio", "max_attempts",
-        "max_age_ms", "max_retry_after_ms", "max_crashes"};
+        "kind",       "initial_ms",         "factor",      "max_ms",       "steps_ms", "ratio", "max_attempts",
+        "max_age_ms", "max_retry_after_ms", "max_crashes", "max_deferrals"};
     if (!json)
         return BH_OK;
     vector_keys(v, "policy", json,
                 "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms "
-                "max_crashes");
+                "max_crashes max_deferrals");
     const json_t *ratio = json_object_get(json, "ratio");
     if (ratio && !json_object_get(json, "jitter"))
         vector_fail(v, "ratio", "needs jitter beside it");

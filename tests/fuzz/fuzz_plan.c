@@ -526,9 +526,10 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
         CHECK(delay >= floor);
         CHECK(bh_plan_retry_after_met(plan) == (delay >= retry_after_ms));
     }
-    if (action == BH_ACTION_RETRY || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
+    int waits = action == BH_ACTION_RETRY || action == BH_ACTION_DEFER;
+    if (waits || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
         CHECK(delay >= 1);
-        if (action != BH_ACTION_RETRY)
+        if (!waits)
             CHECK(delay <= limit);
         if (bh_plan_retry_after_met(plan))
             CHECK(delay >= retry_after_ms);
@@ -537,12 +538,28 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
     }
 }
 
+/* A throttled message keeps its count of failures, and waits or is parked. */
+static void check_deferral(const bh_plan *plan, const bh_history *h, const bh_policy *policy)
+{
+    bh_past past;
+    bh_history_past(h, &past);
+    int64_t before = past.deferrals, most = limits_of(policy).max_deferrals;
+    CHECK(most == 0 || before < most);
+    CHECK(bh_plan_action(plan) == BH_ACTION_DEFER || bh_plan_action(plan) == BH_ACTION_PARK);
+    CHECK(bh_plan_attempts(plan) == past.attempts);
+    CHECK(bh_plan_deferrals(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+}
+
 static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
 {
     bh_action action = bh_plan_action(plan);
     bh_bytes reason = checked(bh_plan_reason(plan));
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
     int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
+    if (outcome == BH_OUTCOME_THROTTLED)
+        check_deferral(plan, h, policy);
+    else
+        CHECK(action != BH_ACTION_DEFER);
     CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
     CHECK((outcome == BH_OUTCOME_DROPPED) == (action == BH_ACTION_DROP));
     if (outcome == BH_OUTCOME_PERMANENT)
@@ -552,7 +569,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     if (failed && most > 0 && bh_plan_attempts(plan) >= most)
         CHECK(action == BH_ACTION_PARK);
     CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
-    CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_PARK));
+    CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
 }
 
 /* A wait for lost consumers: not longer than the policy's longest delay, but where the lowest rung is. */
@@ -656,7 +673,9 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     bh_bytes random_argument = {random_bytes, sizeof random_bytes};
     int64_t frame_max = frames[take(in, 8)], retry_after_ms = times[take(in, 8)];
     int64_t now_ms = INT64_C(1700000000000) + times[take(in, 7)];
-    bh_outcome outcome = (bh_outcome)(take(in, 8) < 5 ? BH_OUTCOME_FAILED : take(in, 4));
+    static const bh_outcome outcomes[] = {BH_OUTCOME_OK, BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED,
+                                          BH_OUTCOME_THROTTLED};
+    bh_outcome outcome = take(in, 8) < 4 ? BH_OUTCOME_FAILED : outcomes[take(in, 5)];
     bh_bytes error = take_long(in, m->texts[1]);
     for (size_t i = 0; i < sizeof random_bytes; i++)
         random_bytes[i] = (char)take(in, 256);
@@ -672,6 +691,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     if (status != BH_OK)
         return; /* too small to be AMQP */
     CHECK(bh_policy_set_max_crashes(policy, take(in, 8)) == BH_OK);
+    CHECK(bh_policy_set_max_deferrals(policy, take(in, 4)) == BH_OK);
     check_guard(plan, delivery, history, policy, topology, m, now_ms, random_argument, frame_max);
     check_adopt(plan, delivery, history, policy, topology, now_ms, random_argument);
     for (int again = 0; again < 2; again++) {
@@ -680,7 +700,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         CHECK(status == BH_OK || status == BH_ERR_FRAME);
         if (status != BH_OK)
             return;
-        check_action(plan, outcome, history, policy);
+        check_action(plan, bh_plan_outcome(history, policy, topology, outcome), history, policy);
         check_delay(plan, policy, topology, retry_after_ms);
         if (publishes_copy(plan))
             check_copy(plan, delivery, history, topology, m, error, frame_max);

@@ -53,6 +53,7 @@ static const struct contract_case {
     {"park", BH_OUTCOME_PERMANENT, 3, 0, {BH_EVENT_DELIVERED, BH_EVENT_FAILED, BH_EVENT_PARKED}, 3},
     {"drop", BH_OUTCOME_DROPPED, 3, 0, {BH_EVENT_DELIVERED, BH_EVENT_DROPPED}, 2},
     {"retry-after", BH_OUTCOME_FAILED, 3, LONG_MS, {BH_EVENT_DELIVERED, BH_EVENT_FAILED, BH_EVENT_RETRIED}, 3},
+    {"throttled", BH_OUTCOME_THROTTLED, 3, LONG_MS, {BH_EVENT_DELIVERED, BH_EVENT_THROTTLED, BH_EVENT_DEFERRED}, 3},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };

@@ -392,6 +392,9 @@ START_TEST(F4_a_return_exchange_that_was_deleted_is_declared_again_within_two_mi
     for (int64_t limit = now_ms() + 4 * LIMIT_MS; !broker_has_exchange(r->broker, exchange); pause_ms(500))
         ck_assert_msg(now_ms() < limit, "it is not declared again");
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_MISSING, exchange);
+    bh_health health;
+    bh_worker_state(r->worker, &health);
+    ck_assert_int_eq(health.state, BH_HEALTH_READY); /* it consumes all the time */
     rig_publish_and_take(r);
     rig_fail(r, "507");
     rig_take(r, "first");

@@ -1,6 +1,8 @@
+#include "../reading.h"
 #include "suites.h"
 #include "trouble.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +49,41 @@ START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
     expect_bytes(bh_message_body(r->message), "first"); /* it outlives the worker */
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_throttled_message_waits_without_an_attempt)
+{
+    rig *r = setup_rig(setup_first());
+    ck_assert_int_eq(bh_policy_set_max_deferrals(r->policy, 2), BH_OK);
+    rig_prepare(r);
+    rig_make_worker(r);
+    const bh_event_kind kinds[] = {BH_EVENT_FAILED, BH_EVENT_THROTTLED, BH_EVENT_DEFERRED};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        expect_ok(r->worker, bh_worker_set_event(r->worker, kinds[i], 1));
+    rig_start(r);
+    rig_publish_and_take(r);
+    for (int64_t deferrals = 1; deferrals <= 2; deferrals++) {
+        rig_settle(r, BH_OUTCOME_THROTTLED, "429", 0);
+        rig_await(r, BH_EVENT_THROTTLED);
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_ATTEMPTS), 0);
+        expect_bytes(bh_event_string(r->event, BH_FIELD_ERROR), "429");
+        rig_await(r, BH_EVENT_DEFERRED);
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DELAY), RIG_DELAY_MS);
+        ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DEFERRALS), deferrals);
+        rig_take(r, "first");
+        expect_attempt(r, 1);
+        ck_assert_int_eq(past_of(r->history).deferrals, deferrals);
+        expect_bytes(past_of(r->history).last_error, "429");
+    }
+    rig_settle(r, BH_OUTCOME_THROTTLED, "429", 0); /* once too often */
+    rig_await(r, BH_EVENT_FAILED);
+    rig_await(r, BH_EVENT_RETRIED);
+    expect_no_event(r, BH_EVENT_DEFERRED);
+    rig_take(r, "first");
+    expect_attempt(r, 2);
+    rig_succeed(r);
     rig_free(r);
 }
 END_TEST
@@ -404,6 +441,43 @@ START_TEST(the_descriptor_is_readable_exactly_while_there_is_something_to_take)
     expect_readable(r);
     take_one_event(r, BH_EVENT_CONNECTED);
     ck_assert_int_eq(bh_worker_fd(r->worker), fd);
+    rig_free(r);
+}
+END_TEST
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    ck_assert_ptr_nonnull(directory);
+    while (readdir(directory))
+        count++;
+    closedir(directory);
+    return count;
+}
+
+START_TEST(f13_a_worker_that_ended_has_no_descriptors)
+{
+    rig *r = rig_in_a_hurry(setup_rig(setup_first()));
+    int before = count_descriptors();
+    bh_worker_close_fd(r->worker);
+    ck_assert_int_eq(count_descriptors(), before);
+    for (int i = 0; i < 2; i++) {
+        if (i == 0)
+            start_by(r, broker_url());
+        else
+            expect_ok(r->worker, bh_worker_start(r->worker));
+        rig_await(r, BH_EVENT_CONNECTED);
+        bh_worker_close_fd(r->worker); /* it runs */
+        ck_assert_int_gt(count_descriptors(), before + 2);
+        expect_ok(r->worker, bh_worker_stop(r->worker, 0));
+        rig_await(r, BH_EVENT_DRAINED);
+        bh_worker_close_fd(r->worker);
+        for (int64_t end_ms = now_ms() + LIMIT_MS; count_descriptors() > before && now_ms() < end_ms;)
+            pause_ms(1); /* the thread closes its pipe after its last event */
+        ck_assert_int_eq(count_descriptors(), before);
+        expect_ok(r->worker, bh_worker_stop(r->worker, 0)); /* nothing to wake */
+    }
     rig_free(r);
 }
 END_TEST
@@ -766,6 +840,7 @@ Suite *suite_running(void)
     TCase *taking = add_case(suite, "take and settle");
     tcase_add_test(taking, calls_at_the_wrong_time_are_refused_and_change_nothing);
     tcase_add_test(taking, a_message_is_settled_by_a_policy_of_the_topologys);
+    tcase_add_test(taking, a_throttled_message_waits_without_an_attempt);
     tcase_add_test(taking, a_handler_that_is_run_names_the_policy);
     tcase_add_test(taking, a_message_of_another_worker_is_refused);
     tcase_add_test(taking, taking_from_an_empty_queue_waits_as_long_as_told);
@@ -775,6 +850,7 @@ Suite *suite_running(void)
     tcase_add_test(taking, the_deletion_of_the_work_queue_cancels_the_consumer);
     tcase_add_test(taking, two_workers_share_a_queue);
     tcase_add_test(taking, the_descriptor_is_readable_exactly_while_there_is_something_to_take);
+    tcase_add_test(taking, f13_a_worker_that_ended_has_no_descriptors);
     tcase_add_test(taking, events_that_nobody_takes_are_bounded_and_those_missed_are_counted);
     for (int i = 0; i < setup_count; i++)
         if (setup_can_be_served(&setups[i]))

@@ -1,10 +1,10 @@
 #include "suites.h"
 
+#include "worker/engine/mailbox.h"
 #include "worker/wire/lookup.h"
 #include "worker/wire/socket.h"
 
 #include <arpa/inet.h>
-#include <backhop/worker.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/pem.h>
@@ -129,21 +129,21 @@ START_TEST(the_pipe_of_a_lookup_is_never_inheritable)
 }
 END_TEST
 
-START_TEST(the_pipes_of_a_worker_are_never_inheritable_nor_blocking)
+START_TEST(f13_the_pipes_of_a_worker_are_open_while_it_runs_and_never_inheritable_nor_blocking)
 {
-    bh_policy *policy;
-    bh_topology *topology;
-    bh_worker *worker;
-    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_topology_new(&topology, bh_str("work")), BH_OK);
-    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
-    ck_assert_int_eq(bh_worker_new(&worker, policy, topology), BH_OK);
+    bh__mailbox mailbox = {.forks = 0};
+    ck_assert_int_eq(bh__mailbox_init(&mailbox), 1);
+    ck_assert_int_eq(opened, 0);
+    ck_assert_int_eq(bh__mailbox_open(&mailbox), 1);
     ck_assert_int_eq(opened, 4);
     ck_assert_int_eq(inheritable, 0);
     ck_assert_int_eq(blocking, 0);
-    bh_worker_free(worker);
-    bh_topology_free(topology);
-    bh_policy_free(policy);
+    int fd = bh__mailbox_watch(&mailbox);
+    bh__mailbox_end(&mailbox);
+    bh__mailbox_wake(&mailbox); /* nothing to wake */
+    bh__mailbox_unwatch(&mailbox);
+    ck_assert_int_eq(fcntl(fd, F_GETFD), -1);
+    bh__mailbox_free(&mailbox);
 }
 END_TEST
 
@@ -482,7 +482,7 @@ Suite *suite_socket(void)
     TCase *descriptors = tcase_create("descriptors");
     tcase_add_test(descriptors, a_socket_is_never_inheritable_nor_blocking);
     tcase_add_test(descriptors, the_pipe_of_a_lookup_is_never_inheritable);
-    tcase_add_test(descriptors, the_pipes_of_a_worker_are_never_inheritable_nor_blocking);
+    tcase_add_test(descriptors, f13_the_pipes_of_a_worker_are_open_while_it_runs_and_never_inheritable_nor_blocking);
     tcase_add_test(descriptors, a_lookup_that_is_given_up_frees_itself);
     suite_add_tcase(suite, descriptors);
     TCase *bytes = tcase_create("bytes");

@@ -39,6 +39,10 @@ typedef enum bh_level {
       "the message will be retried: its copy is confirmed [id, attempts, delay_ms, error_class, error, duration_us]")  \
     X(BH_EVENT_PARKED, "parked", WARNING,                                                                              \
       "the message is parked: its copy is confirmed [id, attempts, reason, error_class, error, duration_us]")          \
+    X(BH_EVENT_THROTTLED, "throttled", DEBUG,                                                                          \
+      "the handler deferred the message: no attempt [id, attempt, attempts, error_class, error, duration_us]")         \
+    X(BH_EVENT_DEFERRED, "deferred", INFO,                                                                             \
+      "a copy waits; it was no attempt [id, attempts, deferrals, delay_ms, error_class, error, duration_us]")          \
     X(BH_EVENT_DROPPED, "dropped", INFO,                                                                               \
       "the handler, or a relay's settings, dropped the message [id, attempt, attempts, duration_us]")                  \
     X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages were moved back to the work queue [count; status, text]")  \
@@ -78,6 +82,7 @@ typedef enum bh_event_kind { BH_EVENT_LIST(BH_EVENT_ENUM) BH_EVENT_LAST } bh_eve
     X(BH_FIELD_ID, "id", STRING, "id of the message, for all its attempts: from the publisher, or assigned")           \
     X(BH_FIELD_ATTEMPT, "attempt", INT, "number of the attempt, from 1")                                               \
     X(BH_FIELD_ATTEMPTS, "attempts", INT, "failed attempts so far")                                                    \
+    X(BH_FIELD_DEFERRALS, "deferrals", INT, "waits so far that were no attempts")                                      \
     X(BH_FIELD_DELAY, "delay_ms", INT, "time until the next attempt")                                                  \
     X(BH_FIELD_LATENESS, "lateness_ms", INT, "arrival of a retry minus its due time")                                  \
     X(BH_FIELD_REASON, "reason", STRING, "why the message is parked")                                                  \

@@ -49,6 +49,8 @@ typedef enum bh_instrument {
       FAST, "queue", "error_type", "Duration of handlers; error_type is empty if the handler succeeded.")              \
     X(BH_METRIC_RETRIES, "backhop_retries_total", "backhop.retries", "{message}", COUNTER, NONE, "queue",              \
       "error_type", "Messages that failed and come again.")                                                            \
+    X(BH_METRIC_DEFERRED, "backhop_deferred_total", "backhop.deferred", "{message}", COUNTER, NONE, "queue",           \
+      "error_type", "Messages that wait because the downstream is busy; these are no attempts.")                       \
     X(BH_METRIC_PARKED, "backhop_parked_total", "backhop.parked", "{message}", COUNTER, NONE, "queue", "reason",       \
       "Messages that were parked.")                                                                                    \
     X(BH_METRIC_REPLAYED, "backhop_replayed_total", "backhop.replayed", "{message}", COUNTER, NONE, "queue", "",       \

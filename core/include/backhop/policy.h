@@ -34,7 +34,8 @@ typedef enum bh_outcome {
     BH_OUTCOME_FAILED,    /* retry, while attempts remain */
     BH_OUTCOME_PERMANENT, /* no attempt can succeed: park the message now */
     BH_OUTCOME_DROPPED,   /* the message is not needed any more */
-    BH_OUTCOME_RELEASED   /* a stop aborted the handler: no attempt; the message goes back to its queue */
+    BH_OUTCOME_RELEASED,  /* a stop aborted the handler: no attempt; the message goes back to its queue */
+    BH_OUTCOME_THROTTLED  /* the downstream is busy: the message waits, and this is no attempt */
 } bh_outcome;
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
@@ -56,6 +57,7 @@ typedef struct bh_limits {
     int64_t max_age_ms;         /* default: 0, no limit */
     int64_t max_retry_after_ms; /* default: 86400000 */
     int64_t max_crashes;        /* default: 5; 0: no limit */
+    int64_t max_deferrals;      /* default: 100; 0: no limit */
 } bh_limits;
 
 /* The delay after one failure, in ms, and the rungs on which messages wait that fail together. */
@@ -127,6 +129,13 @@ BH_API bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_r
  * max_crashes: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit.
  */
 BH_API bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes);
+/*
+ * Sets how often a message can be deferred (BH_OUTCOME_THROTTLED). Each later throttled outcome is a
+ * failed attempt, so that every message comes to an end.
+ *
+ * max_deferrals: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit.
+ */
+BH_API bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferrals);
 
 /*
  * Checks that the fields of the policy fit together.

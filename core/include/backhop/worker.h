@@ -224,10 +224,20 @@ BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener 
  */
 BH_API bh_status bh_worker_start(bh_worker *self);
 /*
- * Returns a descriptor that is readable while a message or an event can be taken; -1 in a fork's
- * child. Poll it, but do not read from it. It stays the same from bh_worker_new to bh_worker_free.
+ * Returns a descriptor that is readable while a message or an event can be taken. Poll it, but do
+ * not read from it. It stays the same until bh_worker_close_fd, bh_worker_free or the end of
+ * bh_worker_run.
+ *
+ * Returns -1 in a fork's child, or if the system gives no descriptor before the start.
  */
 BH_API int bh_worker_fd(bh_worker *self);
+/*
+ * Closes the descriptor of bh_worker_fd. Without effect while the worker runs.
+ *
+ * Call it after BH_EVENT_DRAINED, when nothing polls the descriptor any more. The worker then has no
+ * open descriptors. bh_worker_run does this at its end. The next start opens another descriptor.
+ */
+BH_API void bh_worker_close_fd(bh_worker *self);
 /*
  * Takes the next message in *out. Settle it, then free it with bh_message_free.
  *

@@ -19,6 +19,8 @@ bh_event_kind bh_event_of(bh_outcome outcome)
     case BH_OUTCOME_FAILED:
     case BH_OUTCOME_PERMANENT:
         return BH_EVENT_FAILED;
+    case BH_OUTCOME_THROTTLED:
+        return BH_EVENT_THROTTLED;
     case BH_OUTCOME_RELEASED:
         return BH_EVENT_STALE;
     default:
@@ -33,6 +35,8 @@ bh_event_kind bh_event_of_copy(bh_action action)
         return BH_EVENT_PARKED;
     case BH_ACTION_REPLAY:
         return BH_EVENT_REPLAYED;
+    case BH_ACTION_DEFER:
+        return BH_EVENT_DEFERRED;
     default:
         return BH_EVENT_RETRIED;
     }
@@ -55,6 +59,8 @@ int bh_event_is_of_each(int kind)
     case BH_EVENT_SUCCEEDED:
     case BH_EVENT_FAILED:
     case BH_EVENT_RETRIED:
+    case BH_EVENT_THROTTLED:
+    case BH_EVENT_DEFERRED:
     case BH_EVENT_DROPPED:
         return 1;
     default:
@@ -150,6 +156,8 @@ bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan)
         if (strings[i].value.size && bh_event_set_string(self, strings[i].field, strings[i].value) != BH_OK)
             return BH_ERR_NO_MEMORY;
     bh_event_set_int(self, BH_FIELD_ATTEMPTS, bh_plan_attempts(plan));
+    if (bh_plan_deferrals(plan) > 0)
+        bh_event_set_int(self, BH_FIELD_DEFERRALS, bh_plan_deferrals(plan));
     if (bh_plan_delay_ms(plan) > 0)
         bh_event_set_int(self, BH_FIELD_DELAY, bh_plan_delay_ms(plan));
     return BH_OK;

@@ -12,6 +12,8 @@ static int is_about_a_message(bh_event_kind kind)
     case BH_EVENT_SUCCEEDED:
     case BH_EVENT_FAILED:
     case BH_EVENT_RETRIED:
+    case BH_EVENT_THROTTLED:
+    case BH_EVENT_DEFERRED:
     case BH_EVENT_PARKED:
     case BH_EVENT_DROPPED:
     case BH_EVENT_RETURNED:
@@ -78,6 +80,16 @@ static void add_attempts(bh__report *out, const bh_event *self)
     }
 }
 
+static void add_deferrals(bh__report *out, const bh_event *self)
+{
+    int64_t deferrals = bh_event_int(self, BH_FIELD_DEFERRALS);
+    if (deferrals <= 0)
+        return;
+    begin_part(out, self);
+    bh__report_add(out, "deferred ");
+    bh__report_add_times(out, deferrals);
+}
+
 static void add_span(bh__report *out, const bh_event *self, bh_field field, const char *before, const char *after)
 {
     int64_t span = bh_event_int(self, field);
@@ -100,7 +112,7 @@ static const char *words_before_duration(bh_event_kind kind)
 
 static void add_spans(bh__report *out, const bh_event *self)
 {
-    int is_copy = self->kind == BH_EVENT_RETRIED || self->kind == BH_EVENT_PARKED;
+    int is_copy = self->kind == BH_EVENT_RETRIED || self->kind == BH_EVENT_DEFERRED || self->kind == BH_EVENT_PARKED;
     int has_delay_in_text = self->kind == BH_EVENT_RETURNED || self->kind == BH_EVENT_NACKED;
     add_span(out, self, BH_FIELD_LATENESS, "", " late");
     if (!is_copy) /* metrics show the duration of a copy */
@@ -151,6 +163,7 @@ void bh__line_write(bh__report *out, const bh_event *self)
     add_subject(out, self);
     add_connection(out, self);
     add_attempts(out, self);
+    add_deferrals(out, self);
     add_spans(out, self);
     add_reason(out, self);
     add_error(out, self);

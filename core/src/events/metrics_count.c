@@ -95,9 +95,12 @@ static int add_samples(bh_metrics *self, const facts *of)
     case BH_EVENT_DROPPED:
         return add_handled(self, of, "dropped");
     case BH_EVENT_FAILED:
+    case BH_EVENT_THROTTLED:
         return add_sample(self, BH_METRIC_PROCESS_DURATION, of, error_type(of), of->duration_us);
     case BH_EVENT_RETRIED:
-        return add_sample(self, BH_METRIC_RETRIES, of, error_type(of), 1) &&
+    case BH_EVENT_DEFERRED:
+        return add_sample(self, of->kind == BH_EVENT_RETRIED ? BH_METRIC_RETRIES : BH_METRIC_DEFERRED, of,
+                          error_type(of), 1) &&
                add_sample(self, BH_METRIC_RETRY_DELAY, of, bh_str(""), millionths(of->delay_ms, 1000)) &&
                add_copied(self, of);
     case BH_EVENT_PARKED:
@@ -150,7 +153,8 @@ bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event)
 bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_bytes queue, const bh_history *history,
                                    int redelivered, int64_t now_ms, bh_bytes error_class, int64_t duration_us)
 {
-    const int is_end = kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED;
+    const int is_end =
+        kind == BH_EVENT_SUCCEEDED || kind == BH_EVENT_FAILED || kind == BH_EVENT_THROTTLED || kind == BH_EVENT_DROPPED;
     if (!self || !is_end || !queue.data || !history || !error_class.data)
         return BH_ERR_ARGUMENT;
     int64_t lateness_ms = -1; /* unknown if the start of its handler is unknown */
@@ -170,7 +174,7 @@ bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_byte
 bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes queue, int64_t attempts,
                                 int64_t delay_ms, bh_bytes reason, bh_bytes error_class, int64_t duration_us)
 {
-    const int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+    const int is_copied = kind == BH_EVENT_RETRIED || kind == BH_EVENT_DEFERRED || kind == BH_EVENT_PARKED;
     if (!self || !is_copied || !queue.data || !reason.data || !error_class.data)
         return BH_ERR_ARGUMENT;
     const facts of = {.kind = kind,

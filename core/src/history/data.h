@@ -53,6 +53,7 @@ struct bh_history {
     int64_t acquired_count;
     int64_t crashes;
     int64_t counted_crashes; /* the part of crashes before the last wait */
+    int64_t deferrals;
     int64_t replays;
     int is_back; /* it left the parked queue without bh_plan_replay */
     bh__text last_error;
@@ -81,6 +82,7 @@ typedef enum bh__header {
     BH__HEADER_EXCHANGE,
     BH__HEADER_ROUTING_KEY,
     BH__HEADER_PARKED,
+    BH__HEADER_DEFERRALS,
     BH__HEADER_CRASHES,
     BH__HEADER_REPLAYS,
     BH__HEADER_TRACEPARENT,

@@ -145,6 +145,7 @@ static void begin_anew(bh_history *self)
     self->source = BH_SOURCE_BACKHOP;
     self->first_failure_ms = -1;
     self->last_delay_ms = self->due_ms = -1;
+    self->deferrals = 0;
     self->last_error = BH__NO_TEXT;
     self->crashes -= self->counted_crashes;
     self->counted_crashes = 0;
@@ -209,6 +210,8 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     self->parked = bh__headers_short_string(self, &in, BH__HEADER_PARKED);
     count = bh__headers_number(self, &in, BH__HEADER_REPLAYS, BH_HISTORY_MOST_ATTEMPTS);
     self->replays = count > 0 ? count : 0;
+    count = bh__headers_number(self, &in, BH__HEADER_DEFERRALS, BH_HISTORY_MOST_ATTEMPTS);
+    self->deferrals = count > 0 ? count : 0;
     self->is_back = came_back(self, delivery, topology);
     if (self->is_back)
         begin_anew(self);
@@ -254,6 +257,7 @@ void bh_history_past(const bh_history *self, bh_past *out)
         .source = self->source,
         .first_failure_ms = self->first_failure_ms,
         .last_delay_ms = self->last_delay_ms,
+        .deferrals = self->deferrals,
         .replays = self->replays,
         .crashes = self->crashes,
         .delivery_count = self->delivery_count,
@@ -272,9 +276,15 @@ bh_past bh__history_past(const bh_history *self)
     return past;
 }
 
+/* Returns 1 if a copy of the message has waited before this delivery. */
+static int has_waited(const bh_history *self)
+{
+    return self && (self->attempts > 0 || self->deferrals > 0);
+}
+
 int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t now_ms)
 {
-    if (!self || redelivered || self->due_ms < 0 || self->attempts == 0 || now_ms < 0 || now_ms > BH__BELOW_2_53)
+    if (!has_waited(self) || redelivered || self->due_ms < 0 || now_ms < 0 || now_ms > BH__BELOW_2_53)
         return -1;
     int64_t late_ms = now_ms - self->due_ms;
     if (late_ms > BH_POLICY_LONGEST_MS || late_ms < -BH_POLICY_LONGEST_MS)
@@ -285,7 +295,7 @@ int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t 
 int64_t bh__history_recovery_ms(const bh_history *self, int64_t now_ms)
 {
     int64_t first_ms = self ? self->first_failure_ms : -1;
-    if (bh_history_attempts(self) == 0 || first_ms < 0 || first_ms > now_ms)
+    if (!has_waited(self) || first_ms < 0 || first_ms > now_ms)
         return -1;
     return now_ms - first_ms <= BH_POLICY_LONGEST_MS ? now_ms - first_ms : -1;
 }

@@ -16,6 +16,7 @@ const bh_bytes bh__header_names[BH__HEADER_COUNT] = {
     [BH__HEADER_EXCHANGE] = BH__LITERAL("backhop-exchange"),
     [BH__HEADER_ROUTING_KEY] = BH__LITERAL("backhop-routing-key"),
     [BH__HEADER_PARKED] = BH__LITERAL("backhop-parked"),
+    [BH__HEADER_DEFERRALS] = BH__LITERAL("backhop-deferrals"),
     [BH__HEADER_CRASHES] = BH__LITERAL("backhop-crashes"),
     [BH__HEADER_REPLAYS] = BH__LITERAL("backhop-replays"),
     [BH__HEADER_TRACEPARENT] = BH__LITERAL("backhop-traceparent"),

@@ -275,6 +275,7 @@ bh_status bh_ledger_settle(bh_ledger *self, int64_t entry, bh_action action, int
     case BH_ACTION_RETURN:
         return dismiss_entry(self, index, action);
     case BH_ACTION_RETRY:
+    case BH_ACTION_DEFER:
     case BH_ACTION_PARK:
     case BH_ACTION_REPLAY:
         if (index == BH__NO_INDEX)

@@ -5,7 +5,7 @@
 #include "plan/internal.h"
 #include "base/traceparent.h"
 
-enum { BH__PLAN_MOST_HEADERS = 18 };
+enum { BH__PLAN_MOST_HEADERS = 19 };
 
 /* Exchange and routing key of the first publish of a message. */
 typedef struct bh__plan_origin {
@@ -39,6 +39,8 @@ struct bh_plan {
     char traceparent[BH__TRACEPARENT_BYTES + 1]; /* of the attempt that the next decision is about; "": none */
     bh_action action;
     int64_t attempts;
+    int64_t deferrals;
+    int is_deferred;          /* 1: a copy that waits is a deferral */
     int64_t first_failure_ms; /* -1: unknown */
     int64_t crashes;          /* counted by bh_plan_guard */
     int64_t delay_ms;
@@ -57,6 +59,11 @@ struct bh_plan {
 
 /* ------------------------------------------------------------------------------------------------------- plan.c */
 
+/* Returns 1 if the plan's copy waits: a retry or a deferral. */
+static inline int bh__plan_waits(const bh_plan *self)
+{
+    return self->action == BH_ACTION_RETRY || self->action == BH_ACTION_DEFER;
+}
 /* Empties the plan. Keeps its settings and its memory. */
 void bh__plan_clear(bh_plan *self);
 
@@ -89,7 +96,7 @@ void bh__plan_remove_unfit(bh_plan *self, const bh__plan_input *in);
 /* Returns the delay that a handler requests, limited by the policy's max_retry_after_ms. */
 int64_t bh__plan_granted_ms(const bh_policy *policy, int64_t retry_after_ms);
 /* Chooses the delay of the next attempt. */
-void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t retry_after_ms);
+void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t failures, int64_t retry_after_ms);
 /*
  * Chooses the delay after a crash, with full jitter: up to the policy's longest delay after `wait` failures.
  *

@@ -15,12 +15,23 @@ static int64_t first_failure_ms(const bh_history *history, int64_t now_ms)
     return first_ms >= 0 && first_ms < now_ms ? first_ms : now_ms;
 }
 
-int bh__plan_may_park(const bh_history *history, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms,
-                      int64_t now_ms)
+bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
+                           bh_outcome outcome)
 {
-    if (outcome != BH_OUTCOME_FAILED)
+    if (outcome != BH_OUTCOME_THROTTLED)
+        return outcome;
+    int64_t most = bh__policy_max_deferrals(policy);
+    int is_used_up = most > 0 && bh__history_past(history).deferrals >= most;
+    return is_used_up || !bh__topology_copies(topology) ? BH_OUTCOME_FAILED : outcome;
+}
+
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology, bh_outcome given,
+                      int64_t retry_after_ms, int64_t now_ms)
+{
+    bh_outcome outcome = bh_plan_outcome(history, policy, topology, given);
+    if (outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_THROTTLED)
         return outcome == BH_OUTCOME_PERMANENT;
-    if (bh__policy_is_last(policy, bh_history_attempts(history) + 1))
+    if (outcome == BH_OUTCOME_FAILED && bh__policy_is_last(policy, bh_history_attempts(history) + 1))
         return 1;
     if (bh__policy_max_age_ms(policy) <= 0)
         return 0;
@@ -60,6 +71,7 @@ static bh_status begin_at(bh_plan *self, const bh__plan_input *in)
     if (status != BH_OK)
         return status;
     self->attempts = bh_history_attempts(in->history);
+    self->deferrals = bh__history_past(in->history).deferrals;
     self->first_failure_ms = first_failure_ms(in->history, in->now_ms);
     return BH_OK;
 }
@@ -75,19 +87,31 @@ int64_t bh__plan_failed_once_more(const bh_plan *self)
     return self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
 }
 
-bh_status bh__plan_decide_failure(bh_plan *self, const bh__plan_input *in, int64_t retry_after_ms)
+/* Decides how long the message waits after so many failures or deferrals. Parks it if it is too old for that. */
+static bh_status decide_wait(bh_plan *self, const bh__plan_input *in, int64_t failures, int64_t retry_after_ms)
 {
-    if (bh__policy_is_last(in->policy, self->attempts))
-        return bh__plan_park_copy(self, in, "exhausted");
     if (bh__delivery_lost_headers(in->delivery)) /* the count of attempts may be among them */
         return bh__plan_park_copy(self, in, "oversized");
-    bh__plan_choose_delay(self, in, retry_after_ms > 0 ? retry_after_ms : 0);
+    bh__plan_choose_delay(self, in, failures, retry_after_ms > 0 ? retry_after_ms : 0);
     if (bh__plan_is_too_old(in->policy, self->first_failure_ms, in->now_ms, self->delay_ms))
         return bh__plan_park_copy(self, in, "too-old");
     if (bh__topology_copies(in->topology))
         return bh__plan_retry_copy(self, in, "oversized");
     self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
+}
+
+bh_status bh__plan_decide_failure(bh_plan *self, const bh__plan_input *in, int64_t retry_after_ms)
+{
+    return bh__policy_is_last(in->policy, self->attempts) ? bh__plan_park_copy(self, in, "exhausted")
+                                                          : decide_wait(self, in, self->attempts, retry_after_ms);
+}
+
+static bh_status decide_deferral(bh_plan *self, const bh__plan_input *in, int64_t retry_after_ms)
+{
+    self->deferrals += self->deferrals < BH_HISTORY_MOST_ATTEMPTS;
+    self->is_deferred = 1;
+    return decide_wait(self, in, self->deferrals, retry_after_ms);
 }
 
 bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
@@ -103,7 +127,7 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
     if (status != BH_OK)
         return status;
     int64_t failed = bh__plan_failed_once_more(self);
-    switch (outcome) {
+    switch (bh_plan_outcome(history, policy, topology, outcome)) {
     case BH_OUTCOME_OK:
         self->action = BH_ACTION_ACK;
         return BH_OK;
@@ -116,6 +140,8 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
     case BH_OUTCOME_PERMANENT:
         self->attempts = failed;
         return bh__plan_end(self, bh__plan_park_copy(self, &in, "permanent"));
+    case BH_OUTCOME_THROTTLED:
+        return bh__plan_end(self, decide_deferral(self, &in, retry_after_ms));
     case BH_OUTCOME_RELEASED: /* bh_ledger_give_back needs no plan */
         break;
     }

@@ -32,11 +32,11 @@ int64_t bh__plan_granted_ms(const bh_policy *policy, int64_t retry_after_ms)
     return retry_after_ms < cap_ms ? retry_after_ms : cap_ms;
 }
 
-void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t retry_after_ms)
+void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t failures, int64_t retry_after_ms)
 {
     const bh__rungs *rungs = bh__topology_rungs(in->topology);
     int64_t floor_ms = bh__plan_granted_ms(in->policy, retry_after_ms);
-    int64_t delay_ms = bh_policy_delay_ms(in->policy, self->attempts, bh__history_past(in->history).last_delay_ms,
+    int64_t delay_ms = bh_policy_delay_ms(in->policy, failures, bh__history_past(in->history).last_delay_ms,
                                           bh__random_number(in->random.data));
     switch (bh_topology_strategy(in->topology)) {
     case BH_STRATEGY_LADDER:

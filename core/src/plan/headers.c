@@ -24,6 +24,7 @@ static const bh_bytes never_kept[] = {
     BH__LITERAL("backhop-routing-key"),
     BH__LITERAL("backhop-error"),
     BH__LITERAL("backhop-parked"),
+    BH__LITERAL("backhop-deferrals"),
     BH__LITERAL("backhop-crashes"),
     BH__LITERAL("backhop-replays"),
     BH__LITERAL("backhop-traceparent"),
@@ -137,10 +138,12 @@ void bh__plan_set_headers(bh_plan *self, const bh__plan_input *in)
 {
     set_queue(self, in);
     bh__plan_set_int(self, "backhop-attempts", self->attempts);
+    if (self->deferrals > 0)
+        bh__plan_set_int(self, "backhop-deferrals", self->deferrals);
     set_counts(self, in);
     if (self->first_failure_ms >= 0)
         bh__plan_set_int(self, "backhop-first-failure", self->first_failure_ms);
-    if (self->action == BH_ACTION_RETRY) {
+    if (bh__plan_waits(self)) {
         bh__plan_set_int(self, "backhop-delay", self->delay_ms);
         bh__plan_set_int(self, "backhop-due", in->now_ms + self->delay_ms);
     }

@@ -48,7 +48,7 @@ bh__buffer *bh__plan_buffer(bh_plan *self);
 int64_t bh__replay_pause_ms(int64_t foreign);
 
 /* Returns 1 if the outcome may park the message at `now_ms`, in ms since the epoch: bh_worker_may_park. */
-int bh__plan_may_park(const bh_history *history, const bh_policy *policy, bh_outcome outcome, int64_t retry_after_ms,
-                      int64_t now_ms);
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
+                      bh_outcome outcome, int64_t retry_after_ms, int64_t now_ms);
 
 #endif

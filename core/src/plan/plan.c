@@ -65,12 +65,18 @@ bh_action bh_plan_action(const bh_plan *self)
 int bh__plan_publishes(const bh_plan *self)
 {
     bh_action action = bh_plan_action(self);
-    return action == BH_ACTION_RETRY || action == BH_ACTION_PARK || action == BH_ACTION_REPLAY;
+    return action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
+           action == BH_ACTION_REPLAY;
 }
 
 int64_t bh_plan_attempts(const bh_plan *self)
 {
     return self ? self->attempts : 0;
+}
+
+int64_t bh_plan_deferrals(const bh_plan *self)
+{
+    return self ? self->deferrals : 0;
 }
 
 int64_t bh_plan_delay_ms(const bh_plan *self)

@@ -49,7 +49,7 @@ bh_status bh__plan_retry_copy(bh_plan *self, const bh__plan_input *in, const cha
     bh_bytes delay = bh__decimal(digits, self->delay_ms);
     bh_bytes wait = bh__topology_wait_exchange(in->topology);
     bh_strategy strategy = bh_topology_strategy(in->topology);
-    self->action = BH_ACTION_RETRY;
+    self->action = self->is_deferred ? BH_ACTION_DEFER : BH_ACTION_RETRY;
     bh__plan_address(
         self, wait,
         bh__plan_harmless_key(in->origin ? in->origin->routing_key : bh_delivery_routing_key(in->delivery)));

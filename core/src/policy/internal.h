@@ -10,7 +10,7 @@
  * Errors: BH_ERR_NO_MEMORY; *out is NULL then.
  */
 bh_status bh__policy_copy(bh_policy **out, const bh_policy *from);
-/* Returns 1 if both policies have the same delays, attempts and ages. Crash limits may differ. */
+/* Returns 1 if both policies have the same delays, attempts and ages. Limits of crashes and deferrals may differ. */
 int bh__policy_same(const bh_policy *a, const bh_policy *b);
 
 /* Limits in force; see bh_limits. 0 if self is NULL. */
@@ -19,6 +19,7 @@ int64_t bh__policy_max_ms(const bh_policy *self);
 int64_t bh__policy_max_age_ms(const bh_policy *self);
 int64_t bh__policy_max_retry_after_ms(const bh_policy *self);
 int64_t bh__policy_max_crashes(const bh_policy *self);
+int64_t bh__policy_max_deferrals(const bh_policy *self);
 /* Returns 1 if max_attempts allows no attempt after this one (1, 2, ...). */
 int bh__policy_is_last(const bh_policy *self, int64_t attempt);
 

@@ -22,6 +22,7 @@ struct bh_policy {
     int64_t max_age_ms;
     int64_t max_retry_after_ms;
     int64_t max_crashes;
+    int64_t max_deferrals;
     int64_t *steps_ms;
     size_t step_count;
     size_t step_capacity;
@@ -43,6 +44,7 @@ bh_status bh_policy_new(bh_policy **out)
     (*out)->max_attempts = NOT_SET;
     (*out)->max_retry_after_ms = 86400000;
     (*out)->max_crashes = 5;
+    (*out)->max_deferrals = 100;
     return BH_OK;
 }
 
@@ -185,6 +187,12 @@ bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes)
                 : BH_ERR_ARGUMENT;
 }
 
+bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferrals)
+{
+    return self ? set_number(self, &self->max_deferrals, "max_deferrals", max_deferrals, 0, BH_POLICY_MOST_ATTEMPTS)
+                : BH_ERR_ARGUMENT;
+}
+
 bh_status bh_policy_check(bh_policy *self)
 {
     if (!self)
@@ -269,6 +277,11 @@ int64_t bh__policy_max_crashes(const bh_policy *self)
     return self ? self->max_crashes : 0;
 }
 
+int64_t bh__policy_max_deferrals(const bh_policy *self)
+{
+    return self ? self->max_deferrals : 0;
+}
+
 void bh_policy_limits(const bh_policy *self, bh_limits *out)
 {
     *out = (bh_limits){
@@ -277,6 +290,7 @@ void bh_policy_limits(const bh_policy *self, bh_limits *out)
         .max_age_ms = bh__policy_max_age_ms(self),
         .max_retry_after_ms = bh__policy_max_retry_after_ms(self),
         .max_crashes = bh__policy_max_crashes(self),
+        .max_deferrals = bh__policy_max_deferrals(self),
     };
 }
 

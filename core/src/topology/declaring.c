@@ -120,8 +120,20 @@ static bh_declaration whole(const bh_declaring *self)
     return (bh_declaration){.kind = BH_DECLARE_NONE, .name = bh_topology_queue(self->topology)};
 }
 
+/* Returns 1 if a look finds or binds this: the return exchange, or the work queue's binding to it. */
+static int is_looked_at(const bh_declaring *self, const bh_declaration *it)
+{
+    bh_bytes exchange = bh__topology_return_exchange(self->topology);
+    if (self->look == BH__LOOK_FIND)
+        return it->kind == BH_DECLARE_EXCHANGE && bh__same(it->name, exchange);
+    return it->kind == BH_DECLARE_BINDING && bh__same(it->source, exchange) &&
+           bh__same(it->name, bh_topology_queue(self->topology));
+}
+
 static int has_step(const bh_declaring *self, const bh_declaration *it)
 {
+    if (self->look == BH__LOOK_FIND || self->look == BH__LOOK_BIND)
+        return is_looked_at(self, it);
     if (self->mode == BH_MODE_VERIFY)
         return it->kind != BH_DECLARE_BINDING;
     int is_needed = self->rung_ms ? it->rung_ms == self->rung_ms : !it->on_demand;
@@ -131,13 +143,14 @@ static int has_step(const bh_declaring *self, const bh_declaration *it)
 void bh__declaring_go_to(bh_declaring *self, size_t index)
 {
     size_t count = bh_topology_count(self->topology);
-    self->purpose = self->mode == BH_MODE_VERIFY ? BH__TO_FIND : BH__TO_CREATE;
+    int finds = self->look ? self->look == BH__LOOK_FIND : self->mode == BH_MODE_VERIFY;
+    self->purpose = finds ? BH__TO_FIND : BH__TO_CREATE;
     for (self->at = index; self->at < count; self->at++) {
         bh_topology_declaration(self->topology, self->at, &self->step);
         if (has_step(self, &self->step))
             return;
     }
-    if (self->at == count && self->mode == BH_MODE_VERIFY && !has_work_queue(self))
+    if (self->at == count && !self->look && self->mode == BH_MODE_VERIFY && !has_work_queue(self))
         self->step = (bh_declaration){.kind = BH_DECLARE_QUEUE,
                                       .name = bh_topology_queue(self->topology),
                                       .type = bh_str(""),
@@ -147,11 +160,12 @@ void bh__declaring_go_to(bh_declaring *self, size_t index)
         self->at = count + 1;
 }
 
-bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
+static bh_status begin(bh_declaring *self, bh_mode mode, bh__look look, int64_t rung_ms)
 {
     if (!self || (int)mode < BH_MODE_CREATE || mode > BH_MODE_NONE || rung_ms < 0)
         return BH_ERR_ARGUMENT;
     self->mode = mode;
+    self->look = look;
     self->rung_ms = rung_ms;
     self->is_pending = 0;
     self->has_ended = mode == BH_MODE_NONE;
@@ -160,11 +174,27 @@ bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
     bh__report_clear(&self->result);
     self->missing_rungs = self->last_rung_ms = 0;
     self->may_declare = 1;
+    return BH_OK;
+}
+
+bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
+{
+    bh_status status = begin(self, mode, BH__LOOK_NONE, rung_ms);
+    if (status != BH_OK)
+        return status;
     bh_declaration all = whole(self);
     if (self->declared && mode == BH_MODE_CREATE && rung_ms == 0 && bh__declared_has(self->declared, &all))
         bh_declared_clear(self->declared); /* the second time, nothing is skipped */
     bh__declaring_go_to(self, 0);
     return BH_OK;
+}
+
+bh_status bh_declaring_look(bh_declaring *self, bh_mode mode)
+{
+    bh_status status = begin(self, mode, BH__LOOK_FIND, 0);
+    if (status == BH_OK)
+        bh__declaring_go_to(self, 0);
+    return status;
 }
 
 /*
@@ -211,6 +241,12 @@ static void read_step(bh_declaring *self, bh_declaration *out)
 static void end(bh_declaring *self)
 {
     bh_declaration all = whole(self);
+    if (self->look) {
+        self->has_ended = 1;
+        if (self->look == BH__LOOK_MEND)
+            bh__declaring_report_look(self);
+        return;
+    }
     if (self->declared && self->mode == BH_MODE_CREATE && self->rung_ms == 0)
         bh__declared_add(self->declared, &all);
     bh__declaring_report(self);
@@ -223,9 +259,12 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
     *out = (bh_declaration){.kind = BH_DECLARE_NONE};
     if (!self || self->has_ended)
         return 0;
-    if (self->is_pending && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self))
+    if (self->is_pending && self->look == BH__LOOK_FIND) {
+        self->look = BH__LOOK_BIND;
+        bh__declaring_go_to(self, self->mode == BH_MODE_CREATE ? 0 : bh_topology_count(self->topology));
+    } else if (self->is_pending && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self)) {
         self->purpose = BH__TO_COMPARE;
-    else if (self->is_pending) {
+    } else if (self->is_pending) {
         note_accepted(self);
         bh__declaring_go_to(self, self->at + 1);
     }

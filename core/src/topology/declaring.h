@@ -13,12 +13,16 @@
 /* The purpose of a step: check a name, compare an exchange or queue, or create one. */
 typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_CREATE } bh__purpose;
 
+/* The phase of a look: find the exchange, bind the work queue, or declare the whole topology. */
+typedef enum bh__look { BH__LOOK_NONE, BH__LOOK_FIND, BH__LOOK_BIND, BH__LOOK_MEND } bh__look;
+
 struct bh_declaring {
     bh_topology *topology;
     bh_declared *declared; /* or NULL */
     bh_dialect dialect;
     int makes_rungs;
     bh_mode mode;
+    bh__look look;
     int64_t rung_ms;
     /* index of the step's declaration; their count: the work queue that the user declares */
     size_t at;
@@ -44,5 +48,7 @@ int bh__declaring_is_users_queue(const bh_declaring *self);
 bh_bytes bh__declaring_blocking_argument(const bh_declaring *self);
 /* Ends, and reports what BH_MODE_VERIFY found missing or different. */
 void bh__declaring_report(bh_declaring *self);
+/* Ends a look after the exchange was missing, and reports that. */
+void bh__declaring_report_look(bh_declaring *self);
 
 #endif

@@ -199,14 +199,53 @@ static void on_not_compared(bh_declaring *self, int code, bh_bytes text)
         fail(self, code, text);
 }
 
+void bh__declaring_report_look(bh_declaring *self)
+{
+    bh_bytes exchange = bh__topology_return_exchange(self->topology);
+    bh_status status = self->result.status;
+    bh__report refusal = self->result;
+    self->result = (bh__report){.size = 0};
+    bh__report_set(&self->result, status == BH_OK ? BH_ERR_MISSING : status,
+                   "the exchange \"%.*s\" is missing, so that no retry comes back; ", SHOWN(exchange));
+    if (self->mode != BH_MODE_CREATE)
+        add_remedy(self, 1);
+    else if (status == BH_OK)
+        bh__report_add(&self->result, "it is declared again");
+    else
+        bh__report_add(&self->result, "%.*s", SHOWN(bh__report_text(&refusal)));
+    bh__report_free(&refusal);
+}
+
+/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look or bind. */
+static void on_not_found(bh_declaring *self, int code)
+{
+    self->has_ended = 1;
+    if (self->look != BH__LOOK_FIND || code != NOT_FOUND)
+        return;
+    self->look = BH__LOOK_MEND;
+    bh_declared_clear(self->declared);
+    if (self->mode == BH_MODE_CREATE) {
+        self->has_ended = 0;
+        bh__declaring_go_to(self, 0);
+    } else {
+        bh__declaring_report_look(self);
+    }
+}
+
 void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
 {
     if (!self || !self->is_pending || !text.data)
         return;
     self->is_pending = 0;
-    if (self->purpose == BH__TO_CREATE)
+    if (self->look == BH__LOOK_FIND || self->look == BH__LOOK_BIND) {
+        on_not_found(self, code);
+        return;
+    }
+    if (self->purpose == BH__TO_CREATE) {
         on_not_created(self, code, text);
-    else if (self->purpose == BH__TO_COMPARE)
+        if (self->look)
+            bh__declaring_report_look(self);
+    } else if (self->purpose == BH__TO_COMPARE)
         on_not_compared(self, code, text);
     else if (code == NOT_FOUND)
         note_missing(self);

@@ -66,6 +66,11 @@ void bh_worker_state(bh_worker *self, bh_health *out)
         *out = (bh_health){.state = BH_HEALTH_STOPPED};
 }
 
+void bh_worker_close_fd(bh_worker *self)
+{
+    (void)self;
+}
+
 int64_t bh_worker_copies(const bh_worker *self)
 {
     (void)self;

@@ -3,6 +3,7 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
+const c = require('../core')
 const { ChannelClosedError, ConsumerCancelledError, errorOf } = require('../errors')
 const { Health } = require('../health')
 const { stopping } = require('../message')
@@ -64,6 +65,7 @@ class BaseConsumer {
   #delay = 0 // ms, the last one
   #since = 0
   #timer
+  #look // a timer
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
   health = new Health('the consumer')
@@ -73,6 +75,7 @@ class BaseConsumer {
     this.#retrier = retrier
     this.closed = new Promise(resolve => {
       this.#close = error => {
+        clearTimeout(this.#look)
         healths.delete(this.health)
         this.health.drain(error)
         resolve(error)
@@ -98,6 +101,16 @@ class BaseConsumer {
   _began () {
     this.#since = performance.now()
     this.#emit('connected', () => ({ connection: 'consume' }))
+    this.#lookLater()
+  }
+
+  /** Looks for the return exchange once a minute. */
+  #lookLater () {
+    clearTimeout(this.#look)
+    this.#look = setTimeout(async () => {
+      await this.#retrier._look()
+      if (!this.isCancelled) this.#lookLater()
+    }, c.BH_LOOK_MS).unref()
   }
 
   #emit (name, fieldsOf) {

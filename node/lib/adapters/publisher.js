@@ -40,7 +40,7 @@ const {
 } = c
 const [ENTRY, CHANNEL, TAG, EVENT, STATUS, DELAY, COUNT, DUE] = [0, 1, 2, 3, 4, 5, 6, 7] // of a step
 const NAMES = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))
-const SAFE = new Set(['retried', 'parked', 'replayed'])
+const SAFE = new Set(['retried', 'deferred', 'parked', 'replayed'])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
 /** Returns milliseconds of a monotonic clock. */

@@ -20,7 +20,11 @@ export interface ConsumeOptions {
   timeout?: Duration | undefined
 }
 
-/** A consumer that `consume` made. */
+/**
+ * A consumer that `consume` made. Once a minute it looks for the exchange that retries come back by,
+ * and binds the work queue to it again. If the exchange is missing, it declares the topology again, with
+ * mode create, and emits `unavailable`.
+ */
 export interface Consumption extends Health {
   /**
    * Stops consuming. No further message reaches a handler from now on. Handlers that run may
@@ -39,7 +43,12 @@ export interface Consumption extends Health {
   [Symbol.asyncDispose] (): Promise<void>
 }
 
-/** The part of a retrier that is the same over each client. */
+/**
+ * The part of a retrier that is the same over each client.
+ *
+ * A success whose acknowledgement was lost holds for the next delivery to this process, if the message
+ * has an id. Backhop acknowledges that delivery without a call of the handler.
+ */
 export abstract class BaseRetrier {
   /** The exchanges, queues and bindings of the work queue. */
   readonly topology: Topology

@@ -13,6 +13,7 @@
 //
 //   connection, channel, tag   where the delivery came by
 //   isOpen                     whether the channel is open, so that the delivery can be settled
+//   isLost                     whether the broker cancelled its consumer, and may have requeued it
 //   content                    the body as it arrived
 //   isCounted                  whether the message has the header that the poison guard reads
 //   incoming                   the client's message
@@ -23,7 +24,7 @@
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
 const { Decider } = require('../decider')
-const { ConsumerCancelledError } = require('../errors')
+const { ConnectionFailedError, ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
 const { limitOf, limited } = require('../limit')
 const { idOf, stopping } = require('../message')
@@ -40,6 +41,7 @@ const { Consumption } = require('./consumer')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay } = require('./replay')
 const { Scheduler } = require('./scheduler')
+const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
@@ -124,6 +126,17 @@ class BaseRetrier {
     return new Consumption(this, consumer)
   }
 
+  /** Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. */
+  async _look () {
+    try {
+      const connection = await this._connection()
+      if (!connection.isBlocked) await this.#declaring.look(connection) // a broker with an alarm does not answer
+    } catch (error) {
+      if (error instanceof ConnectionFailedError) return
+      this.#emitter.emit('unavailable', () => ({ error, text: error.message }), { healths: [] }) // the consumer goes on
+    }
+  }
+
   get _backOff () {
     return this.#backOff
   }
@@ -172,6 +185,12 @@ class BaseRetrier {
     let message
     try {
       message = read()
+      if (successes.take(message, message[ORIGINAL].content)) {
+        this._begins(message)
+        this.#succeed(message)
+        end()
+        return
+      }
       const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
       if (poison) {
         this.#execute(message, poison, { errorText: errorTextOf(poison) })
@@ -273,9 +292,10 @@ class BaseRetrier {
 
   /** Acknowledges a message that was handled, whatever its history. */
   #succeed (message) {
+    const original = message[ORIGINAL]
+    if (!original.incoming[SETTLED] && (!original.isOpen || original.isLost)) successes.keep(message, original.content)
     if (!this.#canSettle(message)) return
     if (this.#emitter.isObserved) this.#ends('succeeded', message)
-    const original = message[ORIGINAL]
     original.settle('ack')
     original.incoming[SETTLED] = true
   }
@@ -290,8 +310,8 @@ class BaseRetrier {
     const decider = this.#decider
     try {
       const result = decider.result(thrown)
-      const name = endOf(result.outcome)
-      const failure = name === 'failed' ? this.#failureOf(message, thrown, result) : undefined
+      const name = endOf(result, message, this.#topology)
+      const failure = name === 'dropped' ? undefined : this.#failureOf(message, thrown, result)
       if (this.#emitter.isObserved) this.#ends(name, message, failure)
       decider.frameMax = message[ORIGINAL].connection.frameMax // messages of others came in the meantime
       const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)

@@ -37,6 +37,8 @@ export interface Event {
   readonly attempt: number
   /** Number of failed attempts of the message. */
   readonly attempts: number
+  /** Deferred: how often the message waited without an attempt. */
+  readonly deferrals: number
   /** Delay until the next attempt, in milliseconds. */
   readonly delay: number
   /** Arrival time of a retry minus its due time, in milliseconds; undefined if it is unknown. */
@@ -65,6 +67,8 @@ export interface Event {
  *     succeeded      its handler succeeded
  *     failed         an attempt failed
  *     retried        a message waits for its next attempt: its copy is confirmed
+ *     throttled      its handler threw Throttled: this was no attempt
+ *     deferred       such a message waits: its copy is confirmed
  *     parked         a message went to the parked queue
  *     dropped        its handler threw Drop
  *     replayed       a replay ended; `count` messages were moved

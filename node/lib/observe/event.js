@@ -8,6 +8,7 @@ const { namesOf } = require('../checks')
 const c = require('../core')
 const { WaitTimeoutError, check, errorOf, made } = require('../errors')
 const { listed } = require('../lists')
+const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
 const { OUTCOMES } = require('../plan')
 
@@ -17,7 +18,8 @@ for (let kind = 0, name; (name = c.bh_event_name(kind)); kind++) KINDS.set(name,
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
 const {
   BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION,
-  BH_FIELD_COUNT: COUNT, BH_FIELD_DELAY: DELAY, BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR,
+  BH_FIELD_COUNT: COUNT, BH_FIELD_DEFERRALS: DEFERRALS, BH_FIELD_DELAY: DELAY,
+  BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR,
   BH_FIELD_ERROR_CLASS: ERROR_CLASS, BH_FIELD_HOST: HOST, BH_FIELD_ID: ID,
   BH_FIELD_LATENESS: LATENESS, BH_FIELD_QUEUE: QUEUE, BH_FIELD_REASON: REASON,
   BH_FIELD_RECOVERY: RECOVERY, BH_FIELD_STATUS: STATUS, BH_LEVEL_WARNING: WARNING
@@ -46,6 +48,7 @@ class Event {
     this.host = value(HOST) ?? ''
     this.attempt = value(ATTEMPT) ?? 0
     this.attempts = value(ATTEMPTS) ?? 0
+    this.deferrals = value(DEFERRALS) ?? 0
     this.delay = value(DELAY) ?? 0
     this.count = value(COUNT) ?? 0
     this.reason = value(REASON) ?? ''
@@ -125,10 +128,18 @@ function undrained (queue, count) {
   return new WaitTimeoutError(String(native.line()))
 }
 
-const ENDS = new Map(Object.entries(OUTCOMES).map(([name, number]) => {
-  return [name, c.bh_event_name(c.bh_event_of(number))]
-}))
-/** Returns the name of the event of a handler that ended with `outcome`. */
-const endOf = outcome => ENDS.get(outcome)
+/**
+ * Returns the name of the event of a handler that ended with this result. A throttled message may
+ * count as failed; if it cannot be read, the settlement reports that.
+ */
+function endOf ({ outcome, policy }, message, topology) {
+  let number = OUTCOMES[outcome]
+  if (outcome === 'throttled') {
+    try {
+      number = c.bh_plan_outcome(message.history[NATIVE], (policy ?? topology.policy)[NATIVE], topology[NATIVE], number)
+    } catch {}
+  }
+  return c.bh_event_name(c.bh_event_of(number))
+}
 
 module.exports = { Event, KINDS, endOf, replayError, undrained }

@@ -13,7 +13,7 @@ const { flag, only, refuse } = require('../checks')
 const { classOf, isDrop, textOf } = require('../outcomes')
 
 const SCOPE = 'backhop'
-const COPIES = { [c.BH_EVENT_RETRIED]: 'retry', [c.BH_EVENT_PARKED]: 'park' }
+const COPIES = { [c.BH_EVENT_RETRIED]: 'retry', [c.BH_EVENT_DEFERRED]: 'defer', [c.BH_EVENT_PARKED]: 'park' }
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/
 const NOWHERE = /^0+$/
 const US = 1000 // in a millisecond

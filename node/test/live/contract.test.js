@@ -9,7 +9,7 @@ const { readFileSync } = require('node:fs')
 const path = require('node:path')
 const { setTimeout: sleep } = require('node:timers/promises')
 
-const { Drop, Park, Policy, RetryAfter, buildInfo } = require('backhop')
+const { Drop, Park, Policy, RetryAfter, Throttled, buildInfo } = require('backhop')
 const { rehearse } = require('backhop/testing')
 
 const { Broker, LIMIT, NEEDS_BROKER, URL, describe, it, until } = require('./broker')
@@ -79,6 +79,7 @@ const ENDINGS = {
   park: throws(() => new Park('boom')),
   drop: throws(() => new Drop('boom')),
   'retry-after': throws(() => new RetryAfter('60s', 'boom')),
+  throttled: throws(() => new Throttled('60s', 'boom')),
   'retry-after-http-none': throws(() => new RetryAfter(null, new Error('boom'))),
   'rejects-value': CASES.find(({ id }) => id === 'rejects-value').raises.node.map(name => [name, () => Promise.reject(VALUES[name])]),
   'rejects-text': throws(() => 'boom'),
@@ -192,7 +193,9 @@ class Play {
   }
 
   publish (body) {
-    return this.broker.publish(body, this.queue, { headers: { tenant: 'acme' }, messageId: body })
+    // With an id, a success whose acknowledgement was lost holds for the next delivery.
+    const messageId = ['closes-channel', 'blocks-loop'].includes(this.story.id) ? undefined : body
+    return this.broker.publish(body, this.queue, { headers: { tenant: 'acme' }, messageId })
   }
 
   /** Stops before the handler ends. */
@@ -235,7 +238,7 @@ class Play {
     const { error, reason, id } = this.story
     if (message === 'retried') await until(() => this.event('retried'), 'retried')
     if (message === 'retried' && !least && consumer !== 'stops') await this.saw('first', counted ? 2 : 1)
-    if (message === 'parked') await until(() => this.event('parked'), 'parked')
+    if (message === 'deferred' || message === 'parked') await until(() => this.event(message), message)
     if (id === 'blocks-loop' && kind === 'consumer') await this.comesBack()
     const isOver = consumer === 'is closed by the handler' || (id === 'blocks-loop' && kind === 'wrap')
     if (isOver) await until(() => this.broker.count(this.queue), 'it is back')
@@ -255,7 +258,7 @@ class Play {
     if (level && this.isLogged) assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
     if (error) assert.ok(this.event('failed').errorText.includes(error), this.event('failed').errorText)
     if (reason) assert.equal(this.event('parked').reason, reason)
-    if (least) assert.ok(this.event('retried').delay >= least)
+    if (least) assert.ok(this.event(message).delay >= least)
     if (text && !(kind === 'consumer' && id === 'nacks-itself')) {
       const wanted = text === 'acknowledged twice' ? /acknowledged or rejected twice/ : new RegExp(text)
       await until(() => [...this.events, ...warnings].some(each => wanted.test(each)), text)
@@ -335,7 +338,7 @@ describe(`the contract, ${rehearsed}`, {}, () => {
         }, 'first', { policy: new Policy({ initial, jitter, maxAttempts }), headers: { tenant: 'acme' } })
         const { message, counted, delay_ms_least: least = 0 } = story.expect
         const [first, second] = rehearsal
-        const wanted = { acknowledged: 'ack', retried: 'retry', parked: 'park', dropped: 'drop' }[message]
+        const wanted = { acknowledged: 'ack', retried: 'retry', deferred: 'defer', parked: 'park', dropped: 'drop' }[message]
         assert.equal(first.plan.action, wanted)
         if (wanted === 'retry') assert.equal(second.number, counted ? 2 : 1)
         assert.ok(first.delay >= least)

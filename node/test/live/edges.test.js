@@ -3,12 +3,12 @@
 
 const assert = require('node:assert/strict')
 const { AsyncLocalStorage } = require('node:async_hooks')
-const { afterEach, beforeEach } = require('node:test')
+const { afterEach, beforeEach, mock } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
 const amqplib = require('amqplib')
 
-const { Policy, WaitTimeoutError, Worker, buildInfo } = require('backhop')
+const { Policy, Topology, WaitTimeoutError, Worker, buildInfo } = require('backhop')
 const { Retrier } = require('backhop/amqplib')
 
 const {
@@ -16,10 +16,12 @@ const {
 } = require('./broker')
 const { CARRIERS } = require('./carriers')
 const { CLIENTS } = require('./clients')
+const { Proxy } = require('./proxy')
 
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const { 'amqplib, consume': Amqplib, 'node-amqp, consume': NodeAmqp } = CLIENTS
 
+const LOOK_MS = 60_000 // BH_LOOK_MS
 const warnings = []
 process.on('warning', warning => warnings.push(warning))
 
@@ -312,6 +314,100 @@ describe('an edge', NEEDS_BROKER, () => {
       } finally {
         control('clear-alarm')
       }
+    })
+  }
+
+  for (const Consumer of [Amqplib, NodeAmqp]) {
+    it(`F2: a success over ${Consumer.name} whose connection was lost is acknowledged at the next delivery`, async () => {
+      const proxy = await Proxy.to(URL)
+      closing.push(() => proxy.close())
+      const calls = []
+      const events = []
+      const seen = name => events.some(event => event.name === name)
+      const more = { onEvent: event => events.push(event) }
+      const handle = async ({ body }) => {
+        calls.push(String(body))
+        if (String(body) !== 'slow' || calls.length > 1) return
+        proxy.cut()
+        await until(() => seen('disconnected'), 'the connection is lost')
+      }
+      const lost = await Consumer.connect(proxy.url, queue, { ...options, ...more })
+      closing.push(() => lost.stop())
+      await lost.begin(handle)
+      await broker.publish('slow', queue, { messageId: 'slow' })
+      await until(() => seen('stale'), () => events.join('\n'))
+      if (lost.isClosed) await consuming(Consumer, handle, more) // the application connects again
+      await until(() => events.some(({ name, id }) => name === 'succeeded' && id === 'slow'), () => events.join('\n'))
+      await broker.publish('next', queue, { messageId: 'next' })
+      await until(() => calls.includes('next'), () => events.join('\n'))
+      assert.deepEqual(calls, ['slow', 'next'])
+    })
+  }
+
+  it('F2: a message whose handler is slower than the consumer timeout is called no more after its success', NEEDS_CTL, async () => {
+    const set = (timeout, tick) => {
+      const settings = { consumer_timeout: timeout, channel_tick_interval: tick }
+      for (const [name, ms] of Object.entries(settings)) control('eval', `application:set_env(rabbit, ${name}, ${ms}).`)
+    }
+    const quorum = await broker.queue({ 'x-queue-type': 'quorum' })
+    set(3000, 500)
+    try {
+      const calls = []
+      const events = []
+      const deliveries = () => events.filter(({ name, id }) => name === 'delivered' && id === 'slow').length
+      await consuming(Amqplib, async ({ body }) => {
+        const later = calls.push(String(body)) + 1
+        if (String(body) === 'slow') await until(() => deliveries() >= later, 'it is delivered again')
+      }, { queue: quorum, onEvent: event => events.push(event) })
+      await broker.publish('slow', quorum, { messageId: 'slow' })
+      await until(() => deliveries() === 3, () => events.join('\n'))
+      await broker.publish('next', quorum, { messageId: 'next' })
+      await until(() => calls.includes('next'), () => events.join('\n'))
+      assert.deepEqual(calls, ['slow', 'slow', 'next'])
+    } finally {
+      set(1800000, 60000)
+    }
+  })
+
+  for (const Consumer of [Amqplib, NodeAmqp]) {
+    /** Begins a consumer that looks for the return exchange often; each message fails once. */
+    async function looking (more) {
+      const { setTimeout: timer } = globalThis
+      const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? 200 : ms, ...args)
+      mock.method(globalThis, 'setTimeout', often)
+      closing.push(() => mock.restoreAll())
+      const seen = []
+      const events = []
+      const consumer = await consuming(Consumer, ({ body, attempt }) => {
+        seen.push([String(body), attempt])
+        if (attempt === 1) throw new Error('507 queue is full')
+      }, { onEvent: event => events.push(event), ...more })
+      return { consumer, seen, events }
+    }
+
+    it(`F4: a consumer over ${Consumer.name} declares a return exchange that was deleted, and emits that`, async () => {
+      const { consumer, seen, events } = await looking()
+      await broker.channel.deleteExchange(`${broker.namespace}.return`)
+      const event = await until(() => events.find(({ name }) => name === 'unavailable'), () => events.join('\n'))
+      assert.match(String(event), /the exchange ".*\.return" is missing, so that no retry comes back; it is declared again/)
+      assert.equal(event.error.code, 'BH_ERR_MISSING')
+      await broker.publish('x', queue)
+      await until(() => seen.length === 2, 'it comes back')
+      assert.deepEqual(seen, [['x', 1], ['x', 2]])
+      assert.equal(consumer.consumer.state, 'ready')
+    })
+
+    it(`F4: a consumer over ${Consumer.name} binds its queue again`, async () => {
+      const { seen, consumer: { consumer } } = await looking()
+      const topology = new Topology(options)
+      const { source, routingKey } = topology.declarations.find(({ what, name }) => what === 'binding' && name === queue)
+      await broker.channel.unbindQueue(queue, source, routingKey)
+      const returns = async () => {
+        await broker.publish('probe', routingKey, { exchange: source })
+        return seen.some(([body]) => body === 'probe')
+      }
+      await until(returns, 'what is published to the return exchange arrives')
+      assert.equal(consumer.state, 'ready')
     })
   }
 

@@ -1,8 +1,8 @@
 'use strict'
-// README's recipes for clients that connect again by themselves, and for one that has no adapter, as they stand there.
+// The recipes of README, as they stand there.
 
 const assert = require('node:assert/strict')
-const { readFileSync } = require('node:fs')
+const { existsSync, readFileSync, readdirSync } = require('node:fs')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const path = require('node:path')
@@ -20,7 +20,23 @@ const manifest = path.join(path.dirname(require.resolve('amqplib')), 'package.js
 const NEEDS_RECOVERY = parseInt(JSON.parse(readFileSync(manifest, 'utf8')).version) < 2 ? { skip: 'an amqplib before 2' } : {}
 
 const RECIPES = path.join(__dirname, '..', '..', 'examples', 'recipes')
+const TOOLS = process.env.BACKHOP_TOOLS // where NestJS and TypeScript are installed
+const NEEDS_NEST = parseInt(process.versions.node) < 20
+  ? { skip: 'NestJS 11 needs Node 20' }
+  : TOOLS ? {} : { skip: 'BACKHOP_TOOLS is not set: node/tools/test sets it' }
 const NEEDS_CLIENT = CONNECTS ? {} : { skip: 'an amqplib before 0.10.7, whose default this RabbitMQ refuses' }
+
+/** Starts a recipe. Returns its process, its output so far, and a promise of its end. */
+function start (name, env) {
+  const file = path.join(RECIPES, name)
+  const args = existsSync(`${file}.ts`) ? ['-r', path.join(__dirname, 'typescript.js'), `${file}.ts`] : [`${file}.js`]
+  const program = spawn(process.execPath, args, {
+    env: { ...process.env, NODE_PATH: TOOLS, ...env }, stdio: ['ignore', 'pipe', 'pipe']
+  })
+  const started = { program, output: '', ended: once(program, 'exit') }
+  for (const stream of [program.stdout, program.stderr]) stream.on('data', chunk => { started.output += chunk })
+  return started
+}
 
 describe('a recipe', NEEDS_BROKER, () => {
   let broker
@@ -104,32 +120,62 @@ describe('a recipe', NEEDS_BROKER, () => {
     await comesAgainAcross(() => current.connection.stream.destroy(new Error('cut')))
   })
 
-  for (const name of ['first', 'connection-manager', 'rabbitmq-client']) {
-    it(`${name}.js consumes, retries, and ends at SIGTERM`, NEEDS_CLIENT, async () => {
-      const fresh = `${queue}.fresh` // the program declares it
-      const env = { ...process.env, QUEUE: fresh }
-      const program = spawn(process.execPath, [path.join(RECIPES, `${name}.js`)], { env, stdio: ['ignore', 'pipe', 'pipe'] })
-      let output = ''
-      for (const stream of [program.stdout, program.stderr]) stream.on('data', chunk => { output += chunk })
-      const ended = once(program, 'exit')
-      close = async () => {
-        program.kill('SIGKILL')
-        for (const each of [fresh, `${fresh}.parked`]) await broker.channel.deleteQueue(each)
-      }
-      await until(() => broker.has(fresh), 'the program declares its queue')
-      await broker.publish('page', fresh)
-      await until(() => output.includes('attempt 3: page') || program.exitCode !== null, () => output)
+  /** Starts a recipe with a queue that it declares itself. */
+  async function begin (name) {
+    const fresh = `${queue}.fresh`
+    const started = start(name, { QUEUE: fresh })
+    close = async () => {
+      started.program.kill('SIGKILL')
+      for (const each of [fresh, `${fresh}.parked`]) await broker.channel.deleteQueue(each)
+    }
+    await until(() => broker.has(fresh), 'the program declares its queue')
+    return Object.assign(started, { fresh })
+  }
+
+  const EVENT = '{"pattern":"purge","data":"page"}'
+  for (const [name, body, needs, printed = body] of [
+    ['first', 'page', NEEDS_CLIENT],
+    ['connection-manager', 'page', NEEDS_CLIENT],
+    ['rabbitmq-client', 'page', NEEDS_CLIENT],
+    ['nestjs-microservice', EVENT, NEEDS_NEST],
+    ['golevelup', '"page"', NEEDS_NEST, 'page']
+  ]) {
+    it(`${name} consumes, retries, and ends at SIGTERM`, needs, async () => {
+      const started = await begin(name)
+      const { program, ended, fresh } = started
+      await broker.publish(body, fresh)
+      await until(() => started.output.includes(`attempt 3: ${printed}`) || program.exitCode !== null, () => started.output)
       program.kill('SIGTERM')
-      assert.deepEqual([...await ended, output], [0, null, 'attempt 1: page\nattempt 2: page\nattempt 3: page\n'])
+      const lines = [1, 2, 3].map(attempt => `attempt ${attempt}: ${printed}\n`)
+      assert.deepEqual([...await ended, started.output], [0, null, lines.join('')])
       await broker.holds(fresh, 0)
     })
   }
+
+  it('NT12: NestJS parks messages without a handler, and those that are not JSON', NEEDS_NEST, async () => {
+    const { fresh } = await begin('nestjs-microservice')
+    const refused = ['{"pattern":"unknown","data":1}', 'not json', 'null']
+    for (const body of refused) await broker.publish(body, fresh)
+    assert.deepEqual((await broker.bodies(`${fresh}.parked`, 3)).sort(), refused.sort())
+  })
+
+  it('golevelup parks a message that is not JSON', NEEDS_NEST, async () => {
+    const { fresh } = await begin('golevelup')
+    await broker.publish('not json', fresh)
+    assert.deepEqual(await broker.bodies(`${fresh}.parked`, 1), ['not json'])
+  })
 })
 
 describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} : { skip: 'built without librabbitmq' } }, () => {
   let broker
   let queue
   let program
+
+  const begin = env => {
+    const started = start('express', { QUEUE: queue, PORT: 0, ...env })
+    program = started.program
+    return started
+  }
 
   beforeEach(async () => {
     broker = await Broker.connect()
@@ -142,17 +188,8 @@ describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} 
     await broker.close()
   })
 
-  function start (env) {
-    program = spawn(process.execPath, [path.join(RECIPES, 'express.js')], {
-      env: { ...process.env, QUEUE: queue, PORT: 0, ...env }, stdio: ['ignore', 'pipe', 'pipe']
-    })
-    const seen = { output: '', ended: once(program, 'exit') }
-    for (const stream of [program.stdout, program.stderr]) stream.on('data', chunk => { seen.output += chunk })
-    return seen
-  }
-
   it('answers what the worker\'s state is, and ends at SIGTERM', async () => {
-    const seen = start({})
+    const seen = begin({})
     const port = await until(() => /port (\d+)/.exec(seen.output)?.[1], () => seen.output)
     const health = async () => {
       const response = await globalThis.fetch(`http://127.0.0.1:${port}/health`)
@@ -168,16 +205,16 @@ describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} 
   })
 
   it('ends with an error if the worker cannot start', async () => {
-    const seen = start({ AMQP_URL: URL.replace('guest:guest', 'guest:wrong') })
+    const seen = begin({ AMQP_URL: URL.replace('guest:guest', 'guest:wrong') })
     assert.deepEqual(await seen.ended, [1, null])
     assert.match(seen.output, /AccessError/)
   })
 })
 
-test('README shows each recipe as it runs', () => {
+test('NT20: README shows each recipe as it runs', () => {
   const readme = readFileSync(path.join(path.dirname(require.resolve('backhop')), '..', 'README.md'), 'utf8')
-  for (const name of ['first', 'connection-manager', 'rabbitmq-client', 'express']) {
-    const program = readFileSync(path.join(RECIPES, `${name}.js`), 'utf8').replace("'use strict'\n\n", '')
-    assert.ok(readme.includes(`\`\`\`js\n${program}\`\`\`\n`), `${name}.js differs`)
+  for (const file of readdirSync(RECIPES).filter(name => /\.[jt]s$/.test(name))) {
+    const program = readFileSync(path.join(RECIPES, file), 'utf8').replace("'use strict'\n\n", '')
+    assert.ok(readme.includes(`\`\`\`${file.slice(-2)}\n${program}\`\`\`\n`), `${file} differs`)
   }
 })

@@ -40,7 +40,7 @@ async function promises (): Promise<void> {
     console.log(handled, atOnce)
     retrier.settle(message)
     retrier.settle(message, new Error('no'))
-    const fromNest: Record<string, any> = got
+    const fromNest: Record<string, any> = got // NT13
     retrier.settle(retrier.read(fromNest, channel), undefined)
     handle(channel, { ...got, fields: { ...got.fields, consumerTag: '' } }, undefined)
   }

@@ -11,6 +11,7 @@ Over the client that you have, see backhop.pika and backhop.aio_pika; or let the
 A handler that returns acknowledges its message; one that raises sees it again, later. It may raise
 
     RetryAfter(30)      not before 30 seconds
+    Throttled(30)       the same, but this was no attempt
     Park("why")         never again: park it, for a person to look at
     Drop()              nobody needs it any more
 
@@ -52,7 +53,7 @@ from .explanation import explain
 from .history import Death, DeathPlace, History
 from .message import Message
 from .observe.event import Event
-from .outcomes import Drop, Park, RetryAfter
+from .outcomes import Drop, Park, RetryAfter, Throttled
 from .plan import Plan
 from .policy import Policy
 from .preview import Preview, PreviewRow
@@ -100,6 +101,7 @@ __all__ = [
     "StateError",
     "StrategyError",
     "TLSError",
+    "Throttled",
     "Topology",
     "Typed",
     "URIError",

@@ -60,6 +60,7 @@ class _Past(NamedTuple):
     source: int
     first_failure_ms: int
     last_delay_ms: int
+    deferrals: int
     replays: int
     crashes: int
     delivery_count: int
@@ -179,6 +180,11 @@ class History:
         "" if it is not.
         """
         return self._past().parked
+
+    @property
+    def deferrals(self) -> int:
+        """The number of times that Throttled deferred it, which were no attempts."""
+        return self._past().deferrals
 
     @property
     def replays(self) -> int:

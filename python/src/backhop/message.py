@@ -172,6 +172,11 @@ class Message:
         return 0 < self.max_attempts <= self.attempt
 
     @property
+    def deferrals(self) -> int:
+        """The number of times that Throttled deferred it, which were no attempts."""
+        return self.history.deferrals
+
+    @property
     def first_failure(self) -> datetime | None:
         """The time of the first failure, in UTC; None for none."""
         return self.history.first_failure

@@ -1,4 +1,4 @@
-"""Maps what a handler raises to a result: RetryAfter, Park, Drop, and every other exception."""
+"""Maps what a handler raises to a result: RetryAfter, Throttled, Park, Drop, and the others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from ._errors import ArgumentTypeError
 from ._exceptions import cause_of, name_of, text_of, writable
 from ._handlers import is_async
 from ._times import Seconds, duration, milliseconds, retry_after, seconds
-from .plan import Result
+from .plan import Outcome, Result
 from .policy import Policy
 
 AnyException = Any
 """The type of a predicate's argument: it is called with any exception of a handler."""
-Verdict: TypeAlias = bool | Seconds
-"""The result of a predicate: whether it matches the exception, or the shortest delay of a retry."""
-Condition: TypeAlias = type[BaseException] | Callable[[AnyException], Verdict]
+Condition: TypeAlias = type[BaseException] | Callable[[AnyException], "Verdict"]
 """A class of exceptions, or a predicate."""
 Conditions: TypeAlias = Condition | Iterable[Condition]
 Policies: TypeAlias = Mapping[Any, Policy]
@@ -56,6 +54,16 @@ class RetryAfter(Exception):  # noqa: N818  it is no error
         return f"{delay}{f': {given}' if given else ''}"
 
 
+class Throttled(RetryAfter):
+    """Raise it if the downstream is busy: the message waits at least ``delay``, without an attempt.
+
+    After max_deferrals of the policy, and with the strategies reject and native, it is a failed
+    attempt, as RetryAfter. Parameters and errors as RetryAfter's.
+
+    >>> raise Throttled(response.headers.get("Retry-After"), "429")
+    """
+
+
 class Park(Exception):  # noqa: N818
     """Raise it to park the message now, because no attempt can succeed.
 
@@ -69,6 +77,10 @@ class Park(Exception):  # noqa: N818
 
 class Drop(Exception):  # noqa: N818
     """Raise it to acknowledge the message without a copy, because it is obsolete."""
+
+
+Verdict: TypeAlias = bool | Seconds | Throttled
+"""The result of a predicate: whether it matches the exception, or the shortest delay of a retry."""
 
 
 class Choice:
@@ -102,18 +114,21 @@ class Choice:
 
     def _chosen(self, exception: BaseException) -> Result:
         result = self._result(exception)
-        if result.outcome != "failed":
+        if result.outcome not in _WAITING:
             return result
         for condition, policy in self._policies.items():
             verdict = _verdict("policies", condition, exception, False)
             if verdict is not False:
-                delay = result.retry_after or (0 if verdict is True else verdict)
-                return result._replace(policy=policy, retry_after=delay)
+                wait = _wait(result.error, verdict)
+                delay = result.retry_after or wait.retry_after
+                outcome = wait.outcome if result.outcome == "failed" else result.outcome
+                return Result(outcome, result.error, delay, policy)
         return result
 
     def _result(self, exception: BaseException) -> Result:
         if isinstance(exception, RetryAfter):
-            return Result("failed", _said(exception.error, exception), exception.delay)
+            outcome: Outcome = "throttled" if isinstance(exception, Throttled) else "failed"
+            return Result(outcome, _said(exception.error, exception), exception.delay)
         if isinstance(exception, Park):
             return Result("permanent", _said(exception.reason, exception))
         if isinstance(exception, Drop):
@@ -124,14 +139,25 @@ class Choice:
             if verdict is True:
                 return Result("permanent", error)
             if verdict is not False:
-                return Result("failed", error, verdict)
+                return _wait(error, verdict)
         if self._only is None:
             return Result("failed", error)
         for condition in self._only:
             verdict = _verdict("only", condition, exception, True)
             if verdict is not False:
-                return Result("failed", error, 0 if verdict is True else verdict)
+                return _wait(error, verdict)
         return Result("permanent", error)
+
+
+_WAITING = frozenset({"failed", "throttled"})
+"""Outcomes after which a message can wait."""
+
+
+def _wait(error: str, verdict: Verdict) -> Result:
+    """Returns the result for a verdict that lets the message wait."""
+    if isinstance(verdict, Throttled):
+        return Result("throttled", error, verdict.delay)
+    return Result("failed", error, 0 if verdict is True else verdict)
 
 
 def checked_policies(given: Any) -> Policies:
@@ -172,9 +198,7 @@ def _conditions(name: str, given: Any) -> tuple[Condition, ...]:
 _ADVICE = "give classes of exceptions, or functions that tell of an exception"
 
 
-def _verdict(
-    name: str, condition: Condition, exception: BaseException, otherwise: bool
-) -> bool | Seconds:
+def _verdict(name: str, condition: Condition, exception: BaseException, otherwise: bool) -> Verdict:
     """Returns the result of a condition.
 
     ``otherwise`` if a predicate raises, so that the message is retried.
@@ -183,11 +207,11 @@ def _verdict(
         return isinstance(exception, condition)
     try:
         verdict: Any = condition(exception)
-        if isinstance(verdict, bool):
+        if isinstance(verdict, bool | Throttled):
             return verdict
         if verdict is None:
             raise ArgumentTypeError(
-                f"a predicate of {name} returned None: return True, False, or seconds"
+                f"a predicate of {name} returned None: return True, False, seconds or Throttled"
             )
         return retry_after(verdict)
     except Exception:

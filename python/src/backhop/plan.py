@@ -19,8 +19,10 @@ from .history import History
 from .policy import Policy
 from .topology import Topology
 
-Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped"]
-Action: TypeAlias = Literal["none", "ack", "retry", "reject", "return", "park", "drop", "replay"]
+Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped", "throttled"]
+Action: TypeAlias = Literal[
+    "none", "ack", "retry", "reject", "return", "park", "drop", "replay", "defer"
+]
 
 RANDOM_BYTES = 32
 FRAME_MAX = 131072
@@ -30,6 +32,7 @@ OUTCOMES: dict[Outcome, int] = {
     "failed": c.BH_OUTCOME_FAILED,
     "permanent": c.BH_OUTCOME_PERMANENT,
     "dropped": c.BH_OUTCOME_DROPPED,
+    "throttled": c.BH_OUTCOME_THROTTLED,
 }
 _INT64 = c.BH_TYPE_INT64
 _ARRAY = c.BH_TYPE_ARRAY
@@ -43,8 +46,9 @@ _ACTIONS: dict[int, Action] = {
     c.BH_ACTION_PARK: "park",
     c.BH_ACTION_DROP: "drop",
     c.BH_ACTION_REPLAY: "replay",
+    c.BH_ACTION_DEFER: "defer",
 }
-_PUBLISHING = frozenset({"retry", "park", "replay"})
+_PUBLISHING = frozenset({"retry", "defer", "park", "replay"})
 
 
 class Result(NamedTuple):
@@ -65,20 +69,21 @@ OK = Result()
 class Plan:
     """The decision for one delivery. Never acknowledge an original before its copy is confirmed.
 
-    ===================  =========================================================================
-    action               to do, in this order
-    ===================  =========================================================================
-    ack, drop            basic.ack
-    none                 nothing was decided: call the handler (guard)
-    reject               basic.nack(requeue=False)
-    return               basic.reject(requeue=True)
-    retry, park, replay  publish the copy, wait for its confirm, then basic.ack of the original
-    ===================  =========================================================================
+    ============  ================================================================================
+    action        to do, in this order
+    ============  ================================================================================
+    ack, drop     basic.ack
+    none          nothing was decided: call the handler (guard)
+    reject        basic.nack(requeue=False)
+    return        basic.reject(requeue=True)
+    retry, defer  publish the copy, wait for its confirm, then basic.ack of the original
+    park, replay  the same
+    ============  ================================================================================
 
     :param history: the message's history, read with this topology.
     :param topology: the topology, with its policy.
-    :param outcome: what the handler decided: ``"ok"``, ``"failed"``, ``"permanent"`` (park now) or
-        ``"dropped"``.
+    :param outcome: what the handler decided: ``"ok"``, ``"failed"``, ``"permanent"`` (park now),
+        ``"dropped"`` or ``"throttled"`` (it waits, and this is no attempt).
     :param error: why it failed; the copy carries at most 1 KiB.
     :param retry_after: the shortest delay that the handler accepts, in seconds.
     :param policy: the policy of the retry: one of the topology's ``policies``; default: its own.
@@ -251,13 +256,18 @@ class Plan:
 
     @property
     def publishes(self) -> bool:
-        """True if the plan has a copy: retry, park and replay have."""
+        """True if the plan has a copy: retry, defer, park and replay have."""
         return self.action in _PUBLISHING
 
     @property
     def attempts(self) -> int:
         """The number of failed attempts, including this one if it failed."""
         return c.Plan_attempts(self._handle)
+
+    @property
+    def deferrals(self) -> int:
+        """The number of times that the message was deferred, including this one."""
+        return c.Plan_deferrals(self._handle)
 
     @property
     def delay(self) -> float:

@@ -59,6 +59,8 @@ class Policy:
     :param max_crashes: number of lost consumers, as quorum queues count them, from which on a
         message waits before its next attempt. Each further loss makes it wait longer. After 16 such
         waits it is parked. 0: no limit; default 5.
+    :param max_deferrals: number of times that a message can be deferred by Throttled. Each later
+        Throttled is a failed attempt. 0: no limit; default 100.
     :raises PolicyError: if a field is out of its range, or two fields contradict each other.
 
     >>> Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=8).preview()
@@ -87,6 +89,7 @@ class Policy:
         max_age: Seconds = 0,
         max_retry_after: Seconds = 86400,
         max_crashes: int = 5,
+        max_deferrals: int = 100,
     ) -> None:
         if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
             raise ArgumentTypeError(f"steps is {steps!r}: give a list of delays in seconds")
@@ -117,6 +120,7 @@ class Policy:
             c.Policy_set_max_retry_after_ms(handle, _limit_ms("max_retry_after", max_retry_after))
         )
         self._check(c.Policy_set_max_crashes(handle, _count("max_crashes", max_crashes)))
+        self._check(c.Policy_set_max_deferrals(handle, _count("max_deferrals", max_deferrals)))
         self._check(c.Policy_check(handle))
         self._initial = seconds(milliseconds(initial))
         self._factor = factor if kind == "exponential" else 1.0
@@ -195,6 +199,11 @@ class Policy:
         """
         return c.Policy_limits(self._handle)[4]
 
+    @property
+    def max_deferrals(self) -> int:
+        """The number of times that a message can be deferred by Throttled; 0: no limit."""
+        return c.Policy_limits(self._handle)[5]
+
     def delay(self, attempt: int, *, previous: Seconds = 0, random: float = 0.5) -> float:
         """Returns the delay after a failure, in seconds.
 
@@ -246,6 +255,7 @@ class Policy:
             "max_age": self.max_age,
             "max_retry_after": self.max_retry_after,
             "max_crashes": self.max_crashes,
+            "max_deferrals": self.max_deferrals,
         }
 
     def __eq__(self, other: object) -> bool:

@@ -98,6 +98,10 @@ class Attempt:
         return self.plan.delay
 
 
+_WAITING = frozenset({"retry", "defer", "reject", "return"})
+"""The actions after which a message comes back."""
+
+
 class Rehearsal(tuple[Attempt, ...]):
     """The attempts of a message: a tuple of Attempt that prints as a table."""
 
@@ -117,11 +121,7 @@ class Rehearsal(tuple[Attempt, ...]):
     @property
     def delays(self) -> list[float]:
         """The delay after each attempt that another attempt followed, in seconds."""
-        return [
-            attempt.delay
-            for attempt in self
-            if attempt.plan.action in ("retry", "reject", "return")
-        ]
+        return [attempt.delay for attempt in self if attempt.plan.action in _WAITING]
 
     @property
     def errors(self) -> list[BaseException]:
@@ -386,7 +386,7 @@ class _Steps:
                 plan = self._decider.plan(history, result)
                 self._emit(message, result, plan)
             self.attempts.append(Attempt(message.attempt, at, self.error, plan))
-            if plan.action not in ("retry", "reject", "return"):
+            if plan.action not in _WAITING:
                 return
             self._wait(plan)
 

@@ -9,7 +9,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +216,7 @@ def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str
         return None
 
     options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    broker.publish(b"body", queue, message_id="m1")
+    broker.publish(b"body", queue)  # without an id, as F2 has a case with one
     with connected(client, URL, queue, handle, **options) as consumer:
         consumer.begin_by_itself()
         until(lambda: "succeeded" in names(events))
@@ -246,7 +245,10 @@ def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -
     with contextlib.ExitStack() as stack:
         if carrier.startswith("worker"):
             worker = backhop.Worker(URL, queue, threads=2, **options)
-            stack.enter_context(serving(worker, handle_async) if carrier == "worker-async" else running(worker, handle))
+            if carrier == "worker-async":
+                stack.enter_context(running(worker, handle_async, serves=True))
+            else:
+                stack.enter_context(running(worker, handle))
         else:
             client = "aio-pika" if carrier == "aio-pika" else "blocking"
             given: Any = handle_async if carrier == "aio-pika" else handle
@@ -260,19 +262,6 @@ def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -
         assert [event.name for event in events if event.id == "never"] == ["delivered"]
         ends.set()
         until(lambda: names(events).count("succeeded") == 2)
-
-
-@contextlib.contextmanager
-def serving(worker: backhop.Worker, handle: Any) -> Iterator[None]:
-    """Serves in a thread, and stops."""
-    thread = threading.Thread(target=lambda: asyncio.run(worker.serve(handle)))
-    thread.start()
-    try:
-        yield
-    finally:
-        worker.stop()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
 
 
 def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, namespace: str) -> None:  # noqa: F811
@@ -309,8 +298,8 @@ def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: B
     with connected("aio-pika robust", url, queue, handle, **options) as consumer:
         consumer.consuming["prefetch"] = 1
         consumer.begin_by_itself()
-        until(lambda: len(held) == 2 and "succeeded" in names(events))
-    assert held == ["m0", "m0"]
+        until(lambda: "succeeded" in names(events))
+    assert held == ["m0"]  # F2: its success counts
     about = [event for event in events if event.id == "m0"]
     assert names(about).count("succeeded") == 1
     assert "stale" in names(about)

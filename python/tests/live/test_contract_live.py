@@ -109,6 +109,8 @@ def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], None]:
             raise backhop.Drop
         if of == "retry-after":
             raise backhop.RetryAfter(60)
+        if of == "throttled":
+            raise backhop.Throttled(60)
         if of in ("base-error", "ends-program"):
             raise RAISED[variant]()
         if of == "broken-error":
@@ -329,7 +331,7 @@ def test_T1_T2_T13_the_contract(
 
 def compare(case: dict[str, Any], player: Player, expect: dict[str, Any]) -> None:
     """Compares the events of the message."""
-    last = {"retried": "retried", "parked": "parked", "dropped": "dropped", "acknowledged": "succeeded"}
+    last = {"acknowledged": "succeeded", **{name: name for name in ("retried", "deferred", "parked", "dropped")}}
     if expect["message"] in last:
         event = player.saw(last[expect["message"]])
         assert event.attempts == int(expect["counted"])
@@ -358,8 +360,8 @@ def rehearsed(case: dict[str, Any], player: Player, policy: backhop.Policy, expe
         on_event=player.on_event,
         most_attempts=1,
     )
-    ends_as = {"acknowledged": "acked", "retried": "waiting", "parked": "parked", "dropped": "dropped"}
-    assert rehearsal.outcome == ends_as[expect["message"]]
+    ends_as = {"acknowledged": "acked", "retried": "waiting", "deferred": "waiting"}
+    assert rehearsal.outcome == ends_as.get(expect["message"], expect["message"])
     assert rehearsal[0].plan.attempts == int(expect["counted"])
     assert [event.name for event in player.events] == expect["events"]
     if "reason" in case:

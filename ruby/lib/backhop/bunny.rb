@@ -5,6 +5,7 @@ require "bunny"
 
 require_relative "../backhop"
 require_relative "bunny/version"
+require_relative "bunny/channel_watch"
 require_relative "bunny/channels"
 require_relative "bunny/confirm_channel"
 require_relative "bunny/copy"
@@ -18,6 +19,7 @@ require_relative "bunny/publisher_thread"
 require_relative "bunny/replay"
 require_relative "bunny/retrier"
 require_relative "bunny/subscription"
+require_relative "bunny/successes"
 
 module Backhop
   # Retries with Bunny, from 2.19 up to and without 4.

@@ -35,13 +35,20 @@ module Backhop
     # mode :verify it changes nothing, and raises one error for all that is missing or different.
     #
     # @param rung_ms [Integer] the rung to declare; 0: all
-    def run(mode, rung_ms = 0)
+    def run(mode, rung_ms = 0, &execute)
       Status.check(@native.begin(MODES.fetch(mode), rung_ms))
-      while (step = @native.next).first != Native::BH_DECLARE_NONE
-        refusal = yield Topology.declaration(step), step[7] == 1
-        @native.refuse(refusal.code, refusal.text) if refusal
-      end
+      execute_steps(&execute)
       Status.check(@native.status, @native.error)
+    end
+
+    # Looks for the return exchange, without which no retry comes back. In mode :create it binds the
+    # work queue to the exchange again, and declares the topology if the exchange is missing.
+    #
+    # @return [Error, nil] the error of the event :unavailable; nil if retries come back
+    def look(mode, &execute)
+      Status.check(@native.look(MODES.fetch(mode)))
+      execute_steps(&execute)
+      error
     end
 
     # Returns the core's error for a wrong use of the topology.
@@ -50,7 +57,18 @@ module Backhop
     # @return [Error, nil] nil if nothing is wrong
     def diagnosis
       yield @native
-      Status.error(@native.status, @native.error) unless @native.status.zero?
+      error
     end
+
+    private
+
+    def execute_steps
+      while (step = @native.next).first != Native::BH_DECLARE_NONE
+        refusal = yield Topology.declaration(step), step[7] == 1
+        @native.refuse(refusal.code, refusal.text) if refusal
+      end
+    end
+
+    def error = @native.status.zero? ? nil : Status.error(@native.status, @native.error)
   end
 end

@@ -26,7 +26,8 @@ module Backhop
     def result_of(exception)
       case exception
       when RetryAfter
-        Outcomes::Result.new(:failed, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception))
+        outcome = exception.is_a?(Throttled) ? :throttled : :failed
+        Outcomes::Result.new(outcome, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception))
       when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception, exception.reason), 0)
       when Drop then Outcomes::Result.new(:dropped, "", 0)
       else by_rules(exception)
@@ -51,10 +52,11 @@ module Backhop
       verdict = first_verdict(@never, exception) || verdict_of_only(exception)
       return Outcomes::Result.new(:permanent, Outcomes.text(exception), 0) if verdict == true
 
-      Outcomes::Result.new(:failed, Outcomes.text(exception), verdict || 0, policy_of(exception))
+      outcome, delay = verdict.is_a?(Throttled) ? [:throttled, verdict.delay] : [:failed, verdict || 0]
+      Outcomes::Result.new(outcome, Outcomes.text(exception), delay, policy_of(exception))
     end
 
-    # Returns true (park), or nil or a delay in seconds (retry). An exception that no entry of
+    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of
     # `only` matches parks.
     def verdict_of_only(exception)
       return if @only.empty?
@@ -70,7 +72,7 @@ module Backhop
       @policies.find { |key, _| key.is_a?(Module) ? exception.is_a?(key) : call(key, exception) }&.last
     end
 
-    # Returns true, or a delay in seconds, from the first entry that matches; nil if none does.
+    # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if none does.
     def first_verdict(list, exception)
       list.each do |each|
         verdict = each.is_a?(Module) ? exception.is_a?(each) : call(each, exception)
@@ -79,10 +81,11 @@ module Backhop
       nil
     end
 
-    # Returns the predicate's verdict: true, false, or a delay in seconds. A predicate that raises
+    # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate that raises
     # does not match.
     def call(predicate, exception)
       verdict = predicate.call(exception)
+      return verdict if verdict.is_a?(Throttled)
       return verdict ? true : false unless verdict.is_a?(Numeric)
 
       Times.milliseconds(verdict).positive? && verdict

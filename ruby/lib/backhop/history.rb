@@ -143,6 +143,9 @@ module Backhop
     #   by another tool
     def replays = past.replays
 
+    # @return [Integer] how often Throttled deferred it, which were no attempts
+    def deferrals = past.deferrals
+
     # @return [Integer] x-delivery-count of a quorum queue; 0 if absent
     def delivery_count = past.delivery_count
 
@@ -176,7 +179,7 @@ module Backhop
     private
 
     # The struct bh_past of the core.
-    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :replays, :crashes, :delivery_count,
+    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :deferrals, :replays, :crashes, :delivery_count,
                       :acquired_count, :death_count, :last_error, :parked, :traceparent)
     private_constant :Past
 

@@ -39,6 +39,13 @@ module Backhop
     end
   end
 
+  # Raise this in a handler if the downstream is busy. The message waits, and this is no attempt. After
+  # the policy's max_deferrals, and with the strategies :reject and :native, it is a failed attempt, as
+  # RetryAfter.
+  #
+  #     raise Backhop::Throttled.new(response["Retry-After"], "429")
+  class Throttled < RetryAfter; end
+
   # Raise this in a handler if no attempt can succeed. The message is parked now.
   #
   #     raise Backhop::Park, "no such file"

@@ -9,13 +9,15 @@ module Backhop
   # | :none                  | nothing was decided (guard): call the handler                      |
   # | :reject                | basic.nack(requeue: false)                                         |
   # | :return                | basic.reject(requeue: true)                                        |
-  # | :retry, :park, :replay | basic.publish of a copy, its confirm, then basic.ack of the original |
+  # | :retry, :defer         | basic.publish of a copy, its confirm, then basic.ack of the original |
+  # | :park, :replay         | the same                                                           |
   class Plan
     OUTCOMES = {
       ok: Native::BH_OUTCOME_OK,
       failed: Native::BH_OUTCOME_FAILED,
       permanent: Native::BH_OUTCOME_PERMANENT,
-      dropped: Native::BH_OUTCOME_DROPPED
+      dropped: Native::BH_OUTCOME_DROPPED,
+      throttled: Native::BH_OUTCOME_THROTTLED
     }.freeze
     ACTIONS = {
       Native::BH_ACTION_NONE => :none,
@@ -25,13 +27,10 @@ module Backhop
       Native::BH_ACTION_RETURN => :return,
       Native::BH_ACTION_PARK => :park,
       Native::BH_ACTION_DROP => :drop,
-      Native::BH_ACTION_REPLAY => :replay
+      Native::BH_ACTION_REPLAY => :replay,
+      Native::BH_ACTION_DEFER => :defer
     }.freeze
     private_constant :OUTCOMES, :ACTIONS
-
-    # The event of an attempt, by its outcome.
-    # @api private
-    ENDS = OUTCOMES.transform_values { |outcome| Native.bh_event_name(Native.bh_event_of(outcome)).to_sym }.freeze
 
     # The frame_max that RabbitMQ offers by default, in bytes.
     FRAME_MAX = 131_072
@@ -65,6 +64,15 @@ module Backhop
         end
       end
 
+      # Returns the name of the event of an attempt's end.
+      #
+      # @param policy [Policy, nil] nil: the topology's own
+      # @api private
+      def end_of(history, topology, name, policy = nil)
+        number = Native.bh_plan_outcome(history.native, (policy || topology.policy).native, topology.native, outcome(name))
+        Native.bh_event_name(Native.bh_event_of(number)).to_sym
+      end
+
       # Returns the core's number of an outcome.
       # @api private
       def outcome(name) = Core.number(OUTCOMES, name, "outcome")
@@ -76,8 +84,8 @@ module Backhop
 
     # @param history [History] the message's history, read with this topology
     # @param topology [Topology] the topology, with its policy
-    # @param outcome [Symbol] what the handler decided: :ok, :failed, :permanent (park now) or
-    #   :dropped
+    # @param outcome [Symbol] what the handler decided: :ok, :failed, :permanent (park now),
+    #   :dropped or :throttled (the message waits, and this is no attempt)
     # @param error [String, nil] the error's text; at most 1 KiB is kept
     # @param retry_after [Numeric] the handler's shortest delay, in seconds; 0: none
     # @param policy [Policy, nil] a policy that the topology serves; default: the topology's own
@@ -93,6 +101,7 @@ module Backhop
                    now: nil, random: nil, traceparent: nil)
       @outcome = outcome
       @error = error || ""
+      @policy = policy
       @traceparent = traceparent
       decide(frame_max) do |native|
         Status.check(native.set_traceparent(traceparent)) if traceparent
@@ -108,6 +117,9 @@ module Backhop
     # @return [String] the error's text; "" if the attempt did not fail
     # @api private
     attr_reader :error
+    # @return [Policy, nil] the given policy
+    # @api private
+    attr_reader :policy
     # @return [String, nil] the given traceparent
     # @api private
     attr_reader :traceparent
@@ -117,11 +129,14 @@ module Backhop
     # @return [Symbol] the action
     def action = ACTIONS.fetch(@native.action)
 
-    # @return [Boolean] true if a copy is to be published: :retry, :park or :replay
-    def publishes? = %i[retry park replay].include?(action)
+    # @return [Boolean] true if a copy is to be published: :retry, :defer, :park or :replay
+    def publishes? = %i[retry defer park replay].include?(action)
 
     # @return [Integer] number of failed attempts, this one included if it failed
     def attempts = @native.attempts
+
+    # @return [Integer] how often the message was deferred, this time included
+    def deferrals = @native.deferrals
 
     # @return [Float] delay until the next attempt, in seconds; 0 if there is none
     def delay = Times.seconds(@native.delay_ms)

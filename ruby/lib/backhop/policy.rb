@@ -60,14 +60,16 @@ module Backhop
     # @param max_crashes [Integer] number of lost consumers, as quorum queues count them, after
     #   which the message waits before its next delivery. Each further loss makes the delay longer;
     #   after 16 of them the message is parked. 0: no limit
+    # @param max_deferrals [Integer] how often Throttled can defer a message; each later Throttled is
+    #   a failed attempt. 0: no limit
     # @raise [PolicyError] if a field has the wrong class, is outside its range or contradicts
     #   another field
     def initialize(initial: nil, factor: nil, max: nil, jitter: SPREAD, max_attempts: nil, kind: nil, steps: nil, max_age: 0,
-                   max_retry_after: 86_400, max_crashes: 5)
+                   max_retry_after: 86_400, max_crashes: 5, max_deferrals: 100)
       @native = Core.made(Native.bh_policy_new)
       set_kind(kind, steps, initial, factor)
       set_delays(initial, factor, max, steps, jitter)
-      set_limits(max_attempts, max_age, max_retry_after, max_crashes)
+      set_limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals)
       check(@native.check)
       @fields = fields(initial || 1, factor || 2, steps, jitter).freeze
       freeze
@@ -113,6 +115,9 @@ module Backhop
     # @return [Integer] number of lost consumers after which the message waits before its next
     #   delivery; 0: no limit
     def max_crashes = @native.limits[4]
+
+    # @return [Integer] how often Throttled can defer a message; 0: no limit
+    def max_deferrals = @native.limits[5]
 
     # Returns the delay after a failure, by the formula of the policy.
     #
@@ -184,11 +189,12 @@ module Backhop
       end
     end
 
-    def set_limits(max_attempts, max_age, max_retry_after, max_crashes)
+    def set_limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals)
       check(@native.set_max_attempts(Checks.integer(max_attempts, "max_attempts", COUNTS, PolicyError))) if max_attempts
       check(@native.set_max_age_ms(time(max_age, "max_age", LIMITS)))
       check(@native.set_max_retry_after_ms(time(max_retry_after, "max_retry_after", LIMITS)))
       check(@native.set_max_crashes(Checks.integer(max_crashes, "max_crashes", COUNTS, PolicyError)))
+      check(@native.set_max_deferrals(Checks.integer(max_deferrals, "max_deferrals", COUNTS, PolicyError)))
     end
 
     def time(value, name, range = TIMES) = Checks.time(value, name, range, PolicyError)
@@ -210,7 +216,8 @@ module Backhop
         steps: steps&.map { |step| seconds(step) }&.freeze,
         max: max,
         jitter: self.jitter == :none ? :none : spread,
-        max_attempts: max_attempts, max_age: max_age, max_retry_after: max_retry_after, max_crashes: max_crashes
+        max_attempts: max_attempts, max_age: max_age, max_retry_after: max_retry_after, max_crashes: max_crashes,
+        max_deferrals: max_deferrals
       }.compact
     end
 

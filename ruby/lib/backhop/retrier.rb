@@ -102,7 +102,8 @@ module Backhop
 
     def plan(message, error)
       plan = @decider.plan(message.history, error, message.traceparent)
-      @listeners.emit_message(Plan::ENDS[plan.outcome], message, error, plan.error)
+      event = Plan.end_of(message.history, topology, plan.outcome, plan.policy)
+      @listeners.emit_message(event, message, error, plan.error)
       Backhop.log(Logger::DEBUG) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
       plan
     end

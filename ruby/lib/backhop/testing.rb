@@ -71,8 +71,10 @@ module Backhop
       include Enumerable
 
       ENDS = { ack: :acked, park: :parked, drop: :dropped }.freeze
-      AGAIN = %i[retry reject return].freeze
-      private_constant :ENDS, :AGAIN
+      # The actions after which a message comes back.
+      # @api private
+      AGAIN = %i[retry defer reject return].freeze
+      private_constant :ENDS
 
       # @api private
       def initialize(attempts)
@@ -203,7 +205,7 @@ module Backhop
         while attempts.size < most
           attempts << attempt
           plan = attempts.last.plan
-          break unless %i[retry reject return].include?(plan.action)
+          break unless Rehearsal::AGAIN.include?(plan.action)
 
           @clock.advance(plan.delay)
           @broker.execute(plan)

@@ -113,7 +113,7 @@ module Backhop
       Checks.integer(prefetch, "prefetch", (0..65_535))
       @native = Core.made(Native.bh_worker_new(@topology.policy.native, @topology.native), NO_LIBRABBITMQ,
                           NoLibrabbitmqError)
-      @readable = IO.for_fd(@native.fd, autoclose: false)
+      @readable = nil # while it runs: the core's descriptor
       @leader = Mutex.new
       @events = Mutex.new
       @taking = Mutex.new
@@ -131,7 +131,9 @@ module Backhop
       @handling = Handling.new(@native, @topology, rules, limit, @listeners, @logger,
                                is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS)
       @listeners.attach(self)
-      check(@native.set_event(Native::BH_EVENT_RETRIED, is_each_retry ? 1 : 0))
+      [Native::BH_EVENT_RETRIED, Native::BH_EVENT_DEFERRED].each do |kind|
+        check(@native.set_event(kind, is_each_retry ? 1 : 0))
+      end
       check(@native.set_fail_fast(Checks.truth(fail_fast, "fail_fast") ? 1 : 0))
       check(@native.set_legacy_counter(Checks.text(legacy_counter, "legacy_counter"))) if legacy_counter
       Checks.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
@@ -290,7 +292,7 @@ module Backhop
         yield run
       ensure
         cut(run) unless run.drained?
-        run.close if run.drained?
+        close(run) if run.drained?
       end
       raise run.failures.first unless run.failures.empty?
     end
@@ -302,10 +304,17 @@ module Backhop
         @taking.synchronize do
           check(@native.set_metrics(@counted.first.blank)) unless @counted.empty?
           check(@native.start)
+          @readable = IO.for_fd(@native.fd, autoclose: false)
           @counted.each { |metrics| metrics.join(@native) }
           @run = Run.new
         end
       end
+    end
+
+    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits.
+    def close(run)
+      run.close
+      @leader.synchronize { @native.close_fd }
     end
 
     def cut(run)

@@ -901,7 +901,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
       told = StringIO.new
       connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
-      channel = connection.create_channel
+      channel = Backhop::Bunny::Channels.open(connection)
       proxy.hold
       Backhop::Bunny::Channels.close(channel)
       proxy.release

@@ -72,6 +72,7 @@ module Contract
       "park" => ->(*) { raise Backhop::Park, "boom" },
       "drop" => ->(*) { raise Backhop::Drop },
       "retry-after" => ->(*) { raise Backhop::RetryAfter.new("60s", "boom") },
+      "throttled" => ->(*) { raise Backhop::Throttled.new("60s", "boom") },
       "retry-after-http-none" => ->(*) { raise Backhop::RetryAfter.new(nil, RuntimeError.new("boom")) },
       "base-error" => of(BASE),
       "cancels-itself" => ->(*) { Async::Task.current.stop },
@@ -156,7 +157,10 @@ module Contract
       finish
     end
 
-    def publish(body) = @broker.publish(body, @queue, headers: { "tenant" => "acme" }, message_id: body)
+    def publish(body)
+      id = body unless @story["id"] == "closes-channel" # with an id, the success counts: F2
+      @broker.publish(body, @queue, headers: { "tenant" => "acme" }, **{ message_id: id }.compact)
+    end
 
     def await(name) = until_true { event(name) }
 
@@ -209,7 +213,7 @@ module Contract
       when "retried"
         await("retried")
         saw("first", expected["counted"] ? 2 : 1) unless expected["delay_ms_least"] || expected["consumer"] == "stops"
-      when "parked" then await("parked")
+      when "deferred", "parked" then await(expected["message"])
       when "back"
         return saw("first", 1) unless expected["consumer"] == "stops" || (id == "closes-channel" && @name != "bunny-subscribe")
 
@@ -244,7 +248,7 @@ module Contract
     def check_fields(expected)
       expect(event("failed").error_text).to include(@story["error"]) if @story["error"] && event("failed")
       expect(event("parked").reason).to eq(@story["reason"]) if @story["reason"]
-      expect(event("retried").delay).to be >= expected["delay_ms_least"] / 1000.0 if expected["delay_ms_least"]
+      expect(event(expected["message"]).delay).to be >= expected["delay_ms_least"] / 1000.0 if expected["delay_ms_least"]
       expect(@seen.find { |each| each[1] == 2 }).to eq(["first", 2, "acme", "first"]) if expected["copy"]
     end
 
@@ -293,7 +297,7 @@ RSpec.describe "The contract for handlers" do
   stories = Contract::FILE["cases"]
 
   describe "in a rehearsal" do
-    actions = { "acknowledged" => :ack, "retried" => :retry, "parked" => :park, "dropped" => :drop }
+    actions = { "acknowledged" => :ack, "retried" => :retry, "deferred" => :defer, "parked" => :park, "dropped" => :drop }
 
     stories.each do |story|
       next if Contract.missing(story, "rehearse")

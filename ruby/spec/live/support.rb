@@ -315,11 +315,11 @@ end
 class KicksClient
   attr_reader :retrier, :connection, :channel
 
-  def initialize(url, queue, handler, threads: 4, queue_options: { durable: true }, **options)
+  def initialize(url, queue, handler, threads: 4, queue_options: { durable: true }, bunny: {}, **options)
     @queue = queue
     @handler = handler
     @options = { ack: true, queue_options: queue_options, backhop: options.merge(mode: :none) }
-    @connection = Bunny.new(url, network_recovery_interval: 0.1, **PATIENT).start
+    @connection = Bunny.new(url, network_recovery_interval: 0.1, **PATIENT, **bunny).start
     @channel = @connection.create_channel
     @channel.prefetch(100)
     @jobs = Queue.new

@@ -129,6 +129,25 @@ BH_API bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *decl
  * Errors: BH_ERR_ARGUMENT if the mode is out of range or rung_ms is negative.
  */
 BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms);
+/* How often a consumer calls bh_declaring_look, in ms. */
+#define BH_LOOK_MS 60000
+/*
+ * Begins a look at the return exchange, which no retry comes back without. Its steps find the
+ * exchange.
+ *
+ * If the exchange exists, BH_MODE_CREATE binds the work queue again, because AMQP cannot check a
+ * binding. An exchange that was deleted and declared again has lost its bindings. If the exchange is
+ * missing, BH_MODE_CREATE declares the whole topology.
+ *
+ * BH_MODE_VERIFY only looks. BH_MODE_NONE has no steps, and no strategy without a return exchange.
+ *
+ * If bh_declaring_status is not BH_OK at the end, emit BH_EVENT_UNAVAILABLE with the status and with
+ * bh_declaring_error as its text, without a connection. If the user may not look or bind, the status
+ * is BH_OK.
+ *
+ * Errors: BH_ERR_ARGUMENT if the mode is out of range.
+ */
+BH_API bh_status bh_declaring_look(bh_declaring *self, bh_mode mode);
 /*
  * Reads the next step. The broker accepted the step before, unless you called bh_declaring_refuse.
  *

@@ -124,7 +124,7 @@ BH_API bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, 
  * Counts a confirmed copy. Equivalent to observing `kind`, without building the
  * event.
  *
- * kind: BH_EVENT_RETRIED or BH_EVENT_PARKED (bh_event_of_copy).
+ * kind: BH_EVENT_RETRIED, BH_EVENT_DEFERRED or BH_EVENT_PARKED (bh_event_of_copy).
  * attempts, delay_ms, reason: of the plan.
  * duration_us: from the publish to the confirm. Below 0 if unknown.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The copy then is not counted.

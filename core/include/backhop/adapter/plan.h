@@ -11,7 +11,8 @@
  *   BH_ACTION_ACK, BH_ACTION_DROP                      basic.ack
  *   BH_ACTION_REJECT                                   basic.nack(requeue=false)
  *   BH_ACTION_RETURN                                   basic.reject(requeue=true)
- *   BH_ACTION_RETRY, BH_ACTION_PARK, BH_ACTION_REPLAY  basic.publish of the copy, its confirm, basic.ack of the original
+ *   BH_ACTION_RETRY, BH_ACTION_DEFER,
+ *   BH_ACTION_PARK, BH_ACTION_REPLAY                   basic.publish of the copy, its confirm, basic.ack of the original
  *
  * The copy has the original's body, delivery-mode 2, and the expiration of bh_copy. It keeps the properties of
  * bh_plan_keeps_property and the headers of bh_plan_keeps_header, with their types and bytes. The headers of
@@ -36,7 +37,8 @@ typedef enum bh_action {
     BH_ACTION_RETURN,
     BH_ACTION_PARK,
     BH_ACTION_DROP,
-    BH_ACTION_REPLAY
+    BH_ACTION_REPLAY,
+    BH_ACTION_DEFER /* as BH_ACTION_RETRY, but no attempt */
 } bh_action;
 
 /*
@@ -95,6 +97,14 @@ BH_API bh_status bh_plan_set_frame_max(bh_plan *self, int64_t frame_max);
  */
 BH_API bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent);
 
+/*
+ * Returns the outcome that counts. BH_OUTCOME_THROTTLED is BH_OUTCOME_FAILED if the message was deferred max_deferrals
+ * times, and with the strategies reject and native, which cannot defer a message. Other outcomes stay as they are.
+ *
+ * bh_plan_make decides by the same rule. Call this first, for the event of the handler's end (bh_event_of).
+ */
+BH_API bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
+                                  bh_outcome outcome);
 /*
  * Decides after the handler. Replaces the plan. The history must be read from this delivery with this topology.
  *
@@ -163,6 +173,8 @@ BH_API bh_status bh_plan_adopt(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_action bh_plan_action(const bh_plan *self);
 /* Returns the number of failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS. */
 BH_API int64_t bh_plan_attempts(const bh_plan *self);
+/* Returns how often the message was deferred, this time included; at most BH_HISTORY_MOST_ATTEMPTS. */
+BH_API int64_t bh_plan_deferrals(const bh_plan *self);
 /* Returns how long the message waits, in ms; 0 if it does not wait. */
 BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
 /* Returns 0 if the delay is shorter than retry_after_ms: with reject and native, or beyond max_retry_after_ms. */

@@ -5,6 +5,7 @@
 #include "ledger/internal.h"
 #include "worker/wire/content.h"
 
+#include <backhop/adapter/declaring.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -210,7 +211,7 @@ static void note_early(bh__context *context, const bh_message *message)
         return;
     bh__emit(context,
              (bh__event_data){.kind = BH_EVENT_EARLY, .count = early->count, .duration_us = early->most_ms * 1000});
-    *early = (bh__early){.next_ms = bh__monotonic_ms() + BH__WATCH_MS};
+    *early = (bh__early){.next_ms = bh__monotonic_ms() + BH_LOOK_MS};
 }
 
 static void on_delivery(bh__consumer *self, bh__context *context, bh_message *message)

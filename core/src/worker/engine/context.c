@@ -123,7 +123,8 @@ static void set_int(bh_event *event, bh_field field, int64_t value)
 
 static int has_error(bh_event_kind kind)
 {
-    return kind == BH_EVENT_FAILED || kind == BH_EVENT_DROPPED || kind == BH_EVENT_RETRIED || kind == BH_EVENT_PARKED;
+    return kind == BH_EVENT_FAILED || kind == BH_EVENT_THROTTLED || kind == BH_EVENT_DROPPED ||
+           kind == BH_EVENT_RETRIED || kind == BH_EVENT_DEFERRED || kind == BH_EVENT_PARKED;
 }
 
 /* Adds the history of the event's message, if it was read, and the error of its handler. */
@@ -161,6 +162,7 @@ static bh_event *make_event(const bh__context *self, const bh__event_data *data)
     set_int(event, BH_FIELD_DURATION, data->duration_us);
     if (data->attempts || data->kind == BH_EVENT_PARKED)
         bh_event_set_int(event, BH_FIELD_ATTEMPTS, data->attempts);
+    set_int(event, BH_FIELD_DEFERRALS, data->deferrals);
     set_int(event, BH_FIELD_DELAY, data->delay_ms);
     set_int(event, BH_FIELD_COUNT, data->count);
     if (data->cause.data)

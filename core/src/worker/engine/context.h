@@ -117,6 +117,7 @@ typedef struct bh__event_data {
     bh_bytes reason;
     bh_bytes error;
     int64_t attempts;
+    int64_t deferrals;
     int64_t delay_ms;
     int64_t count;
     int64_t duration_us;

@@ -83,6 +83,7 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     *copy = (bh__copy){.action = bh_plan_action(plan),
                        .mandatory = planned.mandatory,
                        .attempts = bh_plan_attempts(plan),
+                       .deferrals = bh_plan_deferrals(plan),
                        .delay_ms = bh_plan_delay_ms(plan)};
     copy->exchange = bh__keep(&at, exchange);
     copy->routing_key = bh__keep(&at, routing_key);
@@ -232,6 +233,14 @@ static void settle_dead_letter_again(bh__context *self, bh_message *message)
         try_again_later(self, message, BH_ERR_STATE);
 }
 
+/* Makes a throttled outcome a failure if the message cannot be deferred once more. */
+static void count_deferrals(bh__context *self, bh_message *message)
+{
+    const bh_policy *policy = message->policy ? message->policy : self->settings->policy;
+    if (bh__read_message(self->settings, message, self->work.delivery, self->work.history) == BH_OK)
+        message->outcome = bh_plan_outcome(self->work.history, policy, self->settings->topology, message->outcome);
+}
+
 /* Emits the outcome of the handler. */
 static void emit_handled(bh__context *self, bh_message *message)
 {
@@ -275,6 +284,8 @@ void bh__settle(bh__context *self, bh_message *message)
         bh_ledger_give_back(self->ledger, message->entry);
         return;
     }
+    if (message->outcome == BH_OUTCOME_THROTTLED)
+        count_deferrals(self, message);
     if (!message->is_guarded)
         emit_handled(self, message);
     if (message->outcome == BH_OUTCOME_OK || message->outcome == BH_OUTCOME_DROPPED) {

@@ -10,6 +10,7 @@ typedef struct bh__copy {
     bh_action action;
     int mandatory;
     int64_t attempts;
+    int64_t deferrals;
     int64_t delay_ms;
     bh_bytes exchange;
     bh_bytes routing_key;

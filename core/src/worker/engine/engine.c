@@ -4,6 +4,7 @@
 #include "worker/engine/pacing.h"
 #include "base/memory.h"
 
+#include <backhop/adapter/event.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static void on_declare_step(bh__engine *self, const bh_step *step)
 
 static void send_copy(bh__engine *self, int64_t publisher, bh_message *message)
 {
-    if (bh__is_observed(&self->context, BH_EVENT_RETRIED))
+    if (bh__is_observed(&self->context, bh_event_of_copy(message->copy->action)))
         message->copy->sent_us = bh__monotonic_us();
     bh__publisher_send(&self->publisher, &self->context, publisher, message);
 }
@@ -133,7 +134,8 @@ static void emit_of_message(bh__engine *self, const bh_step *step, const bh_mess
                            .attempts = copy->attempts,
                            .delay_ms = step->delay_ms,
                            .count = 1};
-    if (step->event == BH_EVENT_RETRIED || step->event == BH_EVENT_PARKED) {
+    if (step->event == BH_EVENT_RETRIED || step->event == BH_EVENT_DEFERRED || step->event == BH_EVENT_PARKED) {
+        data.deferrals = copy->deferrals;
         data.delay_ms = copy->delay_ms;
         data.reason = copy->reason;
         data.error = copy->error;

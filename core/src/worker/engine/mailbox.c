@@ -5,6 +5,7 @@
 #include <backhop/adapter/event.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,25 +31,29 @@ int bh__mailbox_is_forked(const bh__mailbox *self)
 
 /* ------------------------------------------------------------------------------------------------------------ pipes */
 
+/* Opens a pipe that is not open yet. Returns 0 if the system gives no descriptors. */
 static int open_pipe(int ends[2])
 {
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0)
+    if (ends[0] >= 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0)
         return 1;
     ends[0] = ends[1] = -1;
     return 0;
 }
 
-static void close_pipe(const int ends[2])
+static void close_pipe(int ends[2])
 {
-    for (int i = 0; i < 2; i++)
-        if (ends[i] >= 0)
-            close(ends[i]);
+    for (int i = 0; i < 2; i++) {
+        int end = ends[i];
+        ends[i] = -1; /* first: a fork's child closes the ends that are not -1 */
+        if (end >= 0)
+            close(end);
+    }
 }
 
-static void write_byte(const int ends[2])
+static void write_byte(int end)
 {
     int kept = errno;
-    ssize_t written = write(ends[1], "", 1);
+    ssize_t written = write(end, "", 1);
     (void)written; /* a full pipe is readable too */
     errno = kept;
 }
@@ -78,6 +83,8 @@ int bh__mailbox_init(bh__mailbox *self)
     pthread_once(&watched, watch_forks);
     self->forks = atomic_load(&forks);
     self->signal[0] = self->signal[1] = self->wake[0] = self->wake[1] = -1;
+    atomic_init(&self->wake_end, -1);
+    atomic_init(&self->wakers, 0);
     atomic_init(&self->life, BH__IDLE);
     atomic_init(&self->stop_ms, BH__NEVER);
     atomic_init(&self->sleep, BH__AWAKE);
@@ -88,8 +95,7 @@ int bh__mailbox_init(bh__mailbox *self)
     atomic_init(&self->progress_ms, 0);
     self->health.state = BH_HEALTH_STOPPED;
     self->replay_most = -1;
-    return make_locks(self) && open_pipe(self->signal) && open_pipe(self->wake) &&
-           bh_delivery_new(&self->delivery) == BH_OK && bh_history_new(&self->history) == BH_OK;
+    return make_locks(self) && bh_delivery_new(&self->delivery) == BH_OK && bh_history_new(&self->history) == BH_OK;
 }
 
 static void free_events(bh__mailbox *self)
@@ -123,7 +129,11 @@ void bh__mailbox_free(bh__mailbox *self)
 
 void bh__mailbox_wake(bh__mailbox *self)
 {
-    write_byte(self->wake);
+    atomic_fetch_add(&self->wakers, 1);
+    int end = atomic_load(&self->wake_end);
+    if (end >= 0)
+        write_byte(end);
+    atomic_fetch_sub(&self->wakers, 1);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- callers */
@@ -146,7 +156,7 @@ static void update_signal(bh__mailbox *self)
         return;
     self->is_signalled = has_some;
     if (has_some)
-        write_byte(self->signal);
+        write_byte(self->signal[1]);
     else
         read_bytes(self->signal);
 }
@@ -178,10 +188,21 @@ bh_message *bh__mailbox_take(bh__mailbox *self)
 int bh__mailbox_watch(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->mutex);
-    self->is_watched = 1;
+    self->is_watched = open_pipe(self->signal);
     update_signal(self);
+    int descriptor = self->signal[0];
     pthread_mutex_unlock(&self->mutex);
-    return self->signal[0];
+    return descriptor;
+}
+
+void bh__mailbox_unwatch(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    if (atomic_load(&self->life) != BH__RUNNING) {
+        self->is_watched = self->is_signalled = 0;
+        close_pipe(self->signal);
+    }
+    pthread_mutex_unlock(&self->mutex);
 }
 
 void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events)
@@ -269,7 +290,7 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
     int sleep = atomic_load(&self->sleep);
     if ((sleep == BH__ASLEEP || (sleep == BH__NAPPING && count >= self->wake_count)) &&
         atomic_exchange(&self->sleep, BH__AWAKE) != BH__AWAKE)
-        write_byte(self->wake);
+        bh__mailbox_wake(self);
     return 1;
 }
 
@@ -326,12 +347,26 @@ void bh__mailbox_close(bh__mailbox *self, bh__message_list *out)
     append_settled(self, last == CLOSED ? NULL : last, out);
 }
 
-void bh__mailbox_open(bh__mailbox *self)
+int bh__mailbox_open(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->mutex);
-    self->health = (bh_health){.state = BH_HEALTH_STARTING};
+    int is_open = open_pipe(self->wake) && open_pipe(self->signal);
+    if (is_open)
+        self->health = (bh_health){.state = BH_HEALTH_STARTING};
     pthread_mutex_unlock(&self->mutex);
+    if (!is_open)
+        return 0;
     atomic_store(&self->settled, NULL);
+    atomic_store(&self->wake_end, self->wake[1]);
+    return 1;
+}
+
+void bh__mailbox_end(bh__mailbox *self)
+{
+    atomic_store(&self->wake_end, -1);
+    while (atomic_load(&self->wakers) > 0) /* each writes one byte without blocking */
+        sched_yield();
+    close_pipe(self->wake);
 }
 
 static void push_event(bh__mailbox *self, bh_event *event)

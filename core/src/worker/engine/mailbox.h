@@ -33,8 +33,9 @@ typedef struct bh__mailbox {
     pthread_t thread;
     int has_thread;
     unsigned forks;                /* the process's count of forks when the worker was made */
-    int signal[2];                 /* a pipe, readable while a message or an event can be taken */
-    int wake[2];                   /* a pipe that wakes the thread */
+    int wake[2];                   /* a pipe that wakes the thread, open while it runs; else -1 */
+    atomic_int wake_end;           /* wake[1] while it may be written; else -1 */
+    atomic_int wakers;             /* calls that may be writing to it */
     atomic_int life;               /* a bh__life */
     atomic_llong stop_ms;          /* monotonic: the end of draining; BH__NEVER: no stop */
     atomic_int sleep;              /* a bh__sleep */
@@ -55,6 +56,7 @@ typedef struct bh__mailbox {
     int64_t replay_most; /* -1: no replay is requested */
     int is_replaying;
     bh_health health;
+    int signal[2];  /* a pipe, readable while a message or an event can be taken; -1: closed */
     int is_watched; /* a caller has the descriptor */
     int is_signalled;
     /* under `reading`: for callers that read a message */
@@ -65,12 +67,12 @@ typedef struct bh__mailbox {
     atomic_llong unconfirmed_count; /* copies that are not confirmed */
 } bh__mailbox;
 
-/* Makes the locks and pipes. Returns 0 if there is no memory or no descriptor. */
+/* Makes the locks. Returns 0 if there is no memory. */
 int bh__mailbox_init(bh__mailbox *self);
 void bh__mailbox_free(bh__mailbox *self);
 /* Returns 1 if this process is a fork of the process that made the worker. */
 int bh__mailbox_is_forked(const bh__mailbox *self);
-/* Wakes the thread; may be called from a signal handler. */
+/* Wakes the thread, if it runs; may be called from a signal handler. */
 void bh__mailbox_wake(bh__mailbox *self);
 
 /* Returns 1 if messages can be taken: the worker runs and was not stopped. */
@@ -85,8 +87,10 @@ static inline int bh__mailbox_is_delivering(const bh__mailbox *self)
 bh_message *bh__mailbox_take(bh__mailbox *self);
 /* Waits for a message or the end; also for an event if `for_events`. */
 void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events);
-/* Returns the descriptor and keeps its state right from now on. */
+/* Returns the descriptor and keeps its state right from now on; -1: the system gives none. */
 int bh__mailbox_watch(bh__mailbox *self);
+/* Closes the descriptor, unless the worker runs. */
+void bh__mailbox_unwatch(bh__mailbox *self);
 /* Requests a replay. Returns 0 if one is requested or runs. */
 int bh__mailbox_request_replay(bh__mailbox *self, int64_t most);
 /* Takes the next event; NULL: none. */
@@ -108,8 +112,11 @@ void bh__mailbox_end_replay(bh__mailbox *self);
 void bh__mailbox_collect(bh__mailbox *self, bh__message_list *out);
 /* Like bh__mailbox_collect, and closes the mailbox: later settlements are refused. */
 void bh__mailbox_close(bh__mailbox *self, bh__message_list *out);
-/* Opens the mailbox for settled messages, before the thread starts. */
-void bh__mailbox_open(bh__mailbox *self);
+/* Opens the mailbox for settled messages, and its pipes, before the thread starts. Returns 0 if the
+ * system gives no descriptors. */
+int bh__mailbox_open(bh__mailbox *self);
+/* Closes the pipe that wakes the thread, at its end. */
+void bh__mailbox_end(bh__mailbox *self);
 /* Applies an event to the health, from any thread. */
 void bh__mailbox_observe(bh__mailbox *self, const bh_event *event);
 /* Returns the number of messages that wait to be taken. */

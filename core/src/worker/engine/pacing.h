@@ -48,9 +48,6 @@ enum {
      * time at most. A message can kill the process; the original of an unconfirmed copy would
      * then be delivered again. */
     BH__GUARD_MS = 1000,
-    /* An idle worker checks so often that retries can come back: two round trips, one transaction
-     * of the broker's. */
-    BH__WATCH_MS = 60000,
     /* Messages whose channel closed while a handler had them. The broker delivers them again, to
      * this worker or to another. A worker whose connection was lost is back within a minute. */
     BH__MOST_ORPHANS = 4096,

@@ -59,10 +59,12 @@ static bh_status start(bh_worker *self, int fails_fast)
     self->mailbox.handler_timeout_ms = self->settings.relay ? 0 : self->settings.handler_timeout_ms;
     self->mailbox.wake_count =
         self->settings.prefetch < BH__MANY_OF_PREFETCH ? 1 : (size_t)self->settings.prefetch / BH__MANY_OF_PREFETCH;
-    bh__mailbox_open(&self->mailbox);
+    if (!bh__mailbox_open(&self->mailbox))
+        return bh__worker_refuse(self, BH_ERR_NO_MEMORY, "the system gives no descriptors");
     atomic_store(&self->mailbox.life, BH__RUNNING);
     if (start_thread(self))
         return BH_OK;
+    bh__mailbox_end(&self->mailbox);
     self->mailbox.health.state = BH_HEALTH_STOPPED;
     atomic_store(&self->mailbox.life, BH__IDLE);
     return bh__worker_refuse(self, BH_ERR_NO_MEMORY, "the system gives no thread");
@@ -142,6 +144,7 @@ static bh_status handle_all(bh_worker *self, bh_handler handler, bh_listener lis
 static bh_status finish(bh_worker *self)
 {
     bh__worker_join(self);
+    bh__mailbox_unwatch(&self->mailbox);
     if (!self->runner.has_given_up)
         return BH_OK;
     const bh__report *problem = &self->runner.problem;

@@ -19,7 +19,7 @@ static int claim(bh_message *message)
 static int is_outcome(bh_outcome outcome)
 {
     return outcome == BH_OUTCOME_OK || outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT ||
-           outcome == BH_OUTCOME_DROPPED || outcome == BH_OUTCOME_RELEASED;
+           outcome == BH_OUTCOME_DROPPED || outcome == BH_OUTCOME_RELEASED || outcome == BH_OUTCOME_THROTTLED;
 }
 
 static int is_text(bh_bytes bytes)
@@ -116,9 +116,9 @@ int bh_worker_may_park(bh_worker *self, const bh_message *message, const bh_sett
     const bh_policy *policy = settlement->policy ? settlement->policy : self->settings.policy;
     bh__mailbox *mailbox = &self->mailbox;
     pthread_mutex_lock(&mailbox->reading);
-    int may =
-        bh__read_message(&self->settings, message, mailbox->delivery, mailbox->history) == BH_OK &&
-        bh__plan_may_park(mailbox->history, policy, settlement->outcome, settlement->retry_after_ms, bh__epoch_ms());
+    int may = bh__read_message(&self->settings, message, mailbox->delivery, mailbox->history) == BH_OK &&
+              bh__plan_may_park(mailbox->history, policy, self->settings.topology, settlement->outcome,
+                                settlement->retry_after_ms, bh__epoch_ms());
     pthread_mutex_unlock(&mailbox->reading);
     return may;
 }

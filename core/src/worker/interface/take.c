@@ -10,6 +10,12 @@ int bh_worker_fd(bh_worker *self)
     return self && !bh__mailbox_is_forked(&self->mailbox) ? bh__mailbox_watch(&self->mailbox) : -1;
 }
 
+void bh_worker_close_fd(bh_worker *self)
+{
+    if (self && !bh__mailbox_is_forked(&self->mailbox))
+        bh__mailbox_unwatch(&self->mailbox);
+}
+
 /* Records when a message was taken, and emits BH_EVENT_DELIVERED, if these are observed. */
 static void note_taken(bh_worker *self, bh_message *message)
 {

@@ -91,6 +91,15 @@ bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
     return declare(self, BH_MODE_CREATE, wait_ms);
 }
 
+bh_status bh__look(bh__runner *self)
+{
+    session made = {.runner = self, .steps = self->declaring};
+    bh_status status = bh_declaring_look(self->declaring, (bh_mode)self->context->settings->mode);
+    if (status == BH_OK)
+        status = take_steps(&made);
+    return close_declare_channel(&made, status);
+}
+
 /* Like bh__find_queue. *is_down, if not NULL: the queue exists, but its node is down or the
  * queue stopped. */
 static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
@@ -102,32 +111,6 @@ static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
                                        "looking for the work queue", &got);
     if (is_down)
         *is_down = status == BH_ERR_MISSING && !bh__find(bh_str(got.text), "no queue");
-    return close_declare_channel(&made, status);
-}
-
-bh_status bh__find_exchange(bh__runner *self, bh_bytes exchange)
-{
-    bh__answer got;
-    session made = {.runner = self};
-    amqp_exchange_declare_t look = {
-        .exchange = bh__to_amqp(exchange), .type = amqp_cstring_bytes("topic"), .passive = 1};
-    bh_status status = call_to_declare(&made, AMQP_EXCHANGE_DECLARE_METHOD, &look, AMQP_EXCHANGE_DECLARE_OK_METHOD,
-                                       "looking for the return exchange", &got);
-    return close_declare_channel(&made, status);
-}
-
-bh_status bh__bind_again(bh__runner *self)
-{
-    const bh_topology *topology = self->context->settings->topology;
-    session made = {.runner = self};
-    bh_status status = BH_OK;
-    bh_declaration step;
-    for (size_t i = 0; status == BH_OK && bh_topology_declaration(topology, i, &step) == BH_OK; i++) {
-        bh__answer got = {.code = 0};
-        if (step.kind == BH_DECLARE_BINDING && bh__same(step.source, bh__topology_return_exchange(topology)) &&
-            bh__same(step.name, bh_topology_queue(topology)))
-            status = take_step(&made, &step, &got);
-    }
     return close_declare_channel(&made, status);
 }
 

@@ -52,7 +52,7 @@ bh_status bh__runner_begin(bh__runner *self)
     self->has_been_ready = self->has_given_up = 0;
     self->hopeless_count = 0;
     self->next_uri = 0;
-    self->watched_ms = bh__monotonic_ms() - BH__WATCH_MS; /* the first time when it is ready */
+    self->watched_ms = bh__monotonic_ms() - BH_LOOK_MS; /* the first time when it is ready */
     self->reread_ms = 0;
     self->engine.stage = BH__WORKING;
     self->engine.wanted_count = 0;
@@ -248,5 +248,6 @@ void *bh__runner_thread(void *runner)
     finish_copies(self);
     linger(self);
     emit_drained(self, close_all(self));
+    bh__mailbox_end(self->context->mailbox);
     return NULL;
 }

@@ -69,7 +69,9 @@ class Consumer extends BaseConsumer {
    */
   #cancelled (channel) {
     this.#channel = undefined
-    settlerOf(channel).whenSettled(() => this.#retrier._close(channel))
+    const settler = settlerOf(channel)
+    settler.isLost = true
+    settler.whenSettled(() => this.#retrier._close(channel))
     this._ended()
   }
 

@@ -27,6 +27,10 @@ class Original {
     return this.#settler.isOpen
   }
 
+  get isLost () {
+    return this.#settler.isLost
+  }
+
   /** An object that stands for the channel. */
   get channel () {
     return this.#settler

@@ -42,6 +42,7 @@ class Retrier extends BaseRetrier {
         this.#checkQueue(incoming)
         return this._handle(() => this.#message(connection, settler, incoming, this._signal), handle)
       }
+      settler.isLost = true
       const { message } = errorOf(ConsumerCancelledError.status)
       warn(`${message}: nothing of "${this.topology.queue}" is consumed any more`, 'BACKHOP_CANCELLED')
       if (cancelled) queueMicrotask(() => cancelled()) // an error of it here would close the connection

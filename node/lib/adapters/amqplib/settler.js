@@ -36,6 +36,7 @@ class Settler {
   #channel
   #last = 0 // delivery tag; they count from 1
   #open = new Set() // delivery tags, ascending
+  isLost = false // whether the broker cancelled a consumer of this channel, and requeued deliveries
   #isShared = false
   #acknowledged = []
   #then

@@ -81,12 +81,28 @@ def declaring(
         check(c.Declaring_set_declared(handle, declared_on(connection)))
     for rung_ms in rungs:
         check(c.Declaring_begin(handle, MODES[mode], rung_ms))
-        while (step := c.Declaring_next(handle))[0] != c.BH_DECLARE_NONE:
-            refusal = yield Step(declaration(step), bool(step[7]))
-            if refusal:
-                c.Declaring_refuse(handle, refusal.code, refusal.text)
-        if status := c.Declaring_status(handle):
-            raise error(status, in_seconds(c.Declaring_error(handle)))
+        yield from _steps(handle)
+
+
+def looking(topology: Topology, mode: Mode, connection: object) -> Steps:
+    """Yields the steps of a look at the return exchange.
+
+    :param mode: create binds or declares again; verify only looks
+    :raises Error: if the exchange is missing, also if it is declared again
+    """
+    handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
+    check(c.Declaring_set_declared(handle, declared_on(connection)))
+    check(c.Declaring_look(handle, MODES[mode]))
+    yield from _steps(handle)
+
+
+def _steps(handle: c.Declaring) -> Steps:
+    while (step := c.Declaring_next(handle))[0] != c.BH_DECLARE_NONE:
+        refusal = yield Step(declaration(step), bool(step[7]))
+        if refusal:
+            c.Declaring_refuse(handle, refusal.code, refusal.text)
+    if status := c.Declaring_status(handle):
+        raise error(status, in_seconds(c.Declaring_error(handle)))
 
 
 def diagnosis(topology: Topology, refuse: Callable[..., None], *arguments: object) -> Error | None:

@@ -39,6 +39,7 @@ from .declaring import declaring, forget
 from .frames import How
 from .replay import unreadable
 from .retrier import BaseRetrier
+from .watch import Watch
 
 _REST, _PUBLISH, _EMIT, _DECLARE = (
     c.BH_STEP_REST,
@@ -51,7 +52,12 @@ _DISMISSALS: dict[int, How] = {
     c.BH_STEP_REJECT: "return",
     c.BH_STEP_GIVE_BACK: "requeue",
 }
-_CONFIRMED = {c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED, c.BH_EVENT_REPLAYED}
+_CONFIRMED = {
+    c.BH_EVENT_RETRIED,
+    c.BH_EVENT_DEFERRED,
+    c.BH_EVENT_PARKED,
+    c.BH_EVENT_REPLAYED,
+}
 _REFUSED, _UNCONFIRMED = c.BH_EVENT_REFUSED, c.BH_EVENT_UNCONFIRMED
 _NEVER = -1  # of Ledger_due_ms
 _RANDOM_BYTES = 8
@@ -91,6 +97,8 @@ class Publisher(ClientPublisher):
         )  # to be called after the ledger's steps
         self._clock = LedgerClock(min(_LONGEST_STRIDE, confirm_timeout / 2))
         self._timer: float | None = None
+        self.watch = Watch(self)
+        """Looks for the return exchange."""
 
     @property
     def pending(self) -> int:
@@ -205,6 +213,8 @@ class Publisher(ClientPublisher):
                 count if channel is not None else 0
             )  # None: they needed no acknowledgement
         count, self._redelivered, self._was_blocked = self._redelivered, 0, False
+        if not is_wanted:
+            self._retrier._doubt_acks()
         if not is_wanted and (count or self._retrier._consumes(self._connection)):
             status = ConnectionFailedError.status
             why: Fields = {

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Literal, Protocol, TypeVar
+from weakref import WeakSet
 
 from .. import _backhop as c
 from .._amqp import Text
@@ -34,6 +35,7 @@ from ..outcomes import Conditions, Policies, checked_policies
 from ..plan import Plan
 from ..policy import Policy
 from ..topology import MODES, Mode, QueueType, Strategy, Topology, chosen
+from . import successes
 from .declaring import Steps, declaring, diagnosis
 
 LOGGER = logging.getLogger("backhop")
@@ -124,6 +126,8 @@ class BaseRetrier(Generic[Channel]):
         self._is_declared = True
         self._was_declared = False  # whether declare() or verify() was called
         self._consumers: set[Any] = set()  # its own, until they are cancelled
+        self._last_acked: Message | None = None  # the last that was acknowledged
+        self._doubtful: WeakSet[Any] = WeakSet()  # channels whose consumer the broker cancelled
         self._no_ack: set[object] = set()  # consumers without acknowledgements that were logged
         self._begin()
         self._events.attach(self)
@@ -266,6 +270,32 @@ class BaseRetrier(Generic[Channel]):
         """Emits that the only handler ran for longer than its limit."""
         about: Fields = {"count": 1, "duration_us": duration_us}
         self._events.emit(self._events.new(c.BH_EVENT_BUSY, about))
+
+    def _has_succeeded(self, message: Message) -> bool:
+        """Returns whether the message's handler succeeded at an earlier delivery."""
+        return successes.take(message)
+
+    def _acknowledged(self, message: Message, channel: object) -> None:
+        """Notes a message that was acknowledged. The broker may not take it."""
+        self._last_acked = message
+        if channel in self._doubtful:
+            successes.keep(message)
+
+    def _doubt_acks(self, channel: object = None) -> None:
+        """Keeps the last success: the broker lost its consumer perhaps before the acknowledgement.
+
+        :param channel: one that is open, and whose later acknowledgements may be lost too
+        """
+        last, self._last_acked = self._last_acked, None
+        if last is not None:
+            successes.keep(last)
+        if channel is not None:
+            self._doubtful.add(channel)
+
+    def _lost_success(self, message: Message) -> None:
+        """The channel of a message whose handler succeeded is closed."""
+        successes.keep(message)
+        self._emit_stale(message)
 
     def _emit_stale(self, message: Message, status: int = 0) -> None:
         """Emits that the message was not settled: the broker delivers it again.

@@ -75,6 +75,8 @@ class Event:
     """Name of the class of what the handler raised."""
     error_text: str = ""
     """The exception of the handler, as a text."""
+    deferrals: int = 0
+    """Deferred: how often the message waited without an attempt."""
     lateness: float | None = None
     """Delivered retry: arrival time minus due time, in seconds."""
     duration: float | None = None
@@ -102,6 +104,7 @@ class Event:
             "backhop_id": self.id,
             "backhop_attempt": self.attempt,
             "backhop_attempts": self.attempts,
+            "backhop_deferrals": self.deferrals,
             "backhop_delay": self.delay,
             "backhop_reason": self.reason,
             "backhop_error_class": self.error_class,
@@ -156,6 +159,7 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
         reason=reason,
         error_class=string(handle, c.BH_FIELD_ERROR_CLASS),
         error_text=error_text,
+        deferrals=number(c.BH_FIELD_DEFERRALS),
         lateness=optional(c.BH_FIELD_LATENESS, 1000),
         duration=optional(c.BH_FIELD_DURATION, 1_000_000),
         recovery=optional(c.BH_FIELD_RECOVERY, 1000),

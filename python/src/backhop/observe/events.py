@@ -26,7 +26,19 @@ from .observer import Observer
 Listener: TypeAlias = Callable[[Event], object] | Observer
 Listeners: TypeAlias = Listener | Sequence[Listener] | None
 
-_ENDS = {outcome: c.bh_event_of(number) for outcome, number in OUTCOMES.items()}
+
+def _kind_of(message: Message, result: Result) -> int:
+    """Returns the kind of the event that the handler ended with this result."""
+    outcome = OUTCOMES[result.outcome]
+    if outcome == c.BH_OUTCOME_THROTTLED:
+        topology = message._topology
+        policy = result.policy or topology.policy
+        try:
+            history = message.history._handle
+        except Error:  # unreadable: the settlement reports that
+            return c.BH_EVENT_THROTTLED
+        outcome = c.bh_plan_outcome(history, policy._handle, topology._handle, outcome)
+    return c.bh_event_of(outcome)
 
 
 class Events:
@@ -192,7 +204,8 @@ class Events:
         if not is_ordinary(exception):
             self.log(c.BH_EVENT_FAILED, message, exception, result.error)
         if message._began or result.outcome == "dropped":
-            self._ended(_ENDS[result.outcome], message, exception, result.error, now_ms)
+            kind = _kind_of(message, result)
+            self._ended(kind, message, exception, result.error, now_ms)
 
     def log(self, kind: int, message: Message, exception: BaseException, error: str = "") -> None:
         """Logs an event of a message at ERROR, with the traceback."""
@@ -208,8 +221,8 @@ class Events:
         error: str = "",
         now_ms: int | None = None,
     ) -> None:
-        is_failure = exception is not None and kind == c.BH_EVENT_FAILED
-        error_class = class_of(exception) if exception is not None and is_failure else ""
+        has_class = kind in (c.BH_EVENT_FAILED, c.BH_EVENT_THROTTLED)
+        error_class = class_of(exception) if exception is not None and has_class else ""
         if self.counters:
             duration_us, age_ms = times(message)
             message._error_class = error_class

@@ -19,7 +19,11 @@ from ..outcomes import Drop, class_of, met
 from .observer import Observer
 
 _W3C = TraceContextTextMapPropagator()
-_COPIES = {c.BH_EVENT_RETRIED: "retry", c.BH_EVENT_PARKED: "park"}
+_COPIES = {
+    c.BH_EVENT_RETRIED: "retry",
+    c.BH_EVENT_DEFERRED: "defer",
+    c.BH_EVENT_PARKED: "park",
+}
 
 
 class Tracing(Observer):

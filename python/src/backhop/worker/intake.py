@@ -36,7 +36,15 @@ class Intake:
         self.settler = settler
         self.stop = stop
         self._readable = select.poll()
-        self._readable.register(c.Worker_fd(worker), select.POLLIN)
+
+    def open(self) -> None:
+        """Watches the core's descriptor, of a worker that started."""
+        self._readable = select.poll()
+        self._readable.register(c.Worker_fd(self._worker), select.POLLIN)
+
+    def close(self) -> None:
+        """Closes the core's descriptor. Without effect while the worker runs."""
+        c.Worker_close_fd(self._worker)
 
     def take(self) -> TakenMessage | None:
         """Takes a message; returns None if there is none now.

@@ -35,7 +35,8 @@ from .threads import Threads
 Handler: TypeAlias = Callable[[Message], object]
 AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
 
-_OF_COPIES = (c.BH_EVENT_RETRIED, c.BH_EVENT_PARKED, c.BH_EVENT_REFUSED)
+_RETRIES = (c.BH_EVENT_RETRIED, c.BH_EVENT_DEFERRED)
+_OF_COPIES = (*_RETRIES, c.BH_EVENT_PARKED, c.BH_EVENT_REFUSED)
 
 
 class Worker:
@@ -243,6 +244,8 @@ class Worker:
                 self.stop(drain=0)
                 threads.wait_until_drained()
                 raise
+            finally:
+                self._intake.close()
         threads.join()
         self._raise_end(threads.failures)
 
@@ -280,6 +283,7 @@ class Worker:
             finally:
                 self._server = 0
                 loop.remove_reader(descriptor)
+                self._intake.close()
         self._raise_end(tasks.failures)
 
     def stop(self, drain: Seconds | None = None) -> None:
@@ -362,7 +366,8 @@ class Worker:
         handle = self._handle
         before, self._drained = self._drained, threading.Event()
         emits_retries = int(self._settler.begin_run())
-        check_worker(handle, c.Worker_set_event(handle, c.BH_EVENT_RETRIED, emits_retries))
+        for kind in _RETRIES:
+            check_worker(handle, c.Worker_set_event(handle, kind, emits_retries))
         if self._counters:
             check_worker(handle, c.Worker_set_metrics(handle, self._counters[0].blank()))
         try:
@@ -372,6 +377,7 @@ class Worker:
             if self.state == "stopped":  # else it runs already
                 self._readiness.end(error)
             raise
+        self._intake.open()
         self._readiness.look()
         for counter in self._counters:
             counter.join(handle)
@@ -392,7 +398,7 @@ class Worker:
             exception, traceparent, text = self._settler.failure_of(taken)
             if exception is not None and not c.Event_has(taken, c.BH_FIELD_ERROR):
                 c.Event_set_string(taken, c.BH_FIELD_ERROR, text)
-        to_listeners = kind != c.BH_EVENT_RETRIED or self._wants_retries
+        to_listeners = kind not in _RETRIES or self._wants_retries
         try:
             self._events.emit(taken, exception, traceparent, to_listeners=to_listeners)
         finally:

@@ -8,6 +8,23 @@ module Backhop
       # Exceptions of Bunny that mean a lost connection.
       LOST = [::Bunny::Exception, ::Timeout::Error, IOError, SystemCallError].freeze
 
+      IS_BUNNY2 = ::Bunny::VERSION.start_with?("2.")
+      private_constant :IS_BUNNY2
+
+      # Extends a channel. After a lost connection, Bunny 2 may not open a channel again, because the
+      # recovery of another channel failed. The status of the channel is "open" all the same.
+      module Opened
+        attr_writer :opened_on
+
+        # Bunny also calls this when it opens the channel again.
+        def open
+          super.tap { @opened_on = connection.transport }
+        end
+
+        # Returns true if the channel is open on the current transport.
+        def here? = !closed? && @opened_on.equal?(connection.transport)
+      end
+
       class << self
         # Yields. Raises ConnectionFailedError instead of Bunny's exceptions for a lost connection.
         def raising_lost
@@ -30,15 +47,25 @@ module Backhop
         #   frees its number twice: a new channel must not get the number in between
         def open(connection, closed = nil, threads = 1)
           sleep(0.001) while closed && connection.open? && connection.find_channel(closed.id).equal?(closed)
-          connection.create_channel(nil, threads)
+          transport = connection.transport
+          connection.create_channel(nil, threads).extend(Opened).tap { |channel| channel.opened_on = transport }
         rescue RuntimeError => e # of Bunny: no free number, or the connection is not open
           raise ConnectionFailedError, "no channel can be opened: #{Outcomes.text(e)}"
+        end
+
+        # Returns true if Bunny makes the connection again, and has not opened its channels yet.
+        # Bunny 3 goes on to return true while it calls the application's callbacks.
+        def recovering?(connection)
+          connection.status != :open || (IS_BUNNY2 && connection.recovering_from_network_failure?)
         end
 
         # Closes a channel that is open. Ignores a lost connection.
         def close(channel)
           transport = channel&.connection&.transport
-          channel.close if channel && !channel.closed? && channel.connection.open?
+          return unless channel && !channel.closed? && channel.connection.open?
+
+          channel.connection.synchronised_find_channel(channel.id) # waits while Bunny opens its channels again
+          channel.here? ? channel.close : unregister(channel, transport)
           nil
         rescue ::Timeout::Error
           unregister(channel, transport)
@@ -55,9 +82,9 @@ module Backhop
 
         private
 
-        # Makes Bunny forget a channel whose close was not answered. Otherwise Bunny closes it again
-        # with the connection, and the broker answers 504. On a new transport Bunny opens the
-        # channel again, so it stays registered.
+        # Makes Bunny forget a channel that is not open, or whose close was not answered. Otherwise
+        # Bunny closes it with the connection, and the broker answers 504. On a new transport Bunny
+        # opens the channel again, so it stays registered.
         def unregister(channel, transport)
           connection = channel.connection
           return unless connection.open? && connection.transport.equal?(transport)

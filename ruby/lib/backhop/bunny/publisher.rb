@@ -82,6 +82,16 @@ module Backhop
         Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
       end
 
+      # Looks for the return exchange. If the connection is lost, leaves it to the next look.
+      def look
+        return if Channels.recovering?(@connection) || !@connection.transport.open?
+
+        error = @retrier.look
+        emit(:unavailable, text: error.message, error: error) if error
+      rescue ConnectionFailedError
+        nil
+      end
+
       # Enters a copy that is to be published.
       def enter(copy)
         entry = arrive(copy.original)
@@ -237,7 +247,7 @@ module Backhop
       def ready?
         return false if Times.monotonic_ms < @paused_until_ms || !@connection.transport.open?
         return true if @channel && @is_declared
-        return false unless @connection.status == :open
+        return false if Channels.recovering?(@connection)
 
         @channel || open
         @retrier.make unless @is_declared
@@ -249,8 +259,8 @@ module Backhop
         false
       end
 
-      # Opens the confirm channel. Bunny opens the channels of a lost connection again before it
-      # delivers anything, so before any copy is due: now they can be closed.
+      # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now, or
+      # does not do so: they are closed or forgotten.
       def open
         @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener, @closed) { Core.made(@ledger.open_publisher) }
         @closed = nil
@@ -291,7 +301,7 @@ module Backhop
         is_published_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless is_published_again && !copy.replayed
         case event
-        when :retried, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
+        when :retried, :deferred, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
         when :replayed then @replayed << copy
         else not_confirmed(event, entry, copy, status, delay_ms)
         end

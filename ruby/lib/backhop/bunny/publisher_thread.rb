@@ -22,6 +22,7 @@ module Backhop
         @arrived = []
         @notices = []
         @in_flight = 0 # copies that the publisher has
+        @look_due_ms = Times.monotonic_ms + Native::BH_LOOK_MS
       end
 
       # Returns the number of copies that are not confirmed.
@@ -41,6 +42,15 @@ module Backhop
       # Emits events of a lost or blocked connection even if there is nothing to publish.
       def check_connection
         notify(:check_connection) if @publisher.outdated?
+      end
+
+      # Looks for the return exchange, once a minute.
+      def look_if_due
+        now_ms = Times.monotonic_ms
+        return if now_ms < @look_due_ms
+
+        @look_due_ms = now_ms + Native::BH_LOOK_MS
+        notify(:look)
       end
 
       # Queues what {ConfirmChannel} reports: a method of the publisher and its arguments.

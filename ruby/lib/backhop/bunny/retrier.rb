@@ -68,8 +68,7 @@ module Backhop
         @declared = Declared.of(@connection)
         @publisher = PublisherThread.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was checked
-        @watched = ObjectSpace::WeakMap.new # channels whose errors are logged
-        @watching = Mutex.new
+        @channel_watch = ChannelWatch.new(made)
         @subscriptions = [].freeze
         @pid = Process.pid
         @listeners.attach(self)
@@ -118,7 +117,9 @@ module Backhop
       # the handler, as {#wrap} does.
       #
       # After Bunny's own recovery it goes on. If the broker closes the channel or cancels the
-      # consumer, it declares and subscribes again. Before you close the connection, call {#drain}.
+      # consumer, it declares and subscribes again. Once a minute it looks for the return exchange.
+      # With mode :create it declares the topology if the exchange is missing; it emits :unavailable.
+      # Before you close the connection, call {#drain}.
       #
       # A handler that raises SystemExit, Interrupt or another SignalException ends the
       # subscription, and the exception is raised in the main thread.
@@ -207,6 +208,7 @@ module Backhop
       # @api private
       def message_of(delivery_info, properties, payload)
         check_process
+        look_if_due
         consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
         check_consumer(consumer) unless consumer.equal?(@consumer)
         original = original(delivery_info, consumer ? consumer.no_ack : false)
@@ -221,7 +223,10 @@ module Backhop
         check_process
         return settle_by(message, plan(message, error), error) if error
 
-        return emit_stale(message.event_id) unless message.original.settle(:ack)
+        unless message.original.settle(:ack)
+          Successes.keep(message)
+          return emit_stale(message.event_id)
+        end
 
         @listeners.emit_message(:succeeded, message)
       rescue ForkedError
@@ -296,6 +301,18 @@ module Backhop
         run_declaring(:create, rung_ms)
       end
 
+      # Looks for the return exchange if a minute has passed.
+      # @api private
+      def look_if_due = mode == :none || @publisher.look_if_due
+
+      # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so before.
+      #
+      # @return [Error, nil]
+      # @api private
+      def look
+        with_declaring { |declaring, declarer| declaring.look(restores? ? mode : :verify, &declarer) }
+      end
+
       # Emits events of a lost or blocked connection.
       # @api private
       def check_connection = @publisher.check_connection
@@ -317,18 +334,22 @@ module Backhop
         @publisher.publish(copy(@decider.replay(message.history), message, replayed))
       end
 
-      # Returns a message for the handler; nil if the poison guard delayed or parked it, or if it
-      # cannot be read.
+      # Returns a message for the handler. Returns nil if its handler succeeded at an earlier delivery,
+      # if the poison guard delayed or parked it, or if it cannot be read.
       # @api private
       def arrived(delivery_info, properties, payload)
         message = message_of(delivery_info, properties, payload)
-        poison = message.past? && guard(message)
+        has_succeeded = Successes.take?(message)
+        poison = message.past? && guard(message) unless has_succeeded
         if poison
           settle_by(message, poison)
           return
         end
         @listeners.emit_message(:delivered, message)
-        message
+        return message unless has_succeeded
+
+        settle(message)
+        nil
       rescue ForkedError
         raise
       rescue *Outcomes::FAILURES => e
@@ -347,20 +368,8 @@ module Backhop
       # @api private
       def return_delivery(delivery_info) = original(delivery_info, false).settle(:requeue)
 
-      # Logs advice if the broker closes a channel because a delivery was settled twice.
       # @api private
-      def watch(channel)
-        @watching.synchronize do
-          next if @watched.key?(channel)
-
-          @watched[channel] = true
-          before = channel.instance_variable_get(:@on_error) # the application's
-          channel.on_error do |closed, close|
-            log_settling(close)
-            before&.call(closed, close)
-          end
-        end
-      end
+      def watch(channel) = @channel_watch.watch(channel)
 
       # Raises ForkedError in a forked child: the connection is the parent's.
       # @api private
@@ -392,16 +401,14 @@ module Backhop
 
       def note(event) = @subscriptions.each { |each| each.observe(event) }
 
-      def log_settling(close)
-        why = [close.reply_code, Text.utf8(close.reply_text), "manual_ack: true"]
-        advice = Declaring.new(topology).diagnosis { |native| native.refuse_settling(*why) }
-        Backhop.log(Logger::WARN) { advice.message } if advice
+      def run_declaring(mode, rung_ms = 0)
+        with_declaring { |declaring, declarer| declaring.run(mode, rung_ms, &declarer) }
       end
 
-      def run_declaring(mode, rung_ms = 0)
+      def with_declaring
         @declared.synchronize do |declared|
           declaring = Declaring.new(topology, makes_rungs: makes_rungs?, declared: declared)
-          Declarer.open(@connection) { |declarer| declaring.run(mode, rung_ms, &declarer) }
+          Declarer.open(@connection) { |declarer| yield declaring, declarer }
         end
       end
 

@@ -4,8 +4,8 @@ module Backhop
   module Bunny
     # A consumer of the work queue, on a channel of its own.
     #
-    # After Bunny's own recovery it goes on. If the broker closed the channel or cancelled the
-    # consumer, a thread declares and subscribes again until that succeeds.
+    # After Bunny's own recovery it goes on. A thread declares and subscribes again if Bunny did not open
+    # the channel, the broker closed it, or the broker cancelled the consumer. It retries without end.
     class Subscription
       LOOK_AFTER = 0.5 # seconds: how often the thread looks for a lost channel
       RECOVERS = 20 # number of looks after a reconnect in which Bunny may open the channel again
@@ -215,7 +215,7 @@ module Backhop
       end
 
       def cancel_consumer
-        @consumer.cancel if !@channel.closed? && @connection.open?
+        @consumer.cancel if @channel.here? && @connection.open?
       rescue *Channels::LOST
         nil
       ensure
@@ -247,6 +247,7 @@ module Backhop
             pause = LOOK_AFTER
             @retrier.check_connection
             check_busy
+            @retrier.look_if_due
             next unless lost?
 
             subscribe_again
@@ -271,15 +272,15 @@ module Backhop
       # a lost connection.
       def lost?
         transport = @connection.transport
-        return false unless @connection.open? && transport.open?
+        return false if Channels.recovering?(@connection) || !transport.open?
         return true if @is_cancelled || (@channel.closed? && transport.equal?(@transport))
 
-        if @channel.closed?
-          @looks += 1
-        else
+        if @channel.here?
           @transport = transport
           @looks = 0
           emit_connected if state == :reconnecting
+        else
+          @looks += 1
         end
         @looks > RECOVERS
       end

@@ -9,8 +9,8 @@ module Backhop
     FIELDS = (0...Native::BH_FIELD_LAST).to_h { |field| [Native.bh_event_field(field).to_sym, field] }.freeze
     LEVELS = { Native::BH_LEVEL_DEBUG => Logger::DEBUG, Native::BH_LEVEL_INFO => Logger::INFO,
                Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
-    READERS = %i[name queue text error error_text id attempt attempts delay lateness reason error_class duration recovery count
-                 connection host traceparent].freeze
+    READERS = %i[name queue text error error_text id attempt attempts deferrals delay lateness reason error_class duration
+                 recovery count connection host traceparent].freeze
     private_constant :KINDS, :NAMES, :FIELDS, :READERS
 
     # @api private
@@ -111,6 +111,9 @@ module Backhop
 
     # @return [Integer] number of failed attempts of the message
     def attempts = int(:attempts) || 0
+
+    # @return [Integer] how often the message waited without an attempt, for :deferred and :parked
+    def deferrals = int(:deferrals) || 0
 
     # @return [Float] seconds until the message is delivered again or the operation is tried again;
     #   0 if neither happens

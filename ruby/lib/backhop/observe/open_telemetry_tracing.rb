@@ -25,7 +25,7 @@ module Backhop
     include RetryListener
 
     TraceParent = ::OpenTelemetry::Trace::Propagation::TraceContext::TraceParent
-    SPANS = { retried: "retry", parked: "park" }.freeze
+    SPANS = { retried: "retry", deferred: "defer", parked: "park" }.freeze
     private_constant :TraceParent, :SPANS
 
     # @param tracer_provider [::OpenTelemetry::Trace::TracerProvider]

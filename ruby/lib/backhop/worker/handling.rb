@@ -69,10 +69,18 @@ module Backhop
 
       def settle_failed(message, error)
         result = @rules.result_of(error)
-        @listeners.emit_message(Plan::ENDS[result.outcome], message, error, result.error)
+        @listeners.emit_message(end_of(message, result), message, error, result.error)
         Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
         keep(message, error) if @failures && result.outcome != :dropped && emits?(message, result)
         settle(message, result, Outcomes.class_name(error), message.traceparent || "")
+      end
+
+      # Returns the name of the event of the attempt's end. The settlement reports a message that cannot
+      # be read.
+      def end_of(message, result)
+        Plan.end_of(message.history, @topology, result.outcome, result.policy)
+      rescue Error
+        :failed
       end
 
       # Returns the message to its queue without an attempt.

@@ -48,6 +48,8 @@ class ConsumingRetrier(Protocol):
 
     def _resubscribe_delay(self, failures: int) -> float: ...
 
+    def _doubt_acks(self, channel: object = None) -> None: ...
+
     def _emit_of(self, consumer: Any, kind: int, fields: Fields) -> None: ...
 
     def _emit_consumer_lost(
@@ -158,10 +160,11 @@ class Consumer:
             """Takes a frame of the channel from the connection."""
             await pass_on(arrived)
             if isinstance(arrived[1], aiormq.spec.Basic.Cancel):
+                self._retrier._doubt_acks(wire)
                 self._lost.set()
 
         wire.frames.put = put  # type: ignore[method-assign, assignment]
-        wire.closing.add_done_callback(lambda _: self._lost.set())
+        wire.closing.add_done_callback(self._closed)
         await wire.basic_qos(prefetch_count=self._prefetch)
         try:
             answer = await wire.basic_consume(self._queue, self._delivered)
@@ -170,6 +173,10 @@ class Consumer:
         self._tag = answer.consumer_tag
         self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
         self._changed.set()
+
+    def _closed(self, _: object) -> None:
+        self._retrier._doubt_acks()
+        self._lost.set()
 
     async def _delivered(self, delivered: Any) -> None:
         await self._on_message(aio_pika.IncomingMessage(delivered))

@@ -174,6 +174,10 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
             message = self._message(incoming)
+            if self._has_succeeded(message):
+                events.delivered(message)
+                self._succeeded(message)
+                return
             headers = incoming.headers
             if headers and MAY_BE_POISON in headers:
                 try:
@@ -311,9 +315,10 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges a message. The result is done when that is written; None if nothing is."""
         if message._original.is_lost:
-            self._emit_stale(message)
+            self._lost_success(message)
             return None
         written = self._acknowledge(message)
+        self._acknowledged(message, message._original.channel)
         self._events.succeeded(message)
         return written
 
@@ -356,6 +361,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             publisher = self._publishers[connection] = AioPikaPublisher(
                 self, connection, self._confirm_timeout, self._is_closing
             )
+            publisher.watch.begin()
         self._last = (connection, publisher)
         self._decider.frame_max = connection.connection_tune.frame_max
         return publisher

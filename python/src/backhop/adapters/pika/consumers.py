@@ -21,6 +21,7 @@ from ...observe.event import Fields
 from ...observe.health import Health, State, late, stopped
 from ...topology import Topology
 from ..declaring import Refusal, consumer_refused, forget
+from .channels import asynchronous
 
 OnMessage = Callable[[Any, Any, Any, bytes], None]
 
@@ -42,6 +43,8 @@ class ConsumingRetrier(Protocol):
     def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
 
     def _resubscribe_delay(self, failures: int) -> float: ...
+
+    def _doubt_acks(self, channel: object = None) -> None: ...
 
     def _emit_of(self, consumer: Any, kind: int, fields: Fields) -> None: ...
 
@@ -158,6 +161,7 @@ class Consumer:
         if channel is not self._channel or self._is_cancelled:
             return
         self._channel = None
+        self._retrier._doubt_acks()
         if isinstance(reason, pika.exceptions.ChannelClosedByClient):
             # BlockingConnection.close closes each channel before the connection.
             self._later(_LOOK_AFTER, partial(self._closed_by_client, reason))
@@ -179,6 +183,7 @@ class Consumer:
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker cancelled the consumer."""
         if channel is self._channel:
+            self._retrier._doubt_acks(asynchronous(channel))
             self._again("")
 
     def _again(self, cause: object) -> None:

@@ -33,6 +33,8 @@ class PoolingRetrier(Protocol):
 
     def _emit_stale(self, message: BaseMessage, status: int = 0) -> None: ...
 
+    def _lost_success(self, message: BaseMessage) -> None: ...
+
     def settle(self, message: Any, error: BaseException | None = None) -> None: ...
 
 
@@ -82,24 +84,31 @@ class Pool:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             message, context = job
-            error = None
-            if message._original.is_here:  # else the broker delivers it again
+            error, was_called = None, message._original.is_here
+            if was_called:  # else the broker delivers it again
                 try:
                     context.run(self._run, message)
                 except BaseException as raised:
                     error = raised
-            settle = partial(self._settle, message, error)
+            settle = partial(self._settle, message, error, was_called)
             try:
                 self._retrier._blocking.add_callback_threadsafe(settle)
             except pika.exceptions.AMQPError:  # the connection is lost
                 self._in_hand.discard(message)
-                self._retrier._emit_stale(message)
+                self._lost(message, error, was_called)
 
     def _run(self, message: Message) -> None:
         with self._retrier.handling(message):
             self._limit.called(self._handle, message)
 
-    def _settle(self, message: Message, error: BaseException | None) -> None:
+    def _lost(self, message: Message, error: BaseException | None, was_called: bool) -> None:
+        """The message's channel is closed."""
+        if was_called and error is None:
+            self._retrier._lost_success(message)
+        else:
+            self._retrier._emit_stale(message)
+
+    def _settle(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """Settles a message, in the connection's thread."""
         self._in_hand.discard(message)
         if isinstance(error, ENDS_PROGRAM):
@@ -108,4 +117,4 @@ class Pool:
         if message._original.is_here:
             self._retrier.settle(message, error)
         else:
-            self._retrier._emit_stale(message)
+            self._lost(message, error, was_called)

@@ -206,6 +206,7 @@ class Retrier(BaseRetrier[Any]):
         limit = TimeLimit(timeout, self._emit_busy if threads is None else None)
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
+        self._publisher.watch.begin()
         if threads is not None:
             whole("threads", threads, 1, 10_000)
             if self._blocking is None:
@@ -232,6 +233,7 @@ class Retrier(BaseRetrier[Any]):
         """
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
+        self._publisher.watch.begin()
         return self._handler(handle, TimeLimit(None))
 
     def _handler(
@@ -261,6 +263,10 @@ class Retrier(BaseRetrier[Any]):
         message = self._message(channel, method, properties, body)
         if not message._original.is_here:  # pika read it before its channel was closed
             self._emit_stale(message)
+            return None
+        if self._has_succeeded(message):
+            self._events.delivered(message)
+            self._succeeded(message)
             return None
         headers = properties.headers
         if headers and MAY_BE_POISON in headers:
@@ -369,9 +375,10 @@ class Retrier(BaseRetrier[Any]):
     def _succeeded(self, message: Message) -> None:
         if message._original.settle("ack"):
             self._flush()
+            self._acknowledged(message, message._original.channel)
             self._events.succeeded(message)
         else:
-            self._emit_stale(message)
+            self._lost_success(message)
 
     def _failed(self, message: Message, error: BaseException) -> None:
         try:
@@ -429,7 +436,8 @@ class Retrier(BaseRetrier[Any]):
         if self._blocking is not None:
             run_callbacks(self._blocking, lambda: all(each.is_idle for each in self._pools), end)
         remaining = None if end is None else max(0.0, end - time.monotonic())
-        self._run_until(lambda: not self.pending, remaining)
+        watch = self._publisher.watch  # pika cannot close a connection while its channel closes
+        self._run_until(lambda: not (self.pending or watch.is_looking), remaining)
         if self.pending:
             raise self._undrained()
 

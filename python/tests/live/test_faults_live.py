@@ -1,0 +1,208 @@
+"""Consumers that lose a part of their topology, or the acknowledgement of a success."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live import URL, Broker, needs_broker
+from test_adapters_live import QUICK, Handler, namespace, there, until  # noqa: F401  fixtures
+
+import backhop
+
+pika = pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+
+from clients import CLIENTS, connected  # noqa: E402
+
+import backhop.pika  # noqa: E402
+from backhop.adapters.watch import Watch  # noqa: E402
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
+
+each_client = pytest.mark.parametrize("client", list(CLIENTS))
+
+
+def names(events: list[backhop.Event]) -> list[str]:
+    return [event.name for event in list(events)]
+
+
+def is_at_least_4_3(broker: Broker) -> bool:
+    version = broker.channel.connection._impl.server_properties["version"]
+    return tuple(map(int, version.split(".")[:2])) >= (4, 3)
+
+
+def has_exchange(broker: Broker, name: str) -> bool:
+    try:
+        broker.channel.exchange_declare(name, passive=True)
+    except pika.exceptions.ChannelClosedByBroker:
+        broker.reconnect()
+        return False
+    return True
+
+
+# --- F4: the return exchange -----------------------------------------------------------------------------------------
+
+
+class Looks:
+    """Makes a look due 0.2 s after the one before, in place of a minute, until ``end``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._goes_on = True
+        self._lock = threading.Lock()
+        self._watches: set[Watch] = set()
+        look = Watch._look
+
+        def looking(watch: Watch) -> None:
+            with self._lock:
+                self._watches.add(watch)
+                if self._goes_on:
+                    look(watch)
+
+        monkeypatch.setattr(Watch, "pause", 0.2)
+        monkeypatch.setattr(Watch, "_look", looking)
+
+    def end(self) -> None:
+        """Waits for the last look: pika cannot close a connection while it opens a channel."""
+        with self._lock:
+            self._goes_on = False
+        until(lambda: not any(watch.is_looking for watch in self._watches))
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+@pytest.mark.parametrize("begins", ["consume", "threads", "wrap"])
+@each_client
+def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
+    client: str,
+    begins: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    if begins == "threads" and client != "blocking":
+        pytest.skip("only a BlockingConnection has handlers in threads")
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler(None, ValueError("once"))
+    exchange = f"{namespace}.return"
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, handler, **options) as consumer:
+        if begins == "wrap":
+            consumer.declare()
+            consumer.begin()
+        else:
+            consumer.consuming.update({"threads": 2} if begins == "threads" else {})
+            consumer.begin_by_itself()
+        broker.publish(b"first", queue)
+        handler.saw(1)
+        broker.channel.exchange_delete(exchange)
+        until(lambda: "unavailable" in names(events))
+        until(lambda: has_exchange(broker, exchange))
+        missing = next(event for event in events if event.name == "unavailable")
+        assert isinstance(missing.error, backhop.MissingError)
+        assert str(missing.error) == (
+            f'the exchange "{exchange}" is missing, so that no retry comes back; it is declared again'
+        )
+        assert missing.level == logging.ERROR
+        assert begins == "wrap" or consumer.consumer.state == "ready"
+        broker.publish(b"next", queue)
+        handler.saw(3)
+        looks.end()
+    assert [message.body for message in handler.messages] == [b"first", b"next", b"next"]
+    assert names(events).count("unavailable") == 1
+
+
+@each_client
+def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, exchange = broker.queue(), list[backhop.Event](), f"{namespace}.return"
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, Handler(), **options) as consumer:
+        consumer.declare()
+    with connected(client, URL, queue, Handler(), mode="verify", **options) as consumer:
+        consumer.begin_by_itself()
+        broker.channel.exchange_delete(exchange)
+        until(lambda: "unavailable" in names(events))
+        looks.end()
+    assert not has_exchange(broker, exchange)
+    missing = next(event for event in events if event.name == "unavailable")
+    assert 'declare with mode="create", or import topology.definitions()' in missing.text
+
+
+# --- F2: a success that the broker delivers again --------------------------------------------------------------------
+
+
+@each_client
+def test_F2_a_success_on_a_closed_channel_needs_no_second_call(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
+    is_async = client.startswith("aio-pika")
+
+    def handle(message: Any) -> Any:
+        handled.append(message.body)
+        closing = message._original.channel.close()
+        return closing if is_async else None
+
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    broker.publish(b"body", queue, message_id="m1")
+    with connected(client, URL, queue, handle, **options) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: "succeeded" in names(events))
+    assert handled == [b"body"]
+    assert names(events).count("stale") == 1
+    until(lambda: there(broker, queue) == 0)
+
+
+@pytest.fixture
+def consumer_timeout() -> Iterator[None]:
+    """The broker's consumer timeout is 3 s, in place of 30 minutes."""
+    control = os.environ.get("BACKHOP_BROKER_CTL")
+    if not control:
+        pytest.skip("BACKHOP_BROKER_CTL is not set")
+
+    def set_ms(timeout: int) -> None:
+        subprocess.run([control, "eval", f"application:set_env(rabbit,consumer_timeout,{timeout})."], check=True)
+
+    set_ms(3000)
+    yield
+    set_ms(1_800_000)
+
+
+@pytest.mark.usefixtures("consumer_timeout")
+@each_client
+def test_F2_a_handler_that_outlasts_the_consumer_timeout_is_called_once(
+    client: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    if not is_at_least_4_3(broker):
+        pytest.skip("RabbitMQ before 4.3 keeps the message until the client has closed the channel")
+    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
+    broker.channel.queue_delete(queue)
+    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+
+    def handle(message: backhop.Message) -> None:
+        handled.append(message.body)
+        until(lambda: there(broker, queue) == 1)  # the broker has it again
+
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    broker.publish(b"body", queue, message_id="m1")
+    with connected(client, URL, queue, handle, **options) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: "cancelled" in names(events) and names(events).count("succeeded") >= 2)
+        until(lambda: there(broker, queue) == 0)
+    assert handled == [b"body"]

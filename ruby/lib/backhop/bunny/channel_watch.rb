@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+module Backhop
+  module Bunny
+    # Logs advice if the broker closes a channel because a delivery was settled twice.
+    # @api private
+    class ChannelWatch
+      def initialize(topology)
+        @topology = topology
+        @watched = ObjectSpace::WeakMap.new
+        @lock = Mutex.new
+      end
+
+      # Watches a channel from now on. The application's on_error is still called.
+      def watch(channel)
+        @lock.synchronize do
+          next if @watched.key?(channel)
+
+          @watched[channel] = true
+          before = channel.instance_variable_get(:@on_error)
+          channel.on_error do |closed, close|
+            advise(close)
+            before&.call(closed, close)
+          end
+        end
+      end
+
+      private
+
+      def advise(close)
+        why = [close.reply_code, Text.utf8(close.reply_text), "manual_ack: true"]
+        advice = Declaring.new(@topology).diagnosis { |native| native.refuse_settling(*why) }
+        Backhop.log(Logger::WARN) { advice.message } if advice
+      end
+    end
+    private_constant :ChannelWatch
+  end
+end

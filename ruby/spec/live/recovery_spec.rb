@@ -1,0 +1,119 @@
+# frozen_string_literal: true
+
+require "json"
+
+require "running"
+require "spec_helper"
+require_relative "support"
+
+# A consumer mends a lost connection and a lost part of the topology.
+RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
+  include Live
+
+  let(:queue) { broker.queue }
+  let(:events) { Running::Events.new }
+  let(:options) { { policy: QUICK, namespace: namespace, on_event: events } }
+
+  context "whose user may lose a permission" do
+    let(:user) { "test-#{SecureRandom.hex(4)}" }
+    let(:bunny_log) { StringIO.new }
+    let(:patient) do # Bunny 2: a recovery that is refused waits for the limit; then Backhop consumes; then Bunny recovers again
+      { continuation_timeout: 10_000, network_recovery_interval: 3, logger: Logger.new(bunny_log),
+        session_error_handler: Thread.new { sleep } }
+    end
+
+    before do
+      skip "needs the broker of tests/broker" unless ENV["BACKHOP_BROKER_CTL"]
+      broker.import(JSON.generate(users: [{ name: user, password: "secret", tags: "" }]))
+      permit(".*")
+    end
+
+    after { broker.control("eval", %(rabbit_auth_backend_internal:delete_user(<<"#{user}">>, <<"a test">>).)) }
+
+    def permit(read)
+      given = %(<<"#{user}">>, <<"/">>, <<".*">>, <<".*">>, <<"#{read}">>, <<"a test">>)
+      broker.control("eval", "rabbit_auth_backend_internal:set_permissions(#{given}).")
+    end
+
+    def close_connections
+      is_ours = %((catch rabbit_reader:info(Connection, [user])) =:= [{user, <<"#{user}">>}])
+      all = "Connection <- rabbit_networking:connections()"
+      broker.control("eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{is_ours}].))
+    end
+
+    it "F10: sends nothing on a channel that Bunny did not open again" do
+      url = URL.sub("guest:guest", "#{user}:secret")
+      connected(BunnyClient, url, queue, nil, **options, bunny: patient) do |client|
+        again = []
+        client.retrier.subscribe(prefetch: 10, threads: 2) do |message|
+          again << message.body if message.attempt == 2
+          raise "no" if message.attempt == 1
+        end
+        broker.publish("before", queue)
+        until_true { again.include?("before") }
+        permit("^$")
+        close_connections
+        until_true { bunny_log.string.include?("ACCESS_REFUSED") }
+        permit(".*")
+        until_true do # Bunny 2 may leave a connection behind that has a message
+          broker.publish("after", queue)
+          sleep 0.2
+          again.include?("after")
+        end
+        expect(bunny_log.string).not_to include("CHANNEL_ERROR")
+      end
+    end
+  end
+
+  it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
+    calls = 0
+    connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
+      client.retrier.subscribe do |message|
+        calls += 1
+        message.delivery_info.channel.close
+        proxy.hold # the message does not come again before its success is kept
+      end
+      broker.publish("a", queue, message_id: "a")
+      events.get(:stale)
+      proxy.release
+      expect(events.get(:succeeded)).to have_attributes(id: "a", attempt: 1)
+    end
+    expect([calls, broker.count(queue)]).to eq([1, 0])
+    proxy.close
+  end
+
+  it "F2: in Kicks acknowledges a message whose connection was lost, without a second call" do
+    calls = 0
+    handler = lambda do |message|
+      calls += 1
+      proxy.cut
+      proxy.hold # Bunny does not connect before the success is kept
+      until_true { !message.original.here? }
+    end
+    consuming(KicksClient, proxy.url, queue, handler, **options, bunny: { network_recovery_interval: 2 }) do
+      broker.publish("a", queue, message_id: "a")
+      events.get(:stale)
+      proxy.release
+      expect(events.get(:succeeded)).to have_attributes(id: "a", attempt: 1)
+    end
+    expect([calls, broker.count(queue)]).to eq([1, 0])
+    proxy.close
+  end
+
+  { "by subscribe" => SubscribedClient, "in Kicks" => KicksClient }.each do |name, client|
+    it "F4: #{name} declares a lost return exchange again, in the minute's look" do
+      handler = Handler.new(nil, RuntimeError.new("no"))
+      consuming(client, URL, queue, handler, **options) do |consumer|
+        broker.channel.exchange_delete("#{namespace}.return")
+        consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
+        broker.publish("first", queue) # Kicks looks when a message arrives
+        event = events.get(:unavailable)
+        expect(event.error).to be_a(Backhop::MissingError)
+        expect(event.text).to match(/"#{namespace}\.return" is missing.*declared again/)
+        broker.publish("second", queue)
+        handler.saw(3)
+        expect(handler.messages.map(&:attempt)).to eq([1, 1, 2])
+      end
+    end
+  end
+end
