@@ -195,6 +195,51 @@ BH_API void bh_breaker_disable(bh_breaker *self, int64_t now_ms);
  */
 BH_API void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out);
 
+/*
+ * Breakers by key: one for each customer's host, or for each tenant.
+ *
+ *     bh_breakers_permit(breakers, key, now_ms, &permit);
+ *     if (permit.generation == 0) settle the message by BH_OUTCOME_DEFERRED for permit.until_ms - now_ms
+ *     else call the handler, and then bh_breakers_record(breakers, key, &permit, &call, now_ms)
+ *
+ * A message whose key is open waits without an attempt, and the messages of other keys flow. At most
+ * BH_BREAKERS_MOST_KEYS keys have a breaker: a further key replaces the one that was used least
+ * recently. A key is untrusted: only its hash is kept.
+ *
+ * Any thread may call any function but bh_breakers_free.
+ */
+typedef struct bh_breakers bh_breakers;
+
+#define BH_BREAKERS_MOST_KEYS 10000
+
+/*
+ * Creates breakers without a key in *out. Free them with bh_breakers_free.
+ *
+ * Arguments and errors: as bh_breaker_new. ramp_calls above 64 counts as 64.
+ */
+BH_API bh_status bh_breakers_new(bh_breakers **out, const bh_breaker_settings *settings, bh_bytes random);
+/* Frees the breakers. NULL is allowed. */
+BH_API void bh_breakers_free(bh_breakers *self);
+/*
+ * Like bh_breaker_permit, for the breaker of a key.
+ *
+ * If it is not granted, until_ms is not BH_BREAKER_NEVER: while the breaker is open without an end, it
+ * is a minute from now.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The permit is then not granted.
+ */
+BH_API bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out);
+/* Like bh_breaker_record. Returns 0 also if the key was replaced since. */
+BH_API int bh_breakers_record(bh_breakers *self, bh_bytes key, const bh_permit *permit, const bh_call *call,
+                              int64_t now_ms);
+/* Like bh_breaker_open, for a key. Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_breakers_open(bh_breakers *self, bh_bytes key, int64_t until_ms, int64_t now_ms);
+/* Like bh_breaker_close, for a key. */
+BH_API void bh_breakers_close(bh_breakers *self, bh_bytes key, int64_t now_ms);
+/* Like bh_breaker_read, for a key. A key without a breaker is closed. */
+BH_API void bh_breakers_read(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out);
+/* Returns the number of keys that have a breaker. */
+BH_API size_t bh_breakers_count(const bh_breakers *self);
+
 BH_END_DECLS
 
 #endif
