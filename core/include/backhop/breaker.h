@@ -118,7 +118,7 @@ typedef struct bh_breaker_view {
     int64_t calls;      /* in the window: successes and failures */
     int64_t failures;
     int64_t slow;
-    int grants;      /* 1: a permit would be granted now */
+    int grants; /* 1: a permit would be granted now */
     /* of the state, in words: "14 of 20 failed in 60 s: TimeoutError"; ends with a zero byte */
     char reason[BH_BREAKER_REASON_BYTES];
 } bh_breaker_view;

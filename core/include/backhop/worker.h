@@ -52,8 +52,8 @@ typedef struct bh_settlement {
     int64_t retry_after_ms;  /* shortest delay before the retry; 0 or less: none */
     const bh_policy *policy; /* one of the topology's, copied; NULL: the worker's */
     bh_bytes traceparent;    /* W3C span of this attempt: goes into the copy's headers */
-    int is_own_fault;        /* 1: the failure is the message's fault, not the downstream's: no failure for the breaker */
-    int whole_queue;         /* 1: a throttled outcome also opens the breaker for retry_after_ms */
+    int is_own_fault; /* 1: the failure is the message's fault, not the downstream's: no failure for the breaker */
+    int whole_queue;  /* 1: a throttled outcome also opens the breaker for retry_after_ms */
 } bh_settlement;
 
 /* Versions of librabbitmq: the one that Backhop was compiled with, and the one that is loaded. */

@@ -65,8 +65,7 @@ void bh_health_observe(bh_health *self, const bh_event *event)
         break;
     case BH_EVENT_DISCONNECTED:
         /* A lost connection is not blocked. A worker publishes on another connection than it consumes on. */
-        self->is_blocked =
-            self->is_blocked && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
+        self->is_blocked = self->is_blocked && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
         self->beneath = lost(self);
         break;
     default:

@@ -38,8 +38,8 @@
 BH_BEGIN_DECLS
 
 #define BH_FLOW_HOLD_MS 30000
-#define BH_FLOW_LOOK_MS 100        /* how soon a change by another consumer of the breaker is seen */
-#define BH_FLOW_NEVER INT64_C(-1)  /* due_ms: no step becomes due by time alone */
+#define BH_FLOW_LOOK_MS 100       /* how soon a change by another consumer of the breaker is seen */
+#define BH_FLOW_NEVER INT64_C(-1) /* due_ms: no step becomes due by time alone */
 
 /* The kind of a step, and the fields of bh_flow_step that it uses. */
 typedef enum bh_flow_kind {

@@ -11,9 +11,9 @@
 
 /* Zeroed: without a breaker. */
 typedef struct bh__gate {
-    bh_flow *flow;    /* NULL: none */
-    int64_t due_ms;   /* monotonic: when to look again; INT64_MAX: at the next delivery or settlement */
-    int is_limiting;  /* messages wait for the breaker, not for handlers */
+    bh_flow *flow;   /* NULL: none */
+    int64_t due_ms;  /* monotonic: when to look again; INT64_MAX: at the next delivery or settlement */
+    int is_limiting; /* messages wait for the breaker, not for handlers */
 } bh__gate;
 
 /* Prepares the gate for a run. BH_ERR_NO_MEMORY. */
