@@ -18,7 +18,7 @@ typedef struct scenario {
     double failure_rate;  /* 0 to 1: calls that fail while it is up */
     int64_t now_ms;       /* of the first event, ms since the epoch */
     uint64_t seed;
-    int has_breaker; /* a circuit breaker with the default settings; what it holds stays queued */
+    int has_breaker; /* a circuit breaker with the default settings; held messages stay queued */
     int at_once;     /* retries at once, without a wait: what one would have without back-off */
 } scenario;
 

@@ -60,7 +60,7 @@ static int count_probes(bh_breaker *breaker)
 
 /* --------------------------------------------------------------------------------------------------- the downstream */
 
-/* A downstream that handlers call, and what they count. */
+/* A downstream that handlers call, with their counts. */
 typedef struct downstream {
     bh_worker *worker;
     atomic_int is_down;

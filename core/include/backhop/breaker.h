@@ -147,7 +147,7 @@ BH_API void bh_breaker_free(bh_breaker *self);
 BH_API bh_bytes bh_breaker_name(const bh_breaker *self);
 
 /*
- * Returns what a handler's outcome tells about the downstream:
+ * Returns the kind of call for a handler's outcome:
  *
  *   - BH_OUTCOME_OK: a success.
  *   - BH_OUTCOME_FAILED: a failure; ignored if it is not the downstream's.

@@ -160,7 +160,7 @@ typedef enum bh_health_state {
     BH_HEALTH_STARTING,     /* not ready for the first time yet */
     BH_HEALTH_READY,        /* it consumes */
     BH_HEALTH_RECONNECTING, /* it was ready, and tries to consume again */
-    BH_HEALTH_PAUSED,       /* the broker blocks its connection, or its breaker is open: the reason tells which */
+    BH_HEALTH_PAUSED,       /* the broker blocks its connection, or its breaker is open: see the reason */
     BH_HEALTH_STOPPED,      /* it has drained, or was not started */
     BH_HEALTH_LAST
 } bh_health_state;

@@ -128,8 +128,8 @@ BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
  */
 BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value);
 /*
- * Adds the counts of other metrics: counters, histograms and gauges. Of the states of a breaker, the
- * higher one is kept.
+ * Adds the counts of other metrics: counters, histograms and gauges. The higher of two breaker
+ * states is kept.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. Then only a part may be added.
  */

@@ -193,7 +193,7 @@ BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metric
  * permit; the settlement records the call.
  *
  * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30 s,
- * adapter/flow.h), the worker cancels its consumer, and each held message waits without an attempt
+ * adapter/flow.h), the worker cancels its consumer. Each held message then waits without an attempt,
  * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
  * or is lost by waiting.
  *

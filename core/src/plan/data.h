@@ -105,8 +105,8 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
  */
 void bh__plan_choose_crash_delay(bh_plan *self, const bh__plan_input *in, int64_t wait);
 /*
- * Chooses the delay of a message that waits while a breaker is open: on a ladder, the rung that ends about with the
- * pause, not after it if there is such a rung.
+ * Chooses the delay of a message that waits while a breaker is open. On a ladder, it is the longest rung up to the
+ * pause, or the shortest one above.
  */
 void bh__plan_choose_pause(bh_plan *self, const bh__plan_input *in, int64_t pause_ms);
 /* Returns 1 if the message will be older than max_age_ms after this delay. */

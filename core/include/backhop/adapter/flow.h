@@ -15,7 +15,7 @@
  * For BH_FLOW_CALL, get a permit (bh_breaker_permit), and give the oldest held message to a handler.
  * When the handler ends, record it (bh_breaker_record). Without a free handler, end the loop instead.
  *
- * What happens to the messages:
+ * The messages of an open breaker:
  *
  *   - They are held, and stay unacknowledged.
  *   - If the breaker is still open or half-open after BH_FLOW_HOLD_MS, the consumer is cancelled.

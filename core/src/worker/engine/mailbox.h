@@ -45,7 +45,7 @@ typedef struct bh__mailbox {
     _Atomic(bh_message *) settled; /* the last settled message, linked to the earlier ones; or a mark: closed */
     atomic_size_t settled_count;
     atomic_size_t event_count;
-    bh_breaker *breaker; /* permits what is taken; NULL: none. Does not change while the thread runs */
+    bh_breaker *breaker; /* permits each take; NULL: none. Does not change while the thread runs */
     /* under `taking` */
     bh__message_list at_hand; /* taken first */
     /* under the mutex */
