@@ -1,6 +1,6 @@
 /*
- * The same consumer with a circuit breaker, beside the first: its own queue of the same events, its own purge API. While
- * the API is full, one event at a time probes it, and the others wait without an attempt.
+ * A second consumer, with a circuit breaker. It has its own queue of the events and its own purge API. While the API is
+ * full, one event at a time probes it, and the others wait without an attempt.
  */
 #ifndef CDN_PURGE_SPARED_H
 #define CDN_PURGE_SPARED_H
