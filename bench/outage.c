@@ -4,8 +4,8 @@
  *
  *     bench-outage breaker|none MESSAGES SECONDS
  *
- * Publishes the messages first. Prints the calls that reached the downstream while it was down, the parked messages, the
- * calls with a wrong number of attempts, and the time from its recovery until no message was left.
+ * Publishes the messages first. Prints the calls during the outage, the parked messages and the calls with a wrong number
+ * of attempts. The last figure is the time from the recovery until no message was left.
  */
 #include "bench.h"
 
