@@ -247,6 +247,7 @@ typedef enum bh_metric {
     BH_METRIC_COPY_DURATION,
     BH_METRIC_BREAKER_STATE,
     BH_METRIC_COPIES_UNCONFIRMED,
+    BH_METRIC_CONSUMERS_READY,
     BH_METRIC_LAST
 } bh_metric;
 
@@ -268,6 +269,7 @@ void bh_metric_describe(int metric, bh_metric_info *out);
     bh_status count_copy(bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms, bh_bytes reason,
                          bh_bytes error_class, int64_t duration_us);
     bh_status set(bh_metric metric, int64_t value);
+    bh_status add_consumer(bh_bytes queue, int is_ready);
     bh_status add(const bh_metrics *others);
     size_t sample_count();
     void sample(size_t index, bh_sample *out);

@@ -122,7 +122,9 @@ class Worker extends EventEmitter {
     this.#retryEvents = flag(retryEvents, 'retryEvents')
     this.#health = new Health('the worker', health => native.state(health))
     this.#emitter = new Emitter(this.#topology.queue, onEvent, {
-      copies: () => native.copies(), countFor: metrics => this.#countFor(metrics)
+      copies: () => native.copies(),
+      consumers: () => ({ queue: this.#topology.queue, states: [this.state] }),
+      countFor: metrics => this.#countFor(metrics)
     })
     this.on('newListener', name => { this.#isListened ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))

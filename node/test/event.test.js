@@ -206,6 +206,28 @@ test('metrics of one provider tell the copies of all that they are given to as o
   await provider.shutdown()
 })
 
+test('T3: metrics of one provider have the ready consumers of each queue', async () => {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
+  const provider = new MeterProvider({ readers: [reader] })
+  const register = new Registry()
+  const given = [prometheus({ register }), metrics({ meterProvider: provider })]
+  const sources = [['a', ['ready', 'paused']], ['a', ['ready', 'ready']], ['b', ['reconnecting']], ['c', []]]
+  const emitters = sources.map(([queue, states]) => {
+    return new Emitter(queue, given, { copies: () => 0, consumers: () => ({ queue, states }) })
+  })
+  await reader.forceFlush()
+  const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
+  const { dataPoints } = found.find(({ descriptor }) => descriptor.name === 'backhop.consumers.ready')
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['messaging.destination.name'], value]), [['a', 3], ['b', 0]])
+  const text = await register.metrics()
+  assert.deepEqual(text.match(/^backhop_consumers_ready\{.*$/gm), [
+    'backhop_consumers_ready{queue="a"} 3', 'backhop_consumers_ready{queue="b"} 0'
+  ])
+  assert.equal(emitters.length, 4)
+  await provider.shutdown()
+})
+
 test('labels are bounded, whatever 10,000 messages and errors are called', async () => {
   const register = new Registry()
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)

@@ -773,6 +773,7 @@ START_TEST(test_each_allocation_of_events_and_metrics_may_fail_once)
         TRY(&self, BH_OK, bh_log_new(&log));
         TRY(&self, BH_OK, bh_metrics_add_error_type(metrics, bh_str("TimeoutError")));
         TRY(&self, BH_OK, bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7));
+        TRY(&self, BH_OK, bh_metrics_add_consumer(metrics, bh_str("orders"), 1));
         for (int kind = BH_EVENT_RETRIED; kind <= BH_EVENT_PARKED; kind++) {
             fill_event(&self, event, (bh_event_kind)kind);
             TRY(&self, BH_OK, bh_metrics_observe(metrics, event));

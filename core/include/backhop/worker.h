@@ -357,7 +357,7 @@ BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_d
 /* ----------------------------------------------------------------------------------- looking --- */
 
 /*
- * Adds the worker's counts to these metrics, like bh_metrics_add.
+ * Adds the worker's counts to these metrics, like bh_metrics_add, and the worker to BH_METRIC_CONSUMERS_READY.
  * Errors: BH_ERR_STATE if the worker counts none (bh_worker_set_metrics); BH_ERR_ARGUMENT;
  * BH_ERR_NO_MEMORY.
  */

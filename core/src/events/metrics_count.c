@@ -46,11 +46,11 @@ static int add_sample(bh_metrics *self, bh_metric metric, const facts *of, bh_by
 static void count_value(bh__series *self, int64_t value)
 {
     size_t bucket = 0;
-    if (bh__metric_table[self->metric].instrument == BH_INSTRUMENT_GAUGE) {
+    if (self->metric == BH_METRIC_BREAKER_STATE) {
         self->count = value;
         return;
     }
-    if (bh__metric_table[self->metric].instrument == BH_INSTRUMENT_COUNTER) {
+    if (bh__metric_table[self->metric].instrument != BH_INSTRUMENT_HISTOGRAM) {
         self->count = bh__metrics_sum(self->count, value);
         return;
     }
@@ -198,6 +198,18 @@ bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes q
                       .duration_us = duration_us};
     self->sample_count = 0;
     return count_samples(self, add_samples(self, &of));
+}
+
+bh_status bh_metrics_add_consumer(bh_metrics *self, bh_bytes queue, int is_ready)
+{
+    if (!self || !queue.data)
+        return BH_ERR_ARGUMENT;
+    const facts of = {.queue = queue};
+    self->sample_count = 0;
+    bh_status status = count_samples(self, add_sample(self, BH_METRIC_CONSUMERS_READY, &of, bh_str(""), is_ready != 0));
+    if (status == BH_OK)
+        self->samples[0].value = self->series[self->samples[0].series].count;
+    return status;
 }
 
 /* --- samples */

@@ -133,7 +133,8 @@ bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value)
 {
     const size_t values[BH_METRICS_MOST_LABELS] = {BH__VALUE_EMPTY, BH__VALUE_EMPTY};
     size_t at;
-    if (!self || !bh__is_metric((int)metric) || bh__metric_table[metric].instrument != BH_INSTRUMENT_GAUGE)
+    if (!self || !bh__is_metric((int)metric) || bh__metric_table[metric].instrument != BH_INSTRUMENT_GAUGE ||
+        bh__metric_label_count((int)metric) > 0)
         return BH_ERR_ARGUMENT;
     if (!bh__metrics_find_series(self, (int)metric, values, &at))
         return BH_ERR_NO_MEMORY;

@@ -174,10 +174,10 @@ class BaseConsumer {
   }
 
   async #cancel () {
-    const isLost = this.isCancelled
+    if (this.isCancelled) return // it is lost
     this.#stopping.abort()
     clearTimeout(this.#timer)
-    if (!isLost && !this.#timer) await this._unsubscribe()
+    if (!this.#timer) await this._unsubscribe()
     this.#close()
   }
 }

@@ -81,7 +81,10 @@ class BaseRetrier {
     this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
-    this.#emitter = new Emitter(this.#topology.queue, onEvent, { copies: () => this.pending })
+    this.#emitter = new Emitter(this.#topology.queue, onEvent, {
+      copies: () => this.pending,
+      consumers: () => ({ queue: this.#topology.queue, states: [...this.#consumers].map(({ health }) => health.state) })
+    })
   }
 
   static async declare (channel, options) {
@@ -121,8 +124,11 @@ class BaseRetrier {
     this._watch(await this._connection())
     const consumer = this._consumer(limitedHandle, prefetch)
     await consumer.open()
+    for (const each of this.#consumers) {
+      if (each.isCancelled) this.#consumers.delete(each)
+    }
     this.#consumers.add(consumer)
-    consumer.closed.then(() => this.#consumers.delete(consumer))
+    consumer.closed.then(error => error || this.#consumers.delete(consumer)) // a lost one counts as not ready
     return new Consumption(this, consumer)
   }
 

@@ -24,6 +24,7 @@ pytest.importorskip("aio_pika")
 from clients import CLIENTS, connected  # noqa: E402
 
 import backhop.pika  # noqa: E402
+import backhop.prometheus  # noqa: E402
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -46,13 +47,18 @@ def names(events: list[backhop.Event]) -> list[str]:
 @each_client
 def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
     queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    metrics = backhop.prometheus.Metrics(None)
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": [events.append, metrics]}
+    gauge = f'backhop_consumers_ready{{queue="{queue}"}} '
     with connected(client, URL, queue, handler, **options) as consumer:
+        assert gauge not in metrics.text
         consumer.begin_by_itself()
         until(lambda: consumer.consumer.state == "ready")
         assert names(events) == ["connected"]
+        assert f"{gauge}1\n" in metrics.text
         broker.channel.queue_delete(queue)
         until(lambda: consumer.consumer.state == "reconnecting")
+        assert f"{gauge}0\n" in metrics.text
         assert "cancelled the consumer" in consumer.consumer.state_reason
         broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
         until(lambda: consumer.consumer.state == "ready")

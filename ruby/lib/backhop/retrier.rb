@@ -76,11 +76,16 @@ module Backhop
         Status.check(native.set_cause(cause)) if cause
         note(native)
       end
+      note_gauges
     end
 
-    # Notifies the metrics that the number of unconfirmed copies changed.
+    # Returns whether each of its consumers is ready, for the metrics.
     # @api private
-    def note_pending = @listeners.note_pending
+    def readiness = []
+
+    # Notifies the metrics that a gauge may have changed.
+    # @api private
+    def note_gauges = @listeners.note_gauges
 
     # Emits that a message was settled too late: the broker delivers it again.
     # @api private

@@ -252,6 +252,10 @@ module Backhop
     # @api private
     def pending = @native.copies
 
+    # Returns whether it is ready, as {Retrier#readiness}.
+    # @api private
+    def readiness = [state == :ready]
+
     # Returns what the core read of a message.
     # @api private
     def read(taken)
@@ -423,7 +427,7 @@ module Backhop
 
           emit(Event.new(event, *@handling.failure_of(event)))
         end
-        @listeners.note_pending
+        @listeners.note_gauges
       end
     end
 

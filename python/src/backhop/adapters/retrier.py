@@ -180,6 +180,11 @@ class BaseRetrier(Generic[Channel]):
         """Returns whether a consumer of this retrier consumes on a connection."""
         return any(each._is_on(connection) for each in self._consumers)
 
+    @property
+    def _readiness_of_consumers(self) -> list[bool]:
+        """One value for each of its own consumers: True if it is ready. For any thread."""
+        return [each.state == "ready" for each in list(self._consumers)]
+
     def _declaring(self, connection: object) -> Steps:
         """Returns the steps of declare() on a connection."""
         return declaring(

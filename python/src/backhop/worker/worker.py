@@ -215,6 +215,11 @@ class Worker:
         """The number of copies that are not confirmed yet."""
         return c.Worker_copies(self._handle)
 
+    @property
+    def _readiness_of_consumers(self) -> list[bool]:
+        """One value, as of a retrier with one consumer: True if it is ready."""
+        return [self.state == "ready"]
+
     # --- Running ---------------------------------------------------------------------------------
 
     def run(self, handle: Handler) -> None:

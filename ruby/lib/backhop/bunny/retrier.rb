@@ -317,6 +317,9 @@ module Backhop
       # @api private
       def check_connection = @publisher.check_connection
 
+      # @api private
+      def readiness = @subscriptions.map { |each| each.state == :ready }
+
       # Returns true if it has a consumer of its own.
       # @api private
       def consumes? = !@subscriptions.all?(&:over?)

@@ -211,6 +211,7 @@ module Backhop
           @health.observe(drained)
           @changed.broadcast
         end
+        @retrier.note_gauges
         Thread.new { cancel_consumer }.name = "backhop-cancel"
       end
 

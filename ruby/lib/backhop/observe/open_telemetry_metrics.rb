@@ -60,13 +60,20 @@ module Backhop
     def initialize(meter_provider: ::OpenTelemetry.meter_provider, error_types: [])
       super(error_types: error_types)
       @meter_provider = meter_provider
-      @instruments = (TABLE - [UNCONFIRMED]).to_h do |metric|
+      others = TABLE - [UNCONFIRMED]
+      others -= [READY] unless meter.respond_to?(:create_gauge) # opentelemetry-metrics-api before 0.2
+      @instruments = others.to_h do |metric|
         [metric, meter.public_send(:"create_#{metric.kind}", metric.otel_name, unit: metric.unit, description: metric.help)]
       end
     end
 
     # @api private
     def hands_on? = true
+
+    # @api private
+    def note_gauges
+      record_ready if @instruments.key?(READY)
+    end
 
     # Makes the gauge here and not in initialize: the API drops a gauge that was made before the SDK
     # was configured.

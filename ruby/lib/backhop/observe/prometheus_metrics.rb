@@ -86,8 +86,11 @@ module Backhop
     def hands_on? = @hands_on
 
     # @api private
-    def note_pending
-      record(UNCONFIRMED, pending, []) if hands_on?
+    def note_gauges
+      return unless hands_on?
+
+      record(UNCONFIRMED, pending, [])
+      record_ready
     end
 
     private
