@@ -57,6 +57,7 @@ class Gate(ABC, Generic[MessageT]):
         self._flow = made(c.bh_flow_new(breaker._single, retrier.topology._handle))
         self._held: deque[MessageT] = deque()  # the oldest first
         self._is_looking = False
+        self._is_limited = False  # the breaker did not permit a message
         self._is_over = False
         self._due_ms: int | None = None  # when the timer ends; None: there is none
         self.consumer: GatedConsumer | None = None
@@ -108,24 +109,36 @@ class Gate(ABC, Generic[MessageT]):
 
     def _execute(self) -> bool:
         """Executes one step. Returns False if no other step is due now."""
-        self._forget_lost()
-        kind, event, delay_ms, due_ms = c.Flow_next(self._flow, len(self._held), now_ms())
-        if kind == c.BH_FLOW_CALL:
+        step = self._next()
+        if self._perform(step):
+            return True
+        if step[0] == c.BH_FLOW_CALL:
             return self._call()
+        self._is_limited = step[3] >= 0
+        self._set_timer(step[3])
+        return False
+
+    def _next(self) -> c.FlowStep:
+        self._forget_lost()
+        return c.Flow_next(self._flow, len(self._held), now_ms())
+
+    def _perform(self, step: c.FlowStep) -> bool:
+        """Executes a step that starts no handler. Returns False if it is no such step."""
+        kind, event, delay_ms, _ = step
         if kind == c.BH_FLOW_EMIT:
             self._emit(event)
         elif kind == c.BH_FLOW_DEFER:
             message = self._held.popleft()
             self._retrier._defer(message, delay_ms)
             self._dropped(message)
-        elif kind == c.BH_FLOW_REST:
-            self._set_timer(due_ms)
-            return False
-        elif self.consumer is not None:
-            if kind == c.BH_FLOW_CANCEL:
+        elif kind == c.BH_FLOW_CANCEL:
+            if self.consumer is not None:
                 self.consumer._pause()
-            else:
+        elif kind == c.BH_FLOW_CONSUME:
+            if self.consumer is not None:
                 self.consumer._resume()
+        else:
+            return False
         return True
 
     def _call(self) -> bool:
@@ -136,6 +149,9 @@ class Gate(ABC, Generic[MessageT]):
             return True
         message = self._held.popleft()
         message._call = call
+        if self._is_limited:  # emits that a probe begins, before the handler runs
+            while self._perform(self._next()):
+                pass
         self._start(message)
         return True
 
