@@ -1,4 +1,4 @@
-"""The circuit breaker as users have it: its options, its use by a rehearsal, and what it refuses."""
+"""The class Breaker: its options, its use by a rehearsal, and the errors of wrong use."""
 
 from __future__ import annotations
 

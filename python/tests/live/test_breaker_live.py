@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from live import URL, Broker, needs_broker, needs_worker, running
-from test_adapters_live import namespace, until  # noqa: F401  fixtures
+from proxy import Proxy
+from test_adapters_live import namespace, proxy, until  # noqa: F401  fixtures
 
 import backhop
 import backhop.adapters.gate
@@ -52,6 +53,7 @@ class Downstream:
     def __init__(self) -> None:
         self.is_down = False
         self.down_for: set[bytes] = set()  # messages that fail by themselves while they are in here
+        self.bad: set[bytes] = set()  # messages that fail by their own fault
         self.raises: list[BaseException] = []
         self.calls: list[tuple[float, bytes]] = []
         self.refused = 0
@@ -69,6 +71,9 @@ class Downstream:
                 self.wrong.append(f"{message!r} after {self._failures[body]} failures")
             if self.raises:
                 raise self.raises.pop(0)
+            if body in self.bad:
+                self._failures[body] += 1
+                raise ValueError("bad")
             if self.is_down or body in self.down_for:
                 self.refused += 1
                 self._failures[body] += 1
@@ -93,18 +98,18 @@ class Carried:
 
 
 @contextlib.contextmanager
-def carrying(carrier: str, queue: str, handle: Downstream, **options: Any) -> Iterator[Carried]:
+def carrying(carrier: str, queue: str, handle: Downstream, *, url: str = URL, **options: Any) -> Iterator[Carried]:
     """Consumes over a carrier."""
     carried = Carried()
     kind, _, how = carrier.rpartition(" ")
     options = {"policy": POLICY, "on_event": carried.events.append, **options}
     if kind == "worker":
-        worker = backhop.Worker(URL, queue, threads=4, prefetch=PREFETCH, retry_events=True, **options)
+        worker = backhop.Worker(url, queue, threads=4, prefetch=PREFETCH, retry_events=True, **options)
         carried.consumer = worker
         with running(worker, handle, serves=how == "serve"):
             yield carried
         return
-    with connected(kind, URL, queue, handle, **options) as client:
+    with connected(kind, url, queue, handle, **options) as client:
         client.consuming = {"prefetch": PREFETCH}
         if how == "wrap":
             client.declare()
@@ -152,6 +157,30 @@ def test_a_downstream_that_is_down_gets_probes_and_no_storm(
     assert {event.breaker for event in carried.events if event.name.startswith("breaker_")} == {"api"}
     if not carrier.startswith("worker"):  # its probes can end before its thread looks
         assert "breaker_half_open" in carried.names()
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    ["blocking consume", "blocking threads", "aio-pika wrap", pytest.param("worker run", marks=needs_worker)],
+)
+def test_messages_that_are_bad_by_themselves_park_and_it_stays_closed(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick(errors=ConnectionError)
+    bad, good = bodies(10, "bad"), bodies(10, "good")
+    api.bad = set(bad)
+    policy = backhop.Policy(initial=0.1, jitter="none", max_attempts=2)
+    options: dict[str, Any] = {"policy": policy, "namespace": namespace, "breaker": breaker}
+    with carrying(carrier, queue, api, **options) as carried:
+        for body in bad + good:
+            broker.publish(body, queue)
+        until(lambda: carried.names().count("parked") == 10 and len(api.done) == 10)
+        assert breaker.state == "closed"
+    assert api.wrong == []
+    assert not [name for name in carried.names() if name.startswith("breaker_")]
+    assert broker.count(f"{queue}.parked") == 10
 
 
 # --- A pause that is longer than messages are held -------------------------------------------------------------------
@@ -278,6 +307,34 @@ def test_a_channel_that_is_lost_during_a_pause_consumes_after_it(
         assert consumers(broker, queue) == 0
         until(lambda: b"later" in api.done)
         until(lambda: carried.state == "ready")
+    assert api.wrong == []
+
+
+def test_a_connection_that_is_lost_during_a_pause_consumes_after_it(
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    proxy: Proxy,  # noqa: F811
+    clock: Jump,
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    breaker.open(HOLD + 8)
+    options: dict[str, Any] = {"namespace": namespace, "breaker": breaker, "url": proxy.url}
+    with carrying("aio-pika robust consume", queue, api, **options) as carried:
+        broker.publish(b"held", queue)
+        until(lambda: carried.state == "paused")
+        until(lambda: broker.count(queue) == 0)
+        time.sleep(0.3)
+        clock.jump(HOLD + 0.5)
+        until(lambda: consumers(broker, queue) == 0)
+        until(lambda: "deferred" in carried.names())
+        proxy.cut()
+        until(lambda: "disconnected" in carried.names())
+        broker.publish(b"later", queue)
+        time.sleep(1)
+        assert (consumers(broker, queue), api.calls) == (0, [])
+        until(lambda: len(api.done) == 2)
+        until(lambda: carried.state == "ready")
+        assert consumers(broker, queue) == 1
     assert api.wrong == []
 
 

@@ -61,11 +61,11 @@ class Gate(ABC, Generic[MessageT]):
         self._is_over = False
         self._due_ms: int | None = None  # when the timer ends; None: there is none
         self.consumer: GatedConsumer | None = None
-        """The retrier's own consumer; None under ``wrap``, where it is the user's."""
+        """The retrier's own consumer. None under ``wrap``: that consumer is the user's."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the consumer is cancelled because of the breaker."""
+        """Returns whether the breaker cancelled the consumer."""
         return bool(c.Flow_is_cancelled(self._flow))
 
     def hold(self, message: MessageT) -> None:
@@ -180,7 +180,7 @@ class Gate(ABC, Generic[MessageT]):
 
     @property
     def _has_room(self) -> bool:
-        """Whether a handler is free."""
+        """Returns whether a handler is free."""
         return True
 
     @abstractmethod
