@@ -72,7 +72,7 @@ def test_what_is_described_is_what_is_collected() -> None:
     events = Events("orders", metrics)
     for kind in range(c.BH_EVENT_LAST):
         fields = {"attempt": 2, "attempts": 1, "lateness_ms": 1, "duration_us": 1, "recovery_ms": 1, "delay_ms": 1}
-        events.emit(events.new(kind, {**fields, "count": 1}))
+        events.emit(events.new(kind, {**fields, "count": 1, "breaker": "api"}))
     source = Source(0, [True])
     metrics.attach(source)
     described = {each.name: (each.type, each.documentation) for each in metrics.describe()}
@@ -138,6 +138,16 @@ def test_T3_the_ready_consumers_of_all_retriers_and_workers_add_up() -> None:
         prometheus.attach(each)
     assert values(reader, "backhop.consumers.ready") == [3]
     assert 'backhop_consumers_ready{queue="orders"} 2\n' in prometheus.text  # a worker's core has its own
+
+
+def test_the_state_of_a_breaker_is_a_gauge() -> None:
+    reader, prometheus = InMemoryMetricReader(), backhop.prometheus.Metrics(None)
+    events = Events("orders", [prometheus, backhop.opentelemetry.Metrics(MeterProvider([reader]))])
+    kinds = {c.BH_EVENT_BREAKER_OPENED: 2, c.BH_EVENT_BREAKER_HALF_OPEN: 1, c.BH_EVENT_BREAKER_CLOSED: 0}
+    for kind, state in kinds.items():
+        events.emit(events.new(kind, {"breaker": "api"}))
+        assert values(reader, "backhop.breaker.state") == [state]
+        assert f'backhop_breaker_state{{queue="orders",breaker="api"}} {state}\n' in prometheus.text
 
 
 @pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")

@@ -55,6 +55,8 @@ class Metrics(Observer):
             about = {"unit": unit, "description": help_}
             if kind == c.BH_INSTRUMENT_COUNTER:
                 self._instruments.append(meter.create_counter(name, **about).add)
+            elif metric == c.BH_METRIC_BREAKER_STATE:
+                self._instruments.append(meter.create_gauge(name, **about).set)
             elif kind == c.BH_INSTRUMENT_GAUGE:
                 if is_new:
                     value = partial(_GAUGES[metric], self._sources)
