@@ -60,7 +60,7 @@ module Backhop
     def initialize(meter_provider: ::OpenTelemetry.meter_provider, error_types: [])
       super(error_types: error_types)
       @meter_provider = meter_provider
-      @instruments = (TABLE - [UNCONFIRMED]).to_h do |metric|
+      @instruments = (TABLE - [UNCONFIRMED]).select { |metric| meter.respond_to?(:"create_#{metric.kind}") }.to_h do |metric|
         [metric, meter.public_send(:"create_#{metric.kind}", metric.otel_name, unit: metric.unit, description: metric.help)]
       end
     end
@@ -82,7 +82,9 @@ module Backhop
 
     def record(metric, value, values)
       attributes = metric.otel_labels.zip(values).reject { |_, each| each.empty? }.to_h
-      instrument = @instruments.fetch(metric)
+      instrument = @instruments[metric]
+      return unless instrument # an older API has no gauges
+
       metric.kind == :counter ? instrument.add(value, attributes: attributes) : instrument.record(value, attributes: attributes)
     end
   end
