@@ -60,8 +60,8 @@ module Backhop
     def initialize(meter_provider: ::OpenTelemetry.meter_provider, error_types: [])
       super(error_types: error_types)
       @meter_provider = meter_provider
-      others = TABLE - [UNCONFIRMED]
-      others -= [READY] unless meter.respond_to?(:create_gauge) # opentelemetry-metrics-api before 0.2
+      # opentelemetry-metrics-api before 0.2 has no gauges
+      others = (TABLE - [UNCONFIRMED]).select { |metric| meter.respond_to?(:"create_#{metric.kind}") }
       @instruments = others.to_h do |metric|
         [metric, meter.public_send(:"create_#{metric.kind}", metric.otel_name, unit: metric.unit, description: metric.help)]
       end
@@ -89,7 +89,9 @@ module Backhop
 
     def record(metric, value, values)
       attributes = metric.otel_labels.zip(values).reject { |_, each| each.empty? }.to_h
-      instrument = @instruments.fetch(metric)
+      instrument = @instruments[metric]
+      return unless instrument # an older API has no gauges
+
       metric.kind == :counter ? instrument.add(value, attributes: attributes) : instrument.record(value, attributes: attributes)
     end
   end
