@@ -315,6 +315,7 @@ static bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t leas
 %rename(record) bh_breaker::end_call; /* by the fields of its structs */
 %object(Breaker, bh_breaker)
 %extend bh_breaker {
+    bh_bytes name();
     void permit(int64_t now_ms, bh_permit *out);
     int end_call(int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms,
                int whole_queue, bh_bytes error_class, int64_t now_ms) {

@@ -33,19 +33,20 @@ const { endOf, undrained } = require('../observe/event')
 const { debug } = require('../log')
 const { TRACE } = require('../observe/observer')
 const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
-const { classOf, isAbort, policiesOf } = require('../outcomes')
+const { OK, RELEASED, classOf, isAbort, policiesOf } = require('../outcomes')
 const { Policy } = require('../policy')
 const { milliseconds } = require('../times')
 const { TOPOLOGY, topologyOf } = require('../topology')
 const { Consumption } = require('./consumer')
+const { Gate } = require('./gate')
+const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay } = require('./replay')
 const { Scheduler } = require('./scheduler')
 const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
-const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
-const ORIGINAL = Symbol('original')
+const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'breaker', 'onEvent']
 const BEGAN = Symbol('began') // of a message: when its handler began, if somebody observes it
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
@@ -61,6 +62,7 @@ class BaseRetrier {
   #confirmTimeout
   #backOff
   #emitter
+  #gate
   #publishers = new Map() // by connection
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
@@ -72,7 +74,7 @@ class BaseRetrier {
 
   constructor (options) {
     const {
-      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, onEvent
+      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, breaker, onEvent
     } = only(options, OPTIONS, 'a Retrier')
     const policies = policiesOf(given)
     this.#topology = topologyOf(options, 'a Retrier', policies)
@@ -82,6 +84,9 @@ class BaseRetrier {
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
     this.#emitter = new Emitter(this.#topology.queue, onEvent, { copies: () => this.pending })
+    this.#gate = new Gate(breaker, this.#topology, this.#emitter, {
+      defer: (message, delay) => this.#defer(message, delay), giveBack: message => this.#giveBack(message)
+    })
   }
 
   static async declare (channel, options) {
@@ -137,6 +142,11 @@ class BaseRetrier {
     }
   }
 
+  /** Returns the flow of a consumer, see Gate. */
+  _flow (consumer) {
+    return this.#gate.flow(consumer)
+  }
+
   get _backOff () {
     return this.#backOff
   }
@@ -168,15 +178,19 @@ class BaseRetrier {
     return this.#decider.read(delivery)
   }
 
-  /** Reads a message, hands it to the handler, and settles it. Never rejects. */
-  _handle (read, handle) {
+  /**
+   * Reads a message, hands it to the handler, and settles it. Never rejects.
+   *
+   * flow: of its consumer, see Gate
+   */
+  _handle (read, handle, flow) {
     this.#handling++
     return new Promise(resolve => {
-      this.#arrived.add(() => this.#handleNow(read, handle, resolve))
+      this.#arrived.add(() => this.#arrive(read, handle, flow, resolve))
     })
   }
 
-  #handleNow (read, handle, resolve) {
+  #arrive (read, handle, flow, resolve) {
     const end = () => {
       this.#handling--
       this.#ifIdle()
@@ -197,6 +211,36 @@ class BaseRetrier {
         end()
         return
       }
+    } catch (error) {
+      this._refused(error, message)
+      end()
+      return
+    }
+    if (flow) this.#hold(message, handle, flow, end, resolve)
+    else this.#handleNow(message, handle, end)
+  }
+
+  /** Hands a message to the handler when the breaker permits it. A drain does not wait for it. */
+  #hold (message, handle, flow, end, resolve) {
+    this.#handling--
+    const run = call => {
+      this.#handling++
+      this.#gate.begin(message, call)
+      this.#handleNow(message, handle, () => {
+        end()
+        flow.look()
+      })
+    }
+    flow.hold({ message, run, end: resolve })
+    this.#ifIdle()
+  }
+
+  #handleNow (message, handle, end) {
+    try {
+      if (!this.#isPermitted(message)) {
+        end()
+        return
+      }
       this._begins(message)
     } catch (error) {
       this._refused(error, message)
@@ -210,12 +254,12 @@ class BaseRetrier {
       result = this.#emitter.handle(message, handle)
       isAsync = typeof result?.then === 'function'
     } catch (thrown) {
-      this.#hold(message, began)
+      this.#ran(message, began)
       this._fail(message, thrown)
       end()
       return
     }
-    this.#hold(message, began)
+    this.#ran(message, began)
     if (isAsync) {
       this.#settleLater(message, result).then(end)
     } else {
@@ -225,7 +269,7 @@ class BaseRetrier {
   }
 
   /** Records that a handler held the event loop for long. */
-  #hold (message, began) {
+  #ran (message, began) {
     const until = performance.now()
     const duration = until - began
     if (duration >= LEAST_HEARTBEAT) this.#held = { id: idOf(message), duration, until }
@@ -250,6 +294,20 @@ class BaseRetrier {
     }
     if (!this.#arrived.hasTime) await new Promise(resolve => this.#ended.add(resolve))
     settle()
+  }
+
+  /** Returns whether the handler may be called. If not, the message is settled. */
+  #isPermitted (message) {
+    let delay
+    try {
+      delay = this.#gate.delayOf(message)
+    } catch (thrown) {
+      this._begins(message)
+      this._fail(message, thrown)
+      return false
+    }
+    if (delay !== undefined) this.#defer(message, delay)
+    return delay === undefined
   }
 
   /** Emits `delivered`. */
@@ -292,6 +350,7 @@ class BaseRetrier {
 
   /** Acknowledges a message that was handled, whatever its history. */
   #succeed (message) {
+    this.#gate.record(message, OK)
     const original = message[ORIGINAL]
     if (!original.incoming[SETTLED] && (!original.isOpen || original.isLost)) successes.keep(message, original.content)
     if (!this.#canSettle(message)) return
@@ -302,14 +361,16 @@ class BaseRetrier {
 
   /** Settles a message whose handler threw. `thrown` may be any value. */
   _fail (message, thrown) {
+    const decider = this.#decider
+    const isReleased = isAbort(thrown, message.signal)
+    const result = isReleased ? RELEASED : decider.result(thrown)
+    this.#gate.record(message, result, thrown)
     if (!this.#canSettle(message)) return
-    if (isAbort(thrown, message.signal)) {
+    if (isReleased) {
       this.#release(message)
       return
     }
-    const decider = this.#decider
     try {
-      const result = decider.result(thrown)
       const name = endOf(result, message, this.#topology)
       const failure = name === 'dropped' ? undefined : this.#failureOf(message, thrown, result)
       if (this.#emitter.isObserved) this.#ends(name, message, failure)
@@ -324,9 +385,27 @@ class BaseRetrier {
   /** Gives a message back whose handler a stop aborted: this was no attempt. */
   #release (message) {
     this.#emitter.emit('stale', () => ({ id: idOf(message), status: ConsumerCancelledError.status }))
+    this.#giveBack(message)
+  }
+
+  #giveBack (message) {
     const original = message[ORIGINAL]
+    if (!original.isOpen) return // the broker delivers it again
     this.#publisher(original.connection).giveBack(original)
     original.incoming[SETTLED] = true
+  }
+
+  /** Lets a message wait without an attempt: no handler got it, as the breaker is open. */
+  #defer (message, delay) {
+    if (!this.#canSettle(message)) return
+    const decider = this.#decider
+    try {
+      decider.frameMax = message[ORIGINAL].connection.frameMax
+      const plan = decider.plan(message.history, { outcome: 'deferred', retryAfter: delay })
+      this.#execute(message, plan)
+    } catch (error) {
+      this._refused(error, message)
+    }
   }
 
   /**
@@ -349,6 +428,7 @@ class BaseRetrier {
   _refused (error, message) {
     this.#emitter.refused(idOf(message), error)
     if (!message) return
+    this.#gate.record(message, RELEASED, error)
     const original = message[ORIGINAL]
     this.#publisher(original.connection).abandon(original)
     original.incoming[SETTLED] = true
@@ -422,6 +502,7 @@ class BaseRetrier {
   async #drained () {
     this.#stopping.abort()
     this.#stopping = stopping() // for messages that arrive after the drain
+    this.#gate.giveBack()
     await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
     while (this.#handling || this.pending) {
       if (this.#handling) await new Promise(resolve => this.#idle.push(resolve))

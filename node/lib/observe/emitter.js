@@ -203,6 +203,22 @@ class Emitter {
   }
 
   /**
+   * Emits an event of a consumer whose fields the core sets.
+   *
+   * describe: sets them on the core's event, and returns its status
+   * healths: whose state the event changes
+   */
+  emitDescribed (kind, describe, healths) {
+    const native = this.#native
+    check(native.begin(kind))
+    check(native.set_string(QUEUE, this.#queue))
+    check(describe(native))
+    if (this.#counts) check(this.#counts.observe(native))
+    for (const health of healths) health.observe(native)
+    this.#deliver(native, native.level(), {}, NO_DEMAND)
+  }
+
+  /**
    * Delivers an event that the core has filled. Returns the Event if it was made.
    *
    * about: `error`, the exception, and `trace` of the attempt

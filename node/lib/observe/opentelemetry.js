@@ -197,10 +197,20 @@ class Metrics {
       const counter = meter.createCounter(name, { unit, description })
       return (value, attributes) => counter.add(value, attributes)
     }
-    if (type === 'gauge') return undefined
+    if (type === 'gauge') return this.#gauge(meter, { name, unit, description })
     const advice = { explicitBucketBoundaries: buckets }
     const histogram = meter.createHistogram(name, { unit, description, advice })
     return (value, attributes) => histogram.record(value, attributes)
+  }
+
+  /** Returns a function that keeps the last value of each set of attributes for the next export. */
+  #gauge (meter, { name, ...options }) {
+    if (name === METRICS[c.BH_METRIC_COPIES_UNCONFIRMED].otelName) return undefined // see copiesOf
+    const last = new Map()
+    meter.createObservableGauge(name, options).addCallback(result => {
+      for (const { value, attributes } of last.values()) result.observe(value, attributes)
+    })
+    return (value, attributes) => last.set(JSON.stringify(attributes), { value, attributes })
   }
 
   [ATTACH] ({ copies }) {
