@@ -206,6 +206,29 @@ test('metrics of one provider tell the copies of all that they are given to as o
   await provider.shutdown()
 })
 
+test('the state of a breaker is a gauge of each queue and breaker', async () => {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
+  const provider = new MeterProvider({ readers: [reader] })
+  const register = new Registry()
+  const events = []
+  const emitter = new Emitter('orders', [prometheus({ register }), metrics({ meterProvider: provider }), event => events.push(event)])
+  for (const [kind, name] of [[c.BH_EVENT_BREAKER_OPENED, 'api'], [c.BH_EVENT_BREAKER_OPENED, 'db'], [c.BH_EVENT_BREAKER_CLOSED, 'api']]) {
+    emitter.emitDescribed(kind, native => native.set_string(c.BH_FIELD_BREAKER, name), [])
+  }
+  await reader.forceFlush()
+  const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
+  const [{ dataPoints }] = found.filter(({ descriptor }) => descriptor.name === 'backhop.breaker.state')
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['backhop.breaker'], value]), [['api', 0], ['db', 2]])
+  const text = await register.metrics()
+  assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="api"\} 0$/m)
+  assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="db"\} 2$/m)
+  assert.deepEqual(events.map(({ name, breaker }) => [name, breaker]), [
+    ['breaker_opened', 'api'], ['breaker_opened', 'db'], ['breaker_closed', 'api']
+  ])
+  await provider.shutdown()
+})
+
 test('labels are bounded, whatever 10,000 messages and errors are called', async () => {
   const register = new Registry()
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
