@@ -101,9 +101,14 @@ export class Breaker {
    *
    * @param options `duration`: how long, before it probes; default: until `close`. `key`: the key,
    *   if the breaker has one
+   * @throws {@link StateError} if the key is missing, or the breaker has none
    */
   open (options?: { duration?: Duration | undefined, key?: Text | number | bigint | undefined }): void
-  /** Closes it by hand. The number of calls at once then grows from one. */
+  /**
+   * Closes it by hand. The number of calls at once then grows from one.
+   *
+   * @throws {@link StateError} if the key is missing, or the breaker has none
+   */
   close (options?: { key?: Text | number | bigint | undefined }): void
   /**
    * Disables it until `close` or `open`: each message reaches its handler, and no call counts.

@@ -139,9 +139,10 @@ class Breaker {
 
   /** Returns the key as arguments of the core: none for a breaker without a key. */
   #given (key, what) {
-    if (this.hasKey) return [keyOf(key, `the key of ${what}`)]
-    if (key !== undefined) throw new ArgumentError(`the breaker "${this.#name}" has no key: call ${what} without one`)
-    return []
+    if (!this.hasKey && key === undefined) return []
+    if (!this.hasKey) throw new StateError(`the breaker "${this.#name}" has no key: call ${what} without one`)
+    if (key === undefined) throw new StateError(`the breaker "${this.#name}" has a key: call ${what} with one`)
+    return [keyOf(key, `the key of ${what}`)]
   }
 
   // --- For consumers -----------------------------------------------------------------------------

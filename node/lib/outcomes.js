@@ -273,7 +273,8 @@ function answerOf (predicate, thrown, name) {
     const answer = predicate(thrown)
     if (answer === undefined || answer === null || typeof answer === 'boolean') return Boolean(answer)
     if (answer[MEANS] === 'throttled') return answer
-    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give: 'true, false, a delay, or a Throttled' })
+    const give = 'true, false, a delay, or a Throttled'
+    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give })
   } catch (error) {
     warn(`a function of ${name} does not tell whether to try again: ${textOf(error)}: it is tried again, as the ` +
       `policy says; it was asked of ${textOf(thrown)}`, 'BACKHOP_CHOICE')

@@ -360,8 +360,11 @@ class Worker extends EventEmitter {
       return false
     }
     const { delay } = message.call
-    if (delay !== undefined) this.#settle(message, { outcome: 'deferred', error: '', retryAfter: delay })
-    return delay === undefined
+    if (delay === undefined) return true
+    const waits = this.#emitsRetries && this.#emitter.waiting(message)
+    if (waits) this.#keep(message.taken.number(), waits)
+    this.#settle(message, { outcome: 'deferred', error: '', retryAfter: delay })
+    return false
   }
 
   #begins (message) {

@@ -151,7 +151,7 @@ test('a breaker by key has a state for each key', () => {
   const says = text => error => error.message.includes(text)
   assert.throws(() => breaker.state, says('call stateOf(key)'))
   assert.throws(() => breaker.disable(), says('cannot be disabled'))
-  assert.throws(() => breaker.open(), says('the key of open is undefined: give a string'))
+  assert.throws(() => breaker.open(), says('has a key: call open with one'))
   assert.throws(() => breaker._begin({}), says('key of the breaker "hosts" returned is undefined'))
   assert.throws(() => new Breaker('api').close({ key: 'a' }), says('has no key'))
 })

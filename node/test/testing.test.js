@@ -125,7 +125,7 @@ test('a message waits without an attempt while its breaker is open', async () =>
   const breaker = new Breaker('api', { rowFailures: 2, probeSuccesses: 1, pauses })
   const clock = new Clock()
   const times = []
-  const rehearsal = await rehearse(message => {
+  const rehearsal = await rehearse(() => {
     times.push(clock.now)
     if (times.length < 4) throw new TypeError('down')
   }, 'body', { policy, breaker, clock })

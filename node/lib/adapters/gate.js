@@ -47,8 +47,8 @@ class Gate {
   }
 
   /** Adds the permit of a flow to a message. */
-  begin (message, call) {
-    message[CALL] = call
+  begin (message, permit) {
+    if (permit) message[CALL] = permit
   }
 
   /**

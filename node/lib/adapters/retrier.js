@@ -39,10 +39,10 @@ const { milliseconds } = require('../times')
 const { TOPOLOGY, topologyOf } = require('../topology')
 const { Consumption } = require('./consumer')
 const { Gate } = require('./gate')
+const { Handling } = require('./handling')
 const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay } = require('./replay')
-const { Scheduler } = require('./scheduler')
 const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
@@ -51,7 +51,6 @@ const BEGAN = Symbol('began') // of a message: when its handler began, if somebo
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
 const PREFETCH = 100
-const LEAST_HEARTBEAT = 1000 // ms
 const MOST_PREFETCH = 65535
 const LONGEST_CONFIRM_MS = 3_600_000
 
@@ -66,11 +65,15 @@ class BaseRetrier {
   #publishers = new Map() // by connection
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
-  #handling = 0
-  #held // the last handler that held the event loop for long: { id, duration, until }
-  #arrived = new Scheduler() // a client delivers all that it has read at once
-  #ended = new Scheduler() // many handlers may wait for one thing, and end at once
-  #idle = [] // resolve functions of who waits until no handler runs
+  #handling = new Handling({
+    settles: message => this.#settlesEarly(message),
+    permits: message => this.#isPermitted(message),
+    begin: (message, permit) => this.#begin(message, permit),
+    call: (message, handle) => this.#emitter.handle(message, handle),
+    succeed: message => this.#succeed(message),
+    fail: (message, thrown) => this._fail(message, thrown),
+    refused: (error, message) => this._refused(error, message)
+  })
 
   constructor (options) {
     const {
@@ -178,122 +181,22 @@ class BaseRetrier {
     return this.#decider.read(delivery)
   }
 
-  /**
-   * Reads a message, hands it to the handler, and settles it. Never rejects.
-   *
-   * flow: of its consumer, see Gate
-   */
+  /** See Handling.handle. */
   _handle (read, handle, flow) {
-    this.#handling++
-    return new Promise(resolve => {
-      this.#arrived.add(() => this.#arrive(read, handle, flow, resolve))
-    })
+    return this.#handling.handle(read, handle, flow)
   }
 
-  #arrive (read, handle, flow, resolve) {
-    const end = () => {
-      this.#handling--
-      this.#ifIdle()
-      resolve()
-    }
-    let message
-    try {
-      message = read()
-      if (successes.take(message, message[ORIGINAL].content)) {
-        this._begins(message)
-        this.#succeed(message)
-        end()
-        return
-      }
-      const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
-      if (poison) {
-        this.#execute(message, poison, { errorText: errorTextOf(poison) })
-        end()
-        return
-      }
-    } catch (error) {
-      this._refused(error, message)
-      end()
-      return
-    }
-    if (flow) this.#hold(message, handle, flow, end, resolve)
-    else this.#handleNow(message, handle, end)
-  }
-
-  /** Hands a message to the handler when the breaker permits it. A drain does not wait for it. */
-  #hold (message, handle, flow, end, resolve) {
-    this.#handling--
-    const run = call => {
-      this.#handling++
-      this.#gate.begin(message, call)
-      this.#handleNow(message, handle, () => {
-        end()
-        flow.look()
-      })
-    }
-    flow.hold({ message, run, end: resolve })
-    this.#ifIdle()
-  }
-
-  #handleNow (message, handle, end) {
-    try {
-      if (!this.#isPermitted(message)) {
-        end()
-        return
-      }
+  /** Settles a message that no handler needs: it succeeded before, or is poison. Returns whether it did. */
+  #settlesEarly (message) {
+    const { content, isCounted } = message[ORIGINAL]
+    if (successes.take(message, content)) {
       this._begins(message)
-    } catch (error) {
-      this._refused(error, message)
-      end()
-      return
+      this.#succeed(message)
+      return true
     }
-    let result
-    let isAsync
-    const began = performance.now()
-    try {
-      result = this.#emitter.handle(message, handle)
-      isAsync = typeof result?.then === 'function'
-    } catch (thrown) {
-      this.#ran(message, began)
-      this._fail(message, thrown)
-      end()
-      return
-    }
-    this.#ran(message, began)
-    if (isAsync) {
-      this.#settleLater(message, result).then(end)
-    } else {
-      this.#succeed(message) // before the next message is read
-      end()
-    }
-  }
-
-  /** Records that a handler held the event loop for long. */
-  #ran (message, began) {
-    const until = performance.now()
-    const duration = until - began
-    if (duration >= LEAST_HEARTBEAT) this.#held = { id: idOf(message), duration, until }
-  }
-
-  /**
-   * Returns the handler that held the event loop for longer than the heartbeat, just before now;
-   * undefined if there is none.
-   */
-  #heldFor (heartbeat) {
-    const { id, duration, until } = this.#held ?? {}
-    const isCause = heartbeat > 0 && duration >= heartbeat && performance.now() - until <= heartbeat
-    return isCause ? { id, duration } : undefined
-  }
-
-  async #settleLater (message, result) {
-    let settle = () => this.#succeed(message)
-    try {
-      await result
-    } catch (thrown) {
-      settle = () => this._fail(message, thrown)
-    }
-    if (!this.#arrived.hasTime) await new Promise(resolve => this.#ended.add(resolve))
-    settle()
+    const poison = isCounted ? this.#decider.guard(message.history) : undefined
+    if (poison) this.#execute(message, poison, { errorText: errorTextOf(poison) })
+    return poison !== undefined
   }
 
   /** Returns whether the handler may be called. If not, the message is settled. */
@@ -308,6 +211,11 @@ class BaseRetrier {
     }
     if (delay !== undefined) this.#defer(message, delay)
     return delay === undefined
+  }
+
+  #begin (message, permit) {
+    this.#gate.begin(message, permit)
+    this._begins(message)
   }
 
   /** Emits `delivered`. */
@@ -402,7 +310,7 @@ class BaseRetrier {
     try {
       decider.frameMax = message[ORIGINAL].connection.frameMax
       const plan = decider.plan(message.history, { outcome: 'deferred', retryAfter: delay })
-      this.#execute(message, plan)
+      this.#execute(message, plan, this.#emitter.waiting(message))
     } catch (error) {
       this._refused(error, message)
     }
@@ -470,7 +378,7 @@ class BaseRetrier {
         random: this.#decider.random,
         emitter: this.#emitter,
         isConsuming: () => [...this.#consumers].some(consumer => !consumer.isCancelled),
-        held: heartbeat => this.#heldFor(heartbeat)
+        held: heartbeat => this.#handling.blockedFor(heartbeat)
       })
       this.#publishers.set(connection, publisher)
     }
@@ -492,7 +400,7 @@ class BaseRetrier {
     } finally {
       clearTimeout(timer)
     }
-    throw undrained(this.#topology.queue, this.#handling + this.pending)
+    throw undrained(this.#topology.queue, this.#handling.count + this.pending)
   }
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
@@ -504,16 +412,11 @@ class BaseRetrier {
     this.#stopping = stopping() // for messages that arrive after the drain
     this.#gate.giveBack()
     await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
-    while (this.#handling || this.pending) {
-      if (this.#handling) await new Promise(resolve => this.#idle.push(resolve))
+    while (this.#handling.count || this.pending) {
+      await this.#handling.idle()
       for (const publisher of this.#publishers.values()) await publisher.idle()
     }
     await this._flush()
-  }
-
-  #ifIdle () {
-    if (this.#handling) return
-    for (const resolve of this.#idle.splice(0)) resolve()
   }
 
   // --- Replaying ---------------------------------------------------------------------------------

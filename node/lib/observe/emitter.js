@@ -52,6 +52,7 @@ class Emitter {
   #hasListeners // without subscribers of the channel, who come and go
   #isObserved // the same
   #trace // begins the span of an attempt
+  #waits // returns the trace of a message that no handler got
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
   healths = new Set() // that follow the events
 
@@ -72,11 +73,11 @@ class Emitter {
     this.#isObserved = this.#hasListeners || this.#counts !== null
   }
 
-  #attach ({ counts, observe, trace }) {
+  #attach ({ counts, observe, trace, waits }) {
     if (counts && !this.#counts) this.#counts = counts
     else if (counts) this.#observers.push(native => check(counts.observe(native)))
     if (observe) this.#observers.push(observe)
-    if (trace) this.#trace = trace
+    if (trace) [this.#trace, this.#waits] = [trace, waits]
   }
 
   /**
@@ -94,6 +95,14 @@ class Emitter {
   /** Calls the handler of a message, within the span of its attempt if the retrier is traced. */
   handle (message, handler) {
     return this.#trace ? this.#traced(message, handler) : handler(message)
+  }
+
+  /**
+   * Returns what the event of a copy needs if no handler got the message, as the breaker is open;
+   * undefined if the retrier is not traced.
+   */
+  waiting (message) {
+    return this.#waits && this.#contain('deferred', message, () => ({ trace: this.#waits(message) }))
   }
 
   /**

@@ -132,14 +132,16 @@ function undrained (queue, count) {
 
 /**
  * Returns the name of the event of a handler that ended with this result. A throttled message may
- * count as failed; if it cannot be read, the settlement reports that.
+ * count as failed.
  */
 function endOf ({ outcome, policy }, message, topology) {
   let number = OUTCOMES[outcome]
   if (outcome === 'throttled') {
     try {
       number = c.bh_plan_outcome(message.history[NATIVE], (policy ?? topology.policy)[NATIVE], topology[NATIVE], number)
-    } catch {}
+    } catch {
+      // The settlement reports it.
+    }
   }
   return c.bh_event_name(c.bh_event_of(number))
 }

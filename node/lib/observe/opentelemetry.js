@@ -45,7 +45,8 @@ class Tracing {
   [ATTACH] () {
     return {
       observe: (native, about) => this.#copied(native, about),
-      trace: (message, queue) => this.#attempt(message, queue)
+      trace: (message, queue) => this.#attempt(message, queue),
+      waits: ({ headers }) => ({ context: parentOf(headers) })
     }
   }
 
