@@ -174,7 +174,7 @@ class Choice {
 }
 
 /**
- * Tells failures of the downstream from the messages' own, for a Breaker.
+ * Separates failures of the downstream from failures of single messages, for a Breaker.
  *
  * errors: the downstream's; undefined: all
  */

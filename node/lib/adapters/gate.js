@@ -62,7 +62,7 @@ class Gate {
     return call.delay
   }
 
-  /** Records the end of a call of the handler. thrown: what it threw, unless it succeeded. */
+  /** Records the end of a call of the handler. thrown: the value that it threw, if it failed. */
   record (message, result, thrown) {
     const call = message[CALL]
     if (!call) return

@@ -9,7 +9,7 @@ const { Scheduler } = require('./scheduler')
 const LEAST_HEARTBEAT = 1000 // ms
 
 class Handling {
-  count = 0 // deliveries in hand, without those that a flow holds
+  count = 0 // deliveries in hand; held messages do not count
   #retrier
   #blocked // the last handler that held the event loop for long: { id, duration, until }
   #arrived = new Scheduler() // a client delivers all that it has read at once
@@ -20,7 +20,7 @@ class Handling {
    * retrier: has
    *
    *   settles(message)        whether it settled the message without the handler
-   *   permits(message)        the same, if the breaker of the message's key is open: false then
+   *   permits(message)        whether the handler may be called; if not, it settled the message
    *   begin(message, permit)  the handler gets the message; `permit` of a flow, or undefined
    *   call(message, handle)   calls the handler
    *   succeed(message), fail(message, thrown), refused(error, message)

@@ -78,12 +78,15 @@ class Consumer extends BaseConsumer {
   async _unsubscribe () {
     const queue = this.#queue
     if (queue?.state !== 'open') return
-    const cancelled = new Promise(resolve => {
-      queue.once('close', resolve)
-      queue.unsubscribe(this.#tag).addCallback(resolve)
-    })
-    this.#client.once('blocked', () => this._release())
+    let end
+    const cancelled = new Promise(resolve => { end = resolve })
+    const release = () => this._release()
+    queue.once('close', end)
+    queue.unsubscribe(this.#tag).addCallback(end)
+    this.#client.once('blocked', release)
     await this._unlessBlocked(cancelled, this.#client._blocked)
+    queue.off('close', end) // a breaker may open often
+    this.#client.off('blocked', release)
   }
 }
 
