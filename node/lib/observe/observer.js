@@ -10,6 +10,7 @@
 //                                              valid during the call
 //   trace(message, queue)                      begins the span of an attempt; returns { run(call),
 //                                              succeeded(), failed(thrown) }; `run` calls the handler
+//   waits(message)                             returns the trace of a message that no handler got
 //
 // Exceptions of these functions become warnings.
 //

@@ -45,7 +45,8 @@ class Tracing {
   [ATTACH] () {
     return {
       observe: (native, about) => this.#copied(native, about),
-      trace: (message, queue) => this.#attempt(message, queue)
+      trace: (message, queue) => this.#attempt(message, queue),
+      waits: ({ headers }) => ({ context: parentOf(headers) })
     }
   }
 
@@ -214,10 +215,20 @@ class Metrics {
       const counter = meter.createCounter(name, { unit, description })
       return (value, attributes) => counter.add(value, attributes)
     }
-    if (type === 'gauge') return undefined
+    if (type === 'gauge') return this.#gauge(meter, { name, unit, description })
     const advice = { explicitBucketBoundaries: buckets }
     const histogram = meter.createHistogram(name, { unit, description, advice })
     return (value, attributes) => histogram.record(value, attributes)
+  }
+
+  /** Returns a function that keeps the last value of each set of attributes for the next export. */
+  #gauge (meter, { name, ...options }) {
+    if (name !== METRICS[c.BH_METRIC_BREAKER_STATE].otelName) return undefined // see gaugesOf
+    const last = new Map()
+    meter.createObservableGauge(name, options).addCallback(result => {
+      for (const { value, attributes } of last.values()) result.observe(value, attributes)
+    })
+    return (value, attributes) => last.set(JSON.stringify(attributes), { value, attributes })
   }
 
   [ATTACH] (source) {

@@ -77,11 +77,11 @@ class Prometheus {
 
 /** A metric in the shape that prom-client's registries need. */
 class Metric {
-  aggregator = 'sum'
   #valuesOf
 
-  constructor ({ name, help, type }, valuesOf) {
-    Object.assign(this, { name, help, type })
+  constructor ({ name, help, type, number }, valuesOf) {
+    const aggregator = number === c.BH_METRIC_BREAKER_STATE ? 'max' : 'sum' // of the processes of a cluster
+    Object.assign(this, { name, help, type, aggregator })
     this.#valuesOf = valuesOf
   }
 
