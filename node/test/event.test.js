@@ -64,7 +64,7 @@ test('a listener is given each event with what it has, and the error itself', ()
   const [event] = events
   assert.deepEqual({ ...event }, {
     name: 'retried', text: 'TypeError: no', error, id: '17', queue: 'orders', connection: '', host: '', attempt: 0,
-    attempts: 2, delay: 1000, count: 0, reason: '', errorClass: 'TypeError', errorText: 'TypeError: no',
+    attempts: 2, deferrals: 0, delay: 1000, count: 0, reason: '', errorClass: 'TypeError', errorText: 'TypeError: no',
     lateness: undefined, duration: 1.5, recovery: undefined
   })
   assert.deepEqual([event.level, event.isWarning], ['info', false])
