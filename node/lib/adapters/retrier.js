@@ -135,8 +135,8 @@ class BaseRetrier {
   }
 
   /**
-   * Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. Then replays this
-   * work queue's messages in the unroutable queue.
+   * Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. Then replays the
+   * own messages of this work queue in the unroutable queue.
    */
   async _look () {
     let missing
