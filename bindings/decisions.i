@@ -420,6 +420,10 @@ bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, c
 int64_t bh_replay_limit(int64_t behind, int is_shared);
 int bh_replay_skips_message(bh_status status);
 int bh_replay_skips_queue(bh_status status);
+int bh_replay_after_look(bh_mode mode, bh_status looked);
+int64_t bh_replay_pause_ms(int64_t foreign);
+bh_bytes bh_replay_unroutable_text(void);
+%constant int BH_REPLAY_MOST_SHARED = BH_REPLAY_MOST_SHARED;
 
 /* --- topology ---------------------------------------------------------------------------------------------------- */
 

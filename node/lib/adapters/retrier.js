@@ -23,6 +23,7 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
+const c = require('../core')
 const { Decider } = require('../decider')
 const { ConnectionFailedError, ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
@@ -42,7 +43,7 @@ const { Gate } = require('./gate')
 const { Handling } = require('./handling')
 const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
-const { replay } = require('./replay')
+const { replay, replayOwnUnroutable } = require('./replay')
 const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
@@ -65,6 +66,7 @@ class BaseRetrier {
   #publishers = new Map() // by connection
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
+  #rereadAt = 0 // by performance.now(): when to read the unroutable queue again
   #handling = new Handling({
     settles: message => this.#settlesEarly(message),
     permits: message => this.#isPermitted(message),
@@ -140,15 +142,30 @@ class BaseRetrier {
     return new Consumption(this, consumer)
   }
 
-  /** Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. */
+  /**
+   * Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. Then replays the
+   * own messages of this work queue in the unroutable queue.
+   */
   async _look () {
+    let missing
     try {
       const connection = await this._connection()
-      if (!connection.isBlocked) await this.#declaring.look(connection) // a broker with an alarm does not answer
+      if (connection.isBlocked) return // a broker with an alarm does not answer
+      await this.#declaring.look(connection)
     } catch (error) {
       if (error instanceof ConnectionFailedError) return
       this.#emitter.emit('unavailable', () => ({ error, text: error.message }), { healths: [] }) // the consumer goes on
+      this.#rereadAt = 0 // some retries may have missed the exchange
+      missing = error
     }
+    if (this.#declaring.returnsAfter(missing) && performance.now() >= this.#rereadAt) await this.#replayUnroutable()
+  }
+
+  async #replayUnroutable () {
+    this.#rereadAt = Infinity
+    const { count, foreign } = await replayOwnUnroutable(this.#replaying)
+    this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
+    if (count) this.#emitter.emit('replayed', () => ({ count, text: String(c.bh_replay_unroutable_text()) }))
   }
 
   /** Returns the flow of a consumer, see Gate. */
@@ -429,17 +446,20 @@ class BaseRetrier {
 
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
-    const { count, error } = await replay({
-      most,
+    const { count, error } = await replay({ most, ...this.#replaying })
+    this.#emitter.emit('replayed', () => ({ count, error, text: error?.message }))
+    if (error) throw error
+    return count
+  }
+
+  get #replaying () {
+    return {
       topology: this.#topology,
       connect: () => this._connection(),
       read: (got, connection) => this._parked(got, connection),
       publish: (message, connection) => this.#replayOne(message, connection),
       diagnosis: (...question) => this._diagnosis(...question)
-    })
-    this.#emitter.emit('replayed', () => ({ count, error, text: error?.message }))
-    if (error) throw error
-    return count
+    }
   }
 
   /**

@@ -275,6 +275,19 @@ class BaseRetrier(Generic[Channel]):
         except Exception:
             return False
 
+    def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
+        """Replays this work queue's messages in the unroutable queue.
+
+        :param done: called with the number of replayed messages, and of messages of other work
+            queues, which stay
+        """
+        raise NotImplementedError
+
+    @property
+    def _unroutable(self) -> list[tuple[str, bool]]:
+        """The queue of a replay that reads the unroutable queue alone."""
+        return [(self._topology.unroutable_queue or "", True)]
+
     def _emit_replayed(self, count: int, error: Error | None) -> None:
         why: Fields = {"status": error.status, "text": str(error)} if error else {}
         self._events.emit(self._events.new(c.BH_EVENT_REPLAYED, {"count": count, **why}))

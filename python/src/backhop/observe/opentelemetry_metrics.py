@@ -122,7 +122,7 @@ def _ready(sources: WeakSet[Any], _: CallbackOptions) -> Iterable[Observation]:
     for source in list(sources):
         add_consumers(counts, source)
         for i in range(c.Metrics_sample_count(counts)):  # the last one has the sum
-            _, value, *values = c.Metrics_sample(counts, i)
+            value, *values = c.Metrics_sample(counts, i)[1:]
             found[values[0]] = Observation(int(value), _attributes(labels, values))
     return list(found.values())
 

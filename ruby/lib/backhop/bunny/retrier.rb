@@ -76,6 +76,7 @@ module Backhop
         @channel_watch = ChannelWatch.new(made)
         @subscriptions = [].freeze
         @gates = ObjectSpace::WeakMap.new
+        @reread_ms = 0 # when to read the unroutable queue again
         @pid = Process.pid
         @listeners.attach(self)
       end
@@ -324,7 +325,21 @@ module Backhop
       # @return [Error, nil]
       # @api private
       def look
-        with_declaring { |declaring, declarer| declaring.look(restores? ? mode : :verify, &declarer) }
+        with_declaring { |declaring, declarer| declaring.look(look_mode, &declarer) }
+      end
+
+      # Replays this work queue's messages in the unroutable queue, unless that is not due. A thread of its
+      # own does so, because it waits for confirms.
+      #
+      # @param error [Error, nil] the result of {#look}
+      # @api private
+      def replay_unroutable_after(error)
+        @reread_ms = 0 if error # some retries may have missed the exchange
+        return if @replaying&.alive? || Times.monotonic_ms < @reread_ms || topology.unroutable_queue.nil?
+        return unless Declaring.returns_after?(look_mode, error)
+
+        @replaying = Thread.new { replay_unroutable }
+        @replaying.name = "backhop-unroutable"
       end
 
       # Emits events of a lost or blocked connection.
@@ -390,6 +405,14 @@ module Backhop
       end
 
       private
+
+      def look_mode = restores? ? mode : :verify
+
+      def replay_unroutable
+        count, foreign = Replay.new(self, @connection, Native::BH_REPLAY_MOST_SHARED).call_unroutable
+        @reread_ms = Times.monotonic_ms + Native.bh_replay_pause_ms(foreign)
+        emit(:replayed, text: Core.text(Native.bh_replay_unroutable_text), count: count) if count.positive?
+      end
 
       def note(event) = @subscriptions.each { |each| each.observe(event) }
 

@@ -11,6 +11,7 @@ from typing import Any
 import aio_pika
 from aiormq.abc import AbstractConnection as WireConnection
 
+from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
 from ..._errors import ArgumentTypeError, ConsumerCancelledError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
@@ -20,7 +21,7 @@ from ...observe.limit import TimeLimit
 from ...plan import OK, Plan
 from ..declaring import Steps, check_broker
 from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
-from .channels import AioPikaOriginal
+from .channels import AMQP_ERRORS, AioPikaOriginal
 from .consumers import Consumer
 from .declaring import execute
 from .gate import AioPikaGate, gated
@@ -450,6 +451,19 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         finally:
             self._emit_replayed(replay.count, replay.error)
         return replay.count
+
+    def _replay_unroutable(self, connection: Any, done: Callable[[int, int], None]) -> None:
+        replay = Replay(self, connection, c.BH_REPLAY_MOST_SHARED, self._unroutable)
+
+        async def run() -> None:
+            try:
+                await replay.run()
+            except (Error, *AMQP_ERRORS):
+                pass  # the next look tries again
+            finally:
+                done(replay.count, replay.foreign)
+
+        self._publisher(connection)._go(run())
 
 
 async def _written(written: asyncio.Future[None]) -> None:

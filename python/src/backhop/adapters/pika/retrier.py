@@ -497,3 +497,12 @@ class Retrier(BaseRetrier[Any]):
         if error:
             raise error
         return count
+
+    def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
+        def ended(count: int, _: Error | None) -> None:
+            done(count, replay.foreign)
+
+        try:
+            replay = Replay(self, c.BH_REPLAY_MOST_SHARED, ended, self._unroutable)
+        except pika.exceptions.AMQPError:  # the connection closes
+            done(0, 0)
