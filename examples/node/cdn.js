@@ -112,4 +112,6 @@ async function withChannel (use) {
   }
 }
 
-module.exports = { AMQP_URL, EXCHANGE, NoSuchSiteError, PAGES, PurgeApi, QUEUE, QueueFullError, changePages, cleanUp, deleteAll }
+module.exports = {
+  AMQP_URL, EXCHANGE, NoSuchSiteError, PAGES, PurgeApi, QUEUE, QueueFullError, changePages, cleanUp, deleteAll
+}

@@ -12,15 +12,17 @@ async function main () {
   const channel = await connection.createChannel()
   await channel.prefetch(10)
 
+  let isDone = false
   await new Promise(resolve => {
     channel.consume(cdn.QUEUE, async message => {
       try {
         await api.purge(message.content.toString())
         channel.ack(message)
       } catch {
-        channel.nack(message) // and requeue
+        if (!isDone) channel.nack(message) // and requeue
       }
-      if (api.purged.length === 19) resolve()
+      isDone = api.purged.length === 19
+      if (isDone) resolve()
     })
   })
 

@@ -8,7 +8,8 @@ to_my_log = ->(event) { puts "#{event} #{event.error&.class}" if event.name == :
 
 channel = Bunny.new(ENV.fetch("AMQP_URL", "amqp://localhost").delete_suffix("/")).start.create_channel
 policy = Backhop::Policy.new(initial: 0.5, max_attempts: 3)
-retrier = Backhop::Bunny::Retrier.new(channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: [metrics, to_my_log])
+retrier = Backhop::Bunny::Retrier.new(channel, queue: "purges", policy: policy, work_queue: :quorum,
+                                               on_event: [metrics, to_my_log])
 
 subscription = retrier.subscribe do |message|
   puts "#{message.body}, attempt #{message.attempt}"

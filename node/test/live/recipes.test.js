@@ -6,7 +6,7 @@ const { existsSync, readFileSync } = require('node:fs')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const path = require('node:path')
-const { afterEach, beforeEach, test } = require('node:test')
+const { afterEach, beforeEach } = require('node:test')
 
 const manager = require('amqp-connection-manager')
 const amqplib = require('amqplib')
