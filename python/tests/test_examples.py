@@ -20,6 +20,7 @@ START, TUTORIAL = ROOT / "docs/start.md", ROOT / "docs/tutorial.md"
 THREE_ATTEMPTS = [f"/index.html, attempt {attempt}" for attempt in (1, 2, 3)]
 
 pika = pytest.importorskip("pika")
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples are beside these tests")
 
 
 def output_of(example: str) -> str:
