@@ -11,7 +11,8 @@ WORDS = {"raises": "Raises", "raise": "Raises", "throws": "Throws", "return": "R
 
 
 def escaped(text: str) -> str:
-    """Keeps Markdown from reading a placeholder as HTML, and a plain asterisk as emphasis."""
+    """Keeps Markdown from reading a placeholder as HTML, and a plain asterisk as emphasis. A link of YARD becomes code."""
+    text = re.sub(r"\{((?:[A-Z][\w:]*)?#[\w?!]+|[A-Z][\w:.]*)\}", r"`\1`", text)
     parts = re.split(r"(``.+?``|`[^`]+`)", text)
     return "".join(each if i % 2 else re.sub(r"([<*_\[\]])", r"\\\1", each) for i, each in enumerate(parts))
 

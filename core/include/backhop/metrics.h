@@ -65,6 +65,8 @@ typedef enum bh_instrument {
       "queue", "", "Time from a message's first failure to its success.")                                              \
     X(BH_METRIC_COPY_DURATION, "backhop_copy_duration_seconds", "backhop.copy.duration", "s", HISTOGRAM, FAST, "", "", \
       "Time from a copy's publish to its confirm.")                                                                    \
+    X(BH_METRIC_BREAKER_STATE, "backhop_breaker_state", "backhop.breaker.state", "{state}", GAUGE, NONE, "queue",      \
+      "breaker", "State of a queue's circuit breaker: 0 closed, 1 half-open, 2 open.")                                 \
     X(BH_METRIC_COPIES_UNCONFIRMED, "backhop_copies_unconfirmed", "backhop.copies.unconfirmed", "{message}", GAUGE,    \
       NONE, "", "", "Copies that are not confirmed yet; their originals are unacknowledged.")
 
@@ -126,7 +128,8 @@ BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
  */
 BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value);
 /*
- * Adds the counts of other metrics: counters, histograms and gauges.
+ * Adds the counts of other metrics: counters, histograms and gauges. The higher of two breaker
+ * states is kept.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. Then only a part may be added.
  */

@@ -6,6 +6,7 @@
 #include "policy/internal.h"
 
 #include <backhop/breaker.h>
+#include <pthread.h>
 
 #define BH__BREAKER_CLASS_BYTES 64
 
@@ -39,7 +40,9 @@ typedef struct bh__ramp {
  * Times are of `clock`: it moves on with the caller's clock, and stands still if that goes back.
  */
 struct bh_breaker {
+    pthread_mutex_t mutex; /* locked for each call, as several threads share a breaker */
     bh_breaker_settings settings;
+    char name[BH_BREAKER_MOST_NAME + 1];
     bh_policy *pauses;
     uint64_t random;
     int64_t clock;
@@ -67,7 +70,7 @@ struct bh_breaker {
 
     char error_class[BH__BREAKER_CLASS_BYTES];
     size_t error_class_size;
-    char reason[320];
+    char reason[BH_BREAKER_REASON_BYTES];
 };
 
 /* Moves the window to the clock: clears the buckets that ended. */

@@ -141,6 +141,14 @@ bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value)
     return BH_OK;
 }
 
+/* Consumers of one queue may know different states of its breaker: the worst one counts. */
+static int64_t add_counts(int metric, int64_t one, int64_t other)
+{
+    if (metric == BH_METRIC_BREAKER_STATE)
+        return one > other ? one : other;
+    return bh__metrics_sum(one, other);
+}
+
 bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
 {
     if (!self || !others || self == others)
@@ -157,7 +165,7 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
             return BH_ERR_NO_MEMORY;
         bh__series *to = &self->series[at];
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): bh__metrics_find_series made it */
-        to->count = bh__metrics_sum(to->count, from->count);
+        to->count = add_counts(from->metric, to->count, from->count);
         to->sum = bh__metrics_sum(to->sum, from->sum);
         for (size_t bucket = 0; bucket <= BH_METRICS_MOST_BUCKETS; bucket++)
             to->buckets[bucket] += from->buckets[bucket];
