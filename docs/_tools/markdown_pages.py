@@ -1,28 +1,29 @@
-"""Puts each page into the site as Markdown too, and llms.txt, which lists them."""
+"""Puts each page into the site as Markdown too, with its interfaces, and llms.txt, which lists the pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
 
 
-def write(app: Sphinx, exception: Exception | None) -> None:
-    if exception or app.builder.format != "html":
+def write_page(app: Sphinx, page: str, source: list[str]) -> None:
+    target = Path(app.outdir) / f"{page}.md"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(source[0].replace("](path:", "]("))
+
+
+def write_list(app: Sphinx, exception: Exception | None) -> None:
+    if exception:
         return
-    lines = ["# Backhop", "", "> Retries for RabbitMQ consumers, in C, Python, Ruby and Node.", "", "## Pages", ""]
-    for name in sorted(app.env.found_docs):
-        source = Path(app.env.doc2path(name))
-        target = Path(app.outdir) / f"{name}.md"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(source.read_text())
-        title: nodes.title = app.env.titles[name]
-        lines.append(f"- [{title.astext()}]({name}.md)")
-    (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n")
+    pages = sorted(app.env.found_docs)
+    lines = "".join(f"- [{app.env.titles[page].astext()}]({page}.md)\n" for page in pages)
+    text = f"# Backhop\n\n> Retries for RabbitMQ consumers, in C, Python, Ruby and Node.\n\n## Pages\n\n{lines}"
+    (Path(app.outdir) / "llms.txt").write_text(text)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.connect("build-finished", write)
+    app.connect("source-read", write_page, priority=900)  # after the interfaces are in it
+    app.connect("build-finished", write_list)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
