@@ -132,10 +132,10 @@ RSpec.describe "What is seen" do
     expect(seen.count(["WARN", :parked])).to be_between(1, 10)
   end
 
-  readme = File.expand_path("../README.md", __dir__)
+  json_log = File.expand_path("../../examples/ruby/recipes/json_log.rb", __dir__)
 
-  it "is a log of JSON, by README's formatter", if: File.exist?(readme) do
-    recipe = File.read(readme).scan(/^```ruby\n(.*?)^```$/m).flatten.find { |each| each.include?("JSON.generate") }
+  it "is a log of JSON, by the guide's formatter", if: File.exist?(json_log) do
+    recipe = File.read(json_log)
     stdout = $stdout
     $stdout = lines
     eval(recipe) # rubocop:disable Security/Eval
