@@ -128,8 +128,9 @@ def test_a_consumer_retries_until_the_third_attempt(example: str) -> None:
 
 @needs_broker
 @needs_worker
-def test_the_workers_quickstart_retries_until_the_third_attempt() -> None:
-    with running("quickstart_worker.py") as program:
+@pytest.mark.parametrize("example", ["quickstart_worker.py", "breaker.py"])
+def test_a_worker_retries_until_the_third_attempt(example: str) -> None:
+    with running(example) as program:
         publish_when_declared()
         assert lines_of(program, 3) == THREE_ATTEMPTS
 

@@ -61,7 +61,7 @@ describe('an example', NEEDS_CLIENT, () => {
 
   const attempts = [1, 2, 3].map(attempt => `/index.html, attempt ${attempt}`)
 
-  for (const [name, needs] of [['own-consumer', {}], ['quickstart-amqp', {}], ['quickstart-worker', NEEDS_WORKER]]) {
+  for (const [name, needs] of [['own-consumer', {}], ['quickstart-amqp', {}], ['quickstart-worker', NEEDS_WORKER], ['breaker', NEEDS_WORKER]]) {
     it(`${name}.js retries until the third attempt`, needs, async () => {
       assert.deepEqual(await linesOf(name, 3), attempts)
     })

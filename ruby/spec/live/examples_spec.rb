@@ -58,8 +58,10 @@ RSpec.describe "The examples", skip: NEEDS_BROKER do
     expect(lines_of("own_consumer", 3)).to eq(three_attempts)
   end
 
-  it "retry with the worker until the third attempt", :worker do
-    expect(lines_of("quickstart_worker", 3)).to eq(three_attempts)
+  %w[quickstart_worker breaker].each do |example|
+    it "retry with the worker of #{example} until the third attempt", :worker do
+      expect(lines_of(example, 3)).to eq(three_attempts)
+    end
   end
 
   it "observe a message that is parked, and count it" do
