@@ -63,7 +63,7 @@ class Breaker:
         these. If RetryAfter or Throttled carries an exception, that one counts. Default: all
         failures that can be retried.
     :param key: a function that gets the Message and returns its key, a str or bytes.
-    :param window: seconds for which a call counts, up to a day.
+    :param window: a call counts for this time, up to a day.
     :param least_calls: number of calls in the window before a share counts.
     :param failure_percent: share of failures that opens it, 1 to 100.
     :param row_failures: number of failures in a row that opens it; 0: off.
