@@ -107,6 +107,7 @@ RSpec.describe "A wrong value" do
       -> { topology.shares("1") } => /attempt is "1"/,
       -> { policy.preview(10**9) } => /failures is 1000000000/, -> { policy.preview(-1) } => /failures is -1/,
       -> { Backhop::RetryAfter.new([]) } => /give seconds/, -> { Backhop::RetryAfter.new(-1) } => /give seconds/,
+      -> { Backhop::Throttled.new(1, whole_queue: 1) } => /whole_queue is 1/,
       -> { Backhop::Testing.rehearse("body") } => /the handler is nil/
     }.each do |call, text|
       expect(&call).to raise_error(Backhop::Error, text)

@@ -181,6 +181,14 @@ RSpec.describe "What is seen" do
       expect(value("backhop_attempts_count", outcome: "succeeded")).to eq(1)
     end
 
+    it "has the state of each breaker" do
+      by = retrier(metrics)
+      { breaker_opened: 2, breaker_half_open: 1, breaker_closed: 0 }.each do |name, state|
+        by.emit(name, breaker: "api", text: "3 of 3 failed")
+        expect(value("backhop_breaker_state", queue: "orders", breaker: "api")).to eq(state)
+      end
+    end
+
     it "tells few queues and classes of errors apart, and no ids" do
       by = retrier(metrics)
       histories = defined?(RBS::Test) ? 1000 : 10_000 # checked signatures cost eight times the processor time
@@ -279,6 +287,10 @@ RSpec.describe "What is seen" do
       ready = registry.get(:backhop_consumers_ready).values
       expect(ready.map { |of, each| [of, each.respond_to?(:get) ? each.get : each] }).to eq([[{ queue: "orders" }, 1]])
       expect(registry.get(:backhop_retry_delay_seconds).values.values.size).to eq(1)
+      by.emit(:breaker_opened, breaker: "api", text: "3 of 3 failed")
+      states = registry.get(:backhop_breaker_state).values
+      expect(states.keys).to eq([{ queue: "orders", breaker: "api" }])
+      expect(states.values.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([2])
     end
 
     it "is read when it is scraped, where the store is the process's own", if: there?("prometheus/client/formats/text") do

@@ -57,10 +57,10 @@ module Backhop
     # @param name [String] for events, metrics and logs, at most 64 bytes
     # @param errors [Class, #call, Array, nil] classes of exceptions, or predicates: failures of the
     #   downstream. Others are the message's own fault, and count as nothing. Default: every failure
-    #   but those that park a message at once
+    #   except permanent ones
     # @param key [#call, nil] gets the {Message} and returns the key of its breaker, a String, Symbol
     #   or Integer. If it raises, the attempt fails
-    # @param window [Numeric, String] seconds in which calls count, 0.006 to 86,400
+    # @param window [Numeric, String] seconds that a call counts, 0.006 to 86,400
     # @param least_calls [Integer] calls in the window before their share of failures counts
     # @param failure_percent [Integer] share of failures in the window that opens it, 1 to 100
     # @param row_failures [Integer] failures in a row that open it; 0: off
@@ -72,8 +72,8 @@ module Backhop
     # @param ramp_calls [Integer] after it closed, calls at once grow from 1 up to this number, and are
     #   unlimited then; 1 to 65,536
     # @param throttled_opens [Boolean] whether each {Throttled} opens it, as with whole_queue
-    # @param pauses [Policy, nil] how long it is open before it probes: the n-th delay for the n-th
-    #   time; default: 10 s, doubled up to 5 min, jitter 0.2. Limits on attempts and age are ignored
+    # @param pauses [Policy, nil] its delays are the times between opening and probing. Default: 10 s,
+    #   doubled up to 5 min, jitter 0.2. Limits on attempts and age are ignored
     # @raise [InvalidArgumentError] if an option has a wrong value
     def initialize(name, errors: nil, key: nil, window: 60, least_calls: 20, failure_percent: 50, row_failures: 10,
                    slow: nil, slow_percent: 100, probe_successes: 3, probe_timeout: 60, ramp_calls: 1024,

@@ -86,8 +86,8 @@ module Backhop
     # @param history [History] the message's history, read with this topology
     # @param topology [Topology] the topology, with its policy
     # @param outcome [Symbol] what the handler decided: :ok, :failed, :permanent (park now),
-    #   :dropped or :throttled (the message waits, and this is no attempt); or :deferred (no handler
-    #   got it, as a breaker is open: it waits for about retry_after)
+    #   :dropped or :throttled (the message waits, and this is no attempt). Or :deferred, for a
+    #   message that no handler got: it waits for about retry_after
     # @param error [String, nil] the error's text; at most 1 KiB is kept
     # @param retry_after [Numeric] the handler's shortest delay, in seconds; 0: none
     # @param policy [Policy, nil] a policy that the topology serves; default: the topology's own

@@ -32,10 +32,10 @@ class Downstream
     raise IOError, "down" if down?(message.body)
   end
 
-  # What was handled: the body, the number of the attempt, by body.
+  # Returns the numbers of the attempts that succeeded, by body.
   def handled = @lock.synchronize { @handled.dup }
 
-  # The bodies of messages that have another number of attempts than their own failures tell.
+  # Returns the messages whose number of attempts does not match their own failures.
   def miscounted = handled.reject { |body, attempts| attempts == [@failures[body] + 1] }
 end
 
@@ -149,7 +149,7 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
     before do
       @ahead_ms = 0
       times = Backhop.const_get(:Times)
-      allow(times).to receive(:monotonic_ms).and_wrap_original { |clock| clock.call + @ahead_ms }
+      allow(times).to(receive(:monotonic_ms).and_wrap_original { |clock| clock.call + @ahead_ms })
     end
 
     def consumers = broker.channel.queue_declare(queue, passive: true).consumer_count
@@ -170,7 +170,8 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
     it "cancels its consumer, defers the messages, and consumes again" do
       carried("bunny-subscribe", downstream, breaker) do |carrier|
         hold_too_long(33)
-        expect(Array.new(5) { events.get(:deferred) }).to all(have_attributes(attempts: 0, deferrals: 1, delay: be_between(1, 3)))
+        deferred = Array.new(5) { events.get(:deferred) }
+        expect(deferred).to all(have_attributes(attempts: 0, deferrals: 1, delay: be_between(1, 3)))
         expect([downstream.calls.size, carrier.subscription.state]).to eq([0, :paused])
         until_true { downstream.handled.size == 5 }
         expect(carrier.subscription.ready(PATIENCE).state).to eq(:ready)

@@ -48,7 +48,7 @@ module Backhop
         message
       end
 
-      # Executes the steps that are due, and wakes a handler if one may get a message.
+      # Executes the steps that are due. Wakes a handler if it may get a message.
       def look
         give_back if consumer_gone?
         oldest = next_call { @held.first }

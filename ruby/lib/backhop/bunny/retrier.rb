@@ -274,8 +274,8 @@ module Backhop
         check_process
         deadline_ms = Deadline.after(timeout)
         subscriptions = @subscriptions
-        @gates.each_key(&:give_back)
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
+        @gates.each_key(&:give_back)
         return self if @publisher.drain(deadline_ms) && are_idle
 
         raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy))

@@ -96,8 +96,8 @@ module Backhop
         self
       end
 
-      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection)
-      #   or :stopped
+      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection,
+      #   or the breaker is not closed) or :stopped
       def state = @health.state
 
       # @return [String, nil] the text of the event that led to the state
