@@ -162,7 +162,7 @@ class BaseConsumer {
     }
   }
 
-  // What a flow calls
+  // Steps of a flow
 
   pause () {
     if (!this.isCancelled && !this.#timer) this._unsubscribe()
