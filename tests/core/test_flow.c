@@ -312,6 +312,33 @@ START_TEST(the_key_that_was_used_least_recently_goes_first)
 }
 END_TEST
 
+START_TEST(a_message_does_not_wait_until_a_probe_of_its_key_is_lost)
+{
+    bh_breakers *breakers = make_breakers();
+    bh_permit permit;
+    ck_assert_int_eq(bh_breakers_open(breakers, bh_str("a.example"), 5000, 0), BH_OK);
+    ck_assert_int_eq(permit_of(breakers, "a.example").until_ms, 5000);
+    ck_assert_int_eq(bh_breakers_permit(breakers, bh_str("a.example"), 5000, &permit), BH_OK);
+    ck_assert_int_gt(permit.generation, 0); /* the probe */
+    ck_assert_int_eq(bh_breakers_permit(breakers, bh_str("a.example"), 5000, &permit), BH_OK);
+    ck_assert_int_eq(permit.generation, 0);
+    ck_assert_int_eq(permit.until_ms, 6000);
+    bh_breakers_free(breakers);
+}
+END_TEST
+
+START_TEST(a_breaker_lives_as_long_as_its_flows)
+{
+    bh_breaker *breaker = make_breaker();
+    bh_flow *flow = make_flow(breaker, BH_STRATEGY_LADDER);
+    bh_flow_step step;
+    bh_breaker_free(breaker);
+    bh_flow_next(flow, 1, 0, &step);
+    ck_assert_int_eq(step.kind, BH_FLOW_CALL);
+    bh_flow_free(flow);
+}
+END_TEST
+
 START_TEST(missing_arguments_change_no_key)
 {
     bh_breakers *breakers = make_breakers();
@@ -348,11 +375,13 @@ Suite *suite_flow(void)
     tcase_add_test(flow, without_an_end_a_deferral_is_a_minute_and_near_the_end_a_second);
     tcase_add_test(flow, a_clock_that_goes_back_begins_to_hold_anew);
     tcase_add_test(flow, its_events_name_the_breaker_and_the_reason);
+    tcase_add_test(flow, a_breaker_lives_as_long_as_its_flows);
     tcase_add_test(flow, missing_arguments_are_refused);
     suite_add_tcase(suite, flow);
     TCase *keys = tcase_create("by key");
     tcase_add_test(keys, each_key_has_a_breaker_of_its_own);
     tcase_add_test(keys, the_key_that_was_used_least_recently_goes_first);
+    tcase_add_test(keys, a_message_does_not_wait_until_a_probe_of_its_key_is_lost);
     tcase_add_test(keys, missing_arguments_change_no_key);
     suite_add_tcase(suite, keys);
     return suite;

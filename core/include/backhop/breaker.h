@@ -33,7 +33,7 @@
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
  *
  * One breaker can serve several consumers, workers and threads: all that call the same downstream.
- * Any thread may call any function but bh_breaker_free. bh_worker_set_breaker gives it to a worker.
+ * Any thread may call any function. bh_worker_set_breaker gives it to a worker.
  *
  * Times are in ms of one clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
  * there. A worker uses CLOCK_MONOTONIC. No call but bh_breaker_new allocates.
@@ -141,7 +141,7 @@ BH_API bh_bytes bh_breaker_settings_error(const bh_breaker_settings *settings);
  *         BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, bh_bytes random);
-/* Frees the breaker. NULL is allowed. No worker and no flow may use it any more. */
+/* Frees the breaker, after the workers and flows that it was given to. NULL is allowed. */
 BH_API void bh_breaker_free(bh_breaker *self);
 /* Returns the name of the settings. */
 BH_API bh_bytes bh_breaker_name(const bh_breaker *self);
@@ -223,8 +223,8 @@ BH_API void bh_breakers_free(bh_breakers *self);
 /*
  * Like bh_breaker_permit, for the breaker of a key.
  *
- * If it is not granted, until_ms is not BH_BREAKER_NEVER: while the breaker is open without an end, it
- * is a minute from now.
+ * If it is not granted, until_ms is the time to which the message waits: the end of the pause; a minute
+ * from now if the pause has no end; a second from now at most while another message of the key probes.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The permit is then not granted.
  */
 BH_API bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out);

@@ -59,6 +59,7 @@ bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, 
         free(self);
         return BH_ERR_NO_MEMORY;
     }
+    atomic_init(&self->references, 1);
     bh_status status = fill(self, settings);
     if (status != BH_OK) {
         bh_breaker_free(self);
@@ -74,9 +75,16 @@ bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, 
     return BH_OK;
 }
 
+bh_breaker *bh__breaker_keep(bh_breaker *self)
+{
+    if (self)
+        atomic_fetch_add(&self->references, 1);
+    return self;
+}
+
 void bh_breaker_free(bh_breaker *self)
 {
-    if (!self)
+    if (!self || atomic_fetch_sub(&self->references, 1) > 1)
         return;
     pthread_mutex_destroy(&self->mutex);
     bh_policy_free(self->pauses);

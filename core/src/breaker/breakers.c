@@ -8,7 +8,8 @@ enum {
     MOST = BH_BREAKERS_MOST_KEYS,
     PLACES = 16384, /* of the table: a power of two */
     MOST_RAMP_CALLS = 64,
-    BLIND_MS = 60000
+    BLIND_MS = 60000,
+    PROBE_MS = 1000
 };
 
 typedef struct entry {
@@ -182,6 +183,20 @@ static int is_key(bh_bytes key)
     return key.data || !key.size;
 }
 
+/*
+ * Returns when a message whose key has no permit can try again. A probe, and a call of the ramp, can end at any time:
+ * the message does not wait until it would be lost.
+ */
+static int64_t try_again_ms(bh_breaker *breaker, int64_t until_ms, int64_t now_ms)
+{
+    bh_breaker_view view = {.state = BH_BREAKER_OPEN};
+    if (breaker)
+        bh_breaker_read(breaker, now_ms, &view);
+    if (view.state != BH_BREAKER_OPEN && until_ms > now_ms + PROBE_MS)
+        return now_ms + PROBE_MS;
+    return until_ms == BH_BREAKER_NEVER ? now_ms + BLIND_MS : until_ms;
+}
+
 bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out)
 {
     if (!out)
@@ -193,9 +208,9 @@ bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh
     bh_breaker *breaker = use(self, key, 1);
     if (breaker)
         bh_breaker_permit(breaker, now_ms, out);
+    if (!out->generation)
+        out->until_ms = try_again_ms(breaker, out->until_ms, now_ms);
     pthread_mutex_unlock(&self->mutex);
-    if (!out->generation && out->until_ms == BH_BREAKER_NEVER)
-        out->until_ms = now_ms + BLIND_MS;
     return breaker ? BH_OK : BH_ERR_NO_MEMORY;
 }
 

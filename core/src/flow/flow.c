@@ -1,4 +1,5 @@
 /* Flow: holds, cancels, defers and consumes again, by the state of a breaker. */
+#include "breaker/internal.h"
 #include "topology/internal.h"
 
 #include <backhop/adapter/flow.h>
@@ -31,7 +32,7 @@ bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *top
     bh_flow *self = calloc(1, sizeof *self);
     if (!self)
         return BH_ERR_NO_MEMORY;
-    self->breaker = breaker;
+    self->breaker = bh__breaker_keep(breaker);
     self->can_defer = bh_topology_defers(topology);
     self->held_since_ms = -1;
     self->generation = 1; /* a new breaker is closed: that is no event */
@@ -41,6 +42,9 @@ bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *top
 
 void bh_flow_free(bh_flow *self)
 {
+    if (!self)
+        return;
+    bh_breaker_free(self->breaker);
     free(self);
 }
 

@@ -103,6 +103,7 @@ static void free_settings(bh__settings *self)
     bh_policy_free(self->policy);
     bh_topology_free(self->topology);
     bh_policy_free(self->back_off);
+    bh_breaker_free(self->breaker);
     bh_history_free(self->reading);
 }
 
