@@ -369,7 +369,7 @@ module Backhop
       # Returns the gate of a consumer of the application; nil without a breaker, and if it is by key.
       #
       # @param most [Integer, nil] see {Gate#initialize}
-      # @yield see {Gate#initialize}
+      # @yieldparam message [Message] see {Gate#initialize}; likewise is_free
       # @api private
       def gate(most = nil, changed: nil, &wake)
         return if @breaker.nil? || @breaker.by_key?

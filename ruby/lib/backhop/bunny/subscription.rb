@@ -24,6 +24,8 @@ module Backhop
         # @return [Gate, nil]
         attr_accessor :gate
 
+        # Consumes again, as Bunny 2 does it after a reconnect.
+        # @api private
         def recover_from_network_failure = gate&.cancelled? ? nil : super
       end
       private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer

@@ -29,7 +29,7 @@ module Backhop
     # Hands the deliveries to the worker's pool: at once, or later if a breaker holds them.
     # @api private
     class Intake
-      # @param work [#call] gets delivery_info, properties and payload, and adds a job to the pool
+      # Sets the block that gets delivery_info, properties and payload, and adds a job to the pool.
       attr_writer :work
 
       # @param retrier [Bunny::Retrier]
