@@ -169,19 +169,20 @@ RSpec.describe Backhop::Breaker do
   it "has a breaker for each key" do
     breaker = described_class.new("hosts", row_failures: 1, key: ->(message) { message.body.to_sym })
     failed(breaker)
-    expect([breaker.state(key: "acme"), breaker.state(key: :other)]).to eq(%i[open closed])
+    expect([breaker.state_of("acme"), breaker.state_of(:other)]).to eq(%i[open closed])
     breaker.close(key: "acme")
     breaker.open(5, key: 7)
-    expect([breaker.state(key: :acme), breaker.state(key: "7")]).to eq(%i[closed open])
+    expect([breaker.state_of(:acme), breaker.state_of("7")]).to eq(%i[closed open])
     expect(breaker.inspect).to eq('#<Backhop::Breaker "hosts" by key>')
   end
 
   it "refuses a key where there is none, and none where there is one", :unsigned do
     keyed = described_class.new("hosts", key: ->(_) {})
-    expect { keyed.state }.to raise_error(Backhop::InvalidArgumentError, /the key of breaker "hosts" is nil: give a String/)
+    expect { keyed.state }.to raise_error(Backhop::StateError, /breaker "hosts" is by key: give a key to open/)
+    expect { keyed.state_of(1.5) }.to raise_error(Backhop::InvalidArgumentError, /the key of breaker "hosts" is 1.5: give/)
     expect { keyed.permit(message) }.to raise_error(Backhop::InvalidArgumentError, /is nil/)
     expect { keyed.disable }.to raise_error(Backhop::StateError, /by key/)
-    expect { described_class.new("a").open(key: "b") }.to raise_error(Backhop::InvalidArgumentError, /not by key/)
+    expect { described_class.new("a").open(key: "b") }.to raise_error(Backhop::StateError, /not by key/)
   end
 
   it "refuses a strategy with which no message can wait, if it is by key" do

@@ -223,8 +223,8 @@ BH_API void bh_breakers_free(bh_breakers *self);
 /*
  * Like bh_breaker_permit, for the breaker of a key.
  *
- * If it is not granted, until_ms is the time to which the message waits: the end of the pause; a minute
- * from now if the pause has no end; a second from now at most while another message of the key probes.
+ * If it is not granted, the message waits until until_ms. That is the end of the pause, or a minute from
+ * now if the pause has no end. While another message of the key probes, it is a second from now.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The permit is then not granted.
  */
 BH_API bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out);

@@ -98,7 +98,8 @@ module Backhop
     # @param duration [Numeric, String, nil] seconds until it probes; nil: until {#close}
     # @param key [String, Symbol, Integer, nil] which breaker, if it is by key
     # @return [void]
-    # @raise [InvalidArgumentError] the duration is no time, or a key is missing or not wanted
+    # @raise [InvalidArgumentError] the duration is no time
+    # @raise [StateError] a key is missing, or not wanted
     def open(duration = nil, key: nil)
       now_ms = Times.monotonic_ms
       until_ms = duration.nil? ? NEVER : now_ms + Checks.time(duration, "duration", (1..LONGEST_MS))
@@ -109,7 +110,7 @@ module Backhop
     #
     # @param key (see #open)
     # @return [void]
-    # @raise [InvalidArgumentError] a key is missing or not wanted
+    # @raise [StateError] a key is missing, or not wanted
     def close(key: nil) = @native.close(*named(key), Times.monotonic_ms)
 
     # Disables the breaker until {#close} or {#open}: each message goes to a handler.
@@ -122,15 +123,23 @@ module Backhop
       @native.disable(Times.monotonic_ms)
     end
 
-    # @param key (see #open)
     # @return [Symbol] :closed, :open, :half_open or :disabled
-    # @raise (see #close)
-    def state(key: nil) = STATES.fetch(read(key).first)
+    # @raise [StateError] it is by key: see {#state_of}
+    def state = STATES.fetch(read(nil).first)
 
-    # @param key (see #open)
     # @return [String, nil] why it has this state, for example "14 of 20 failed in 60 s: TimeoutError"
-    # @raise (see #close)
-    def reason(key: nil) = Core.text(read(key).last)
+    # @raise [StateError] it is by key: see {#reason_of}
+    def reason = Core.text(read(nil).last)
+
+    # @param key [String, Symbol, Integer]
+    # @return [Symbol] the state of a key. A key without a message is closed
+    # @raise [StateError] it is not by key
+    def state_of(key) = STATES.fetch(read(key).first)
+
+    # @param key [String, Symbol, Integer]
+    # @return [String, nil] why the key has its state
+    # @raise [StateError] it is not by key
+    def reason_of(key) = Core.text(read(key).last)
 
     # @return [String]
     def inspect = "#<#{self.class} #{name.inspect}#{by_key? ? " by key" : " #{state}"}>"
@@ -200,10 +209,10 @@ module Backhop
 
     # Returns the key as an argument; none if the breaker is not by key.
     def named(key)
-      return [text(key)] if by_key?
-      return [] if key.nil?
+      return key.nil? ? [] : [text(key)] if by_key? != key.nil?
+      raise StateError, "breaker #{name.inspect} is by key: give a key to open, close, state_of or reason_of" if by_key?
 
-      raise InvalidArgumentError, "breaker #{name.inspect} is not by key: give no key"
+      raise StateError, "breaker #{name.inspect} is not by key: give no key"
     end
 
     def text(key)

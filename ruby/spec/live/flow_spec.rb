@@ -94,8 +94,8 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
         publish(20, "good")
         carried(name, downstream, keyed) do
           until_true { downstream.handled.size == 20 }
-          until_true { keyed.state(key: "bad") == :open }
-          expect(keyed.state(key: "good")).to eq(:closed)
+          until_true { keyed.state_of("bad") == :open }
+          expect(keyed.state_of("good")).to eq(:closed)
           expect(events.get(:deferred)).to have_attributes(deferrals: be >= 1, delay: be > 0)
           downstream.up
           until_true { downstream.handled.size == 30 }
