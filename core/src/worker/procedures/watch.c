@@ -36,7 +36,7 @@ void bh__watch(bh__runner *self)
     if (bh__monotonic_ms() < bh__watch_due_ms(self))
         return;
     self->watched_ms = bh__monotonic_ms();
-    if (bh_replay_after_look(self->context->settings->mode, check_return_path(self)) &&
+    if (bh_replay_after_look((bh_mode)self->context->settings->mode, check_return_path(self)) &&
         self->context->setup.is_declared && bh__monotonic_ms() >= self->reread_ms)
         self->reread_ms = bh__monotonic_ms() + bh_replay_pause_ms(bh__replay_own_unroutable(self));
     give_up_silent_node(self->context);
