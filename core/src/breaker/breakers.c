@@ -136,7 +136,7 @@ static bh_breaker *make_breaker(bh_breakers *self)
     char random[BH_BREAKER_RANDOM_BYTES];
     bh_breaker *made = NULL;
     for (size_t i = 0; i < sizeof random; i++)
-        random[i] = (char)(bh__draw_number(&self->random) * 256.0);
+        random[i] = (char)(unsigned char)(bh__draw_number(&self->random) * 256.0);
     if (bh_breaker_new(&made, &self->settings, (bh_bytes){random, sizeof random}) != BH_OK)
         return NULL;
     made->generation = self->generation;
