@@ -144,6 +144,11 @@ START_TEST(a_probe_that_takes_long_does_not_hold_messages_for_ever)
     ck_assert_int_eq(next(&self, 5), BH_FLOW_CANCEL);
     ck_assert_int_eq(next(&self, 5), BH_FLOW_DEFER);
     ck_assert_int_eq(self.step.delay_ms, PROBE_MS - BH_FLOW_HOLD_MS);
+    self.now_ms += PROBE_MS - BH_FLOW_HOLD_MS; /* its handler never ends */
+    expect_event(&self, 0, BH_EVENT_BREAKER_OPENED);
+    self.now_ms += PAUSE_MS;
+    ck_assert_int_eq(next(&self, 0), BH_FLOW_CONSUME);
+    ck_assert_int_eq(next(&self, 1), BH_FLOW_CALL);
     end(&self);
 }
 END_TEST

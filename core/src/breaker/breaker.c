@@ -2,6 +2,7 @@
 #include "breaker/data.h"
 
 #include <backhop/adapter/duration.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -479,8 +480,9 @@ void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out)
     *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER};
     if (!self)
         return;
+    bh_breaker now;
     lock(self);
-    bh_breaker now = *self;
+    memcpy(&now.settings, &self->settings, sizeof now - offsetof(bh_breaker, settings)); /* all that the mutex guards */
     unlock(self);
     advance(&now, now_ms);
     bh__window_move(&now.window, now.clock, now.settings.window_ms);

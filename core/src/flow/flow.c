@@ -102,6 +102,20 @@ static int64_t due_ms(const bh_flow *self, int64_t held)
     return is_paused(self) || (held > 0 && !self->view.grants) ? self->now_ms + BH_FLOW_LOOK_MS : BH_FLOW_NEVER;
 }
 
+/* Reads the state. A probe that takes too long is lost: only a permit or a record finds that. */
+static void look(bh_flow *self)
+{
+    bh_permit permit;
+    bh_breaker_read(self->breaker, self->now_ms, &self->view);
+    if (self->view.state != BH_BREAKER_HALF_OPEN || self->view.until_ms == BH_BREAKER_NEVER ||
+        self->now_ms < self->view.until_ms)
+        return;
+    bh_breaker_permit(self->breaker, self->now_ms, &permit);
+    bh_breaker_record(self->breaker, &permit, &(bh_call){.kind = BH_CALL_IGNORED},
+                      self->now_ms); /* if it was granted */
+    bh_breaker_read(self->breaker, self->now_ms, &self->view);
+}
+
 void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out)
 {
     if (!out)
@@ -110,7 +124,7 @@ void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out
     if (!self)
         return;
     self->now_ms = now_ms;
-    bh_breaker_read(self->breaker, now_ms, &self->view);
+    look(self);
     note_held(self, held);
     if (self->view.generation != self->generation) {
         self->generation = self->view.generation;
