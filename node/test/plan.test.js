@@ -42,6 +42,7 @@ function planOf (each, history, topology) {
 /** By the event: a permanent failure has the same one as a failure. */
 function countsAs ({ outcome = 'failed' }, history, topology) {
   const event = endOf({ outcome }, { history }, topology)
+  if (event === '') return outcome // a deferral has no event of its own
   return event === 'failed' && outcome === 'permanent' ? 'permanent' : event
 }
 

@@ -14,7 +14,7 @@ KEYS = (
     "guard replay expect"
 )
 COPIES = ("retry", "defer", "park", "replay")
-OUTCOMES = {"failed": 1, "permanent": 2, "throttled": 5}
+OUTCOMES = {"failed": 1, "permanent": 2, "throttled": 5, "deferred": 6}
 
 
 def _fraction(u: float) -> bytes:

@@ -64,10 +64,12 @@ RSpec.describe Backhop::Plan do
     [Vectors.text(name), Backhop::Typed.new(type.to_sym, content)]
   end
 
-  # By the event: a permanent failure has the same one as a failure.
+  # By the event: a permanent failure has the same one as a failure, and a deferral has none.
   def counts_as(given, history, topology)
     outcome = given.fetch("outcome", "failed").to_sym
     event = described_class.end_of(history, topology, outcome).to_s
+    return outcome.to_s if event.empty?
+
     event == "failed" && outcome == :permanent ? "permanent" : event
   end
 
