@@ -224,7 +224,10 @@ module Backhop
       def record(message, result, error) = message.permit && @breaker.record(message.permit, result, error, now_ms)
 
       # Returns the state of the message's breaker; nil without one.
-      def state(message) = message.permit && @breaker.state_of(message.permit.key)
+      def state(message)
+        key = message.permit&.key
+        key ? @breaker.state_of(key) : message.permit && @breaker.state
+      end
 
       private
 
