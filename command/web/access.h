@@ -14,8 +14,8 @@ int access_allows_host(const char *host, const texts *names);
 /* Returns 1 if the value of an Origin header is http:// or https:// and the value of the Host header. */
 int access_is_same_origin(const char *origin, const char *host);
 /*
- * Returns 1 if a page of this program made the request: Sec-Fetch-Site is "same-origin"; or that header is missing, and
- * Origin is of the same host. A request that changes nothing may lack both, or may be typed by the user ("none").
+ * Returns 1 if a page of this program made the request: Sec-Fetch-Site is "same-origin". If that header is missing, Origin
+ * has to be of the same host. A request that changes nothing may lack both, or may be typed by the user ("none").
  *
  * Missing headers are NULL.
  */

@@ -92,6 +92,14 @@ void request_answer(request *self, unsigned status, const char *type, const void
     resume(self);
 }
 
+void request_answer_file(request *self, const char *type, int fd, size_t size)
+{
+    self->response = must(MHD_create_response_from_fd(size, fd)); /* which closes it */
+    self->status = MHD_HTTP_OK;
+    add_headers(self, type);
+    resume(self);
+}
+
 void request_later(request *self)
 {
     MHD_suspend_connection(self->connection);

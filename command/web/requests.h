@@ -19,7 +19,7 @@ struct server {
     int socket;
     client clients[SERVER_MOST_CLIENTS];
     client *coming;    /* the one that is being added */
-    request *requests; /* those that are not answered yet, and streams; linked by `next` */
+    request *requests; /* without an answer yet, and streams; linked by `next` */
 };
 
 /* Callbacks of libmicrohttpd. */

@@ -7,7 +7,7 @@
  *
  * A request that is not let in by its Host header never reaches the handler. Everything is bounded: SERVER_MOST_CLIENTS
  * connections, heads of SERVER_MOST_HEAD bytes, bodies, and the time of a request. If all connections are taken, a new one
- * replaces that which has sent no whole request for longest.
+ * replaces the oldest one that has sent no whole request.
  */
 #ifndef BACKHOP_COMMAND_WEB_SERVER_H
 #define BACKHOP_COMMAND_WEB_SERVER_H
@@ -59,6 +59,8 @@ const char *request_body(const request *self, size_t *size);
 void request_add_header(request *self, const char *name, const char *value);
 /* Answers with a copy of the body. The request is gone then. */
 void request_answer(request *self, unsigned status, const char *type, const void *body, size_t size);
+/* Answers with a file, which is closed. */
+void request_answer_file(request *self, const char *type, int fd, size_t size);
 /* Keeps the request until request_answer, after the handler has returned. */
 void request_later(request *self);
 /* Answers with a stream of events, which begins with `event`. */
