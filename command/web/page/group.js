@@ -81,7 +81,7 @@ export default async function group (app, main, query) {
   const queues = h('div')
   main.append(
     h('p', {}, `${messages(found.count)}, parked as `, h('b', {}, found.reason || 'not by Backhop'), `. First failure ${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)}), last ${relative(found.last_first_failure_ms)}. `,
-      found.least_attempts === found.most_attempts ? `${count(found.most_attempts)} attempts each.` : `${count(found.least_attempts)} to ${count(found.most_attempts)} attempts.`),
+      found.least_attempts === found.most_attempts ? `${count(found.most_attempts)} ${found.most_attempts === 1 ? 'attempt' : 'attempts'} each.` : `${count(found.least_attempts)} to ${count(found.most_attempts)} attempts.`),
     h('div', { class: 'card' }, sparkline(found.over_time)), queues, samples)
   let drawn = ''
   app.onState(state => {

@@ -14,6 +14,8 @@ function ladder (waiting, now) {
   ], waiting)
 }
 
+const isBusy = (state, queue) => state.jobs.some(job => !job.ended_ms && job.queue.replace(/\.parked$/, '') === queue)
+
 function draw (state) {
   if (!state.depths) return [h('div', { class: state.problem ? 'card problem' : 'card' }, state.problem || 'The first figures come in a moment.')]
   const of = kind => state.depths.filter(each => each.kind === kind)
@@ -28,7 +30,7 @@ function draw (state) {
       ['Queue', each => each.queue],
       ['Ready', each => shown(each.ready), 'number'],
       ['Consumers', each => each.consumers === 0 && each.ready > 0 ? h('b', { class: 'danger' }, 'none') : shown(each.consumers), 'number'],
-      ['Parked', each => shown(of('parked').find(({ queue }) => queue === `${each.queue}.parked`)?.ready), 'number']
+      ['Parked', each => isBusy(state, each.queue) ? 'held by an action' : shown(of('parked').find(({ queue }) => queue === `${each.queue}.parked`)?.ready), 'number']
     ], of('work'))
   ].filter(Boolean)
 }
