@@ -185,20 +185,26 @@ static void print_listing(const parked *on, const listing *counts)
         complain("%s cannot be read: malformed properties", count_messages(text, on->malformed));
 }
 
-/* Groups the messages of all these queues. EX_OK, or complains and returns the exit code. */
+/*
+ * Groups the messages of all these queues. Complains of queues that cannot be looked at, and goes on with the others. EX_OK;
+ * EX_UNAVAILABLE if there were such queues; or the exit code of a failure that ended it.
+ */
 static int count_queues(parked *on, const queue_names *queues, listing *counts)
 {
-    int code = EX_OK;
+    int code = EX_OK, skipped = 0;
     for (int i = 0; code == EX_OK && i < queues->count; i++) {
         code = parked_go_to(on, queues->items[i]);
         if (code == EX_OK)
             code = count_queue(on, counts);
+        int is_skipped = code == EX_UNAVAILABLE && !bh__link_is_broken(&on->broker->link);
+        skipped += is_skipped;
+        code = is_skipped ? EX_OK : code;
     }
     if (counts->by_error)
         groups_join(&counts->found);
     else
         groups_sort(&counts->found);
-    return code;
+    return code == EX_OK && skipped > 0 ? EX_UNAVAILABLE : code;
 }
 
 /* Sets how the groups are counted over time: the last `span_ms`. */
@@ -245,7 +251,7 @@ int parked_list(int count, char **arguments)
     if (code == EX_OK)
         code = count_queues(&on, &queues, &counts);
     queue_names_free(&queues);
-    if (code == EX_OK)
+    if (code == EX_OK || (code == EX_UNAVAILABLE && counts.total > 0))
         print_listing(&on, &counts);
     groups_free(&counts.found);
     parked_close(&on);

@@ -12,7 +12,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { LONGEST_USER = 128 };
+enum { LONGEST_USER = 128, MOST_STREAMS = 16 /* so that other requests find a connection */ };
 
 /* ------------------------------------------------------------------------------------------------------------- answering */
 
@@ -162,6 +162,10 @@ static void answer_state(const call *self)
 
 static void answer_live(const call *self)
 {
+    if (server_streams(self->web->server) >= MOST_STREAMS) {
+        web_refuse(self->it, 503, "too many pages are open: this one polls");
+        return;
+    }
     char *event = live_event(self->web);
     request_add_header(self->it, "Cache-Control", "no-store");
     request_add_header(self->it, "X-Accel-Buffering", "no"); /* nginx passes events on at once */

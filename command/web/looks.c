@@ -23,12 +23,13 @@ static void end_look(look *self)
 }
 
 /* Keeps a list as the snapshot that all pages show. */
-static void keep_groups(look *self)
+static void keep_groups(look *self, const char *notice)
 {
     web *on = self->web;
     json_decref(on->groups);
-    on->groups = must(json_pack("{s:i, s:I, s:O}", "number", ++on->groups_number, "taken_ms",
-                                (json_int_t)bh__epoch_ms(), "groups", self->results));
+    on->groups =
+        must(json_pack("{s:i, s:I, s:O, s:o}", "number", ++on->groups_number, "taken_ms", (json_int_t)bh__epoch_ms(),
+                       "groups", self->results, "notice", json_text(bh_str(notice))));
     live_change(on);
     web_answer(self->asker, 200, json_incref(on->groups));
 }
@@ -46,14 +47,14 @@ static void on_end(void *data, int code, const char *problem)
 {
     look *self = data;
     char *text = web_problem(problem);
-    int has_result =
-        code == EX_OK || (self->verb == DOCTOR && code == EX_UNAVAILABLE && json_array_size(self->results));
+    int is_partial = self->verb == DOCTOR || self->verb == LIST, /* problems were found, or a queue was left out */
+        has_result = code == EX_OK || (is_partial && code == EX_UNAVAILABLE && json_array_size(self->results) > 0);
     if (self->bytes > CHILD_MOST_BYTES)
         web_refuse(self->asker, 502, "the answer is larger than 16 MB: select fewer messages");
     else if (!has_result)
         web_refuse(self->asker, web_status(code), "%s", text);
     else if (self->verb == LIST)
-        keep_groups(self);
+        keep_groups(self, text);
     else
         web_answer(self->asker, 200,
                    must(json_pack("{s:O, s:o}", "results", self->results, "notice", json_text(bh_str(text)))));

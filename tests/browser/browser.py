@@ -57,7 +57,7 @@ class Browser(contextlib.AbstractContextManager):
         self.page.wait_for_selector("h2")
 
     def violations(self) -> list[Any]:
-        """What axe finds on this screen."""
+        """Returns the violations that axe finds on this screen."""
         self.page.evaluate(AXE.read_text())
         found = self.page.evaluate("axe.run()")
         return [(each["id"], [node["html"] for node in each["nodes"][:3]]) for each in found["violations"]]

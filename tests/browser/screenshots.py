@@ -1,11 +1,14 @@
 """Writes a picture of each screen of `backhop web` to a directory, on the broker of AMQP_URL."""
 
+import json
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 from browser import Browser, chromium
-from harness import rig
+from harness import rig, run
 from webclient import Web
 
 ERRORS = {
@@ -15,14 +18,32 @@ ERRORS = {
 }
 
 
+def spread(queue: str, hours: float) -> None:
+    """Spreads the failures of parked messages over the last hours. It saves, drops and loads them with other times."""
+    with tempfile.TemporaryDirectory() as directory:
+        saved, changed = Path(directory, "saved"), Path(directory, "changed")
+        run("parked", "drop", queue, saved, "--yes")
+        lines = [json.loads(line) for line in saved.read_text().splitlines()]
+        for at, line in enumerate(lines):
+            kind = len(next(value for name, _, value in line["headers"] if name == "backhop-error")) % 5
+            age_ms = int(hours * 3600000 * (1 - at / len(lines)) ** (1 + kind / 2)) + 60000 * kind
+            for header in line["headers"]:
+                if header[0] == "backhop-first-failure":
+                    header[2] = int(time.time() * 1000) - age_ms
+        changed.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        run("parked", "load", changed)
+
+
 def main() -> None:
     to = Path(sys.argv[1])
     to.mkdir(parents=True, exist_ok=True)
     for at, (queue, errors) in enumerate(ERRORS.items()):
-        rig("park", queue, 120 - 30 * at, *errors)
+        run("topology", "declare", queue, "--work-queue", "quorum")
+        rig("park", queue, 400 - 120 * at, *errors)
+        spread(queue, 9 - 3 * at)
     with Web("--allow", "replay,drop", *ERRORS) as web, chromium() as started:
         for scheme in ("light", "dark"):
-            with Browser(started, web, width=1100, height=760, scheme=scheme) as browser:
+            with Browser(started, web, width=1000, height=640, scheme=scheme) as browser:
                 page = browser.open()
 
                 def shot(name: str, suffix: str = "" if scheme == "light" else "-dark") -> None:

@@ -26,9 +26,11 @@ export const post = (path, body = {}) => call(path, {
   body: JSON.stringify(body)
 })
 
-// Calls `listener` with each state: by events, or every 3 s if events do not come.
+// Calls `listener` with each state: by events, or every 3 s if events do not come. A hidden page has no events, since a
+// browser opens only six connections to one address.
 export function follow (listener) {
   let timer
+  let events
   const poll = async () => {
     try {
       listener(await get('state'))
@@ -36,11 +38,22 @@ export function follow (listener) {
       listener({ problem: error.message, jobs: [], depths: null, isLost: true })
     }
   }
-  const events = new EventSource('api/live')
-  events.onmessage = ({ data }) => {
+  const stopPolling = () => {
     clearInterval(timer)
     timer = undefined
-    listener(JSON.parse(data))
   }
-  events.onerror = () => { timer ??= setInterval(poll, 3000) }
+  const begin = () => {
+    events = new EventSource('api/live')
+    events.onmessage = ({ data }) => {
+      stopPolling()
+      listener(JSON.parse(data))
+    }
+    events.onerror = () => { timer ??= setInterval(poll, 3000) }
+  }
+  document.addEventListener('visibilitychange', () => {
+    events.close()
+    stopPolling()
+    if (!document.hidden) begin()
+  })
+  begin()
 }

@@ -53,7 +53,7 @@ function onState (state) {
   const parked = (state.depths || []).filter(({ kind }) => kind === 'parked').reduce((sum, each) => sum + Math.max(0, each.ready || 0), 0)
   status.textContent = state.problem
     ? `No live figures: ${state.problem.split('\n')[0]}`
-    : state.depths ? `${count(parked)} parked${state.jobs.some(job => !job.ended_ms) ? ', besides what an action holds' : ''} · ${relative(state.time_ms - 1000)}` : 'Connecting to the broker…'
+    : state.depths ? `${count(parked)} parked${state.jobs.some(job => !job.ended_ms) ? ' + held' : ''} · ${relative(state.time_ms - 1000)}` : 'Connecting to the broker…'
   status.className = state.problem ? 'danger' : ''
   drawTabs(place().screen[0])
   for (const listener of app.listeners) listener(app.state)

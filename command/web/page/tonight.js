@@ -37,8 +37,8 @@ function list (snapshot, order) {
     ['Messages', each => count(each.count), 'number'],
     ['Parked', each => sparkline(each.over_time)],
     ['First failure', each => [h('span', { title: clock(each.first_failure_ms) }, relative(each.first_failure_ms, now)), ' ',
-      now - each.first_failure_ms < NEW_MS && h('span', { class: 'badge warn' }, 'new')]],
-    ['Last', each => h('span', { title: clock(each.last_first_failure_ms) }, relative(each.last_first_failure_ms, now))],
+      now - each.first_failure_ms < NEW_MS && h('span', { class: 'badge warn' }, 'new')], 'time'],
+    ['Last', each => h('span', { title: clock(each.last_first_failure_ms) }, relative(each.last_first_failure_ms, now)), 'time'],
     ['Queues', each => each.queues.length > 2 ? `${each.queues.length} queues` : each.queues.map(({ queue }) => queue.replace(/\.parked$/, '')).join(', ')],
     ['Why', each => each.reason || '–']
   ], rows(snapshot.groups, order))
@@ -61,6 +61,7 @@ export default function tonight (app, main) {
     const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
     set(place, 
       h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
+      snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }
   const look = async () => {

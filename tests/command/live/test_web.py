@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 import time
+import unittest
 from pathlib import Path
 
 from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, LiveCase, drain, rig
@@ -60,6 +61,29 @@ class Looks(WebCase):
         connection.close()
         self.assertEqual([each["ready"] for each in depths if each["kind"] == "parked"], [3])
         self.assertEqual([each["ready"] for each in page.get("/api/state").json["depths"] if each["kind"] == "parked"], [3])
+
+    def test_waits_have_the_time_when_the_first_one_is_due(self):
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--initial", "100s", "--jitter", "none")
+        page = self.web(queue, "--namespace", ns)
+        rig("fill", ns + ".wait.100000", 3)
+        until, waiting = time.monotonic() + LIMIT_S, None
+        while not waiting and time.monotonic() < until:
+            depths = page.get("/api/state").json["depths"] or []
+            waiting = [each for each in depths if each["kind"] == "waiting" and each["ready"]]
+            time.sleep(0.2)
+        (rung,) = waiting
+        self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
+        self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
+
+    @unittest.skipUnless(os.environ.get("BACKHOP_MANAGEMENT_URL"), "needs the management API")
+    def test_without_names_it_finds_the_queues(self):
+        queue = self.parked(1, "bad")
+        page = self.web("--management", os.environ["BACKHOP_MANAGEMENT_URL"])
+        while not page.get("/api/state").json["depths"]:
+            time.sleep(0.1)
+        groups = page.post("/api/groups", {}).json["groups"]
+        self.assertIn(queue + ".parked", [group["queue"] for group in groups])
 
     def test_doctor_has_commands_to_copy(self):
         queue = self.parked(1, "bad")

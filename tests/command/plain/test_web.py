@@ -150,7 +150,7 @@ class Requests(Case):
     def test_connections_that_send_nothing_delay_no_page(self):
         with web() as page:
             idle = []
-            for _ in range(300):
+            for _ in range(1000):
                 each = page.connect()
                 each.connect()
                 each.sock.sendall(b"GET / HTTP/1.1\r\nHost:")
@@ -159,6 +159,31 @@ class Requests(Case):
             self.assertEqual(page.get("/").status, 200)
             self.assertLess(time.monotonic() - begun, 5)
             for each in idle:
+                each.close()
+
+    def test_streams_leave_connections_for_others(self):
+        with web() as page:
+            page.log_in()
+            streams = [page.connect() for _ in range(17)]
+            for each in streams:
+                each.request("GET", "/api/live", headers={"Cookie": page.cookie})
+            statuses = [each.getresponse().status for each in streams]
+            self.assertEqual((statuses.count(200), statuses.count(503)), (16, 1))
+            self.assertEqual(page.get("/api/state").status, 200)
+            for each in streams:
+                each.close()
+
+    def test_a_client_that_does_not_read_delays_no_other(self):
+        with web() as page:
+            page.log_in()
+            slow = [page.connect() for _ in range(20)]
+            for each in slow:
+                each.connect()
+                each.sock.sendall(b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+            begun = time.monotonic()
+            self.assertEqual(page.get("/").status, 200)
+            self.assertLess(time.monotonic() - begun, 5)
+            for each in slow:
                 each.close()
 
     def test_saved_files_are_those_of_the_directory(self):
