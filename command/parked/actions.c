@@ -67,7 +67,13 @@ int action_begin(action *self, const action_options *options, json_t *facts)
     json_t *line = line_of(self, "begun");
     int is_written = self->fd >= 0 && write_line(self, line);
     json_decref(line);
-    return is_written ? EX_OK : EX_CANTCREAT;
+    if (is_written)
+        return EX_OK;
+    if (self->fd >= 0)
+        close(self->fd);
+    json_decref(self->facts);
+    *self = (action){.fd = -1};
+    return EX_CANTCREAT;
 }
 
 void action_end(action *self, int code, json_t *results)

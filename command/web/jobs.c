@@ -6,6 +6,7 @@
 #include "common/output.h"
 #include "worker/wire/clock.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -58,23 +59,23 @@ static json_t *job_json(const job *self)
                           self->file ? json_text(bh_str(self->file)) : json_null()));
 }
 
-static int newer(const void *a, const void *b)
+/* Returns the job with the highest number below `number`; NULL: none. */
+static const job *find_below(const web *self, int number)
 {
-    const job *const *one = a, *const *other = b;
-    return (*other)->number - (*one)->number;
+    const job *found = NULL;
+    for (size_t i = 0; i < JOBS_MOST; i++) {
+        const job *each = &self->jobs[i];
+        if (each->number && each->number < number && (!found || each->number > found->number))
+            found = each;
+    }
+    return found;
 }
 
 json_t *jobs_json(const web *self)
 {
-    const job *sorted[JOBS_MOST];
-    size_t count = 0;
     json_t *list = must(json_array());
-    for (size_t i = 0; i < JOBS_MOST; i++)
-        if (self->jobs[i].number)
-            sorted[count++] = &self->jobs[i];
-    qsort(sorted, count, sizeof *sorted, newer);
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, job_json(sorted[i]));
+    for (const job *each = find_below(self, INT_MAX); each; each = find_below(self, each->number))
+        json_array_append_new(list, job_json(each));
     return list;
 }
 

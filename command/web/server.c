@@ -162,8 +162,7 @@ void server_poll(server *self, struct pollfd *others, size_t count, int limit_ms
         {.fd = MHD_get_daemon_info(self->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN}};
     memcpy(polled + 2, others, count * sizeof *others);
     int ready = poll(polled, 2 + count, shorten(self, limit_ms, bh__monotonic_ms()));
-    for (size_t i = 0; i < count; i++)
-        others[i].revents = ready > 0 ? polled[2 + i].revents : (short)0;
+    memcpy(others, polled + 2, count * sizeof *others);
     end_late(self, bh__monotonic_ms());
     MHD_run(self->daemon);
     if (ready > 0 && polled[0].revents)

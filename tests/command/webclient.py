@@ -57,11 +57,15 @@ class Web(contextlib.AbstractContextManager):
         self.cookie = ""
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
+        was_killed = self.process.poll() is not None
+        if not was_killed:
             self.process.terminate()
         self.process.wait(LIMIT_S)
+        problems = self.process.stderr.read()
         self.process.stderr.close()
         self.directory.cleanup()
+        if not was_killed and self.process.returncode != 0:
+            raise AssertionError(f"backhop web ended with {self.process.returncode}: {problems}")
 
     @property
     def origin(self) -> str:
