@@ -1,4 +1,4 @@
-# The front door: make demo, make test, make check-packages, make bench. CMake builds; CONTRIBUTING.md explains the rest.
+# The front door: make demo, make test, make check-packages, make bench, make docs. CMake builds; CONTRIBUTING.md explains the rest.
 BACKHOP_BROKER_VERSIONS ?= 4.0
 BACKHOP_TEST_JOBS ?= 4
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
@@ -11,7 +11,7 @@ languages := python ruby node
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all demo test test-core test-python test-ruby test-node test-packages tests-of-core tests-of-python tests-of-ruby \
-    tests-of-node core-alone example-in-go rogue rogue-python check-packages bench chaos packages configured clean \
+    tests-of-node core-alone example-in-go rogue rogue-python check-packages bench chaos docs packages configured clean \
     $(foreach language,$(languages),$(addprefix $(language)-,package tests release))
 all: configured
 	$(call build,all)
@@ -126,6 +126,11 @@ bench: configured $(languages:%=%-package)
 chaos: configured $(languages:%=%-package)
 	$(call build,chaos-worker)
 	@tests/chaos/run $(CHAOS)
+
+# Builds the site of docs/ into build/docs.
+docs:
+	@tools/install-packages docs
+	@tools/step "the site" docs/_tools/build
 
 packages:
 	@tools/install-packages build broker

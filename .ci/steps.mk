@@ -5,7 +5,7 @@ tests := live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-rele
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
 tests += test-tsan test-asan test-dev test-no-librabbitmq tidy fuzzing
 tests += bare-python bare-ruby bare-node oldest-node newest-node debian-13 example-of-demo example-of-bench
-tests += format prose test-of-prose test-of-accountant
+tests += format prose docs test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
 ci: $(tests)
 builds: $(builds)

@@ -123,6 +123,7 @@ template <typename Integer> static Napi::Value bh_put(Napi::Env env, Integer num
 }
 #define bh_put(value) bh_put(env, value)
 #define BH_PUT(field) record[at++] = bh_put(it->field);
+#define BH_PUT_TEXT(field) record[at++] = bh_put(bh_str(it->field)); /* a string in the struct */
 #define BH_PUT_EACH(size, value) \
     do { \
         Napi::Array each = Napi::Array::New(env, it->size); \

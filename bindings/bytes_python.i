@@ -53,6 +53,7 @@ static PyObject *bh_int_field(int64_t number)
     _Generic((value), bh_bytes: bh_text_field, double: PyFloat_FromDouble, default: bh_int_field)(value)
 #define bh_record(type, value) bh_record_##type(value)
 #define BH_PUT(field) PyTuple_SetItem(record, at++, bh_put(it->field));
+#define BH_PUT_TEXT(field) PyTuple_SetItem(record, at++, bh_put(bh_str(it->field))); /* a string in the struct */
 #define BH_PUT_EACH(size, value) \
     do { \
         PyObject *each = PyTuple_New((Py_ssize_t)it->size); \

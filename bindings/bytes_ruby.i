@@ -23,6 +23,7 @@ static VALUE bh_int_field(int64_t number)
 #define bh_put(value) _Generic((value), bh_bytes: bh_text_field, double: rb_float_new, default: bh_int_field)(value)
 #define bh_record(type, value) bh_record_##type(value)
 #define BH_PUT(field) rb_ary_push(record, bh_put(it->field));
+#define BH_PUT_TEXT(field) rb_ary_push(record, bh_put(bh_str(it->field))); /* a string in the struct */
 #define BH_PUT_EACH(size, value) \
     do { \
         VALUE each = rb_ary_new_capa((long)it->size); \

@@ -205,6 +205,16 @@ int64_t bh_retry_after_ms(bh_bytes value, int64_t now_ms);
 
 /* --- breaker ----------------------------------------------------------------------------------------------------- */
 
+typedef enum bh_outcome {
+    BH_OUTCOME_OK,
+    BH_OUTCOME_FAILED,
+    BH_OUTCOME_PERMANENT,
+    BH_OUTCOME_DROPPED,
+    BH_OUTCOME_RELEASED,
+    BH_OUTCOME_THROTTLED,
+    BH_OUTCOME_DEFERRED
+} bh_outcome;
+
 typedef enum bh_breaker_state {
     BH_BREAKER_CLOSED,
     BH_BREAKER_OPEN,
@@ -218,18 +228,19 @@ typedef enum bh_call_kind { BH_CALL_SUCCESS, BH_CALL_FAILURE, BH_CALL_IGNORED, B
         BH_PUT(slow_ms) BH_PUT(slow_percent) BH_PUT(probe_successes) BH_PUT(probe_timeout_ms) BH_PUT(ramp_calls)
         BH_PUT(throttled_opens))
 %record(bh_permit, 3, BH_PUT(generation) BH_PUT(number) BH_PUT(until_ms))
-%record(bh_breaker_view, 9, BH_PUT(state) BH_PUT(generation) BH_PUT(until_ms) BH_PUT(limit) BH_PUT(pauses) BH_PUT(calls)
-        BH_PUT(failures) BH_PUT(slow) BH_PUT(reason))
+%record(bh_breaker_view, 10, BH_PUT(state) BH_PUT(generation) BH_PUT(until_ms) BH_PUT(limit) BH_PUT(pauses) BH_PUT(calls)
+        BH_PUT(failures) BH_PUT(slow) BH_PUT(grants) BH_PUT_TEXT(reason))
 
-/* The settings are one argument each, in the order of bh_breaker_defaults. `pauses` may be nothing. */
+/* The settings are one argument each, in the order of bh_breaker_settings. `pauses` may be nothing. */
 %{
-static bh_breaker_settings bh_breaker_given(int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+static bh_breaker_settings bh_breaker_given(bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                                             int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
                                             int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
                                             int64_t throttled_opens)
 {
     bh_breaker_settings settings;
     bh_breaker_defaults(&settings);
+    settings.name = name;
     settings.window_ms = window_ms;
     settings.least_calls = least_calls;
     settings.failure_percent = failure_percent;
@@ -243,24 +254,59 @@ static bh_breaker_settings bh_breaker_given(int64_t window_ms, int64_t least_cal
     return settings;
 }
 
-static bh_status bh_breaker_make(bh_breaker **out, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+static bh_status bh_breaker_make(bh_breaker **out, bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                                  int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
                                  int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
                                  const bh_policy *pauses, bh_bytes random)
 {
     bh_breaker_settings settings =
-        bh_breaker_given(window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
+        bh_breaker_given(name, window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
                          probe_timeout_ms, ramp_calls, throttled_opens);
     settings.pauses = pauses;
     return bh_breaker_new(out, &settings, random);
 }
 
-static bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
+static bh_status bh_breakers_make(bh_breakers **out, bh_bytes name, int64_t window_ms, int64_t least_calls,
+                                  int64_t failure_percent, int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
+                                  int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
+                                  int64_t throttled_opens, const bh_policy *pauses, bh_bytes random)
+{
+    bh_breaker_settings settings =
+        bh_breaker_given(name, window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent,
+                         probe_successes, probe_timeout_ms, ramp_calls, throttled_opens);
+    settings.pauses = pauses;
+    return bh_breakers_new(out, &settings, random);
+}
+
+/* In Node the wrapper is C++, which has no compound literals. */
+static bh_permit bh_permit_given(int64_t generation, int64_t number)
+{
+    bh_permit permit;
+    memset(&permit, 0, sizeof permit);
+    permit.generation = generation;
+    permit.number = number;
+    return permit;
+}
+
+static bh_call bh_call_given(bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms, int whole_queue,
+                             bh_bytes error_class)
+{
+    bh_call call;
+    memset(&call, 0, sizeof call);
+    call.kind = kind;
+    call.duration_ms = duration_ms;
+    call.retry_after_ms = retry_after_ms;
+    call.whole_queue = whole_queue;
+    call.error_class = error_class;
+    return call;
+}
+
+static bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
                                   int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
                                   int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens)
 {
     bh_breaker_settings settings =
-        bh_breaker_given(window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
+        bh_breaker_given(name, window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
                          probe_timeout_ms, ramp_calls, throttled_opens);
     return bh_breaker_settings_error(&settings);
 }
@@ -269,20 +315,12 @@ static bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_
 %rename(record) bh_breaker::end_call; /* by the fields of its structs */
 %object(Breaker, bh_breaker)
 %extend bh_breaker {
+    bh_bytes name();
     void permit(int64_t now_ms, bh_permit *out);
     int end_call(int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms,
                int whole_queue, bh_bytes error_class, int64_t now_ms) {
-        bh_permit permit;
-        bh_call call;
-        memset(&permit, 0, sizeof permit);
-        memset(&call, 0, sizeof call);
-        permit.generation = generation;
-        permit.number = number;
-        call.kind = kind;
-        call.duration_ms = duration_ms;
-        call.retry_after_ms = retry_after_ms;
-        call.whole_queue = whole_queue;
-        call.error_class = error_class;
+        bh_permit permit = bh_permit_given(generation, number);
+        bh_call call = bh_call_given(kind, duration_ms, retry_after_ms, whole_queue, error_class);
         return bh_breaker_record($self, &permit, &call, now_ms);
     }
     bh_status open(int64_t until_ms, int64_t now_ms);
@@ -290,27 +328,41 @@ static bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_
     void disable(int64_t now_ms);
     void read(int64_t now_ms, bh_breaker_view *out);
 }
+bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams);
 void bh_breaker_defaults(bh_breaker_settings *out);
 %rename(bh_breaker_settings_error) bh_breaker_refuse;
-bh_bytes bh_breaker_refuse(int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
+bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent, int64_t row_failures,
                            int64_t slow_ms, int64_t slow_percent, int64_t probe_successes, int64_t probe_timeout_ms,
                            int64_t ramp_calls, int64_t throttled_opens);
 %rename(bh_breaker_new) bh_breaker_make;
-bh_status bh_breaker_make(bh_breaker **out, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
+bh_status bh_breaker_make(bh_breaker **out, bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                           int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
                           int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
                           const bh_policy *pauses, bh_bytes random);
 
+%rename(record) bh_breakers::end_call;
+%object(Breakers, bh_breakers)
+%extend bh_breakers {
+    bh_status permit(bh_bytes key, int64_t now_ms, bh_permit *out);
+    int end_call(bh_bytes key, int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms,
+                 int64_t retry_after_ms, int whole_queue, bh_bytes error_class, int64_t now_ms) {
+        bh_permit permit = bh_permit_given(generation, number);
+        bh_call call = bh_call_given(kind, duration_ms, retry_after_ms, whole_queue, error_class);
+        return bh_breakers_record($self, key, &permit, &call, now_ms);
+    }
+    bh_status open(bh_bytes key, int64_t until_ms, int64_t now_ms);
+    void close(bh_bytes key, int64_t now_ms);
+    void read(bh_bytes key, int64_t now_ms, bh_breaker_view *out);
+    size_t count();
+}
+%rename(bh_breakers_new) bh_breakers_make;
+bh_status bh_breakers_make(bh_breakers **out, bh_bytes name, int64_t window_ms, int64_t least_calls,
+                           int64_t failure_percent, int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
+                           int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
+                           int64_t throttled_opens, const bh_policy *pauses, bh_bytes random);
+
 /* --- plan -------------------------------------------------------------------------------------------------------- */
 
-typedef enum bh_outcome {
-    BH_OUTCOME_OK,
-    BH_OUTCOME_FAILED,
-    BH_OUTCOME_PERMANENT,
-    BH_OUTCOME_DROPPED,
-    BH_OUTCOME_RELEASED,
-    BH_OUTCOME_THROTTLED
-} bh_outcome;
 
 typedef enum bh_hidden { BH_HIDDEN_WIDTHS = 1, BH_HIDDEN_BYTES = 2 } bh_hidden;
 
@@ -368,6 +420,10 @@ bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, c
 int64_t bh_replay_limit(int64_t behind, int is_shared);
 int bh_replay_skips_message(bh_status status);
 int bh_replay_skips_queue(bh_status status);
+int bh_replay_after_look(bh_mode mode, bh_status looked);
+int64_t bh_replay_pause_ms(int64_t foreign);
+bh_bytes bh_replay_unroutable_text(void);
+%constant int BH_REPLAY_MOST_SHARED = BH_REPLAY_MOST_SHARED;
 
 /* --- topology ---------------------------------------------------------------------------------------------------- */
 
@@ -441,6 +497,7 @@ typedef enum bh_declaration_kind {
     bh_status declaration(size_t index, bh_declaration *out);
 
     bh_bytes definitions();
+    int defers();
 }
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */

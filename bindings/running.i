@@ -106,6 +106,9 @@ typedef enum bh_event_kind {
     BH_EVENT_UNBLOCKED,
     BH_EVENT_CANCELLED,
     BH_EVENT_BUSY,
+    BH_EVENT_BREAKER_OPENED,
+    BH_EVENT_BREAKER_HALF_OPEN,
+    BH_EVENT_BREAKER_CLOSED,
     BH_EVENT_EARLY,
     BH_EVENT_MISSED,
     BH_EVENT_DRAINED,
@@ -121,6 +124,7 @@ typedef enum bh_field {
     BH_FIELD_DELAY,
     BH_FIELD_LATENESS,
     BH_FIELD_REASON,
+    BH_FIELD_BREAKER,
     BH_FIELD_ERROR_CLASS,
     BH_FIELD_ERROR,
     BH_FIELD_STATUS,
@@ -205,6 +209,27 @@ bh_status bh_health_new(bh_health **out);
 }
 bh_status bh_log_new(bh_log **out);
 
+/* --- flow -------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_flow_kind {
+    BH_FLOW_REST,
+    BH_FLOW_CALL,
+    BH_FLOW_DEFER,
+    BH_FLOW_CANCEL,
+    BH_FLOW_CONSUME,
+    BH_FLOW_EMIT
+} bh_flow_kind;
+
+%record(bh_flow_step, 4, BH_PUT(kind) BH_PUT(event) BH_PUT(delay_ms) BH_PUT(due_ms))
+
+%object(Flow, bh_flow)
+%extend bh_flow {
+    void next(int64_t held, int64_t now_ms, bh_flow_step *out);
+    int is_cancelled();
+    bh_status describe(bh_event *event);
+}
+bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *topology);
+
 /* --- metrics ----------------------------------------------------------------------------------------------------- */
 
 typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INSTRUMENT_HISTOGRAM } bh_instrument;
@@ -220,7 +245,9 @@ typedef enum bh_metric {
     BH_METRIC_ATTEMPTS,
     BH_METRIC_RECOVERY_TIME,
     BH_METRIC_COPY_DURATION,
+    BH_METRIC_BREAKER_STATE,
     BH_METRIC_COPIES_UNCONFIRMED,
+    BH_METRIC_CONSUMERS_READY,
     BH_METRIC_LAST
 } bh_metric;
 
@@ -242,6 +269,7 @@ void bh_metric_describe(int metric, bh_metric_info *out);
     bh_status count_copy(bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms, bh_bytes reason,
                          bh_bytes error_class, int64_t duration_us);
     bh_status set(bh_metric metric, int64_t value);
+    bh_status add_consumer(bh_bytes queue, int is_ready);
     bh_status add(const bh_metrics *others);
     size_t sample_count();
     void sample(size_t index, bh_sample *out);
@@ -277,6 +305,7 @@ bh_status bh_metrics_new(bh_metrics **out);
     bh_status set_metrics(const bh_metrics *metrics);
     bh_status set_fail_fast(int on);
     bh_status set_handler_timeout_ms(int64_t limit_ms);
+    bh_status set_breaker(bh_breaker *breaker);
 
     bh_status start();
     int fd();
@@ -285,8 +314,10 @@ bh_status bh_metrics_new(bh_metrics **out);
     /* bh_worker_settle, with the fields of bh_settlement in their order. A malformed traceparent is left out: a tracer must
      * not keep a message from being settled. */
     bh_status settle_with(bh_message *message, bh_outcome outcome, bh_bytes error, bh_bytes error_class,
-                          int64_t retry_after_ms, const bh_policy *policy, bh_bytes traceparent) {
-        bh_settlement settlement = {outcome, error, error_class, retry_after_ms, policy, traceparent};
+                          int64_t retry_after_ms, const bh_policy *policy, bh_bytes traceparent, int is_own_fault,
+                          int whole_queue) {
+        bh_settlement settlement = {outcome,     error,        error_class, retry_after_ms, policy,
+                                    traceparent, is_own_fault, whole_queue};
         bh_status status = bh_worker_settle($self, message, &settlement);
         if (status != BH_ERR_ARGUMENT || traceparent.size == 0)
             return status;
@@ -303,7 +334,7 @@ bh_status bh_metrics_new(bh_metrics **out);
     int64_t attempt(const bh_message *message);
     int may_park_with(const bh_message *message, bh_outcome outcome, int64_t retry_after_ms, const bh_policy *policy) {
         bh_bytes none = {"", 0};
-        bh_settlement settlement = {outcome, none, none, retry_after_ms, policy, none};
+        bh_settlement settlement = {outcome, none, none, retry_after_ms, policy, none, 0, 0};
         return bh_worker_may_park($self, message, &settlement);
     }
     bh_status read(const bh_message *message, bh_delivery *delivery, bh_history *history);

@@ -18,7 +18,6 @@
 enum {
     CONNECT_MS = 10000,
     ANSWER_MS = 30000,
-    PATIENT_MS = 3000, /* from then on the user learns what the command waits for */
     GOODBYE_MS = 2000,
     LONGEST_POLL_MS = 1000,
     SILENCE_MS = 200, /* if a quorum queue's leader is busy for 250 ms, RabbitMQ answers 0 messages and 0 consumers */
@@ -105,16 +104,18 @@ bh_status connection_pump(connection *self, int64_t until_ms)
 
 /* ------------------------------------------------------------------------------------------------------------- calls */
 
-static void report_waiting(connection *self)
+void connection_report_waiting(connection *self)
 {
-    complain("%s:%d has not answered for %d s; waiting for it", self->uri.host, self->uri.port, PATIENT_MS / 1000);
+    if (!self->has_waited)
+        complain("%s:%d has not answered for %d s; waiting for it", self->uri.host, self->uri.port,
+                 CONNECTION_PATIENT_MS / 1000);
     self->has_waited = 1;
 }
 
 static bh_status await_reply(connection *self, int64_t deadline_ms)
 {
     bh__link *link = &self->link;
-    int64_t patient_ms = bh__monotonic_ms() + PATIENT_MS;
+    int64_t patient_ms = bh__monotonic_ms() + CONNECTION_PATIENT_MS;
     while (link->reply.id == 0 && !bh__link_is_broken(link)) {
         if (is_interrupted() && !link->is_open) /* nothing is held that would have to be given back */
             bh__link_fail(link, BH_ERR_CONNECTION, "interrupted");
@@ -123,8 +124,8 @@ static bh_status await_reply(connection *self, int64_t deadline_ms)
                           "the broker did not answer in time; this node may have lost its cluster");
         else
             connection_pump(self, deadline_ms);
-        if (!self->has_waited && link->reply.id == 0 && bh__monotonic_ms() >= patient_ms)
-            report_waiting(self);
+        if (link->reply.id == 0 && bh__monotonic_ms() >= patient_ms)
+            connection_report_waiting(self);
     }
     return link->reply.id ? BH_OK : report_link(self);
 }

@@ -194,6 +194,8 @@ bh_message *snapshot_next(snapshot *self)
     int64_t begun_ms = bh__monotonic_ms(), looked_ms = begun_ms;
     while (!is_over(self) && !self->arrived.first) {
         int64_t now_ms = bh__monotonic_ms();
+        if (now_ms - begun_ms >= CONNECTION_PATIENT_MS)
+            connection_report_waiting(self->broker);
         if (now_ms - begun_ms >= LONGEST_SILENCE_MS) {
             self->status = bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
                                           "queue \"%s\" gives no message, though it has some", self->queue);

@@ -1,6 +1,7 @@
 #include "observe/depths.h"
 
 #include "common/output.h"
+#include "topology/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,8 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
         add(self, DEPTH_WORK, queues[i], queues[i], 0);
         add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, queues[i], 0);
         add_topology(self, made);
+        bh_bytes exchange = bh__topology_return_exchange(made); /* the default exchange has no bindings */
+        snprintf(self->exchange, sizeof self->exchange, "%s", exchange.size ? exchange.data : "amq.direct");
         bh_topology_free(made);
         bh_policy_free(with);
     }

@@ -24,6 +24,7 @@ typedef struct depth {
 typedef struct depths {
     depth *items;
     size_t count;
+    char exchange[256]; /* that a work queue is bound to, or could be */
 } depths;
 
 /* The queues of these work queues: each itself, its parked queue, and once the wait queues and the unroutable queue. */

@@ -1,5 +1,6 @@
 /* backhop exporter: depths for Prometheus, over HTTP. */
 #include "common/command.h"
+#include "observe/answers.h"
 #include "observe/depths.h"
 #include "common/management.h"
 #include "common/output.h"
@@ -21,6 +22,7 @@ typedef struct exporter {
     queue_names queues;
     depths seen;
     connection *connection; /* NULL: none now */
+    answers answers;        /* of that connection */
     int64_t retry_ms;       /* monotonic: when to connect again */
     server *server;
 } exporter;
@@ -104,22 +106,47 @@ static int find_queues(exporter *self)
     return EX_OK;
 }
 
-/* Looks, and writes what there is; backhop_up is 0 where the broker cannot be reached. */
+static void disconnect(exporter *self)
+{
+    connection_complain(self->connection);
+    connection_close(self->connection);
+    self->connection = NULL;
+}
+
+static void connect_to_broker(exporter *self)
+{
+    if (connection_open(&self->connection, &self->broker, "exporter") == EX_OK)
+        answers_begin(&self->answers, self->connection);
+    else
+        self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
+}
+
+/* Reads the depths. Returns 0 without a connection, and if the broker does not answer: the depths then are stale. */
+static int look(exporter *self)
+{
+    if (!self->connection && bh__monotonic_ms() >= self->retry_ms)
+        connect_to_broker(self);
+    if (!self->connection)
+        return 0;
+    answers_request(&self->answers, &self->seen);
+    bh_status status = answers_wait(&self->answers, bh__monotonic_ms() + ANSWERS_LATE_MS);
+    if (status == BH_OK && answers_silence_ms(&self->answers))
+        return 0;
+    if (status == BH_OK)
+        status = depths_read(&self->seen, self->connection);
+    if (status != BH_OK)
+        disconnect(self);
+    return status == BH_OK;
+}
+
+/* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else is written. */
 static void print_metrics(exporter *self, FILE *out)
 {
     if (self->management)
         find_queues(self);
-    if (!self->connection && bh__monotonic_ms() >= self->retry_ms &&
-        connection_open(&self->connection, &self->broker, "exporter"))
-        self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
-    if (self->connection && depths_read(&self->seen, self->connection) != BH_OK) {
-        connection_complain(self->connection);
-        connection_close(self->connection);
-        self->connection = NULL;
-    }
-    fprintf(out, "# HELP backhop_up Whether the broker can be reached.\n# TYPE backhop_up gauge\nbackhop_up %d\n",
-            self->connection != NULL);
-    if (!self->connection)
+    int is_up = look(self);
+    fprintf(out, "# HELP backhop_up Whether the broker answers.\n# TYPE backhop_up gauge\nbackhop_up %d\n", is_up);
+    if (!is_up)
         return;
     print_family(self, out, DEPTH_WAITING, "backhop_waiting_messages",
                  "Messages that wait for their next attempt, by delay in seconds.", ready_of);
@@ -160,11 +187,8 @@ static void run(exporter *self)
     while (!is_interrupted()) {
         struct pollfd broker = {.fd = self->connection ? self->connection->link.socket.fd : -1, .events = POLLIN};
         server_poll(self->server, &broker, 1, POLL_MS);
-        if (self->connection && connection_pump(self->connection, bh__monotonic_ms()) != BH_OK) { /* heartbeats */
-            connection_complain(self->connection);
-            connection_close(self->connection);
-            self->connection = NULL;
-        }
+        if (self->connection && connection_pump(self->connection, bh__monotonic_ms()) != BH_OK) /* heartbeats */
+            disconnect(self);
     }
 }
 

@@ -1,5 +1,6 @@
 /* backhop top: ready, waiting and parked messages, live. */
 #include "common/command.h"
+#include "observe/answers.h"
 #include "observe/depths.h"
 #include "common/management.h"
 #include "common/output.h"
@@ -22,6 +23,8 @@ typedef struct top {
     int json;
     depths seen;
     int64_t (*past)[HISTORY]; /* of each queue, the latest last; -1: not known */
+    int64_t looked_ms;        /* since the epoch: the time of these depths; 0: not read yet */
+    answers answers;
 } top;
 
 static void print_depths_json(const top *self, int64_t now_ms)
@@ -120,17 +123,19 @@ static size_t draw_line(const top *self, size_t index, int width, int consumed, 
 }
 
 /* One screen's lines, each of them cut at its edge: what needs somebody first, then the wait queues that are in use. */
-static void draw(const top *self, const char *host, int64_t now_ms)
+static void draw(const top *self, const char *host)
 {
     int columns, lines, line = 2, hidden = 0, quiet = 0, width, consumers, spark;
+    int is_stale = answers_silence_ms(&self->answers) >= ANSWERS_LATE_MS;
     char time[TIME_TEXT], *screen = must(malloc(SCREEN_BYTES));
     size_t used = 0;
     terminal_size(&columns, &lines);
     share_columns(self, columns, &width, &consumers, &spark);
-    used +=
-        (size_t)snprintf(screen, SCREEN_BYTES, "\033[H%sbackhop%s  %.*s  %s\033[K\r\n%s%-10s %-*.*s %9s%*s%s\033[K\r\n",
-                         paint(BOLD), paint(PLAIN), consumers ? 40 : 0, host, show_time(time, now_ms), paint(DIM), "",
-                         width, width, "queue", "ready", consumers, consumers ? "consumers" : "", paint(PLAIN));
+    used += (size_t)snprintf(
+        screen, SCREEN_BYTES, "\033[H%sbackhop%s  %.*s  %s%s%s%s\033[K\r\n%s%-10s %-*.*s %9s%*s%s\033[K\r\n",
+        paint(BOLD), paint(PLAIN), consumers ? 40 : 0, host, show_time(time, self->looked_ms),
+        is_stale ? paint(RED) : "", is_stale ? "  STALE" : "", is_stale ? paint(PLAIN) : "", paint(DIM), "", width,
+        width, "queue", "ready", consumers, consumers ? "consumers" : "", paint(PLAIN));
     for (size_t i = 0; i < self->seen.count && used + 2048 < SCREEN_BYTES; i++) {
         if (depth_is_not_made(&self->seen.items[i]))
             continue;
@@ -200,10 +205,11 @@ static int is_quit_typed(void)
     return poll(&input, 1, 0) == 1 && read(STDIN_FILENO, &key, 1) == 1 && key == 'q';
 }
 
+enum { KEY_MS = 50 };
+
 /* Waits until the next look. Returns 1 if q was typed. */
 static int wait_for_look(connection *broker, int64_t until_ms, int has_keys, bh_status *status)
 {
-    enum { KEY_MS = 50 };
     while (*status == BH_OK && !is_interrupted() && bh__monotonic_ms() < until_ms) {
         int64_t key_ms = bh__monotonic_ms() + KEY_MS;
         *status = connection_pump(broker, has_keys && key_ms < until_ms ? key_ms : until_ms);
@@ -213,28 +219,66 @@ static int wait_for_look(connection *broker, int64_t until_ms, int has_keys, bh_
     return 0;
 }
 
+/*
+ * Waits until the broker answers. A screen shows meanwhile that its numbers are stale; without a screen the wait is
+ * limited. Returns 1 if q was typed.
+ */
+static int wait_for_answer(top *self, connection *broker, int is_live, int has_keys, bh_status *status)
+{
+    enum { LONGEST_MS = 30000 };
+    answers_request(&self->answers, &self->seen);
+    while (*status == BH_OK && !is_interrupted() && self->answers.sent_ms) {
+        *status = answers_wait(&self->answers, bh__monotonic_ms() + KEY_MS);
+        if (has_keys && is_quit_typed())
+            return 1;
+        int64_t silence_ms = answers_silence_ms(&self->answers);
+        if (is_live && self->looked_ms && silence_ms >= ANSWERS_LATE_MS)
+            draw(self, broker->uri.host);
+        else if (!is_live && silence_ms >= CONNECTION_PATIENT_MS)
+            connection_report_waiting(broker);
+        if (!is_live && silence_ms >= LONGEST_MS)
+            *status = bh__report_set(&broker->problem, BH_ERR_CONNECTION,
+                                     "the broker did not answer in time; this node may have lost its cluster");
+    }
+    return 0;
+}
+
+static void show_look(top *self, const connection *broker, int is_live)
+{
+    self->looked_ms = bh__epoch_ms();
+    remember(self);
+    if (self->json)
+        print_depths_json(self, self->looked_ms);
+    else if (is_live)
+        draw(self, broker->uri.host);
+    else
+        print_once(self);
+}
+
+static bh_status look_on(top *self, connection *broker, int is_live, int has_keys)
+{
+    bh_status status = BH_OK;
+    while (!wait_for_answer(self, broker, is_live, has_keys, &status) && status == BH_OK && !is_interrupted()) {
+        int64_t until_ms = bh__monotonic_ms() + self->interval_ms;
+        status = depths_read(&self->seen, broker);
+        if (status != BH_OK || is_interrupted())
+            break;
+        show_look(self, broker, is_live);
+        if (self->once || ferror(stdout) || wait_for_look(broker, until_ms, has_keys, &status))
+            break;
+    }
+    return status;
+}
+
 static int watch(top *self, connection *broker)
 {
     struct termios before;
     int is_live = !self->once && !self->json && isatty(STDOUT_FILENO);
-    bh_status status;
     int has_keys = is_live && begin_keys(&before);
+    answers_begin(&self->answers, broker);
     if (is_live)
         fputs("\033[?1049h\033[?25l", stdout); /* a screen of its own, without cursor */
-    while ((status = depths_read(&self->seen, broker)) == BH_OK && !is_interrupted()) {
-        int64_t now_ms = bh__epoch_ms(), until_ms = bh__monotonic_ms() + self->interval_ms;
-        remember(self);
-        if (self->json)
-            print_depths_json(self, now_ms);
-        else if (is_live)
-            draw(self, broker->uri.host, now_ms);
-        else
-            print_once(self);
-        if (self->once || ferror(stdout))
-            break;
-        if (wait_for_look(broker, until_ms, has_keys, &status))
-            break;
-    }
+    bh_status status = look_on(self, broker, is_live, has_keys);
     if (has_keys)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
     if (is_live)

@@ -261,10 +261,13 @@ static void on_load_frame(void *data, const bh__frame *frame, const amqp_method_
 /* Waits until the batch is confirmed. */
 static void end_batch(loading *self)
 {
-    int64_t until_ms = bh__monotonic_ms() + CONFIRM_MS;
+    int64_t begun_ms = bh__monotonic_ms(), until_ms = begun_ms + CONFIRM_MS;
     bh_status status = BH_OK;
-    while (status == BH_OK && self->code == EX_OK && self->answered < self->sent && bh__monotonic_ms() < until_ms)
+    while (status == BH_OK && self->code == EX_OK && self->answered < self->sent && bh__monotonic_ms() < until_ms) {
         status = connection_pump(self->broker, until_ms);
+        if (self->answered < self->sent && bh__monotonic_ms() - begun_ms >= CONNECTION_PATIENT_MS)
+            connection_report_waiting(self->broker);
+    }
     if (status != BH_OK)
         self->code = connection_complain(self->broker);
     size_t safe = 0;

@@ -20,8 +20,10 @@ typedef struct simulate {
     int64_t seed;
     int64_t end_ms;
     int json;
+    int with_breaker;
     simulation with;
     simulation without;
+    simulation breaker; /* with back-off and a breaker; empty if there is none */
 } simulate;
 
 /* --------------------------------------------------------------------------------------------------------------- plots */
@@ -35,6 +37,7 @@ static double calls_at(const simulation *of, size_t at)
 static size_t last_bucket(const simulate *self)
 {
     size_t last = self->with.count > self->without.count ? self->with.count : self->without.count;
+    last = self->breaker.count > last ? self->breaker.count : last;
     return last > 1 ? last : 2;
 }
 
@@ -72,6 +75,16 @@ static void svg_line(FILE *out, const simulate *self, const simulation *of, cons
     fprintf(out, "\"/>\n");
 }
 
+/* Explains the lines of the drawing. */
+static void svg_legend(FILE *out, const simulate *self)
+{
+    fprintf(out, "<text x=\"60\" y=\"20\">Calls a second at the downstream, which is down in the grey part: <tspan "
+                 "fill=\"#36c\">with back-off</tspan>, <tspan fill=\"#c33\">retried at once</tspan>");
+    if (self->with_breaker)
+        fprintf(out, ", <tspan fill=\"#292\">with a breaker</tspan>");
+    fprintf(out, "</text>\n");
+}
+
 static int write_svg(const simulate *self)
 {
     FILE *out = fopen(self->svg, "we");
@@ -96,9 +109,10 @@ static int write_svg(const simulate *self)
             most, show_duration(time, (int64_t)span_ms));
     svg_line(out, self, &self->without, "#c33", most);
     svg_line(out, self, &self->with, "#36c", most);
-    fprintf(out, "<text x=\"60\" y=\"20\">Calls a second at the downstream, which is down in the grey part: <tspan "
-                 "fill=\"#36c\">with "
-                 "back-off</tspan>, <tspan fill=\"#c33\">retried at once</tspan></text>\n</svg>\n");
+    if (self->with_breaker)
+        svg_line(out, self, &self->breaker, "#292", most);
+    svg_legend(out, self);
+    fprintf(out, "</svg>\n");
     if (fclose(out) != 0) {
         complain("%s cannot be written: %s", self->svg, strerror(errno));
         return EX_IOERR;
@@ -141,6 +155,13 @@ static void print_verdict(const simulate *self)
         printf("\nBoth are alike: as many messages parked, and as many calls that failed.\n");
 }
 
+static void print_breaker_verdict(const simulate *self)
+{
+    if (self->with_breaker)
+        printf("With a breaker, %lld calls failed, and %lld messages were parked.\n",
+               (long long)self->breaker.failed_calls, (long long)self->breaker.parked);
+}
+
 static void print_all(const simulate *self)
 {
     static const char *const titles[] = {"",        "parked", "done",    "calls",       "failed",
@@ -154,10 +175,15 @@ static void print_all(const simulate *self)
         table_add(&out, "%s", titles[i]);
     add_row(&out, self, &self->with, "with back-off");
     add_row(&out, self, &self->without, "retried at once");
+    if (self->with_breaker)
+        add_row(&out, self, &self->breaker, "with a breaker");
     table_print(&out, "lrrrrrrrl");
     print_verdict(self);
+    print_breaker_verdict(self);
     plot(self, &self->with, "Calls a second with back-off");
     plot(self, &self->without, "Calls a second, retried at once");
+    if (self->with_breaker)
+        plot(self, &self->breaker, "Calls a second with back-off and a breaker");
     if (self->with.was_cut || self->without.was_cut)
         complain("ended at %d calls; a shorter outage or a lower rate shows all", SIMULATION_MOST_CALLS);
 }
@@ -209,6 +235,7 @@ int simulate_main(int count, char **arguments)
         {"seed", 's', OPTION_NUMBER, "NUMBER", "of the random numbers, for the same again", &self.seed},
         {"svg", 0, OPTION_TEXT, "FILE", "draw it too", &self.svg},
         POLICY_OPTIONS(&self.policy, NAME),
+        {"breaker", 0, OPTION_FLAG, NULL, "also with a circuit breaker, by its default settings", &self.with_breaker},
         {"strategy", 0, OPTION_TEXT, "NAME", "as of 'backhop schedule' [ladder]", &self.topology.strategy},
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade [R10]", &self.topology.series},
         JSON_OPTION(&self.json),
@@ -231,6 +258,10 @@ int simulate_main(int count, char **arguments)
     bh_policy *policy = setup_policy(&self.policy);
     bh_topology *topology = setup_topology(&self.topology, "work", policy);
     bh_status status = simulation_run(&self.with, &self.of, policy, topology);
+    self.of.has_breaker = 1;
+    if (status == BH_OK && self.with_breaker)
+        status = simulation_run(&self.breaker, &self.of, policy, topology);
+    self.of.has_breaker = 0;
     self.of.at_once = 1;
     if (status == BH_OK)
         status = simulation_run(&self.without, &self.of, policy, topology);
@@ -238,6 +269,8 @@ int simulate_main(int count, char **arguments)
     if (code == EX_OK && self.json) {
         print_one_json(&self, &self.with, "back-off");
         print_one_json(&self, &self.without, "at-once");
+        if (self.with_breaker)
+            print_one_json(&self, &self.breaker, "breaker");
     } else if (code == EX_OK) {
         print_all(&self);
     }

@@ -38,6 +38,7 @@ typedef struct world {
     bh_delivery *delivery;
     bh_history *history;
     bh_plan *plan;
+    bh_breaker *breaker; /* NULL: none */
     uint64_t random;
     int64_t now_ms;
     double free_ms; /* when the downstream can take the next call */
@@ -190,8 +191,28 @@ static bucket *bucket_at(world *self)
     return &self->out->buckets[index];
 }
 
+/* Requests the permit for a call. If there is none, the downstream gets the next call later. */
+static int get_permit(world *self, bh_permit *permit)
+{
+    if (!self->breaker)
+        return 1;
+    bh_breaker_permit(self->breaker, self->now_ms, permit);
+    if (!permit->generation)
+        self->free_ms = (double)permit->until_ms;
+    return permit->generation != 0;
+}
+
+static void record(world *self, const bh_permit *permit, bh_call_kind kind)
+{
+    if (self->breaker)
+        bh_breaker_record(self->breaker, permit, &(bh_call){.kind = kind}, self->now_ms);
+}
+
 static bh_status call(world *self)
 {
+    bh_permit permit;
+    if (!get_permit(self, &permit))
+        return BH_OK;
     mail next = line_pop(&self->ready);
     int is_down = self->now_ms >= self->of->down_from_ms && self->now_ms < self->of->down_to_ms;
     self->out->calls++;
@@ -200,8 +221,10 @@ static bh_status call(world *self)
         (self->free_ms > (double)self->now_ms ? self->free_ms : (double)self->now_ms) + 1000 / self->of->capacity;
     if (!is_down && draw_unit(self) >= self->of->failure_rate) {
         self->out->done++;
+        record(self, &permit, BH_CALL_SUCCESS);
         return BH_OK;
     }
+    record(self, &permit, BH_CALL_FAILURE);
     return fail(self, next);
 }
 
@@ -266,6 +289,17 @@ static void sum_up(world *self)
     }
 }
 
+static bh_status make_breaker(world *self)
+{
+    char random[BH_BREAKER_RANDOM_BYTES];
+    bh_breaker_settings settings;
+    uint64_t bits = draw(self);
+    for (size_t i = 0; i < sizeof random; i++)
+        random[i] = (char)(bits >> 8 * i);
+    bh_breaker_defaults(&settings);
+    return bh_breaker_new(&self->breaker, &settings, (bh_bytes){random, sizeof random});
+}
+
 bh_status simulation_run(simulation *out, const scenario *of, const bh_policy *policy, const bh_topology *topology)
 {
     world self = {.out = out, .of = of, .policy = policy, .topology = topology, .random = of->seed};
@@ -275,9 +309,12 @@ bh_status simulation_run(simulation *out, const scenario *of, const bh_policy *p
         status = bh_history_new(&self.history);
     if (status == BH_OK)
         status = bh_plan_new(&self.plan);
+    if (status == BH_OK && of->has_breaker)
+        status = make_breaker(&self);
     if (status == BH_OK)
         status = play(&self);
     sum_up(&self);
+    bh_breaker_free(self.breaker);
     bh_delivery_free(self.delivery);
     bh_history_free(self.history);
     bh_plan_free(self.plan);

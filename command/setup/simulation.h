@@ -6,6 +6,7 @@
 #define BACKHOP_COMMAND_SIMULATION_H
 
 #include <backhop/adapter/plan.h>
+#include <backhop/breaker.h>
 
 typedef struct scenario {
     double rate;          /* new messages a second */
@@ -17,7 +18,8 @@ typedef struct scenario {
     double failure_rate;  /* 0 to 1: calls that fail while it is up */
     int64_t now_ms;       /* of the first event, ms since the epoch */
     uint64_t seed;
-    int at_once; /* retries at once, without a wait: what one would have without back-off */
+    int has_breaker; /* a circuit breaker with the default settings; held messages stay queued */
+    int at_once;     /* retries at once, without a wait: what one would have without back-off */
 } scenario;
 
 /* What was in a bucket of time. */

@@ -87,14 +87,19 @@ async function changePages () {
   })
 }
 
-/** Deletes what is the example's own; resolves to how many messages were parked. */
+/** Deletes the example's queues and its exchange. Resolves to the number of parked messages. */
 async function cleanUp () {
-  return withChannel(async channel => {
-    const { messageCount } = await channel.purgeQueue(`${QUEUE}.parked`)
+  const { messageCount } = await withChannel(channel => channel.purgeQueue(`${QUEUE}.parked`))
+  await deleteAll()
+  return messageCount
+}
+
+/** Deletes the example's queues and its exchange. */
+async function deleteAll () {
+  await withChannel(async channel => {
     await channel.deleteQueue(QUEUE)
     await channel.deleteQueue(`${QUEUE}.parked`)
     await channel.deleteExchange(EXCHANGE)
-    return messageCount
   })
 }
 
@@ -107,4 +112,6 @@ async function withChannel (use) {
   }
 }
 
-module.exports = { AMQP_URL, EXCHANGE, NoSuchSiteError, PAGES, PurgeApi, QUEUE, QueueFullError, changePages, cleanUp }
+module.exports = {
+  AMQP_URL, EXCHANGE, NoSuchSiteError, PAGES, PurgeApi, QUEUE, QueueFullError, changePages, cleanUp, deleteAll
+}

@@ -94,9 +94,14 @@ def change_pages(channel: pika.adapters.blocking_connection.BlockingChannel) -> 
 
 
 def clean_up(channel: pika.adapters.blocking_connection.BlockingChannel) -> int:
-    """Deletes what is the example's own; returns how many messages were parked."""
+    """Deletes the example's queues and its exchange. Returns the number of parked messages."""
     parked = channel.queue_declare(f"{QUEUE}.parked", passive=True).method.message_count
+    delete(channel)
+    return int(parked)
+
+
+def delete(channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
+    """Deletes the example's queues and its exchange."""
     for queue in (QUEUE, f"{QUEUE}.parked"):
         channel.queue_delete(queue)
     channel.exchange_delete(EXCHANGE)
-    return int(parked)

@@ -95,13 +95,18 @@ module CDN
     PAGES.each { |page| exchange.publish(page, routing_key: "article.updated", persistent: true) }
   end
 
-  # Deletes what is the example's own; returns how many messages were parked.
+  # Deletes the example's queues and its exchange. Returns the number of parked messages.
   def clean_up(channel)
     parked_queue = channel.queue("#{QUEUE}.parked", passive: true)
     parked = 0
     parked += 1 while parked_queue.pop.last # its message_count may be 0 on a busy broker
+    delete(channel)
+    parked
+  end
+
+  # Deletes the example's queues and its exchange.
+  def delete(channel)
     [QUEUE, "#{QUEUE}.parked"].each { |queue| channel.queue_delete(queue) }
     channel.exchange_delete(EXCHANGE)
-    parked
   end
 end

@@ -68,6 +68,11 @@ class Declaring {
     await this.#execute(connection, native => native.look(MODES[this.#mode]))
   }
 
+  /** Returns whether retries come back after a look, which rejected with `error` or did not reject. */
+  returnsAfter (error) {
+    return Boolean(c.bh_replay_after_look(MODES[this.#mode], error?.status ?? 0))
+  }
+
   /** Declares the topology again. */
   async restore (connection) {
     await this.#declare(connection, 'create')

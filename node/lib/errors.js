@@ -60,7 +60,7 @@ for (let status = -1, name; (name = c.bh_status_name(status)); status--) {
 }
 
 // Texts of the core have C's names of fields and functions. Users of the package know other names.
-const FIELDS = /\b(initial|max|max_attempts|max_age|max_retry_after|max_crashes)(_ms)?\b/g
+const FIELDS = /\b(initial|max|max_attempts|max_age|max_retry_after|max_crashes|max_deferrals)(_ms)?\b/g
 const FUNCTIONS = [
   [/; bh_\w+ (names|tells)\b[^;]*/g, ''],
   [' that the function\'s comment gives', ''],

@@ -56,8 +56,8 @@ class History {
 
   /** Reads the struct bh_past of the core. */
   get #past () {
-    const [, source, firstFailure, lastDelay, deferrals, replays, crashes, deliveryCount, acquiredCount, deathCount, lastError,
-      parked, traceparent] = this[NATIVE].past()
+    const [, source, firstFailure, lastDelay, deferrals, replays, crashes, deliveryCount, acquiredCount, deathCount,
+      lastError, parked, traceparent] = this[NATIVE].past()
     return {
       source,
       firstFailure,

@@ -20,6 +20,7 @@
  * @packageDocumentation
  */
 
+export * from './breaker.js'
 export * from './build-info.js'
 export * from './delivery.js'
 export * from './errors.js'

@@ -3,6 +3,7 @@
 // index.d.ts is the manual.
 
 const c = require('./core')
+const { Breaker } = require('./breaker')
 const { buildInfo } = require('./build-info')
 const { Delivery } = require('./delivery')
 const { CLASSES, BackhopError } = require('./errors')
@@ -20,6 +21,7 @@ const errors = Object.fromEntries(Object.values(CLASSES).map(Class => [Class.nam
 module.exports = {
   ...errors,
   BackhopError,
+  Breaker,
   Delivery,
   Drop,
   History,

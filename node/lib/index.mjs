@@ -4,6 +4,7 @@ export const {
   AccessError,
   ArgumentError,
   BackhopError,
+  Breaker,
   BrokerError,
   ChannelClosedError,
   ClashError,

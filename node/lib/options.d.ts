@@ -1,3 +1,4 @@
+import type { Breaker } from './breaker.js'
 import type { Listener } from './observe/event.js'
 import type { Policy } from './policy.js'
 import type { Topology, TopologyOptions } from './topology.js'
@@ -45,6 +46,13 @@ export interface CommonOptions extends Omit<Partial<TopologyOptions>, 'policies'
    * ignored. Default: 100 ms, doubled up to 10 s; half of each delay is random.
    */
   backOff?: Policy | undefined
+  /**
+   * The circuit breaker of the downstream that the handlers call. Other retriers and workers may
+   * share it.
+   *
+   * @throws {@link StrategyError} if the breaker has a key, and the strategy is reject or native
+   */
+  breaker?: Breaker | undefined
   /**
    * Listeners to events. If a listener throws or rejects, that becomes a warning of the process
    * (BACKHOP_LISTENER), at most ten per second and queue.

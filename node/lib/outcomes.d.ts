@@ -27,7 +27,16 @@ export class RetryAfter extends Error {
  *
  *     throw new Throttled(response.headers.get("retry-after"), "429")
  */
-export class Throttled extends RetryAfter {}
+export class Throttled extends RetryAfter {
+  /**
+   * @param options `wholeQueue`: also opens the breaker of the consumer for this delay; default false
+   */
+  constructor (
+    delay: Duration | Date | null | undefined, reason?: string | Error,
+    options?: { cause?: unknown, wholeQueue?: boolean | undefined }
+  )
+  readonly wholeQueue: boolean
+}
 
 /** Throw this to park the message now: no attempt can succeed. */
 export class Park extends Error {

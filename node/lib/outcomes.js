@@ -6,7 +6,7 @@ const { inspect, types } = require('node:util')
 const c = require('./core')
 const { ArgumentError, BackhopError } = require('./errors')
 const { warn } = require('./log')
-const { instance, list, refuse, shown } = require('./checks')
+const { flag, instance, list, refuse, shown } = require('./checks')
 const { Policy } = require('./policy')
 const { isDuration, milliseconds } = require('./times')
 
@@ -52,6 +52,12 @@ class RetryAfter extends Outcome {
 }
 
 class Throttled extends RetryAfter {
+  constructor (delay, reason, options) {
+    const { wholeQueue = false, ...others } = options ?? {}
+    super(delay, reason, others)
+    this.wholeQueue = flag(wholeQueue, 'wholeQueue')
+  }
+
   get [MEANS] () {
     return 'throttled'
   }
@@ -130,17 +136,17 @@ class Choice {
     this.#policies = policies.map(([key, policy]) => ({ is: choosing([key], 'policies')[0], policy }))
   }
 
-  /** Returns `{ outcome, error, retryAfter, policy }` of a thrown value. */
+  /** Returns `{ outcome, error, retryAfter, wholeQueue, policy }` of a thrown value. */
   result (thrown) {
     try {
       const error = textOf(thrown)
       const decides = thrown?.[DECIDES] ?? thrown
       const means = decides?.[MEANS]
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
-      const { outcome, retryAfter } = means === 'failed' || means === 'throttled'
-        ? { outcome: means, retryAfter: decides.delay ?? 0 }
+      const { outcome, retryAfter, wholeQueue } = means === 'failed' || means === 'throttled'
+        ? waitOf(decides)
         : this.#chosen(decides)
-      return this.#withPolicy({ outcome, error, retryAfter }, decides)
+      return this.#withPolicy({ outcome, error, retryAfter, ...wholeQueue && { wholeQueue } }, decides)
     } catch { // a proxy that throws is no reason to lose a message
       return { outcome: 'failed', error: UNPRINTABLE, retryAfter: 0 }
     }
@@ -167,9 +173,33 @@ class Choice {
   }
 }
 
-/** Returns the outcome for an answer that lets a message wait: true, a delay, or a Throttled. */
+/**
+ * Separates failures of the downstream from failures of single messages, for a Breaker.
+ *
+ * errors: the downstream's; undefined: all
+ */
+class Faults {
+  #downstreams
+
+  constructor (errors) {
+    this.#downstreams = errors === undefined ? undefined : choosing(errors, 'errors')
+  }
+
+  /** The time limit of handlers, and RetryAfter without an error, are always the downstream's. */
+  isDownstreams (thrown) {
+    if (!this.#downstreams) return true
+    try {
+      const error = thrown?.[MEANS] && isError(thrown.cause) ? thrown.cause : thrown
+      return error?.[MEANS] !== undefined || this.#downstreams.some(answer => Boolean(answer(error)))
+    } catch { // a proxy that throws
+      return true
+    }
+  }
+}
+
+/** Returns the outcome for a value that lets a message wait: true, a delay, RetryAfter or Throttled. */
 function waitOf (answer) {
-  if (answer?.[MEANS] === 'throttled') return { outcome: 'throttled', retryAfter: answer.delay ?? 0 }
+  if (answer?.[MEANS]) return { outcome: answer[MEANS], retryAfter: answer.delay ?? 0, wholeQueue: answer.wholeQueue }
   return { outcome: 'failed', retryAfter: answer === true ? 0 : answer }
 }
 
@@ -233,14 +263,18 @@ function isNative (Class) {
   return Function.prototype.toString.call(Class).includes('[native code]')
 }
 
-/** Calls a predicate. If it throws or returns another value, warns, and the error is retried. */
+/**
+ * Calls a predicate. If it throws or returns another value, warns, and the error is retried; for
+ * `errors`, it is the downstream's.
+ */
 function answerOf (predicate, thrown, name) {
-  const undecided = name === 'only'
+  const undecided = name !== 'never'
   try {
     const answer = predicate(thrown)
     if (answer === undefined || answer === null || typeof answer === 'boolean') return Boolean(answer)
     if (answer[MEANS] === 'throttled') return answer
-    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give: 'true, false, a delay, or a Throttled' })
+    const give = 'true, false, a delay, or a Throttled'
+    return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give })
   } catch (error) {
     warn(`a function of ${name} does not tell whether to try again: ${textOf(error)}: it is tried again, as the ` +
       `policy says; it was asked of ${textOf(thrown)}`, 'BACKHOP_CHOICE')
@@ -335,6 +369,7 @@ function membersOf ({ errors }, depth, path) {
 module.exports = {
   Choice,
   Drop,
+  Faults,
   OK,
   Overrun,
   Park,

@@ -4,8 +4,8 @@ import type { Policy } from './policy.js'
 import type { Topology } from './topology.js'
 import type { Duration, Text } from './types.js'
 
-/** The outcome of an attempt. */
-export type Outcome = 'ok' | 'failed' | 'permanent' | 'dropped' | 'throttled'
+/** The outcome of an attempt; deferred: no handler was called. */
+export type Outcome = 'ok' | 'failed' | 'permanent' | 'dropped' | 'throttled' | 'deferred'
 /** The action of a plan, see {@link Plan}. */
 export type Action = 'none' | 'ack' | 'retry' | 'reject' | 'return' | 'park' | 'drop' | 'replay' | 'defer'
 
@@ -25,7 +25,8 @@ export interface PlanOptions extends GuardOptions {
   policy?: Policy | undefined
   /**
    * The outcome of the attempt; default `"failed"`. `"permanent"` parks the message now. After
-   * `"throttled"` it waits, and this is no attempt.
+   * `"throttled"` it waits, and this is no attempt. After `"deferred"` it waits, whatever the limits of
+   * the policy.
    */
   outcome?: Outcome | undefined
   /** Text of the error; at most 1 KiB is kept. */

@@ -22,7 +22,8 @@ const OUTCOMES = {
   failed: c.BH_OUTCOME_FAILED,
   permanent: c.BH_OUTCOME_PERMANENT,
   dropped: c.BH_OUTCOME_DROPPED,
-  throttled: c.BH_OUTCOME_THROTTLED
+  throttled: c.BH_OUTCOME_THROTTLED,
+  deferred: c.BH_OUTCOME_DEFERRED
 }
 const SETTLEMENTS = { ...OUTCOMES, released: c.BH_OUTCOME_RELEASED } // of a message, without a plan
 const ACTION_NUMBERS = {

@@ -12,6 +12,7 @@ class TakenMessage extends Message {
   #worker
   #body
   #history
+  call // of a Breaker by key
 
   constructor (worker, taken, topology, signal) {
     super(undefined, undefined, { topology, signal })

@@ -15,7 +15,7 @@
  * @packageDocumentation
  */
 
-import { type CommonOptions, Duration, Message, Plan } from './index.js'
+import { type BreakerState, type CommonOptions, Duration, Message, Plan } from './index.js'
 
 /** A clock for tests. It goes on only if you advance it. */
 export class Clock {
@@ -34,7 +34,10 @@ export class Clock {
  */
 export function seededRandom (seed?: number): (count: number) => Buffer
 
-/** One call of the handler. If the poison guard parked the message, there was no call. */
+/**
+ * One call of the handler. If the poison guard parked the message, or the breaker was open, there was
+ * no call.
+ */
 export interface Attempt {
   number: number
   /** Milliseconds since the first attempt began. */
@@ -45,6 +48,8 @@ export interface Attempt {
   plan: Plan
   /** The delay after the attempt, in milliseconds; 0 if there is none. */
   delay: number
+  /** The state of the breaker of the message after the attempt, if you gave one. */
+  breaker?: BreakerState
 }
 
 /** The attempts of a message, as an array that prints as a table. */

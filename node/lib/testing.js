@@ -5,10 +5,11 @@
 const { randomBytes } = require('node:crypto')
 const { inspect, promisify } = require('node:util')
 
+const { Breaker } = require('./breaker')
 const { Decider } = require('./decider')
 const { Message } = require('./message')
 const { handler, instance, only, refuse, whole } = require('./checks')
-const { OK, policiesOf } = require('./outcomes')
+const { OK, classOf, policiesOf } = require('./outcomes')
 const { duration, milliseconds } = require('./times')
 const { TOPOLOGY, topologyOf } = require('./topology')
 
@@ -20,7 +21,7 @@ const RETRIES = ['retry', 'defer', 'reject', 'return']
 const ENDS = { ack: 'acked', park: 'parked', drop: 'dropped' }
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'never', 'only', 'policies', 'exchange', 'routingKey', 'headers', 'properties',
-  'legacyCounter', 'waitQueues', 'clock', 'random', 'mostAttempts'
+  'legacyCounter', 'waitQueues', 'clock', 'random', 'mostAttempts', 'breaker'
 ]
 
 /** A clock for tests. It goes on only if it is advanced. */
@@ -69,10 +70,12 @@ class Rehearsal extends Array {
   }
 
   toString () {
-    const rows = this.map(({ number, at, plan, delay, ...rest }) => {
+    const rows = this.map(({ number, at, plan, delay, breaker, ...rest }) => {
       const end = 'error' in rest ? String(rest.error) : plan.action === 'ack' ? 'ok' : ''
       const again = delay ? `, again in ${duration(delay)}` : ''
-      return `attempt ${String(number).padStart(2)} after ${duration(at).padStart(12)}: ${end}${again}`
+      const state = breaker ? ` (breaker ${breaker})` : ''
+      const what = plan.action === 'defer' && !end ? 'no call' : end
+      return `attempt ${String(number).padStart(2)} after ${duration(at).padStart(12)}: ${what}${again}${state}`
     })
     return [...rows, this.reason ? `${this.outcome} (${this.reason})` : this.outcome].join('\n')
   }
@@ -100,12 +103,13 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
   }
   const {
     never, only: others, policies: pairs = [], exchange = '', headers = {}, properties = {}, legacyCounter, waitQueues,
-    clock = new Clock(), random = seededRandom(), mostAttempts = 100
+    clock = new Clock(), random = seededRandom(), mostAttempts = 100, breaker
   } = only(options, OPTIONS, 'a rehearsal')
   instance(clock, Clock, 'clock')
   whole(mostAttempts, 'mostAttempts', 1)
   const policies = policiesOf(pairs)
   const topology = topologyOf({ ...options.topology ? {} : { queue: 'work' }, ...options }, 'a rehearsal', policies)
+  if (breaker !== undefined) instance(breaker, Breaker, 'breaker')._checkServed(topology)
   const { queue } = topology
   const { routingKey = queue } = options
   const decider = new Decider(topology, {
@@ -123,7 +127,7 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
     const message = new RehearsedMessage(Buffer.from(content), history, { topology }, given)
     const attempt = { number: message.attempt, at }
     const poison = decider.guard(history)
-    const plan = poison ?? decider.plan(history, await resultOf(decider, handle, message, attempt))
+    const plan = poison ?? decider.plan(history, await resultOf(decider, handle, message, { attempt, breaker, clock }))
     rehearsal.push(Object.assign(attempt, { plan, delay: plan.delay }))
     if (!RETRIES.includes(plan.action)) break
     clock.advance(plan.delay)
@@ -132,14 +136,22 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
   return rehearsal
 }
 
-async function resultOf (decider, handle, message, attempt) {
+async function resultOf (decider, handle, message, { attempt, breaker, clock }) {
+  let call
+  let result = OK
+  const end = {}
   try {
-    await handle(message)
-    return OK
+    call = breaker?._begin(message, clock.now)
+    if (call?.delay === undefined) await handle(message)
+    else result = { outcome: 'deferred', retryAfter: call.delay }
   } catch (error) {
     attempt.error = error
-    return decider.result(error)
+    result = decider.result(error)
+    Object.assign(end, { errorClass: classOf(error), isDownstreams: breaker?._isDownstreams(error) })
   }
+  call?.end(result, end, clock.now)
+  if (call) attempt.breaker = call.state
+  return result
 }
 
 /** Returns the message as the broker delivers it again. */

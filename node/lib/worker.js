@@ -7,6 +7,7 @@ const { EventEmitter } = require('node:events')
 const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
+const { Breaker } = require('./breaker')
 const c = require('./core')
 const { TRACE } = require('./observe/observer')
 const { MODES } = require('./declaring')
@@ -40,7 +41,7 @@ const NO_LIBRABBITMQ =
 const OPTIONS = [
   ...TOPOLOGY, 'topology', 'mode', 'never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'confirmTimeout',
   'backOff', 'concurrency', 'prefetch', 'timeout', 'caFile', 'cert', 'key', 'connectTimeout', 'drain', 'retryEvents',
-  'failFast', 'onEvent'
+  'failFast', 'breaker', 'onEvent'
 ]
 const SIGNALS = ['SIGTERM', 'SIGINT']
 const MOST_PREFETCH = 65535
@@ -48,6 +49,7 @@ const OWN = ['replayed', 'drained'] // events that the worker itself needs
 const COPIED = ['retried', 'deferred', 'parked'] // events of a confirmed copy
 const PUBLISHED_AGAIN = ['returned', 'nacked'] // events of a copy that is not confirmed
 const NO_FAILURE = {}
+const BREAKERS = new FinalizationRegistry(() => {}) // keeps a worker's breaker until the worker is freed
 
 class Worker extends EventEmitter {
   #native
@@ -70,6 +72,7 @@ class Worker extends EventEmitter {
   #emitter
   #health
   #isListened = false // whether there is a listener to events of each message
+  #breaker
   #mostFailures
   #failures = new Map() // { error, trace } by number of a failed message, for its next event
 
@@ -80,7 +83,8 @@ class Worker extends EventEmitter {
       never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [],
       confirmTimeout = 30_000,
       backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), timeout,
-      caFile, cert, key, connectTimeout = 10_000, drain = 20_000, retryEvents = false, failFast = true, onEvent
+      caFile, cert, key, connectTimeout = 10_000, drain = 20_000, retryEvents = false, failFast = true, breaker,
+      onEvent
     } = only(options, OPTIONS, 'a Worker')
     whole(concurrency, 'concurrency', 1)
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
@@ -122,10 +126,21 @@ class Worker extends EventEmitter {
     this.#retryEvents = flag(retryEvents, 'retryEvents')
     this.#health = new Health('the worker', health => native.state(health))
     this.#emitter = new Emitter(this.#topology.queue, onEvent, {
-      copies: () => native.copies(), countFor: metrics => this.#countFor(metrics)
+      copies: () => native.copies(),
+      consumers: () => ({ queue: this.#topology.queue, states: [this.state] }),
+      countFor: metrics => this.#countFor(metrics)
     })
     this.on('newListener', name => { this.#isListened ||= EACH_MESSAGE.includes(name) })
     this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
+    if (breaker !== undefined) this.#setBreaker(instance(breaker, Breaker, 'breaker'))
+  }
+
+  #setBreaker (breaker) {
+    breaker._checkServed(this.#topology)
+    this.#breaker = breaker
+    if (breaker.hasKey) return
+    BREAKERS.register(this.#native, breaker)
+    this.#check(this.#native.set_breaker(breaker[NATIVE]))
   }
 
   #check (status) {
@@ -324,6 +339,7 @@ class Worker extends EventEmitter {
     this.#running++
     let result
     let isAsync
+    if (this.#breaker?.hasKey && !this.#isPermitted(message)) return
     if (this.#isObserved) this.#begins(message)
     try {
       result = this.#handle(message)
@@ -334,6 +350,23 @@ class Worker extends EventEmitter {
     }
     if (!isAsync) this.#settle(message, OK)
     else Promise.resolve(result).then(() => this.#settle(message, OK), thrown => this.#fail(message, thrown))
+  }
+
+  /** Requests the permit of the message's key. Returns false if the message is settled without it. */
+  #isPermitted (message) {
+    try {
+      message.call = this.#breaker._begin(message)
+    } catch (thrown) {
+      if (this.#isObserved) this.#begins(message)
+      this.#fail(message, thrown)
+      return false
+    }
+    const { delay } = message.call
+    if (delay === undefined) return true
+    const waits = this.#emitsRetries && this.#emitter.waiting(message)
+    if (waits) this.#keep(message.taken.number(), waits)
+    this.#settle(message, { outcome: 'deferred', error: '', retryAfter: delay })
+    return false
   }
 
   #begins (message) {
@@ -356,6 +389,7 @@ class Worker extends EventEmitter {
       return
     }
     const result = this.#choice.result(thrown)
+    const isDownstreams = this.#breaker?._isDownstreams(thrown)
     const name = endOf(result, message, this.#topology)
     if (name === 'dropped') {
       if (this.#isObserved) this.#emitHandled(name, message)
@@ -363,7 +397,9 @@ class Worker extends EventEmitter {
       return
     }
     this.#failed(name, message, thrown, result)
-    this.#settle(message, result, classOf(thrown), message[TRACE]?.traceparent)
+    this.#settle(message, result, {
+      errorClass: classOf(thrown), traceparent: message[TRACE]?.traceparent, isDownstreams
+    })
   }
 
   /** Emits `failed` or `throttled`, and keeps the error for the event of the copy. */
@@ -389,12 +425,14 @@ class Worker extends EventEmitter {
     this.#failures.delete(oldest)
   }
 
-  #settle (message, result, errorClass = '', traceparent = '') {
-    const { outcome, error, retryAfter, policy = this.#topology.policy } = result
+  #settle (message, result, { errorClass = '', traceparent = '', isDownstreams = true } = {}) {
+    const { outcome, error, retryAfter, policy = this.#topology.policy, wholeQueue = false } = result
+    message.call?.end(result, { errorClass, isDownstreams })
     this.#running--
     if (this.#isObserved && result === OK) this.#emitHandled('succeeded', message)
     const status = this.#native.settle(
-      message.taken, SETTLEMENTS[outcome], error, errorClass, retryAfter, policy[NATIVE], traceparent)
+      message.taken, SETTLEMENTS[outcome], error, errorClass, retryAfter, policy[NATIVE], traceparent,
+      Number(!isDownstreams), Number(wholeQueue))
     if (status) this.#stale(message, status)
     if (this.#isResting) this.#goOn()
   }

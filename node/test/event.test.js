@@ -64,7 +64,7 @@ test('a listener is given each event with what it has, and the error itself', ()
   const [event] = events
   assert.deepEqual({ ...event }, {
     name: 'retried', text: 'TypeError: no', error, id: '17', queue: 'orders', connection: '', host: '', attempt: 0,
-    attempts: 2, delay: 1000, count: 0, reason: '', errorClass: 'TypeError', errorText: 'TypeError: no',
+    attempts: 2, deferrals: 0, delay: 1000, count: 0, reason: '', breaker: '', errorClass: 'TypeError', errorText: 'TypeError: no',
     lateness: undefined, duration: 1.5, recovery: undefined
   })
   assert.deepEqual([event.level, event.isWarning], ['info', false])
@@ -203,6 +203,51 @@ test('metrics of one provider tell the copies of all that they are given to as o
   assert.deepEqual(gauges.map(({ dataPoints }) => dataPoints.map(({ value }) => value)), [[8]])
   assert.match(await register.metrics(), /^backhop_copies_unconfirmed 5$/m)
   assert.equal(emitters.length, 4)
+  await provider.shutdown()
+})
+
+test('T3: metrics of one provider have the ready consumers of each queue', async () => {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
+  const provider = new MeterProvider({ readers: [reader] })
+  const register = new Registry()
+  const given = [prometheus({ register }), metrics({ meterProvider: provider })]
+  const sources = [['a', ['ready', 'paused']], ['a', ['ready', 'ready']], ['b', ['reconnecting']], ['c', []]]
+  const emitters = sources.map(([queue, states]) => {
+    return new Emitter(queue, given, { copies: () => 0, consumers: () => ({ queue, states }) })
+  })
+  await reader.forceFlush()
+  const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
+  const { dataPoints } = found.find(({ descriptor }) => descriptor.name === 'backhop.consumers.ready')
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['messaging.destination.name'], value]), [['a', 3], ['b', 0]])
+  const text = await register.metrics()
+  assert.deepEqual(text.match(/^backhop_consumers_ready\{.*$/gm), [
+    'backhop_consumers_ready{queue="a"} 3', 'backhop_consumers_ready{queue="b"} 0'
+  ])
+  assert.equal(emitters.length, 4)
+  await provider.shutdown()
+})
+
+test('the state of a breaker is a gauge of each queue and breaker', async () => {
+  const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+  const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
+  const provider = new MeterProvider({ readers: [reader] })
+  const register = new Registry()
+  const events = []
+  const emitter = new Emitter('orders', [prometheus({ register }), metrics({ meterProvider: provider }), event => events.push(event)])
+  for (const [kind, name] of [[c.BH_EVENT_BREAKER_OPENED, 'api'], [c.BH_EVENT_BREAKER_OPENED, 'db'], [c.BH_EVENT_BREAKER_CLOSED, 'api']]) {
+    emitter.emitDescribed(kind, native => native.set_string(c.BH_FIELD_BREAKER, name), [])
+  }
+  await reader.forceFlush()
+  const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
+  const [{ dataPoints }] = found.filter(({ descriptor }) => descriptor.name === 'backhop.breaker.state')
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['backhop.breaker'], value]), [['api', 0], ['db', 2]])
+  const text = await register.metrics()
+  assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="api"\} 0$/m)
+  assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="db"\} 2$/m)
+  assert.deepEqual(events.map(({ name, breaker }) => [name, breaker]), [
+    ['breaker_opened', 'api'], ['breaker_opened', 'db'], ['breaker_closed', 'api']
+  ])
   await provider.shutdown()
 })
 

@@ -1,5 +1,5 @@
 'use strict'
-// README's listeners for loggers, as they stand there.
+// The guide's listeners for loggers, as they stand there.
 
 const assert = require('node:assert/strict')
 const { Writable } = require('node:stream')
@@ -9,10 +9,9 @@ const pino = require('pino')
 const winston = require('winston')
 
 const { inside } = require('./internals')
+const listeners = require('../examples/recipes/loggers')
 
 const { Emitter } = inside('observe/emitter')
-
-const LEVELS = { debug: 'debug', info: 'info', warning: 'warn', error: 'error' }
 
 function told (onEvent) {
   const emitter = new Emitter('orders', onEvent)
@@ -43,16 +42,14 @@ function check (lineOf, levels) {
 
 test('pino', () => {
   const logger = pino({ name: 'mine' }, stream)
-  const toPino = event => logger[LEVELS[event.level]]({ event }, String(event))
-  told(toPino)
+  told(listeners(logger).toPino)
   assert.ok(lines.every(({ name }) => name === 'mine'))
   check(({ msg }) => msg, [30, 40])
 })
 
 test('winston', async () => {
   const logger = winston.createLogger({ format: winston.format.json(), transports: [new winston.transports.Stream({ stream })] })
-  const toWinston = event => { logger.log({ level: LEVELS[event.level], message: String(event), event }) }
-  told(toWinston)
+  told(listeners(logger).toWinston)
   while (lines.length < 2) await new Promise(setImmediate)
   check(({ message }) => message, ['info', 'warn'])
 })

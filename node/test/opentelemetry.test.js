@@ -192,3 +192,10 @@ test('a copy\'s attributes', () => {
   emitter.emit('parked', () => ({ ...told, reason: 'exhausted' }))
   assert.deepEqual(span().attributes, { ...both, 'messaging.operation.name': 'park', 'backhop.reason': 'exhausted' })
 })
+
+test('a message that waits for its breaker has a span of its copy, and none of a handler', () => {
+  emitter.emit('deferred', () => ({ id: '17', ...emitter.waiting(messageOf({ headers: { traceparent: TRACEPARENT } })) }))
+  const { name, parentSpanContext } = span()
+  assert.deepEqual([name, parentSpanContext.spanId], ['defer orders', PUBLISHER.spanId])
+  assert.equal(new Emitter('orders').waiting(messageOf()), undefined)
+})

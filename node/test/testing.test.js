@@ -3,7 +3,7 @@
 const assert = require('node:assert/strict')
 const { test } = require('node:test')
 
-const { Drop, Park, Policy, RetryAfter, Topology } = require('backhop')
+const { Breaker, Drop, Park, Policy, RetryAfter, Topology } = require('backhop')
 const { Clock, rehearse, seededRandom } = require('backhop/testing')
 
 const policy = new Policy({ initial: '1s', factor: 2, max: '1m', jitter: 'none', maxAttempts: 4 })
@@ -118,4 +118,31 @@ test('NT18: the core\'s objects of many rehearsals are freed, also if nothing el
   const before = await many()
   const after = await many()
   assert.ok(after - before < 100 * 2 ** 20, `${Math.round((after - before) / 2 ** 20)} MiB more`)
+})
+
+test('a message waits without an attempt while its breaker is open', async () => {
+  const pauses = new Policy({ kind: 'fixed', initial: '1m', jitter: 'none' })
+  const breaker = new Breaker('api', { rowFailures: 2, probeSuccesses: 1, pauses })
+  const clock = new Clock()
+  const times = []
+  const rehearsal = await rehearse(() => {
+    times.push(clock.now)
+    if (times.length < 4) throw new TypeError('down')
+  }, 'body', { policy, breaker, clock })
+  const states = rehearsal.map(each => [each.number, each.plan.action, each.breaker])
+  const calls = states.filter(([, action]) => action !== 'defer')
+  assert.deepEqual(calls, [[1, 'retry', 'closed'], [2, 'retry', 'open'], [3, 'retry', 'open'], [4, 'ack', 'closed']])
+  assert.deepEqual(states[2], [3, 'defer', 'open'])
+  assert.ok(times[2] - times[1] >= 60_000)
+  assert.match(String(rehearsal), /attempt {2}3 after {10}3 s: no call, again in .* \(breaker open\)/)
+})
+
+test('a message waits for its key', async () => {
+  const breaker = new Breaker('hosts', { rowFailures: 1, key: ({ headers }) => headers.host })
+  await rehearse(fail, '', { policy, breaker, headers: { host: 'a' }, mostAttempts: 1 })
+  const [other] = await rehearse(() => {}, '', { policy, breaker, headers: { host: 'b' } })
+  const [same] = await rehearse(() => {}, '', { policy, breaker, headers: { host: 'a' }, mostAttempts: 1 })
+  assert.deepEqual([other.plan.action, same.plan.action], ['ack', 'defer'])
+  const [wrong] = await rehearse(() => {}, '', { policy, breaker, mostAttempts: 1 })
+  assert.match(String(wrong.error), /returned is undefined/)
 })

@@ -231,8 +231,8 @@ function delivery ({ delivery: given = {} }) {
 }
 
 function policy ({ policy: given = {} }) {
-  only(given, 'kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes ' +
-    'max_deferrals')
+  only(given, 'kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms ' +
+  'max_crashes max_deferrals')
   const options = {}
   for (const key of ['initial_ms', 'max_ms', 'max_age_ms', 'max_retry_after_ms']) {
     if (key in given) options[camel(key.replace('_ms', ''))] = Number(given[key])

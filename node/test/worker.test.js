@@ -14,7 +14,7 @@ const { Worker: Thread } = require('node:worker_threads')
 const { Registry } = require('prom-client')
 
 const {
-  ArgumentError, ConnectionFailedError, NoLibrabbitmqError, Policy, StateError, Topology, URIError, Worker, buildInfo
+  ArgumentError, Breaker, ConnectionFailedError, NoLibrabbitmqError, Policy, StateError, Topology, URIError, Worker, buildInfo
 } = require('backhop')
 
 const { prometheus } = require('backhop/prom-client')
@@ -255,7 +255,7 @@ test('a thread may end while a name is looked up', { ...NEEDS_WORKER, timeout },
 
 test('a worker that is garbage leaves no descriptor and no thread', { ...NEEDS_WORKER, timeout }, async () => {
   const before = held()
-  for (let i = 0; i < 20; i++) new Worker(NOWHERE, { queue: 'orders' })
+  for (let i = 0; i < 20; i++) new Worker(NOWHERE, { queue: 'orders', breaker: new Breaker('api') }) // which is garbage too
   for (const end = Date.now() + timeout; held().descriptors > before.descriptors && Date.now() < end;) {
     global.gc()
     await new Promise(resolve => setImmediate(resolve))

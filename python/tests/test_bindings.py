@@ -17,6 +17,8 @@ NOUNS = (
     "history",
     "policy",
     "breaker",
+    "breakers",
+    "flow",
     "successes",
     "plan",
     "topology",
@@ -31,6 +33,7 @@ NOUNS = (
     "health",
 )
 LEFT_OUT = {
+    "bh_breaker_name",  # the class Breaker keeps its name
     "bh_worker_run",  # it blocks, and calls back
     "bh_delivery_push",  # push_int and the like call it
     "bh_topology_add_work_queue_argument",  # add_work_queue_string and add_work_queue_int call it

@@ -72,7 +72,9 @@ def test_what_is_described_is_what_is_collected() -> None:
     events = Events("orders", metrics)
     for kind in range(c.BH_EVENT_LAST):
         fields = {"attempt": 2, "attempts": 1, "lateness_ms": 1, "duration_us": 1, "recovery_ms": 1, "delay_ms": 1}
-        events.emit(events.new(kind, {**fields, "count": 1}))
+        events.emit(events.new(kind, {**fields, "count": 1, "breaker": "api"}))
+    source = Source(0, [True])
+    metrics.attach(source)
     described = {each.name: (each.type, each.documentation) for each in metrics.describe()}
     assert {each.name: (each.type, each.documentation) for each in metrics.collect()} == described
     assert len(described) == c.BH_METRIC_LAST
@@ -81,12 +83,22 @@ def test_what_is_described_is_what_is_collected() -> None:
 # --- Metrics of OpenTelemetry ----------------------------------------------------------------------------------------
 
 
-class Source:
-    def __init__(self, pending: int) -> None:
+class OfQueue:
+    """The base of sources: their consumers are ready, or not."""
+
+    topology = Topology("orders")
+
+    def __init__(self, readiness: list[bool] | None = None) -> None:
+        self._readiness_of_consumers = readiness or []
+
+
+class Source(OfQueue):
+    def __init__(self, pending: int, readiness: list[bool] | None = None) -> None:
+        super().__init__(readiness)
         self.pending = pending
 
 
-class WorkerSource:
+class WorkerSource(OfQueue):
     _copies = 5
 
 
@@ -116,6 +128,28 @@ def test_unconfirmed_copies_of_all_retriers_and_workers_add_up() -> None:
     assert values(reader, "backhop.parked") == [2]
 
 
+def test_T3_the_ready_consumers_of_all_retriers_and_workers_add_up() -> None:
+    reader = InMemoryMetricReader()
+    opentelemetry = backhop.opentelemetry.Metrics(MeterProvider([reader]))
+    prometheus = backhop.prometheus.Metrics(None)
+    sources: list[Any] = [Source(0, [True, False]), Source(0, [True]), Source(0), WorkerSource([True])]
+    for each in sources:
+        opentelemetry.attach(each)
+        prometheus.attach(each)
+    assert values(reader, "backhop.consumers.ready") == [3]
+    assert 'backhop_consumers_ready{queue="orders"} 2\n' in prometheus.text  # a worker's core has its own
+
+
+def test_the_state_of_a_breaker_is_a_gauge() -> None:
+    reader, prometheus = InMemoryMetricReader(), backhop.prometheus.Metrics(None)
+    events = Events("orders", [prometheus, backhop.opentelemetry.Metrics(MeterProvider([reader]))])
+    kinds = {c.BH_EVENT_BREAKER_OPENED: 2, c.BH_EVENT_BREAKER_HALF_OPEN: 1, c.BH_EVENT_BREAKER_CLOSED: 0}
+    for kind, state in kinds.items():
+        events.emit(events.new(kind, {"breaker": "api"}))
+        assert values(reader, "backhop.breaker.state") == [state]
+        assert f'backhop_breaker_state{{queue="orders",breaker="api"}} {state}\n' in prometheus.text
+
+
 @pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")
 def test_a_worker_is_asked_for_its_copies_by_opentelemetry_and_counts_them_itself_for_prometheus() -> None:
     reader = InMemoryMetricReader()
@@ -123,6 +157,7 @@ def test_a_worker_is_asked_for_its_copies_by_opentelemetry_and_counts_them_itsel
     given = [prometheus, backhop.opentelemetry.Metrics(MeterProvider([reader]))]
     worker = backhop.Worker("amqp://localhost", "orders", on_event=given)
     assert values(reader, "backhop.copies.unconfirmed") == [worker._copies] == [0]
+    assert values(reader, "backhop.consumers.ready") == [0]
     assert not prometheus._sources
 
 

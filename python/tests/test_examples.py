@@ -1,31 +1,57 @@
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from live import PATIENCE, Broker, needs_broker, needs_worker
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples/python"
+START, TUTORIAL = ROOT / "docs/start.md", ROOT / "docs/tutorial.md"
+THREE_ATTEMPTS = [f"/index.html, attempt {attempt}" for attempt in (1, 2, 3)]
 
-pytest.importorskip("pika")
+pika = pytest.importorskip("pika")
+pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples are beside these tests")
 
 
-def purge_everything(example: str) -> None:
-    """Runs it; it ends once every page but the one that does not exist is purged, and that one is parked."""
+def output_of(example: str) -> str:
     command = [sys.executable, str(EXAMPLES / example)]
-    output = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
-    purged, refusals, parked = map(int, re.findall(r"\d+", output.splitlines()[-1]))
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+
+def shown(page: Path) -> list[str]:
+    """Returns the blocks of text of a page, without their numbers."""
+    return [plain(each) for each in re.findall(r"^```text\n(.*?)^```$", page.read_text(), re.M | re.S)]
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\d+ refusals", "N refusals", text.strip())
+
+
+def purge_everything(example: str) -> str:
+    """Runs it; it ends once every page but the one that does not exist is purged, and that one is parked."""
+    output = output_of(example)
+    last = output.splitlines()[-1]
+    purged, refusals, parked = map(int, re.findall(r"\d+", last))
     assert (purged, parked) == (19, 1)
     assert refusals >= 18
     assert output.count("507 queue is full") == refusals
+    return plain(last)
 
 
 @needs_broker
 def test_the_cdn_purge_over_pika_ends_with_every_page_purged() -> None:
-    purge_everything("cdn_purge_pika.py")
+    last = purge_everything("cdn_purge_pika.py")
+    assert last == shown(TUTORIAL)[-1]
 
 
 @needs_broker
@@ -35,13 +61,108 @@ def test_the_cdn_purge_with_the_worker_ends_with_every_page_purged() -> None:
 
 
 @needs_broker
-def test_the_quickstart_ends_with_the_third_attempt() -> None:
+def test_the_tutorials_first_consumer_loses_what_fails() -> None:
+    assert output_of("tutorial_loses.py").splitlines()[-1] == shown(TUTORIAL)[0]
+
+
+@needs_broker
+def test_the_tutorials_retries_spare_the_api_that_requeueing_hammers() -> None:
+    refusals = {}
+    for example in ("tutorial_hammers.py", "tutorial_retries.py"):
+        purged, _, refusals[example] = map(int, re.findall(r"\d+", output_of(example).splitlines()[-1]))
+        assert purged == 19
+    assert refusals["tutorial_hammers.py"] > 2 * refusals["tutorial_retries.py"]
+
+
+@contextmanager
+def running(example: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs it on a broker without the queue "purges"."""
     broker = Broker()
-    broker.channel.queue_delete("purges")
+    for queue in ("purges", "purges.parked"):
+        broker.channel.queue_delete(queue)
     broker.close()
-    command = [sys.executable, str(EXAMPLES / "quickstart.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdout
-        lines = [program.stdout.readline().strip() for _ in range(3)]
-        program.kill()
-    assert lines == [f"/index.html, attempt {attempt}" for attempt in (1, 2, 3)]
+    command, environment = [sys.executable, str(EXAMPLES / example)], {**os.environ, **environment}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def lines_of(program: subprocess.Popen[str], count: int) -> list[str]:
+    assert program.stdout
+    return [program.stdout.readline().strip() for _ in range(count)]
+
+
+def publish_when_declared() -> None:
+    broker = Broker()
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            broker.count("purges")
+            break
+        except pika.exceptions.ChannelClosedByBroker:
+            assert time.monotonic() < end
+            broker.reconnect()
+            time.sleep(0.1)
+    broker.publish(b"/index.html", "purges")
+    broker.close()
+
+
+@needs_broker
+def test_the_quickstart_ends_with_the_third_attempt() -> None:
+    with running("quickstart.py") as program:
+        lines = lines_of(program, 3)
+    assert lines == THREE_ATTEMPTS
+    assert shown(START) == ["\n".join(lines)]
+
+
+@needs_broker
+@pytest.mark.parametrize("example", ["quickstart_aio_pika", "own_consumer"])
+def test_a_consumer_retries_until_the_third_attempt(example: str) -> None:
+    pytest.importorskip("aio_pika")
+    with running(f"{example}.py") as program:
+        publish_when_declared()
+        assert lines_of(program, 3) == THREE_ATTEMPTS
+
+
+@needs_broker
+@needs_worker
+@pytest.mark.parametrize("example", ["quickstart_worker.py", "breaker.py"])
+def test_a_worker_retries_until_the_third_attempt(example: str) -> None:
+    with running(example) as program:
+        publish_when_declared()
+        assert lines_of(program, 3) == THREE_ATTEMPTS
+
+
+@needs_broker
+def test_an_observed_consumer_counts_a_parked_message() -> None:
+    pytest.importorskip("prometheus_client")
+    pytest.importorskip("opentelemetry")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    with running("observed.py", PORT=port) as program:
+        publish_when_declared()
+        lines = lines_of(program, 4)
+        assert lines[:3] == THREE_ATTEMPTS
+        assert lines[3].startswith("parked: message ")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            text = answer.read().decode()
+    assert 'backhop_parked_total{queue="purges",reason="exhausted"} 1.0' in text
+
+
+@needs_worker
+def test_the_outcomes_are_as_their_comments_have_them() -> None:
+    lines = output_of("outcomes.py").splitlines()
+    assert lines == [
+        "429: acked after 2",
+        "503: acked after 2",
+        "404: parked after 1",
+        "410: dropped after 1",
+        "500: acked after 2",
+    ]
+
+
+def test_the_rehearsal_of_the_guide_passes() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "rehearsal.py")]
+    subprocess.run(command, check=True, capture_output=True)

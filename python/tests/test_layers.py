@@ -22,6 +22,7 @@ FLOORS = [
     {"plan"},
     {"outcomes"},
     {"decider", "message"},
+    {"breaker"},
     {"observe"},
     {"adapters", "worker"},
     {"aio_pika", "opentelemetry", "pika", "prometheus", "testing"},

@@ -120,6 +120,7 @@ def of_consumers() -> dict[str, list[Any]]:
         "wait_queues": ["wait", b"wait", None, 7, THING, {}, [None], [""], [7], [MUCH]],
         "confirm_timeout": [*NO_TIMES, -1, 0, 0.0001, 4000, math.inf],
         "back_off": NO_POLICY,
+        "breaker": ["api", 7, {}, backhop.Breaker, THING, True],
         "on_event": [
             "print",
             7,

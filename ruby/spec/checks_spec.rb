@@ -12,6 +12,7 @@ RSpec.describe "A wrong value" do
     "Topology" => ->(**given) { Backhop::Topology.new("work", **given) },
     "Bunny::Retrier" => ->(queue: "work", **given) { Backhop::Bunny::Retrier.new(channel, queue: queue, **given) },
     "Worker" => ->(uri: "amqp://localhost", queue: "work", **given) { Backhop::Worker.new(uri, queue: queue, **given) },
+    "Breaker" => ->(name: "billing", **given) { Backhop::Breaker.new(name, **given) },
     "rehearse" => ->(**given) { Backhop::Testing.rehearse("body", **given) { nil } }
   }
   shared = {
@@ -22,6 +23,7 @@ RSpec.describe "A wrong value" do
     only: ["KeyError", [5]], legacy_counter: [5, :retries], wait_queues: [5, [nil], { a: 1 }],
     policies: [nil, 5, [[KeyError, Backhop::Policy.new]], { "KeyError" => Backhop::Policy.new }, { KeyError => 5 },
                { KeyError => nil }],
+    breaker: [5, "billing", true],
     confirm_timeout: [0, -1, 3601, "30", nil, true, Float::NAN, Float::INFINITY], back_off: [1, {}, "fast"],
     colour: ["red"], verify: [true]
   }
@@ -31,6 +33,12 @@ RSpec.describe "A wrong value" do
       max: [0, "1", -5, false, {}, 0.5], jitter: [-0.1, 1.1, "full", nil, true, Float::NAN, :x], max_attempts: [1.5, -1, "3"],
       kind: ["linear", :cubic, 1], steps: [[], [0], ["1"], 5, "1,2", [nil], [1] * 1001], max_age: [-1, "1", nil],
       max_retry_after: [-1, "1", nil], max_crashes: [1.5, -1, nil, "5"], max_deferrals: [1.5, -1, nil, "5"], colour: ["red"]
+    },
+    "Breaker" => {
+      name: [nil, 5, :billing], errors: ["KeyError", [KeyError, nil], 5], key: ["host", 5, :host], window: [0, -1, nil, "soon"],
+      least_calls: [0, 1.5, nil], failure_percent: [0, 101, "50"], row_failures: [-1, nil, 1.5], slow: [0, "x"],
+      slow_percent: [0, 101], probe_successes: [0, 1001, "3"], probe_timeout: [0, nil], ramp_calls: [0, 65_537],
+      throttled_opens: [1, nil], pauses: [5, {}], colour: ["red"]
     },
     "Topology" => shared.slice(:strategy, :queue_type, :namespace, :series, :stripes, :work_queue, :work_queue_arguments,
                                :colour)
@@ -99,6 +107,7 @@ RSpec.describe "A wrong value" do
       -> { topology.shares("1") } => /attempt is "1"/,
       -> { policy.preview(10**9) } => /failures is 1000000000/, -> { policy.preview(-1) } => /failures is -1/,
       -> { Backhop::RetryAfter.new([]) } => /give seconds/, -> { Backhop::RetryAfter.new(-1) } => /give seconds/,
+      -> { Backhop::Throttled.new(1, whole_queue: 1) } => /whole_queue is 1/,
       -> { Backhop::Testing.rehearse("body") } => /the handler is nil/
     }.each do |call, text|
       expect(&call).to raise_error(Backhop::Error, text)

@@ -2,8 +2,9 @@
 
 # What the documentation shows is what happens.
 RSpec.describe "The documentation" do
-  readme = File.expand_path("../README.md", __dir__)
-  recipes = Dir[File.expand_path("../../examples/ruby/recipes/*.rb", __dir__)]
+  root = File.expand_path("../..", __dir__)
+  readme = File.join(root, "ruby/README.md")
+  guide = File.join(root, "docs/ruby.md")
   library = $LOADED_FEATURES.grep(%r{/backhop/policy\.rb\z}).first.delete_suffix("/policy.rb")
   policy = Backhop::Policy.new(initial: 10, factor: 3, max: 3600, jitter: 0.2, max_attempts: 8)
 
@@ -23,17 +24,19 @@ RSpec.describe "The documentation" do
     expect(text).to include(story.lines.map { |line| "  #     #{line}" }.join)
   end
 
-  it "shows no Ruby that does not parse", if: File.exist?(readme) do
-    blocks = File.read(readme).scan(/^```ruby\n(.*?)^```$/m).flatten
+  it "shows no Ruby that does not parse", if: File.exist?(guide) do
+    blocks = File.read(guide).scan(/^```ruby\n(.*?)^```$/m).flatten
     expect(blocks).not_to be_empty
     blocks.each { |block| expect { RubyVM::InstructionSequence.compile(block) }.not_to raise_error }
   end
 
-  recipes.each do |recipe|
-    it "shows the recipe #{File.basename(recipe)}", if: File.exist?(readme) do
-      region = File.read(recipe)[/^# README: begin\n(.*)^# README: end$/m, 1]
-      expect(File.read(readme)).to include("```ruby\n#{region}```\n")
-    end
+  it "shows the story that headers tell, in the guide too", if: File.exist?(guide) do
+    headers = {
+      "backhop-attempts" => 8, "backhop-first-failure" => 1_794_694_400_000, "backhop-delay" => 3_000_000,
+      "backhop-error" => "HTTPError: 507 queue is full", "backhop-parked" => "exhausted", "backhop-exchange" => "cdn",
+      "backhop-routing-key" => "purge.image", "backhop-id" => "5f0c"
+    }
+    expect(File.read(guide)).to include("\n#{Backhop.explain(headers).chomp}\n")
   end
 
   it "RT14: shows a table in which no delay exceeds the policy's max" do

@@ -45,6 +45,7 @@ RSpec.describe "An exception of a handler" do
     expect(result(Backhop::Throttled.new(30))).to eq([:throttled, "", 30])
     expect(result(Backhop::Throttled.new("7", "429"))).to eq([:throttled, "429", 7])
     expect(result(Backhop::Throttled.new(nil, IOError.new("busy")))).to eq([:throttled, "IOError: busy", 0])
+    expect([Backhop::Throttled.new(1), Backhop::Throttled.new(1, whole_queue: true)].map(&:whole_queue?)).to eq([false, true])
   end
 
   it "is raised where a RetryAfter is given what is no time", :unsigned do

@@ -132,10 +132,10 @@ RSpec.describe "What is seen" do
     expect(seen.count(["WARN", :parked])).to be_between(1, 10)
   end
 
-  readme = File.expand_path("../README.md", __dir__)
+  json_log = File.expand_path("../../examples/ruby/recipes/json_log.rb", __dir__)
 
-  it "is a log of JSON, by README's formatter", if: File.exist?(readme) do
-    recipe = File.read(readme).scan(/^```ruby\n(.*?)^```$/m).flatten.find { |each| each.include?("JSON.generate") }
+  it "is a log of JSON, by the guide's formatter", if: File.exist?(json_log) do
+    recipe = File.read(json_log)
     stdout = $stdout
     $stdout = lines
     eval(recipe) # rubocop:disable Security/Eval
@@ -181,6 +181,14 @@ RSpec.describe "What is seen" do
       expect(value("backhop_attempts_count", outcome: "succeeded")).to eq(1)
     end
 
+    it "has the state of each breaker" do
+      by = retrier(metrics)
+      { breaker_opened: 2, breaker_half_open: 1, breaker_closed: 0 }.each do |name, state|
+        by.emit(name, breaker: "api", text: "3 of 3 failed")
+        expect(value("backhop_breaker_state", queue: "orders", breaker: "api")).to eq(state)
+      end
+    end
+
     it "tells few queues and classes of errors apart, and no ids" do
       by = retrier(metrics)
       histories = defined?(RBS::Test) ? 1000 : 10_000 # checked signatures cost eight times the processor time
@@ -210,10 +218,21 @@ RSpec.describe "What is seen" do
     end
 
     it "counts the copies that are not confirmed of all its retriers" do
-      retriers = [double(pending: 2), double(pending: 5)].each { |each| metrics.attach(each) }
+      retriers = [source(2), source(5)].each { |each| metrics.attach(each) }
       expect(value("backhop_copies_unconfirmed")).to eq(7)
       expect(retriers.size).to eq(2) # and none is collected before
     end
+
+    it "T3: counts the consumers of all its retriers that are ready" do
+      retriers = [source(0, true, false), source(0, true), source(0)].each { |each| metrics.attach(each) }
+      expect(metrics.text).to include(%(backhop_consumers_ready{queue="orders"} 2\n))
+      expect(retriers.size).to eq(3)
+    end
+  end
+
+  # A source of metrics, as a retrier is.
+  def source(pending, *readiness)
+    double(pending: pending, readiness: readiness, topology: Backhop::Topology.new("orders"))
   end
 
   # Whether a library is there, which the machine may lack.
@@ -253,11 +272,11 @@ RSpec.describe "What is seen" do
     it "is the same metrics" do
       registry = Prometheus::Client::Registry.new
       metrics = Backhop::PrometheusMetrics.new(registry)
-      metrics.attach(copies = double(pending: 4))
+      metrics.attach(copies = source(4, true))
       by = retrier(metrics)
       2.times { failing(by, message, KeyError.new) }
       failing(by, message, Backhop::Park.new)
-      by.note_pending
+      by.note_gauges
       labels = { queue: "orders", error_type: "KeyError" }
       retries = registry.get(:backhop_retries_total)
       got = retries.method(:get).parameters.include?(%i[key labels]) ? retries.get(labels: labels) : retries.get(labels)
@@ -265,7 +284,13 @@ RSpec.describe "What is seen" do
       expect(registry.metrics.map(&:name)).to match_array(Backhop::Metrics::TABLE.map(&:name))
       unconfirmed = registry.get(:backhop_copies_unconfirmed).values.values
       expect(unconfirmed.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([copies.pending])
+      ready = registry.get(:backhop_consumers_ready).values
+      expect(ready.map { |of, each| [of, each.respond_to?(:get) ? each.get : each] }).to eq([[{ queue: "orders" }, 1]])
       expect(registry.get(:backhop_retry_delay_seconds).values.values.size).to eq(1)
+      by.emit(:breaker_opened, breaker: "api", text: "3 of 3 failed")
+      states = registry.get(:backhop_breaker_state).values
+      expect(states.keys).to eq([{ queue: "orders", breaker: "api" }])
+      expect(states.values.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([2])
     end
 
     it "is read when it is scraped, where the store is the process's own", if: there?("prometheus/client/formats/text") do
@@ -286,10 +311,11 @@ RSpec.describe "What is seen" do
         metrics = Backhop::PrometheusMetrics.new(registry = Prometheus::Client::Registry.new)
         counts = [4, 0]
         source = Class.new { define_method(:pending) { counts.first } }.new
+        def source.readiness = []
         metrics.attach(source)
         by = retrier(metrics)
         lines = Array.new(2) do
-          by.note_pending
+          by.note_gauges
           counts.shift
           Prometheus::Client::Formats::Text.marshal(registry)[/^backhop_copies_unconfirmed.*/]
         end
@@ -455,6 +481,7 @@ RSpec.describe "What is seen" do
     it "is how many copies are not confirmed when that is read, of all metrics of a provider" do
       counts = [2, 5]
       sources = Array.new(2) { |i| Class.new { define_method(:pending) { counts[i] } }.new }
+      sources.each { |each| def each.readiness = [] }
       all = Array.new(2) { Backhop::OpenTelemetryMetrics.new(meter_provider: provider) }
       all.zip(sources) { |metrics, source| metrics.attach(source) }
       all.first.attach(sources.last)

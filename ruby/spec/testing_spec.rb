@@ -38,6 +38,30 @@ RSpec.describe Backhop::Testing do
     expect(seen).to eq([[1, 0, nil], [1, 1, "429"], [1, 2, "429"], [2, 2, "429"]])
   end
 
+  it "shows what a breaker does: a message that gets no permit is deferred" do
+    pauses = Backhop::Policy.new(kind: :fixed, initial: 30, jitter: :none)
+    breaker = Backhop::Breaker.new("billing", row_failures: 2, probe_successes: 1, pauses: pauses)
+    calls = 0
+    rehearsal = described_class.rehearse(policy: policy, breaker: breaker) { (calls += 1) <= 2 && raise(IOError, "no") }
+    expect(rehearsal.outcome).to eq(:acked)
+    expect(rehearsal.map { |attempt| [attempt.number, attempt.plan.action, attempt.breaker] })
+      .to match([[1, :retry, :closed], [2, :retry, :open], *[[3, :defer, :open]] * (rehearsal.size - 3), [3, :ack, :closed]])
+    expect(rehearsal.to_a.last.at).to be >= 31
+    expect(rehearsal.to_s).to match(/^attempt  3 after .*: deferred, again in .* s, breaker open$/)
+    expect(calls).to eq(3)
+  end
+
+  it "rehearses a breaker by key, whose key may fail" do
+    keyed = Backhop::Breaker.new("hosts", key: ->(message) { message.headers.fetch("host") })
+    keyed.open(key: "a")
+    deferred = described_class.rehearse(headers: { host: "a" }, breaker: keyed, most_attempts: 2) { nil }
+    expect(deferred.map { |attempt| [attempt.plan.action, attempt.breaker] }).to eq([%i[defer open]] * 2)
+    expect(described_class.rehearse(headers: { host: "b" }, breaker: keyed) { nil }.outcome).to eq(:acked)
+    failed = described_class.rehearse(policy: policy, breaker: keyed) { nil }
+    expect(failed).to have_attributes(outcome: :parked, size: 4)
+    expect(failed.errors).to all(be_a(KeyError))
+  end
+
   it "ends at once by Park, Drop and never" do
     park = described_class.rehearse { raise Backhop::Park, "no such page" }
     expect(park).to have_attributes(outcome: :parked, reason: "permanent")

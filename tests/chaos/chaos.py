@@ -34,7 +34,7 @@ MESSAGES = 240
 PER_SECOND = 20.0
 QUIET_S = 5.0  # so long nothing is handled at the end: longer than the longest delay
 DRAIN_LIMIT_S = 540.0  # RabbitMQ itself can take three to six minutes after a fault, before 4.3 longer
-UNROUTABLE_S = 90.0  # a worker reads the unroutable queue once a minute, and returns what is its own
+UNROUTABLE_S = 90.0  # consumers read the unroutable queue once a minute, and return their own
 WAY_LIMIT_S = 120.0  # until all consumers are connected at first
 
 CLIENTS: dict[str, list[str]] = {
@@ -437,8 +437,7 @@ class Round:
     @property
     def is_right(self) -> bool:
         wrong = any(each.faults or each.duplicates > each.in_hand for each in self.accounts.values())
-        strays = 0 if VERSION == "3.10" else self.strays  # F1: only a worker returns them
-        return not wrong and not strays and not self.notes
+        return not wrong and not self.strays and not self.notes
 
     @property
     def strays(self) -> int:

@@ -11,6 +11,7 @@ Suite *suite_history(void);
 Suite *suite_successes(void);
 Suite *suite_policy(void);
 Suite *suite_breaker(void);
+Suite *suite_flow(void);
 Suite *suite_plan(void);
 Suite *suite_replay(void);
 Suite *suite_topology(void);

@@ -114,7 +114,7 @@ static void compare_row(sequence *self, const json_t *row)
     if (json)
         same_int(v, "until_ms", time_of(v, "until_ms", json), view.until_ms);
     expect_name(v, row, "state", states, view.state);
-    expect_bytes(v, row, "reason", view.reason);
+    expect_bytes(v, row, "reason", bh_str(view.reason));
     expect_int(v, row, "limit", view.limit);
     expect_int(v, row, "pauses", view.pauses);
     expect_int(v, row, "generation", view.generation);

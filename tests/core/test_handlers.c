@@ -43,6 +43,14 @@ START_TEST(a_health_follows_the_events_of_a_consumer)
         {BH_EVENT_BLOCKED, "publish", "low on disk", BH_HEALTH_PAUSED, "low on disk"},
         {BH_EVENT_DRAINED, "", "done", BH_HEALTH_STOPPED, "done"},
         {BH_EVENT_UNAVAILABLE, "consume", "a new run", BH_HEALTH_STARTING, "a new run"},
+        {BH_EVENT_CONNECTED, "consume", "again", BH_HEALTH_READY, "again"},
+        {BH_EVENT_BREAKER_OPENED, "", "10 failed in a row", BH_HEALTH_PAUSED, "10 failed in a row"},
+        {BH_EVENT_BLOCKED, "publish", "low on disk", BH_HEALTH_PAUSED, "low on disk"},
+        {BH_EVENT_UNBLOCKED, "publish", "over", BH_HEALTH_PAUSED, "over"},
+        {BH_EVENT_DISCONNECTED, "consume", "cut", BH_HEALTH_RECONNECTING, "cut"},
+        {BH_EVENT_CONNECTED, "consume", "again", BH_HEALTH_PAUSED, "again"},
+        {BH_EVENT_BREAKER_HALF_OPEN, "", "the pause is over", BH_HEALTH_PAUSED, "the pause is over"},
+        {BH_EVENT_BREAKER_CLOSED, "", "a probe succeeded", BH_HEALTH_READY, "a probe succeeded"},
     };
     bh_health health = {.state = BH_HEALTH_STARTING};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {

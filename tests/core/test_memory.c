@@ -590,6 +590,30 @@ START_TEST(test_each_allocation_of_a_breaker_may_fail_once)
 }
 END_TEST
 
+START_TEST(test_each_allocation_of_breakers_by_key_may_fail_once)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    for (long failing = 0, failed = 1; failed; failing++) {
+        long live = allocations_live();
+        decision self = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
+        bh_breakers *breakers = NULL;
+        bh_permit permit = {0, 0, 0};
+        allocations_start(failing);
+        TRY(&self, BH_OK, bh_breakers_new(&breakers, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
+        TRY(&self, BH_OK, bh_breakers_permit(breakers, bh_str("a.example"), 0, &permit));
+        failed = allocations_failed();
+        allocations_start(-1);
+        bh_breakers_free(breakers);
+        long leaked = allocations_live() - live;
+        ck_assert_int_eq(self.different, 0);
+        ck_assert_int_eq(self.told, failed);
+        ck_assert_int_eq(leaked, 0);
+        ck_assert_int_gt(permit.generation, 0);
+    }
+}
+END_TEST
+
 START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
 {
     bh_breaker_settings settings;
@@ -749,6 +773,7 @@ START_TEST(test_each_allocation_of_events_and_metrics_may_fail_once)
         TRY(&self, BH_OK, bh_log_new(&log));
         TRY(&self, BH_OK, bh_metrics_add_error_type(metrics, bh_str("TimeoutError")));
         TRY(&self, BH_OK, bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7));
+        TRY(&self, BH_OK, bh_metrics_add_consumer(metrics, bh_str("orders"), 1));
         for (int kind = BH_EVENT_RETRIED; kind <= BH_EVENT_PARKED; kind++) {
             fill_event(&self, event, (bh_event_kind)kind);
             TRY(&self, BH_OK, bh_metrics_observe(metrics, event));
@@ -814,6 +839,7 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_a_relay_allocates_nothing_after_the_first_decisions);
     tcase_add_test(tests, test_each_allocation_of_declaring_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_a_breaker_may_fail_once);
+    tcase_add_test(tests, test_each_allocation_of_breakers_by_key_may_fail_once);
     tcase_add_test(tests, test_a_breaker_allocates_nothing_after_it_was_made);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);

@@ -458,6 +458,25 @@ START_TEST(what_others_counted_is_added)
 }
 END_TEST
 
+START_TEST(T3_consumers_that_are_ready_are_summed_by_queue)
+{
+    bh_metrics *sum;
+    ck_assert_int_eq(bh_metrics_new(&sum), BH_OK);
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, bh_str("orders"), 0), BH_OK);
+    ck_assert_uint_eq(bh_metrics_sample_count(metrics), 1);
+    expect_sample(0, BH_METRIC_CONSUMERS_READY, 0, "orders", "");
+    expect_text("# TYPE backhop_consumers_ready gauge\nbackhop_consumers_ready{queue=\"orders\"} 0\n");
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, bh_str("orders"), 1), BH_OK);
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, bh_str("orders"), 2), BH_OK); /* any number but 0 */
+    expect_sample(0, BH_METRIC_CONSUMERS_READY, 2, "orders", "");
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, bh_str("mails"), 1), BH_OK);
+    expect_sample(0, BH_METRIC_CONSUMERS_READY, 1, "mails", "");
+    ck_assert_int_eq(bh_metrics_add(sum, metrics), BH_OK);
+    ck_assert_ptr_nonnull(strstr(bh_metrics_text(sum).data, "backhop_consumers_ready{queue=\"orders\"} 2\n"));
+    bh_metrics_free(sum);
+}
+END_TEST
+
 /* For promtool, which tests/interface/seeing asks where it is there. */
 START_TEST(each_metric_of_each_event_is_text)
 {
@@ -472,6 +491,7 @@ START_TEST(each_metric_of_each_event_is_text)
         observe();
     }
     ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_COPIES_UNCONFIRMED, 7), BH_OK);
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, bh_str("orders"), 1), BH_OK);
     for (int metric = 0; metric < BH_METRIC_LAST; metric++) {
         bh_metric_info info;
         ck_assert_int_eq(bh_metric_describe(metric, &info), BH_OK);
@@ -490,6 +510,9 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_metrics_add(metrics, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_RETRIES, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_LAST, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_set(metrics, BH_METRIC_CONSUMERS_READY, 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add_consumer(NULL, bh_str("orders"), 1), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_metrics_add_consumer(metrics, (bh_bytes){NULL, 0}, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_metrics_add_error_type(NULL, bh_str("E")), BH_ERR_ARGUMENT);
     ck_assert_str_eq(bh_metrics_text(metrics).data, "");
     ck_assert_str_eq(bh_metrics_text(NULL).data, "");
@@ -522,6 +545,7 @@ Suite *suite_metrics(void)
     tcase_add_test(calls, what_headers_claim_adds_up_to_the_greatest_number_at_most);
     tcase_add_test(calls, a_first_failure_of_long_ago_is_no_recovery);
     tcase_add_test(calls, what_others_counted_is_added);
+    tcase_add_test(calls, T3_consumers_that_are_ready_are_summed_by_queue);
     tcase_add_test(calls, each_metric_of_each_event_is_text);
     tcase_add_test(calls, missing_arguments_are_refused);
     suite_add_tcase(suite, calls);

@@ -8,8 +8,13 @@
 static vectors all, adopted; /* of bh_plan_adopt */
 
 static const vector_name outcomes[] = {
-    {"ok", BH_OUTCOME_OK},           {"failed", BH_OUTCOME_FAILED},       {"permanent", BH_OUTCOME_PERMANENT},
-    {"dropped", BH_OUTCOME_DROPPED}, {"throttled", BH_OUTCOME_THROTTLED}, {NULL, 0},
+    {"ok", BH_OUTCOME_OK},
+    {"failed", BH_OUTCOME_FAILED},
+    {"permanent", BH_OUTCOME_PERMANENT},
+    {"dropped", BH_OUTCOME_DROPPED},
+    {"throttled", BH_OUTCOME_THROTTLED},
+    {"deferred", BH_OUTCOME_DEFERRED},
+    {NULL, 0},
 };
 
 static const vector_name actions[] = {

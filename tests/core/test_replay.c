@@ -1,4 +1,3 @@
-#include "plan/internal.h"
 #include "suites.h"
 
 #include <backhop/adapter/replay.h>
@@ -37,10 +36,22 @@ END_TEST
 
 START_TEST(F1_messages_of_others_are_read_again_the_less_often_the_more_there_are)
 {
-    ck_assert_int_eq(bh__replay_pause_ms(0), 60000);
-    ck_assert_int_eq(bh__replay_pause_ms(166), 60000);
-    ck_assert_int_eq(bh__replay_pause_ms(1000), 360000);
-    ck_assert_int_eq(bh__replay_pause_ms(BH_REPLAY_MOST_SHARED), 3600000);
+    ck_assert_int_eq(bh_replay_pause_ms(0), 30000);
+    ck_assert_int_eq(bh_replay_pause_ms(83), 30000);
+    ck_assert_int_eq(bh_replay_pause_ms(1000), 360000);
+    ck_assert_int_eq(bh_replay_pause_ms(BH_REPLAY_MOST_SHARED), 3600000);
+    ck_assert_int_eq(bh_replay_pause_ms(INT64_MAX), 3600000);
+}
+END_TEST
+
+START_TEST(F1_a_queue_is_read_once_retries_come_back)
+{
+    for (int mode = BH_MODE_CREATE; mode <= BH_MODE_NONE; mode++)
+        for (int status = BH_STATUS_LAST + 1; status <= 0; status++)
+            ck_assert_int_eq(bh_replay_after_look((bh_mode)mode, status),
+                             (status == BH_OK && mode != BH_MODE_NONE) ||
+                                 (status == BH_ERR_MISSING && mode == BH_MODE_CREATE));
+    ck_assert_uint_gt(bh_replay_unroutable_text().size, 0);
 }
 END_TEST
 
@@ -53,6 +64,7 @@ Suite *suite_replay(void)
     tcase_add_test(calls, skips_a_message_that_is_refused_itself);
     tcase_add_test(calls, skips_a_shared_queue_that_it_may_not_read);
     tcase_add_test(calls, F1_messages_of_others_are_read_again_the_less_often_the_more_there_are);
+    tcase_add_test(calls, F1_a_queue_is_read_once_retries_come_back);
     suite_add_tcase(suite, calls);
     return suite;
 }

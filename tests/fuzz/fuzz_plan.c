@@ -407,6 +407,11 @@ static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_
     return 0;
 }
 
+static int copy_waits(const bh_plan *plan)
+{
+    return bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_DEFER;
+}
+
 static void check_destination(const bh_plan *plan, const bh_delivery *d, const bh_topology *t, bh_bytes original_key)
 {
     bh_bytes exchange = checked(copy_of(plan).exchange), key = checked(copy_of(plan).routing_key);
@@ -421,12 +426,12 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
         bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
         CHECK(declares_exchange(t, exchange, &wait_ms));
         if (wait_ms)
-            CHECK(action == BH_ACTION_RETRY && wait_ms == bh_plan_delay_ms(plan));
+            CHECK(copy_waits(plan) && wait_ms == bh_plan_delay_ms(plan));
         CHECK(key.size == 0 || equal(key, kept_key));
         if (strategy != BH_STRATEGY_REJECT)
             CHECK(!begins(key, "backhop:"));
     }
-    CHECK(copy_of(plan).mandatory == !(action == BH_ACTION_RETRY && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
+    CHECK(copy_of(plan).mandatory == !(copy_waits(plan) && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
 }
 
 /* The bytes of a header's value, without its type, where it was pushed. */
@@ -515,18 +520,18 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
     int64_t limit = limits_of(policy).max_ms;
     bh_action action = bh_plan_action(plan);
-    if (action == BH_ACTION_RETRY) {
+    if (copy_waits(plan)) {
         if (bh_topology_strategy(t) == BH_STRATEGY_LADDER) {
             int64_t wait_ms = 0;
             CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
-            CHECK(copy_of(plan).on_demand || delay <= limit);
+            CHECK(copy_of(plan).on_demand || action == BH_ACTION_DEFER || delay <= limit);
         } else {
             CHECK(delay <= (floor > limit ? floor : limit));
         }
-        CHECK(delay >= floor);
+        CHECK(action == BH_ACTION_DEFER || delay >= floor);
         CHECK(bh_plan_retry_after_met(plan) == (delay >= retry_after_ms));
     }
-    int waits = action == BH_ACTION_RETRY || action == BH_ACTION_DEFER;
+    int waits = copy_waits(plan);
     if (waits || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
         CHECK(delay >= 1);
         if (!waits)
@@ -550,6 +555,11 @@ static void check_deferral(const bh_plan *plan, const bh_history *h, const bh_po
     CHECK(bh_plan_deferrals(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
 }
 
+static int has_reason(bh_bytes reason, const char *expected)
+{
+    return reason.size == strlen(expected) && memcmp(reason.data, expected, reason.size) == 0;
+}
+
 static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
 {
     bh_action action = bh_plan_action(plan);
@@ -558,6 +568,8 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
     if (outcome == BH_OUTCOME_THROTTLED)
         check_deferral(plan, h, policy);
+    else if (outcome == BH_OUTCOME_DEFERRED)
+        CHECK(bh_plan_attempts(plan) == before && (action == BH_ACTION_DEFER || has_reason(reason, "oversized")));
     else
         CHECK(action != BH_ACTION_DEFER);
     CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
@@ -664,6 +676,14 @@ static bh_policy *take_policy(input *in, bh_strategy strategy)
     return policy;
 }
 
+/* A message that no handler got keeps the error of its last failure. */
+static bh_bytes error_of_copy(const bh_history *history, bh_outcome outcome, bh_bytes error)
+{
+    bh_past past;
+    bh_history_past(history, &past);
+    return outcome == BH_OUTCOME_DEFERRED && error.size == 0 ? past.last_error : error;
+}
+
 static void run_message(input *in, bh_delivery *delivery, bh_history *history, bh_plan *plan, bh_policy *policy,
                         bh_topology *topology, message *m)
 {
@@ -673,9 +693,9 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     bh_bytes random_argument = {random_bytes, sizeof random_bytes};
     int64_t frame_max = frames[take(in, 8)], retry_after_ms = times[take(in, 8)];
     int64_t now_ms = INT64_C(1700000000000) + times[take(in, 7)];
-    static const bh_outcome outcomes[] = {BH_OUTCOME_OK, BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED,
-                                          BH_OUTCOME_THROTTLED};
-    bh_outcome outcome = take(in, 8) < 4 ? BH_OUTCOME_FAILED : outcomes[take(in, 5)];
+    static const bh_outcome outcomes[] = {BH_OUTCOME_OK,      BH_OUTCOME_FAILED,    BH_OUTCOME_PERMANENT,
+                                          BH_OUTCOME_DROPPED, BH_OUTCOME_THROTTLED, BH_OUTCOME_DEFERRED};
+    bh_outcome outcome = take(in, 8) < 4 ? BH_OUTCOME_FAILED : outcomes[take(in, 6)];
     bh_bytes error = take_long(in, m->texts[1]);
     for (size_t i = 0; i < sizeof random_bytes; i++)
         random_bytes[i] = (char)take(in, 256);
@@ -697,13 +717,17 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     for (int again = 0; again < 2; again++) {
         status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
                               random_argument);
+        if (outcome == BH_OUTCOME_DEFERRED && !bh_topology_defers(topology)) {
+            CHECK(status == BH_ERR_STRATEGY);
+            return;
+        }
         CHECK(status == BH_OK || status == BH_ERR_FRAME);
         if (status != BH_OK)
             return;
         check_action(plan, bh_plan_outcome(history, policy, topology, outcome), history, policy);
         check_delay(plan, policy, topology, retry_after_ms);
         if (publishes_copy(plan))
-            check_copy(plan, delivery, history, topology, m, error, frame_max);
+            check_copy(plan, delivery, history, topology, m, error_of_copy(history, outcome, error), frame_max);
 
         status = bh_plan_replay(plan, delivery, history, topology, random_argument);
         CHECK(status == BH_OK || status == BH_ERR_FRAME);

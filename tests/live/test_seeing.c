@@ -289,6 +289,25 @@ START_TEST(F7_retries_that_come_back_early_are_an_event_once_a_minute)
 }
 END_TEST
 
+START_TEST(T3_a_gauge_has_the_workers_that_are_ready)
+{
+    rig *r = rig_that_sees(BH_STRATEGY_LADDER);
+    expect_counted(r, "backhop_consumers_ready", "", "1");
+    rig_publish_and_take(r);
+    begin_alarm();
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    rig_await(r, BH_EVENT_BLOCKED);
+    expect_counted(r, "backhop_consumers_ready", "", "0");
+    end_alarm();
+    rig_await(r, BH_EVENT_UNBLOCKED);
+    expect_counted(r, "backhop_consumers_ready", "", "1");
+    expect_ok(r->worker, bh_worker_stop(r->worker, 0));
+    rig_await(r, BH_EVENT_DRAINED);
+    expect_counted(r, "backhop_consumers_ready", "", "0");
+    rig_free(r);
+}
+END_TEST
+
 Suite *suite_seeing(void)
 {
     Suite *suite = suite_create("seeing");
@@ -300,6 +319,7 @@ Suite *suite_seeing(void)
     tcase_add_test(cases, a_retry_by_the_broker_alone_is_seen);
     tcase_add_test(cases, nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_asks);
     tcase_add_test(cases, metrics_can_be_read_while_another_thread_sets_them);
+    tcase_add_test(cases, T3_a_gauge_has_the_workers_that_are_ready);
     tcase_add_test(cases, F7_retries_that_come_back_early_are_an_event_once_a_minute);
     tcase_add_test(cases, how_many_copies_are_unconfirmed_is_known_without_metrics);
     suite_add_tcase(suite, cases);

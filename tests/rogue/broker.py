@@ -136,6 +136,7 @@ class Scenario:
     check: Callable[[Any], str] | None = None
     pace: tuple[int, float] | None = None
     takes: bool = True  # whether the client takes messages
+    is_patient: bool = False  # waits long for confirms, as much has to be sent
     most_mib: int = 160  # resident memory of the C client, with the sanitizer's own
     most_connects: int = 40
     is_for_python: bool = True

@@ -1,5 +1,5 @@
-/* rogue-worker URI [idle|race]: consumes queue "work" from a rogue broker and fails each message. Idle: takes no message.
- * Race: a second thread and this one count without a lock, for helgrind to find.
+/* rogue-worker URI [idle|race|patient]: consumes queue "work" from a rogue broker and fails each message. Idle: takes no
+ * message. Patient: waits for confirms as long as workers do. Race: a second thread and this one count without a lock, for helgrind to find.
  * Prints a line per event: its name, its delay in ms, its log line. SIGTERM stops it. */
 #include <backhop/adapter.h>
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PREFETCH = 20, CONNECT_MS = 3000, CONFIRM_MS = 1000, STOP_MS = 500, POLL_MS = 1000 };
+enum { PREFETCH = 20, CONNECT_MS = 3000, CONFIRM_MS = 1000, PATIENT_MS = 30000, STOP_MS = 500, POLL_MS = 1000 };
 
 static bh_worker *worker;
 
@@ -67,11 +67,12 @@ int main(int argument_count, char **arguments)
     bh_topology *topology = NULL;
     const char *mode = argument_count < 3 ? "" : arguments[2];
     int takes = strcmp(mode, "idle") != 0;
+    int confirm_ms = strcmp(mode, "patient") == 0 ? PATIENT_MS : CONFIRM_MS;
 
     if (argument_count < 2 || bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("work")) != BH_OK ||
         bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK ||
         bh_worker_add_uri(worker, bh_str(arguments[1])) != BH_OK || bh_worker_set_prefetch(worker, PREFETCH) != BH_OK ||
-        bh_worker_set_timeouts_ms(worker, CONNECT_MS, CONFIRM_MS) != BH_OK)
+        bh_worker_set_timeouts_ms(worker, CONNECT_MS, confirm_ms) != BH_OK)
         return EXIT_FAILURE;
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
         bh_worker_set_event(worker, (bh_event_kind)kind, 1);

@@ -29,17 +29,24 @@ function schedule (rows) {
   ], rows)
 }
 
+const KIND_OF = { 'back-off': 'one', 'at-once': 'two', breaker: 'three' }
+const NAME_OF = { 'back-off': 'With this policy', 'at-once': 'Retried at once', breaker: 'With this policy and a circuit breaker' }
+
 function plots (rows, runs, down) {
-  const [policy, once] = runs
-  const line = (run, key, kind) => ({ kind, points: run.over_time.map(each => [each.time_ms, each[key]]) })
+  const line = run => ({ kind: KIND_OF[run.name], points: run.over_time.map(each => [each.time_ms, each.calls_per_s]) })
   return [
     h('h3', {}, 'Delay by failure'),
     plot('Delay after each failure', 'delay in s', [{ kind: 'one', points: rows.map(each => [each.total_ms, each.mean_ms / 1000]) }]),
     h('h3', {}, 'Calls that the downstream gets'),
-    h('p', { class: 'muted small' }, 'Line: with this policy. Dashes: retried at once. Grey: the downstream fails.'),
-    plot('Calls a second, with this policy and retried at once', 'calls a second', [line(policy, 'calls_per_s', 'one'), line(once, 'calls_per_s', 'two')], down),
-    h('p', {}, `With this policy: at most ${count(Math.round(policy.most_calls_per_s))} calls a second, ${count(policy.parked)} of ${count(policy.messages)} messages parked. `,
-      `Retried at once: ${count(Math.round(once.most_calls_per_s))} calls a second, ${count(once.parked)} parked.`)
+    h('p', { class: 'muted small' }, 'Line: with this policy. Dots: with a circuit breaker too. Dashes: retried at once. Grey: the downstream fails.'),
+    plot('Calls a second, with this policy, with a circuit breaker too, and retried at once', 'calls a second', runs.map(line), down),
+    table('The fate of the messages', [
+      ['Retries', run => NAME_OF[run.name]],
+      ['Calls', run => count(run.calls), 'number'],
+      ['Of them failed', run => count(run.failed_calls), 'number'],
+      ['Most calls a second', run => count(Math.round(run.most_calls_per_s)), 'number'],
+      ['Parked', run => `${count(run.parked)} of ${count(run.messages)}`, 'number']
+    ], runs)
   ]
 }
 
@@ -50,7 +57,7 @@ export default function policy (app, main) {
     const all = Object.fromEntries(Object.entries(fields).map(([name, [, input]]) => [name, input.value.trim()]).filter(([, value]) => value))
     const { down, ...own } = all
     if (own.kind !== 'steps') delete own.steps
-    const [rows, runs] = await Promise.all([post('schedule', own), post('simulate', { ...own, down, seed: 1 })])
+    const [rows, runs] = await Promise.all([post('schedule', own), post('simulate', { ...own, down, seed: 1, breaker: true })])
     const outage = down.split('..').map(text => ({ ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 })[text.replace(/[\d.]/g, '')] * parseFloat(text))
     set(place, ...plots(rows.results, runs.results, outage), h('h3', {}, 'Delays'), schedule(rows.results))
   }

@@ -13,8 +13,10 @@
 #include <backhop/adapter/plan.h>      /* the decision for it, and its copy */
 #include <backhop/adapter/declaring.h> /* declares or verifies a topology, step by step */
 #include <backhop/adapter/ledger.h>    /* every message in hand, and the next step */
+#include <backhop/adapter/flow.h>      /* what a consumer does while its breaker is not closed */
 #include <backhop/adapter/relay.h>     /* plans for consumers that can only reject */
 #include <backhop/adapter/replay.h>    /* the limits of moving parked messages back */
+#include <backhop/adapter/flow.h>      /* holds the messages of a consumer while its breaker is open */
 #include <backhop/adapter/event.h>     /* makes events */
 #include <backhop/adapter/duration.h>  /* time spans as text */
 

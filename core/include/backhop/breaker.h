@@ -32,8 +32,11 @@
  * Sources: gobreaker (generations), resilience4j (states, slow calls), Polly (share and least
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
  *
- * Times are in ms of any clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
- * there. No call but bh_breaker_new allocates. Use an object in one thread at a time.
+ * One breaker can serve several consumers, workers and threads: all that call the same downstream.
+ * Any thread may call any function. bh_worker_set_breaker gives it to a worker.
+ *
+ * Times are in ms of one clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
+ * there. A worker uses CLOCK_MONOTONIC. No call but bh_breaker_new allocates.
  */
 #ifndef BACKHOP_BREAKER_H
 #define BACKHOP_BREAKER_H
@@ -46,6 +49,8 @@ BH_BEGIN_DECLS
 #define BH_BREAKER_BUCKETS 6         /* the parts of the window; the oldest one ends as a whole */
 #define BH_BREAKER_MOST_CALLS 65536  /* for ramp_calls */
 #define BH_BREAKER_NEVER INT64_C(-1) /* until_ms: nothing changes by time alone */
+#define BH_BREAKER_MOST_NAME 64      /* bytes */
+#define BH_BREAKER_REASON_BYTES 320
 
 typedef enum bh_breaker_state {
     BH_BREAKER_CLOSED,
@@ -64,6 +69,7 @@ typedef enum bh_call_kind {
 
 /* The settings of a breaker. Call bh_breaker_defaults first, and change what you need. */
 typedef struct bh_breaker_settings {
+    bh_bytes name;            /* for events, metrics and logs: UTF-8, at most 64 bytes; copied. Default: "" */
     int64_t window_ms;        /* 6 to 86,400,000; default: 60,000 */
     int64_t least_calls;      /* calls in the window before a share counts: 1 to 10^9; default: 20 */
     int64_t failure_percent;  /* share of failures that opens it: 1 to 100; default: 50 */
@@ -112,7 +118,9 @@ typedef struct bh_breaker_view {
     int64_t calls;      /* in the window: successes and failures */
     int64_t failures;
     int64_t slow;
-    bh_bytes reason; /* of the state, in words: "14 of 20 failed in 60 s: TimeoutError" */
+    int grants; /* 1: a permit would be granted now */
+    /* of the state, in words: "14 of 20 failed in 60 s: TimeoutError"; ends with a zero byte */
+    char reason[BH_BREAKER_REASON_BYTES];
 } bh_breaker_view;
 
 typedef struct bh_breaker bh_breaker;
@@ -133,9 +141,22 @@ BH_API bh_bytes bh_breaker_settings_error(const bh_breaker_settings *settings);
  *         BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, bh_bytes random);
-/* Frees the breaker. NULL is allowed. */
+/* Frees the breaker, after the workers and flows that it was given to. NULL is allowed. */
 BH_API void bh_breaker_free(bh_breaker *self);
+/* Returns the name of the settings. */
+BH_API bh_bytes bh_breaker_name(const bh_breaker *self);
 
+/*
+ * Returns the kind of call for a handler's outcome:
+ *
+ *   - BH_OUTCOME_OK: a success.
+ *   - BH_OUTCOME_FAILED: a failure; ignored if it is not the downstream's.
+ *   - BH_OUTCOME_THROTTLED: throttled.
+ *   - Others: ignored.
+ *
+ * is_downstreams: 0 if the error is known to be the message's own fault.
+ */
+BH_API bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams);
 /*
  * Requests the permit to make one call now. permit.generation is 0 if it is not granted.
  *
@@ -172,7 +193,52 @@ BH_API void bh_breaker_disable(bh_breaker *self, int64_t now_ms);
  * To emit an event for each change, compare `generation` after each call. One call changes the state
  * once at most.
  */
-BH_API void bh_breaker_read(const bh_breaker *self, int64_t now_ms, bh_breaker_view *out);
+BH_API void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out);
+
+/*
+ * Breakers by key: one for each customer's host, or for each tenant.
+ *
+ *     bh_breakers_permit(breakers, key, now_ms, &permit);
+ *     if (permit.generation == 0) settle the message by BH_OUTCOME_DEFERRED for permit.until_ms - now_ms
+ *     else call the handler, and then bh_breakers_record(breakers, key, &permit, &call, now_ms)
+ *
+ * A message whose key is open waits without an attempt, and the messages of other keys flow. At most
+ * BH_BREAKERS_MOST_KEYS keys have a breaker: a further key replaces the one that was used least
+ * recently. A key is untrusted: only its hash is kept.
+ *
+ * Any thread may call any function but bh_breakers_free.
+ */
+typedef struct bh_breakers bh_breakers;
+
+#define BH_BREAKERS_MOST_KEYS 10000
+
+/*
+ * Creates breakers without a key in *out. Free them with bh_breakers_free.
+ *
+ * Arguments and errors: as bh_breaker_new. ramp_calls above 64 counts as 64.
+ */
+BH_API bh_status bh_breakers_new(bh_breakers **out, const bh_breaker_settings *settings, bh_bytes random);
+/* Frees the breakers. NULL is allowed. */
+BH_API void bh_breakers_free(bh_breakers *self);
+/*
+ * Like bh_breaker_permit, for the breaker of a key.
+ *
+ * If it is not granted, the message waits until until_ms. That is the end of the pause, or a minute from
+ * now if the pause has no end. While another message of the key probes, it is a second from now.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The permit is then not granted.
+ */
+BH_API bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out);
+/* Like bh_breaker_record. Returns 0 also if the key was replaced since. */
+BH_API int bh_breakers_record(bh_breakers *self, bh_bytes key, const bh_permit *permit, const bh_call *call,
+                              int64_t now_ms);
+/* Like bh_breaker_open, for a key. Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. */
+BH_API bh_status bh_breakers_open(bh_breakers *self, bh_bytes key, int64_t until_ms, int64_t now_ms);
+/* Like bh_breaker_close, for a key. */
+BH_API void bh_breakers_close(bh_breakers *self, bh_bytes key, int64_t now_ms);
+/* Like bh_breaker_read, for a key. A key without a breaker is closed. */
+BH_API void bh_breakers_read(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out);
+/* Returns the number of keys that have a breaker. */
+BH_API size_t bh_breakers_count(const bh_breakers *self);
 
 BH_END_DECLS
 

@@ -66,6 +66,10 @@ typedef enum bh_level {
     X(BH_EVENT_CANCELLED, "cancelled", WARNING, "the broker cancelled the consumer; it consumes again [status, text]") \
     X(BH_EVENT_BUSY, "busy", WARNING,                                                                                  \
       "no handler was free for longer than the handler's time limit [count of handlers, duration_us]")                 \
+    X(BH_EVENT_BREAKER_OPENED, "breaker_opened", WARNING,                                                              \
+      "the downstream is down: messages are held, or wait without an attempt [breaker, text, delay_ms of the pause]")  \
+    X(BH_EVENT_BREAKER_HALF_OPEN, "breaker_half_open", INFO, "the pause is over: one message probes [breaker, text]")  \
+    X(BH_EVENT_BREAKER_CLOSED, "breaker_closed", INFO, "the downstream works: messages are handled [breaker, text]")   \
     X(BH_EVENT_EARLY, "early", WARNING,                                                                                \
       "retries came back more than a second before their time, in this minute [count, duration_us of the earliest]")   \
     X(BH_EVENT_MISSED, "missed", WARNING, "events were dropped because they were not read in time [count]")            \
@@ -86,6 +90,7 @@ typedef enum bh_event_kind { BH_EVENT_LIST(BH_EVENT_ENUM) BH_EVENT_LAST } bh_eve
     X(BH_FIELD_DELAY, "delay_ms", INT, "time until the next attempt")                                                  \
     X(BH_FIELD_LATENESS, "lateness_ms", INT, "arrival of a retry minus its due time")                                  \
     X(BH_FIELD_REASON, "reason", STRING, "why the message is parked")                                                  \
+    X(BH_FIELD_BREAKER, "breaker", STRING, "name of the circuit breaker")                                              \
     X(BH_FIELD_ERROR_CLASS, "error_class", STRING, "class of the handler's error")                                     \
     X(BH_FIELD_ERROR, "error", STRING, "text of the handler's error")                                                  \
     X(BH_FIELD_STATUS, "status", INT, "cause, as a bh_status")                                                         \
@@ -155,7 +160,7 @@ typedef enum bh_health_state {
     BH_HEALTH_STARTING,     /* not ready for the first time yet */
     BH_HEALTH_READY,        /* it consumes */
     BH_HEALTH_RECONNECTING, /* it was ready, and tries to consume again */
-    BH_HEALTH_PAUSED,       /* the broker blocks its connection: no copy can be published */
+    BH_HEALTH_PAUSED,       /* the broker blocks its connection, or its breaker is open: see the reason */
     BH_HEALTH_STOPPED,      /* it has drained, or was not started */
     BH_HEALTH_LAST
 } bh_health_state;
@@ -172,6 +177,8 @@ typedef struct bh_health {
     char reason[BH_HEALTH_REASON_BYTES]; /* the text of the event that led to the state: UTF-8, cut if too long */
     bh_health_state beneath;             /* the state to return to after BH_HEALTH_PAUSED */
     int was_ready;                       /* since it was started */
+    int is_blocked;                      /* the broker blocks its connection */
+    int is_held;                         /* its breaker is open or half-open */
 } bh_health;
 
 /* Returns the word of a state ("reconnecting"), or "" if there is none. */

@@ -65,8 +65,12 @@ typedef enum bh_instrument {
       "queue", "", "Time from a message's first failure to its success.")                                              \
     X(BH_METRIC_COPY_DURATION, "backhop_copy_duration_seconds", "backhop.copy.duration", "s", HISTOGRAM, FAST, "", "", \
       "Time from a copy's publish to its confirm.")                                                                    \
+    X(BH_METRIC_BREAKER_STATE, "backhop_breaker_state", "backhop.breaker.state", "{state}", GAUGE, NONE, "queue",      \
+      "breaker", "State of a queue's circuit breaker: 0 closed, 1 half-open, 2 open.")                                 \
     X(BH_METRIC_COPIES_UNCONFIRMED, "backhop_copies_unconfirmed", "backhop.copies.unconfirmed", "{message}", GAUGE,    \
-      NONE, "", "", "Copies that are not confirmed yet; their originals are unacknowledged.")
+      NONE, "", "", "Copies that are not confirmed yet; their originals are unacknowledged.")                          \
+    X(BH_METRIC_CONSUMERS_READY, "backhop_consumers_ready", "backhop.consumers.ready", "{consumer}", GAUGE, NONE,      \
+      "queue", "", "Workers and consumers that are ready; 0 if all start, reconnect, are paused or have stopped.")
 
 #define BH_METRIC_ENUM(name, prometheus, opentelemetry, unit, instrument, buckets, label, second, help) name,
 typedef enum bh_metric { BH_METRIC_LIST(BH_METRIC_ENUM) BH_METRIC_LAST } bh_metric;
@@ -126,7 +130,18 @@ BH_API bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event);
  */
 BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value);
 /*
- * Adds the counts of other metrics: counters, histograms and gauges.
+ * Adds a worker or consumer to BH_METRIC_CONSUMERS_READY of its queue. Its sample has the sum.
+ *
+ * Call it for each consumer when you write the text, on metrics that you made for that text. The metrics of a worker
+ * (bh_worker_read_metrics) have the worker already.
+ *
+ * is_ready: whether its state is BH_HEALTH_READY.
+ * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_metrics_add_consumer(bh_metrics *self, bh_bytes queue, int is_ready);
+/*
+ * Adds the counts of other metrics: counters, histograms and gauges. The higher of two breaker
+ * states is kept.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. Then only a part may be added.
  */

@@ -35,7 +35,8 @@ typedef enum bh_outcome {
     BH_OUTCOME_PERMANENT, /* no attempt can succeed: park the message now */
     BH_OUTCOME_DROPPED,   /* the message is not needed any more */
     BH_OUTCOME_RELEASED,  /* a stop aborted the handler: no attempt; the message goes back to its queue */
-    BH_OUTCOME_THROTTLED  /* the downstream is busy: the message waits, and this is no attempt */
+    BH_OUTCOME_THROTTLED, /* the downstream is busy: the message waits, and this is no attempt */
+    BH_OUTCOME_DEFERRED   /* no handler got it, as a breaker is open: it waits, without any limit */
 } bh_outcome;
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;

@@ -195,6 +195,11 @@ BH_API bh_bytes bh_topology_error(const bh_topology *self);
 
 BH_API bh_bytes bh_topology_queue(const bh_topology *self);
 BH_API bh_strategy bh_topology_strategy(const bh_topology *self);
+/*
+ * Returns 1 if a message can wait without an attempt: with all strategies but reject and native, whose
+ * delays are the broker's.
+ */
+BH_API int bh_topology_defers(const bh_topology *self);
 /* Returns "<queue>.parked", the queue of messages after their last attempt. */
 BH_API bh_bytes bh_topology_parked_queue(const bh_topology *self);
 /*

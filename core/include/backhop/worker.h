@@ -29,6 +29,7 @@
 #ifndef BACKHOP_WORKER_H
 #define BACKHOP_WORKER_H
 
+#include <backhop/breaker.h>
 #include <backhop/metrics.h>
 #include <backhop/topology.h>
 
@@ -51,6 +52,8 @@ typedef struct bh_settlement {
     int64_t retry_after_ms;  /* shortest delay before the retry; 0 or less: none */
     const bh_policy *policy; /* one of the topology's, copied; NULL: the worker's */
     bh_bytes traceparent;    /* W3C span of this attempt: goes into the copy's headers */
+    int is_own_fault; /* 1: the failure is the message's fault, not the downstream's: no failure for the breaker */
+    int whole_queue;  /* 1: a throttled outcome also opens the breaker for retry_after_ms */
 } bh_settlement;
 
 /* Versions of librabbitmq: the one that Backhop was compiled with, and the one that is loaded. */
@@ -186,6 +189,19 @@ BH_API bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on
  */
 BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
 /*
+ * Sets the circuit breaker of the downstream that the handlers call. Each message that is taken has its
+ * permit; the settlement records the call.
+ *
+ * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30 s,
+ * adapter/flow.h), the worker cancels its consumer. Each held message then waits without an attempt,
+ * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
+ * or is lost by waiting.
+ *
+ * breaker: kept until the worker is freed. It may serve other workers, too. NULL: none, the default.
+ * Errors: BH_ERR_STATE for a relay's worker.
+ */
+BH_API bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker);
+/*
  * Sets whether the worker stops if its first start cannot succeed.
  *
  * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
@@ -260,7 +276,10 @@ BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeo
  *
  * Without an id, after that time, or after a stop, the settlement is ignored, and the worker emits
  * BH_EVENT_STALE.
+ * BH_OUTCOME_DEFERRED lets the message wait for about retry_after_ms, whatever the policy's limits. It is for a
+ * handler that was not called, because the breaker of the message's key is open.
  * Errors:
+ *   BH_ERR_STRATEGY: BH_OUTCOME_DEFERRED with the strategies reject and native.
  *   BH_ERR_STATE: the message is settled already; or the worker stopped, and the broker delivers
  *     the message again.
  *   BH_ERR_ARGUMENT: message of another worker, unknown outcome, or malformed traceparent.
@@ -337,7 +356,7 @@ BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_d
 /* ----------------------------------------------------------------------------------- looking --- */
 
 /*
- * Adds the worker's counts to these metrics, like bh_metrics_add.
+ * Adds the worker's counts to these metrics, like bh_metrics_add, and the worker to BH_METRIC_CONSUMERS_READY.
  * Errors: BH_ERR_STATE if the worker counts none (bh_worker_set_metrics); BH_ERR_ARGUMENT;
  * BH_ERR_NO_MEMORY.
  */

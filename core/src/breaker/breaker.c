@@ -55,14 +55,19 @@ bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, 
     if (bh_breaker_settings_error(settings).size || !random.data || random.size != BH_BREAKER_RANDOM_BYTES)
         return BH_ERR_ARGUMENT;
     bh_breaker *self = calloc(1, sizeof *self);
-    if (!self)
+    if (!self || pthread_mutex_init(&self->mutex, NULL) != 0) {
+        free(self);
         return BH_ERR_NO_MEMORY;
+    }
+    atomic_init(&self->references, 1);
     bh_status status = fill(self, settings);
     if (status != BH_OK) {
         bh_breaker_free(self);
         return status;
     }
     self->settings.pauses = NULL; /* the caller's, which may go */
+    memcpy(self->name, settings->name.data, settings->name.size);
+    self->settings.name = (bh_bytes){self->name, settings->name.size};
     self->random = bh__seed(random.data);
     self->seen_ms = -1;
     self->generation = 1;
@@ -70,13 +75,50 @@ bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, 
     return BH_OK;
 }
 
+bh_breaker *bh__breaker_keep(bh_breaker *self)
+{
+    if (self)
+        atomic_fetch_add(&self->references, 1);
+    return self;
+}
+
 void bh_breaker_free(bh_breaker *self)
 {
-    if (!self)
+    if (!self || atomic_fetch_sub(&self->references, 1) > 1)
         return;
+    pthread_mutex_destroy(&self->mutex);
     bh_policy_free(self->pauses);
     free(self->recorded);
     free(self);
+}
+
+bh_bytes bh_breaker_name(const bh_breaker *self)
+{
+    return self ? self->settings.name : bh_str("");
+}
+
+bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams)
+{
+    switch (outcome) {
+    case BH_OUTCOME_OK:
+        return BH_CALL_SUCCESS;
+    case BH_OUTCOME_FAILED:
+        return is_downstreams ? BH_CALL_FAILURE : BH_CALL_IGNORED;
+    case BH_OUTCOME_THROTTLED:
+        return BH_CALL_THROTTLED;
+    default:
+        return BH_CALL_IGNORED;
+    }
+}
+
+static void lock(bh_breaker *self)
+{
+    pthread_mutex_lock(&self->mutex);
+}
+
+static void unlock(bh_breaker *self)
+{
+    pthread_mutex_unlock(&self->mutex);
 }
 
 /* --------------------------------------------------------------------------------------- clock */
@@ -156,6 +198,31 @@ static void half_open(bh_breaker *self)
     bh__breaker_begin(self, BH_BREAKER_HALF_OPEN);
 }
 
+/* Returns until when no permit is granted, by the breaker's clock. */
+static int64_t refuse(bh_breaker *self)
+{
+    if (self->state == BH_BREAKER_CLOSED)
+        return self->ramp.active + self->settings.probe_timeout_ms;
+    return self->state == BH_BREAKER_OPEN ? self->until : self->probe_end;
+}
+
+/* Grants a permit in *out. Returns 0 if there is none now. */
+static int try_to_grant(bh_breaker *self, bh_permit *out)
+{
+    lost_probe(self);
+    if (self->state == BH_BREAKER_OPEN && self->until != BH_BREAKER_NEVER && self->clock >= self->until)
+        half_open(self);
+    if (self->state == BH_BREAKER_OPEN || (self->state == BH_BREAKER_HALF_OPEN && self->probe) ||
+        (self->state == BH_BREAKER_CLOSED && self->ramp.limit && !take_place(self)))
+        return 0;
+    grant(self, out);
+    if (self->state == BH_BREAKER_HALF_OPEN) {
+        self->probe = self->number;
+        self->probe_end = self->clock + self->settings.probe_timeout_ms;
+    }
+    return 1;
+}
+
 void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out)
 {
     if (!out)
@@ -163,34 +230,11 @@ void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out)
     *out = (bh_permit){.until_ms = BH_BREAKER_NEVER};
     if (!self)
         return;
+    lock(self);
     advance(self, now_ms);
-    int64_t until = BH_BREAKER_NEVER;
-    switch (self->state) {
-    case BH_BREAKER_CLOSED:
-        if (!self->ramp.limit || take_place(self)) {
-            grant(self, out);
-            return;
-        }
-        until = self->ramp.active + self->settings.probe_timeout_ms;
-        break;
-    case BH_BREAKER_OPEN:
-    case BH_BREAKER_HALF_OPEN:
-        if (self->state == BH_BREAKER_OPEN && self->until != BH_BREAKER_NEVER && self->clock >= self->until)
-            half_open(self);
-        if (self->state == BH_BREAKER_HALF_OPEN && !self->probe) {
-            grant(self, out);
-            self->probe = self->number;
-            self->probe_end = self->clock + self->settings.probe_timeout_ms;
-            return;
-        }
-        lost_probe(self);
-        until = self->state == BH_BREAKER_OPEN ? self->until : self->probe_end;
-        break;
-    case BH_BREAKER_DISABLED:
-        grant(self, out);
-        return;
-    }
-    out->until_ms = outside(self, until);
+    if (!try_to_grant(self, out))
+        out->until_ms = outside(self, refuse(self));
+    unlock(self);
 }
 
 /* ------------------------------------------------------------------------------------- records */
@@ -319,19 +363,20 @@ static void record_closed(bh_breaker *self, int64_t permit, const bh_call *call)
                        failed || slow || call->kind == BH_CALL_THROTTLED);
 }
 
-int bh_breaker_record(bh_breaker *self, const bh_permit *permit, const bh_call *call, int64_t now_ms)
+/* Returns 1 if the permit is of this generation and was not recorded before, and marks it as recorded. */
+static int mark_recorded(bh_breaker *self, const bh_permit *permit)
 {
-    if (!self || !permit || !call || (int)call->kind < BH_CALL_SUCCESS || (int)call->kind > BH_CALL_THROTTLED)
-        return 0;
-    advance(self, now_ms);
-    lost_probe(self);
     int64_t number = permit->number;
     if (permit->generation != self->generation || number < 1 || number > self->number ||
         self->number - number >= self->remembered || *word_of(self, number) & bit_of(number))
         return 0;
     *word_of(self, number) |= bit_of(number);
-    if (self->state == BH_BREAKER_DISABLED)
-        return 0;
+    return 1;
+}
+
+/* Returns 1 if the call counted. */
+static int record(bh_breaker *self, int64_t number, const bh_call *call)
+{
     if (self->state == BH_BREAKER_CLOSED)
         record_closed(self, number, call);
     else if (self->state == BH_BREAKER_HALF_OPEN && number == self->probe)
@@ -341,18 +386,32 @@ int bh_breaker_record(bh_breaker *self, const bh_permit *permit, const bh_call *
     return 1;
 }
 
+int bh_breaker_record(bh_breaker *self, const bh_permit *permit, const bh_call *call, int64_t now_ms)
+{
+    if (!self || !permit || !call || (int)call->kind < BH_CALL_SUCCESS || (int)call->kind > BH_CALL_THROTTLED)
+        return 0;
+    lock(self);
+    advance(self, now_ms);
+    lost_probe(self);
+    int counted = mark_recorded(self, permit) && record(self, permit->number, call);
+    unlock(self);
+    return counted;
+}
+
 /* ------------------------------------------------------------------------------------- by hand */
 
 bh_status bh_breaker_open(bh_breaker *self, int64_t until_ms, int64_t now_ms)
 {
     if (!self || until_ms < BH_BREAKER_NEVER || until_ms > MOST_MS)
         return BH_ERR_ARGUMENT;
+    lock(self);
     advance(self, now_ms);
     self->until = until_ms;
     if (until_ms != BH_BREAKER_NEVER)
         self->until = self->clock + (until_ms > self->seen_ms ? until_ms - self->seen_ms : 0);
     bh__breaker_explain(self, 0, "opened by hand");
     bh__breaker_begin(self, BH_BREAKER_OPEN);
+    unlock(self);
     return BH_OK;
 }
 
@@ -360,44 +419,80 @@ void bh_breaker_close(bh_breaker *self, int64_t now_ms)
 {
     if (!self)
         return;
+    lock(self);
     advance(self, now_ms);
     self->pauses_made = self->pause_ms = 0;
     bh__breaker_explain(self, 0, "closed by hand");
     bh__breaker_begin(self, BH_BREAKER_CLOSED);
+    unlock(self);
 }
 
 void bh_breaker_disable(bh_breaker *self, int64_t now_ms)
 {
     if (!self)
         return;
+    lock(self);
     advance(self, now_ms);
     bh__breaker_explain(self, 0, "disabled by hand");
     bh__breaker_begin(self, BH_BREAKER_DISABLED);
+    unlock(self);
 }
 
 /* --------------------------------------------------------------------------------------- state */
 
-void bh_breaker_read(const bh_breaker *self, int64_t now_ms, bh_breaker_view *out)
+/* Returns 1 if a permit would be granted at the breaker's clock. */
+static int would_grant(const bh_breaker *self)
+{
+    switch (self->state) {
+    case BH_BREAKER_CLOSED:
+        return !self->ramp.limit || self->ramp.calls < self->ramp.limit ||
+               self->clock - self->ramp.active >= self->settings.probe_timeout_ms;
+    case BH_BREAKER_OPEN:
+        return self->until != BH_BREAKER_NEVER && self->clock >= self->until;
+    case BH_BREAKER_HALF_OPEN:
+        return !self->probe;
+    case BH_BREAKER_DISABLED:
+        break;
+    }
+    return 1;
+}
+
+/* Returns when the state changes by time alone, by the breaker's clock. */
+static int64_t until(const bh_breaker *self)
+{
+    if (self->state == BH_BREAKER_OPEN)
+        return self->until;
+    return self->state == BH_BREAKER_HALF_OPEN && self->probe ? self->probe_end : BH_BREAKER_NEVER;
+}
+
+static int64_t limit_of(const bh_breaker *self)
+{
+    if (self->state == BH_BREAKER_HALF_OPEN)
+        return 1;
+    return self->state == BH_BREAKER_CLOSED ? self->ramp.limit : 0;
+}
+
+void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out)
 {
     if (!out)
         return;
-    *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER, .reason = bh_str("")};
+    *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER};
     if (!self)
         return;
+    lock(self);
     bh_breaker now = *self;
+    unlock(self);
     advance(&now, now_ms);
     bh__window_move(&now.window, now.clock, now.settings.window_ms);
     out->state = now.state;
     out->generation = now.generation;
-    if (now.state == BH_BREAKER_OPEN)
-        out->until_ms = outside(&now, now.until);
-    else if (now.state == BH_BREAKER_HALF_OPEN && now.probe)
-        out->until_ms = outside(&now, now.probe_end);
-    out->limit = now.state == BH_BREAKER_HALF_OPEN ? 1 : now.state == BH_BREAKER_CLOSED ? now.ramp.limit : 0;
+    out->until_ms = outside(&now, until(&now));
+    out->limit = limit_of(&now);
     int is_over = now.state == BH_BREAKER_CLOSED && now.clock - now.closed_at >= now.settings.window_ms;
     out->pauses = is_over ? 0 : now.pauses_made;
     out->calls = now.window.sum.calls;
     out->failures = now.window.sum.failures;
     out->slow = now.window.sum.slow;
-    out->reason = bh_str(self->reason);
+    out->grants = would_grant(&now);
+    memcpy(out->reason, now.reason, sizeof out->reason);
 }

@@ -6,6 +6,7 @@ void bh_breaker_defaults(bh_breaker_settings *out)
     if (!out)
         return;
     *out = (bh_breaker_settings){
+        .name = bh_str(""),
         .window_ms = 60000,
         .least_calls = 20,
         .failure_percent = 50,
@@ -26,6 +27,8 @@ bh_bytes bh_breaker_settings_error(const bh_breaker_settings *settings)
 {
     if (!settings)
         return bh_str("the settings are missing: call bh_breaker_defaults");
+    if (!settings->name.data || settings->name.size > BH_BREAKER_MOST_NAME || !bh__is_utf8(settings->name))
+        return bh_str("name is longer than 64 bytes, or not UTF-8: give a shorter name, as the downstream's");
     RANGE(window_ms, 6, 86400000)
     RANGE(least_calls, 1, 1000000000)
     RANGE(failure_percent, 1, 100)

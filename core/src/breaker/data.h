@@ -3,9 +3,12 @@
 #define BACKHOP_BREAKER_DATA_H
 
 #include "base/memory.h"
+#include "breaker/internal.h"
 #include "policy/internal.h"
 
 #include <backhop/breaker.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define BH__BREAKER_CLASS_BYTES 64
 
@@ -39,7 +42,10 @@ typedef struct bh__ramp {
  * Times are of `clock`: it moves on with the caller's clock, and stands still if that goes back.
  */
 struct bh_breaker {
+    atomic_int references; /* of the application, of workers and of flows */
+    pthread_mutex_t mutex; /* locked for each call, as several threads share a breaker */
     bh_breaker_settings settings;
+    char name[BH_BREAKER_MOST_NAME + 1];
     bh_policy *pauses;
     uint64_t random;
     int64_t clock;
@@ -67,7 +73,7 @@ struct bh_breaker {
 
     char error_class[BH__BREAKER_CLASS_BYTES];
     size_t error_class_size;
-    char reason[320];
+    char reason[BH_BREAKER_REASON_BYTES];
 };
 
 /* Moves the window to the clock: clears the buckets that ended. */

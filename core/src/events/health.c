@@ -22,6 +22,9 @@ int bh__health_concerns(bh_event_kind kind)
     case BH_EVENT_UNBLOCKED:
     case BH_EVENT_UNAVAILABLE:
     case BH_EVENT_DRAINED:
+    case BH_EVENT_BREAKER_OPENED:
+    case BH_EVENT_BREAKER_HALF_OPEN:
+    case BH_EVENT_BREAKER_CLOSED:
         return 1;
     default:
         return 0;
@@ -40,34 +43,37 @@ void bh_health_observe(bh_health *self, const bh_event *event)
         return;
     if (event->kind == BH_EVENT_UNAVAILABLE && !bh_event_has(event, BH_FIELD_CONNECTION))
         return; /* it is about one message or one queue */
-    int is_paused = self->state == BH_HEALTH_PAUSED;
-    bh_health_state beneath = is_paused ? self->beneath : self->state;
+    if (self->state != BH_HEALTH_PAUSED)
+        self->beneath = self->state;
     switch (event->kind) {
     case BH_EVENT_CONNECTED:
-        beneath = BH_HEALTH_READY;
+        self->beneath = BH_HEALTH_READY;
         self->was_ready = 1;
         break;
     case BH_EVENT_BLOCKED:
-        is_paused = 1;
-        break;
     case BH_EVENT_UNBLOCKED:
-        is_paused = 0;
+        self->is_blocked = event->kind == BH_EVENT_BLOCKED;
+        break;
+    case BH_EVENT_BREAKER_OPENED:
+    case BH_EVENT_BREAKER_HALF_OPEN:
+    case BH_EVENT_BREAKER_CLOSED:
+        self->is_held = event->kind != BH_EVENT_BREAKER_CLOSED;
         break;
     case BH_EVENT_DRAINED:
-        beneath = BH_HEALTH_STOPPED;
-        is_paused = self->was_ready = 0;
+        self->beneath = BH_HEALTH_STOPPED;
+        self->is_blocked = self->is_held = self->was_ready = 0;
         break;
     case BH_EVENT_DISCONNECTED:
         /* A lost connection is not blocked. A worker publishes on another connection than it consumes on. */
-        is_paused = is_paused && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
-        beneath = lost(self);
+        self->is_blocked = self->is_blocked && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
+        self->beneath = lost(self);
         break;
     default:
-        beneath = lost(self);
+        self->beneath = lost(self);
         break;
     }
-    self->beneath = beneath;
-    self->state = is_paused ? BH_HEALTH_PAUSED : beneath;
+    int is_paused = self->is_blocked || (self->is_held && self->beneath == BH_HEALTH_READY);
+    self->state = is_paused ? BH_HEALTH_PAUSED : self->beneath;
     bh_bytes text = bh__cut(bh_event_text(event), BH_HEALTH_REASON_BYTES - 1);
     memcpy(self->reason, text.data, text.size);
     self->reason[text.size] = '\0';

@@ -55,6 +55,16 @@ static void add_subject(bh__report *out, const bh_event *self)
         bh__line_add_quoted(out, queue);
 }
 
+static void add_breaker(bh__report *out, const bh_event *self)
+{
+    bh_bytes breaker = bh_event_string(self, BH_FIELD_BREAKER);
+    if (!breaker.size)
+        return;
+    begin_part(out, self);
+    bh__report_add(out, "breaker ");
+    bh__line_add_quoted(out, breaker);
+}
+
 static void add_connection(bh__report *out, const bh_event *self)
 {
     bh_bytes connection = bh_event_string(self, BH_FIELD_CONNECTION), host = bh_event_string(self, BH_FIELD_HOST);
@@ -119,7 +129,7 @@ static void add_spans(bh__report *out, const bh_event *self)
         add_span(out, self, BH_FIELD_DURATION, words_before_duration(self->kind), "");
     add_span(out, self, BH_FIELD_RECOVERY, "", " after its first failure");
     if (!has_delay_in_text)
-        add_span(out, self, BH_FIELD_DELAY, "again in ", "");
+        add_span(out, self, BH_FIELD_DELAY, self->kind == BH_EVENT_BREAKER_OPENED ? "probes in " : "again in ", "");
 }
 
 static const char *counted_noun(bh_event_kind kind)
@@ -161,6 +171,7 @@ void bh__line_write(bh__report *out, const bh_event *self)
     bh__report_clear(out);
     bh__report_add(out, "%s", bh_event_name((int)self->kind).data);
     add_subject(out, self);
+    add_breaker(out, self);
     add_connection(out, self);
     add_attempts(out, self);
     add_deferrals(out, self);

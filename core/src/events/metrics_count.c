@@ -11,6 +11,7 @@ typedef struct facts {
     bh_bytes queue;
     bh_bytes error_class;
     bh_bytes reason;
+    bh_bytes breaker;
     int64_t attempt;
     int64_t attempts;
     int64_t count;
@@ -45,7 +46,11 @@ static int add_sample(bh_metrics *self, bh_metric metric, const facts *of, bh_by
 static void count_value(bh__series *self, int64_t value)
 {
     size_t bucket = 0;
-    if (bh__metric_table[self->metric].instrument == BH_INSTRUMENT_COUNTER) {
+    if (self->metric == BH_METRIC_BREAKER_STATE) {
+        self->count = value;
+        return;
+    }
+    if (bh__metric_table[self->metric].instrument != BH_INSTRUMENT_HISTOGRAM) {
         self->count = bh__metrics_sum(self->count, value);
         return;
     }
@@ -109,6 +114,12 @@ static int add_samples(bh_metrics *self, const facts *of)
                add_copied(self, of);
     case BH_EVENT_REPLAYED:
         return of->count <= 0 || add_sample(self, BH_METRIC_REPLAYED, of, bh_str(""), of->count);
+    case BH_EVENT_BREAKER_CLOSED:
+        return add_sample(self, BH_METRIC_BREAKER_STATE, of, of->breaker, 0);
+    case BH_EVENT_BREAKER_HALF_OPEN:
+        return add_sample(self, BH_METRIC_BREAKER_STATE, of, of->breaker, 1);
+    case BH_EVENT_BREAKER_OPENED:
+        return add_sample(self, BH_METRIC_BREAKER_STATE, of, of->breaker, 2);
     default:
         return 1;
     }
@@ -139,6 +150,7 @@ bh_status bh_metrics_observe(bh_metrics *self, const bh_event *event)
                       .queue = bh_event_string(event, BH_FIELD_QUEUE),
                       .error_class = bh_event_string(event, BH_FIELD_ERROR_CLASS),
                       .reason = bh_event_string(event, BH_FIELD_REASON),
+                      .breaker = bh_event_string(event, BH_FIELD_BREAKER),
                       .attempt = known_int(event, BH_FIELD_ATTEMPT),
                       .attempts = known_int(event, BH_FIELD_ATTEMPTS),
                       .count = known_int(event, BH_FIELD_COUNT),
@@ -186,6 +198,18 @@ bh_status bh_metrics_count_copy(bh_metrics *self, bh_event_kind kind, bh_bytes q
                       .duration_us = duration_us};
     self->sample_count = 0;
     return count_samples(self, add_samples(self, &of));
+}
+
+bh_status bh_metrics_add_consumer(bh_metrics *self, bh_bytes queue, int is_ready)
+{
+    if (!self || !queue.data)
+        return BH_ERR_ARGUMENT;
+    const facts of = {.queue = queue};
+    self->sample_count = 0;
+    bh_status status = count_samples(self, add_sample(self, BH_METRIC_CONSUMERS_READY, &of, bh_str(""), is_ready != 0));
+    if (status == BH_OK)
+        self->samples[0].value = self->series[self->samples[0].series].count;
+    return status;
 }
 
 /* --- samples */

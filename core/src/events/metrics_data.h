@@ -24,6 +24,7 @@ typedef enum bh__label {
     BH__LABEL_ERROR_TYPE,
     BH__LABEL_REASON,
     BH__LABEL_OUTCOME,
+    BH__LABEL_BREAKER,
     BH__LABELS
 } bh__label;
 

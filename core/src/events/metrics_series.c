@@ -133,12 +133,21 @@ bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t value)
 {
     const size_t values[BH_METRICS_MOST_LABELS] = {BH__VALUE_EMPTY, BH__VALUE_EMPTY};
     size_t at;
-    if (!self || !bh__is_metric((int)metric) || bh__metric_table[metric].instrument != BH_INSTRUMENT_GAUGE)
+    if (!self || !bh__is_metric((int)metric) || bh__metric_table[metric].instrument != BH_INSTRUMENT_GAUGE ||
+        bh__metric_label_count((int)metric) > 0)
         return BH_ERR_ARGUMENT;
     if (!bh__metrics_find_series(self, (int)metric, values, &at))
         return BH_ERR_NO_MEMORY;
     self->series[at].count = value;
     return BH_OK;
+}
+
+/* Consumers of one queue may know different states of its breaker: the worst one counts. */
+static int64_t add_counts(int metric, int64_t one, int64_t other)
+{
+    if (metric == BH_METRIC_BREAKER_STATE)
+        return one > other ? one : other;
+    return bh__metrics_sum(one, other);
 }
 
 bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
@@ -157,7 +166,7 @@ bh_status bh_metrics_add(bh_metrics *self, const bh_metrics *others)
             return BH_ERR_NO_MEMORY;
         bh__series *to = &self->series[at];
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): bh__metrics_find_series made it */
-        to->count = bh__metrics_sum(to->count, from->count);
+        to->count = add_counts(from->metric, to->count, from->count);
         to->sum = bh__metrics_sum(to->sum, from->sum);
         for (size_t bucket = 0; bucket <= BH_METRICS_MOST_BUCKETS; bucket++)
             to->buckets[bucket] += from->buckets[bucket];

@@ -40,6 +40,7 @@ const bh__label_row bh__label_table[BH__LABELS] = {
     [BH__LABEL_ERROR_TYPE] = {"error_type", "error.type", BH_METRICS_MOST_ERROR_TYPES},
     [BH__LABEL_REASON] = {"reason", "backhop.reason", 16},
     [BH__LABEL_OUTCOME] = {"outcome", "backhop.outcome", 3},
+    [BH__LABEL_BREAKER] = {"breaker", "backhop.breaker", BH_METRICS_MOST_ERROR_TYPES},
 };
 
 size_t bh__metric_label_count(int metric)

@@ -75,6 +75,7 @@ typedef struct bh__ledger_entry {
     int64_t failures;     /* to publish its copy */
     int64_t wait_ms;      /* its last delay of the back-off */
     int64_t due_ms;       /* while it waits: when it is due; abandoned: since when */
+    int64_t probe;        /* the ledger's number of the probe that its copy was last; 0: none */
 } bh__ledger_entry;
 
 /* A channel for deliveries, or a free row. */
@@ -165,6 +166,7 @@ struct bh_ledger {
     int is_doubtful;       /* a confirm is late, and no confirm came since */
     int is_probing;        /* in doubt: a probe is in flight and not late */
     int probes;            /* since the last confirm */
+    int64_t last_probe;    /* counts probes */
     int64_t doubted_ms;    /* when a confirm was late, or when the last probe was sent */
     int64_t suspects_sent; /* suspects in flight */
 

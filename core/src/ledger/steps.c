@@ -100,31 +100,59 @@ static bh__ledger_publisher *next_publisher(bh_ledger *self)
     return NULL;
 }
 
-/* Finds the oldest publish whose entry waits for its answer: *at in the pool of the returned
- * publisher, or NULL. */
-static bh__ledger_publisher *oldest_sent(bh_ledger *self, uint32_t *at)
+/* Returns since when a publish waits for its answer. A blocked broker gives none. */
+static int64_t waits_since_ms(const bh_ledger *self, const bh__ledger_publish *sent)
 {
-    bh__ledger_publisher *oldest = NULL;
+    return sent->sent_ms < self->unblocked_ms ? self->unblocked_ms : sent->sent_ms;
+}
+
+static int is_late(const bh_ledger *self, const bh__ledger_publish *sent, int64_t now_ms)
+{
+    return waits_since_ms(self, sent) + self->confirm_timeout_ms <= now_ms;
+}
+
+/* Returns 1 if the copy of `one` is the better probe: late, never or long ago a probe, sent early. */
+static int is_better_probe(const bh_ledger *self, const bh__ledger_publish *one, const bh__ledger_publish *other,
+                           int64_t now_ms)
+{
+    const int one_late = is_late(self, one, now_ms), other_late = is_late(self, other, now_ms);
+    const int64_t one_probe = self->entries[bh__ledger_sent_index(self, one)].probe;
+    const int64_t other_probe = self->entries[bh__ledger_sent_index(self, other)].probe;
+    if (one_late != other_late)
+        return one_late;
+    return one_probe != other_probe ? one_probe < other_probe : one->sent_ms < other->sent_ms;
+}
+
+/*
+ * Finds the publish in flight whose copy is the next probe: *at in the pool of the returned publisher,
+ * or NULL. Each probe is another message: a duplicate of one message per timeout would use up its
+ * attempts.
+ */
+static bh__ledger_publisher *find_probe(bh_ledger *self, uint32_t *at, int64_t now_ms)
+{
+    bh__ledger_publisher *found = NULL;
     for (size_t i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++) {
         bh__ledger_publisher *on = &self->publishers[i];
-        uint32_t each = on->number ? on->sent.first : BH__NO_INDEX;
-        while (each != BH__NO_INDEX && bh__ledger_sent_index(self, &on->pool[each]) == BH__NO_INDEX)
-            each = on->pool[each].links[BH__OF_ALL].next;
-        if (each == BH__NO_INDEX || (oldest && oldest->pool[*at].sent_ms <= on->pool[each].sent_ms))
-            continue;
-        oldest = on;
-        *at = each;
+        for (uint32_t each = on->number ? on->sent.first : BH__NO_INDEX; each != BH__NO_INDEX;
+             each = on->pool[each].links[BH__OF_ALL].next) {
+            if (bh__ledger_sent_index(self, &on->pool[each]) == BH__NO_INDEX ||
+                (found && !is_better_probe(self, &on->pool[each], &found->pool[*at], now_ms)))
+                continue;
+            found = on;
+            *at = each;
+        }
     }
-    return oldest;
+    return found;
 }
 
 static bh_step_kind send_copy(bh_ledger *self, bh_step *out, bh__ledger_publisher *on, uint32_t index, int64_t now_ms)
 {
-    const bh__ledger_entry *sent = &self->entries[index];
+    bh__ledger_entry *sent = &self->entries[index];
     bh__ledger_apply(self, index, BH__SEND);
     if (self->is_doubtful) {
         self->is_probing = 1;
         self->probes++;
+        sent->probe = ++self->last_probe;
         self->doubted_ms = now_ms; /* the probe has a timeout of its own */
     }
     bh__ledger_add_publish(on, (bh__ledger_publish){.tag = on->next_tag,
@@ -138,26 +166,25 @@ static bh_step_kind send_copy(bh_ledger *self, bh_step *out, bh__ledger_publishe
 }
 
 /*
- * In doubt, sends one copy at a time as a probe. Probes alternate between the oldest copy in flight
- * and a copy that was not sent yet. The broker may answer the latter even if it never answers the
- * former. If no publisher has room, the oldest copy replaces its earlier publish, whose answer is
- * ignored.
+ * In doubt, sends one copy at a time as a probe. Probes alternate between a copy in flight and a
+ * copy that was not sent yet. The broker may answer the latter even if it never answers the former.
+ * If no publisher has room, the copy in flight replaces its earlier publish, whose answer is ignored.
  */
 static bh_step_kind next_probe(bh_ledger *self, bh_step *out, int64_t now_ms)
 {
     if (self->is_probing)
         return BH_STEP_REST;
     uint32_t at = BH__NO_INDEX, due = self->groups[BH__GROUP_DUE].first;
-    bh__ledger_publisher *oldest = oldest_sent(self, &at), *on = next_publisher(self);
+    bh__ledger_publisher *sent = find_probe(self, &at, now_ms), *on = next_publisher(self);
     int may_be_new = due != BH__NO_INDEX && !self->entries[due].is_suspect && self->suspects_sent == 0;
-    if (!oldest && due == BH__NO_INDEX)
+    if (!sent && due == BH__NO_INDEX)
         return BH_STEP_REST;
-    if (!oldest || (on && may_be_new && self->probes % 2 == 1))
+    if (!sent || (on && may_be_new && self->probes % 2 == 1))
         return on ? send_copy(self, out, on, due, now_ms) : BH_STEP_REST;
-    uint32_t index = bh__ledger_sent_index(self, &oldest->pool[at]);
+    uint32_t index = bh__ledger_sent_index(self, &sent->pool[at]);
     if (!on) {
-        bh__ledger_drop_publish(oldest, at);
-        on = oldest;
+        bh__ledger_drop_publish(sent, at);
+        on = sent;
     }
     return send_copy(self, out, on, index, now_ms);
 }
@@ -179,12 +206,6 @@ static bh_step_kind next_publish(bh_ledger *self, bh_step *out, int64_t now_ms)
         return BH_STEP_REST;
     bh__ledger_publisher *on = next_publisher(self);
     return on ? send_copy(self, out, on, index, now_ms) : BH_STEP_REST;
-}
-
-/* Returns since when a publish waits for its answer. A blocked broker gives none. */
-static int64_t waits_since_ms(const bh_ledger *self, const bh__ledger_publish *sent)
-{
-    return sent->sent_ms < self->unblocked_ms ? self->unblocked_ms : sent->sent_ms;
 }
 
 /*
@@ -213,7 +234,7 @@ static int64_t count_late(bh_ledger *self, bh__ledger_publisher *on, int64_t now
     int64_t count = 0;
     for (uint32_t at = on->sent.first, next; at != BH__NO_INDEX; at = next) {
         next = on->pool[at].links[BH__OF_ALL].next;
-        if (waits_since_ms(self, &on->pool[at]) + self->confirm_timeout_ms > now_ms)
+        if (!is_late(self, &on->pool[at], now_ms))
             break;
         if (bh__ledger_sent_index(self, &on->pool[at]) == BH__NO_INDEX)
             bh__ledger_drop_publish(on, at);

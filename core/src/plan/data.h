@@ -104,6 +104,11 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
  * chooses from the whole grid of rungs. On one rung, messages that were lost together would come back together.
  */
 void bh__plan_choose_crash_delay(bh_plan *self, const bh__plan_input *in, int64_t wait);
+/*
+ * Chooses the delay of a message that waits while a breaker is open. On a ladder, it is the longest rung up to the
+ * pause, or the shortest one above.
+ */
+void bh__plan_choose_pause(bh_plan *self, const bh__plan_input *in, int64_t pause_ms);
 /* Returns 1 if the message will be older than max_age_ms after this delay. */
 int bh__plan_is_too_old(const bh_policy *policy, int64_t first_failure_ms, int64_t now_ms, int64_t delay_ms);
 

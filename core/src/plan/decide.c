@@ -114,6 +114,25 @@ static bh_status decide_deferral(bh_plan *self, const bh__plan_input *in, int64_
     return decide_wait(self, in, self->deferrals, retry_after_ms);
 }
 
+/* Decides that a message waits for about `pause_ms`, because no handler may get it now. */
+static bh_status decide_pause(bh_plan *self, bh__plan_input *in, int64_t pause_ms)
+{
+    bh_past past = bh__history_past(in->history);
+    if (!bh__topology_copies(in->topology))
+        return BH_ERR_STRATEGY;
+    if (in->error.size == 0)
+        in->error = past.last_error;
+    if (in->traceparent.size == 0)
+        in->traceparent = past.traceparent;
+    self->deferrals += self->deferrals < BH_HISTORY_MOST_ATTEMPTS;
+    self->is_deferred = 1;
+    self->first_failure_ms = past.first_failure_ms; /* a message that never failed has none */
+    if (bh__delivery_lost_headers(in->delivery))
+        return bh__plan_park_copy(self, in, "oversized");
+    bh__plan_choose_pause(self, in, pause_ms > 0 ? pause_ms : 1);
+    return bh__plan_retry_copy(self, in, "oversized");
+}
+
 bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
                        const bh_topology *topology, bh_outcome outcome, bh_bytes error, int64_t retry_after_ms,
                        int64_t now_ms, bh_bytes random)
@@ -142,6 +161,8 @@ bh_status bh_plan_make(bh_plan *self, const bh_delivery *delivery, const bh_hist
         return bh__plan_end(self, bh__plan_park_copy(self, &in, "permanent"));
     case BH_OUTCOME_THROTTLED:
         return bh__plan_end(self, decide_deferral(self, &in, retry_after_ms));
+    case BH_OUTCOME_DEFERRED:
+        return bh__plan_end(self, decide_pause(self, &in, retry_after_ms));
     case BH_OUTCOME_RELEASED: /* bh_ledger_give_back needs no plan */
         break;
     }

@@ -60,6 +60,20 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
     self->is_retry_after_met = retry_after_ms <= self->delay_ms;
 }
 
+void bh__plan_choose_pause(bh_plan *self, const bh__plan_input *in, int64_t pause_ms)
+{
+    const bh__rungs *rungs = bh__topology_rungs(in->topology);
+    self->delay_ms = bh__plan_granted_ms(in->policy, pause_ms);
+    if (self->delay_ms < 1)
+        self->delay_ms = 1;
+    if (bh_topology_strategy(in->topology) == BH_STRATEGY_LADDER) {
+        int64_t below = bh__rungs_any_below_ms(rungs, self->delay_ms);
+        self->delay_ms = below > 0 ? below : bh__rungs_any_above_ms(rungs, self->delay_ms);
+        self->is_on_demand = !bh__rungs_has(rungs, self->delay_ms);
+    }
+    self->is_retry_after_met = pause_ms <= self->delay_ms;
+}
+
 void bh__plan_choose_crash_delay(bh_plan *self, const bh__plan_input *in, int64_t wait)
 {
     int64_t most_ms = bh__policy_highest_ms(in->policy, wait);

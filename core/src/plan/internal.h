@@ -39,14 +39,6 @@ size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery);
 /* Returns an empty buffer. The plan frees it. */
 bh__buffer *bh__plan_buffer(bh_plan *self);
 
-/*
- * Returns how long a worker waits until it reads the unroutable queue again, in ms: a minute at least.
- *
- * foreign: messages of other work queues that it read, 0 to BH_REPLAY_MOST_SHARED. The broker sends
- * them again each time. So the pause grows with their number: fewer than 3 a second on average.
- */
-int64_t bh__replay_pause_ms(int64_t foreign);
-
 /* Returns 1 if the outcome may park the message at `now_ms`, in ms since the epoch: bh_worker_may_park. */
 int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
                       bh_outcome outcome, int64_t retry_after_ms, int64_t now_ms);

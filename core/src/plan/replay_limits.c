@@ -2,7 +2,10 @@
 
 #include <backhop/adapter/replay.h>
 
-enum { REREAD_MS = 60000, REREAD_MS_PER_MESSAGE = 360 }; /* an hour for BH_REPLAY_MOST_SHARED messages */
+enum {
+    REREAD_MS = BH_LOOK_MS / 2, /* less than between two looks, so that each look reads */
+    REREAD_MS_PER_MESSAGE = 360 /* an hour for BH_REPLAY_MOST_SHARED messages */
+};
 
 int64_t bh_replay_limit(int64_t behind, int is_shared)
 {
@@ -19,8 +22,19 @@ int bh_replay_skips_queue(bh_status status)
     return status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
 }
 
-int64_t bh__replay_pause_ms(int64_t foreign)
+int bh_replay_after_look(bh_mode mode, bh_status looked)
 {
-    int64_t pause_ms = foreign * REREAD_MS_PER_MESSAGE;
+    return mode != BH_MODE_NONE && (looked == BH_OK || (mode == BH_MODE_CREATE && looked == BH_ERR_MISSING));
+}
+
+int64_t bh_replay_pause_ms(int64_t foreign)
+{
+    int64_t most = foreign < BH_REPLAY_MOST_SHARED ? foreign : BH_REPLAY_MOST_SHARED;
+    int64_t pause_ms = most * REREAD_MS_PER_MESSAGE;
     return pause_ms > REREAD_MS ? pause_ms : REREAD_MS;
+}
+
+bh_bytes bh_replay_unroutable_text(void)
+{
+    return bh_str("these retries came back to no queue, as their binding was missing or the broker could not read it");
 }

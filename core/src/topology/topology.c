@@ -159,6 +159,11 @@ int bh__topology_is_built(const bh_topology *self)
     return self->is_built;
 }
 
+int bh_topology_defers(const bh_topology *self)
+{
+    return self && bh__topology_copies(self);
+}
+
 int bh__topology_copies(const bh_topology *self)
 {
     return self->strategy != BH_STRATEGY_REJECT && self->strategy != BH_STRATEGY_NATIVE;

@@ -1,6 +1,7 @@
 #define _DEFAULT_SOURCE
 
 #include "company.h"
+#include "spared.h"
 #include "worker/librabbitmq.h" /* the library's own: it knows what librabbitmq 0.12 renamed */
 
 #include <stdio.h>
@@ -110,7 +111,7 @@ int company_clear(struct company *self, const bh_topology *topology)
 
 int company_declare(struct company *self)
 {
-    const char *queues[] = {CDN_PURGE, SEARCH_INDEX};
+    const char *queues[] = {CDN_PURGE, SEARCH_INDEX, SPARED_QUEUE};
     const char *keys[] = {"article.updated", "article.deleted"};
     amqp_bytes_t exchange = amqp_cstring_bytes(ARTICLES);
 
@@ -121,7 +122,7 @@ int company_declare(struct company *self)
     amqp_queue_declare(self->connection, CHANNEL, amqp_cstring_bytes(SEARCH_INDEX), 0, 1, 0, 0, amqp_empty_table);
     if (!company_did(self, "cannot declare " SEARCH_INDEX))
         return 0;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         amqp_queue_bind(self->connection, CHANNEL, amqp_cstring_bytes(queues[i / 2]), exchange,
                         amqp_cstring_bytes(keys[i % 2]), amqp_empty_table);
         if (!company_did(self, "cannot bind the queues to " ARTICLES))

@@ -26,7 +26,7 @@ int company_lock(struct company *self);
 /* Deletes all that the demo declares. To delete what is not there is no error: so it serves the next run too, where one
  * was killed. */
 int company_clear(struct company *self, const bh_topology *topology);
-/* The topic exchange of the events, and the two queues that get each of them. The work queue is there already. */
+/* The topic exchange of the events, and the three queues that get each of them. The work queues are there already. */
 int company_declare(struct company *self);
 
 /* The thread publishes, reads search-index and counts what waits. The connection is its own until it has ended. */

@@ -5,8 +5,8 @@
  *
  *     AMQP_URL=amqp://guest:guest@localhost/ cdn-purge
  *
- * This file is the consumer, and all there is to see of Backhop. Beside it: the stand-in for the API (api.c), the
- * publisher and the rest of the company (company.c), what happened (record.c) and how it is drawn (screen.c). All that
+ * This file is the consumer, and all there is to see of Backhop. A second consumer gets the same events and has a circuit
+ * breaker (spared.c). Beside them: the stand-in for the API (api.c), the publisher and the rest of the company (company.c), what happened (record.c) and how it is drawn (screen.c). All that
  * it declares in the broker begins with "backhop-demo" and is deleted at the end.
  */
 #define _DEFAULT_SOURCE
@@ -15,6 +15,7 @@
 #include "company.h"
 #include "record.h"
 #include "screen.h"
+#include "spared.h"
 
 #include <backhop/adapter.h>
 
@@ -318,33 +319,66 @@ static void introduce(const struct consumer *self)
     fflush(stdout);
 }
 
+static int clear(struct company *company, const struct consumer *consumer, const struct spared *spared)
+{
+    return company_clear(company, consumer->topology) && company_clear(company, spared->topology);
+}
+
+static int spared_connect(struct spared *spared, const char *url)
+{
+    bh_status status = spared_start(spared, url);
+    return status == BH_OK || fail("the worker with a breaker", bh_status_text(status).data);
+}
+
+/* Shows the calls that each consumer made; 1 if the second has settled all events, too. */
+static int compare(const struct consumer *consumer, struct spared *spared)
+{
+    int settled = atomic_load(&spared->settled);
+    printf("\n the same peak without and with a circuit breaker, on two queues\n");
+    printf(" back-off alone  %4d  calls, of which the API refused %d\n", consumer->record->delivered,
+           consumer->api.refused);
+    printf(" and a breaker   %4d  calls, of which the API refused %d\n", atomic_load(&spared->calls),
+           atomic_load(&spared->refused));
+    if (settled != MESSAGES)
+        printf(" %d of %d events were settled with a breaker\n", settled, MESSAGES);
+    fflush(stdout);
+    return settled == MESSAGES;
+}
+
 /* The whole run: 0 as it must be, 1 not so, 2 it could not be done. */
-static int run(struct consumer *consumer, struct company *company, struct screen *screen, const char *url)
+static int run(struct consumer *consumer, struct spared *spared, struct company *company, struct screen *screen,
+               const char *url)
 {
     int status = 2;
 
     if (!consumer_open(consumer))
         return 2;
     record_open(consumer->record, consumer->topology);
-    if (!company_connect(company, url) || !company_lock(company) || !company_clear(company, consumer->topology)) {
+    bh_status opened = spared_open(spared, consumer->record, consumer->policy);
+    if (opened != BH_OK)
+        return fail("the consumer with a breaker", bh_status_text(opened).data) + 2;
+    if (!company_connect(company, url) || !company_lock(company) || !clear(company, consumer, spared)) {
         fail("the broker", company->error);
         return 2;
     }
-    if (consumer_connect(consumer, url)) {
+    consumer->record->start_ms = monotonic_ms();
+    if (consumer_connect(consumer, url) && spared_connect(spared, url)) {
         introduce(consumer);
         consumer->record->start_ms = monotonic_ms();
         if (company_declare(company) && company_start(company)) {
             int consumed = consume(consumer, company, screen);
             int64_t end_ms = elapsed_ms(consumer->record);
             company_end_thread(company);
+            spared_finish(spared, DEADLINE_MS);
             bh_worker_free(consumer->worker); /* what it took and did not settle is in the work queue again */
             consumer->worker = NULL;
             if (company_look(company, bh_topology_parked_queue(consumer->topology).data) && consumed)
-                status = screen_finish(screen, end_ms) ? 0 : 1;
+                status = screen_finish(screen, end_ms) && compare(consumer, spared) ? 0 : 1;
         }
     }
+    spared_finish(spared, 0);
     if (!company->failed)
-        company_clear(company, consumer->topology);
+        clear(company, consumer, spared);
     if (company->failed)
         fail("the broker", company->error);
     return status;
@@ -354,6 +388,7 @@ int main(void)
 {
     static struct record record;
     struct consumer consumer = {.record = &record};
+    struct spared spared = {.record = &record};
     struct company company = {.record = &record};
     struct screen screen = {0};
     const char *url = getenv("AMQP_URL");
@@ -363,9 +398,10 @@ int main(void)
     signal(SIGALRM, give_up);
     alarm(ALARM_S);
     screen_open(&screen, &record);
-    int status = run(&consumer, &company, &screen, url && *url ? url : "amqp://guest:guest@localhost/");
+    int status = run(&consumer, &spared, &company, &screen, url && *url ? url : "amqp://guest:guest@localhost/");
     screen_close(&screen);
     company_close(&company);
+    spared_close(&spared);
     consumer_close(&consumer);
     return interrupted ? 130 : status;
 }

@@ -69,13 +69,17 @@ class BaseConsumer {
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
   health = new Health('the consumer')
+  flow // undefined if the retrier has no breaker
 
   constructor (retrier) {
     const { healths } = retrier._emitter
     this.#retrier = retrier
+    this.flow = retrier._flow(this)
     this.closed = new Promise(resolve => {
       this.#close = error => {
         clearTimeout(this.#look)
+        this.flow?.stop()
+        this.flow?.giveBack()
         healths.delete(this.health)
         this.health.drain(error)
         resolve(error)
@@ -145,14 +149,28 @@ class BaseConsumer {
     try {
       await this.#retrier.declare()
       if (this.isCancelled) return
-      await this._subscribe()
+      if (!this.flow?.isPaused) {
+        await this._subscribe()
+        this.#timer = undefined
+        if (this.isCancelled || this.flow?.isPaused) await this._unsubscribe()
+        else this._began()
+      }
       this.#timer = undefined
-      if (this.isCancelled) await this._unsubscribe()
-      else this._began()
     } catch (error) {
       this.#timer = undefined
       this._ended(textOf(error), error)
     }
+  }
+
+  // Steps of a flow
+
+  pause () {
+    if (!this.isCancelled && !this.#timer) this._unsubscribe()
+  }
+
+  /** Subscribes again, unless a try to subscribe is due already. */
+  resume () {
+    if (!this.isCancelled && !this.#timer) this.#timer = setTimeout(() => this.#resubscribe(), 0)
   }
 
   cancel () {
@@ -174,10 +192,11 @@ class BaseConsumer {
   }
 
   async #cancel () {
-    const isLost = this.isCancelled
+    if (this.isCancelled) return // it is lost
     this.#stopping.abort()
+    this.flow?.stop()
     clearTimeout(this.#timer)
-    if (!isLost && !this.#timer) await this._unsubscribe()
+    if (!this.#timer) await this._unsubscribe()
     this.#close()
   }
 }

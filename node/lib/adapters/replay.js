@@ -6,6 +6,8 @@ const c = require('../core')
 const { BackhopError } = require('../errors')
 const NATIVE = require('../native')
 
+const { BH_REPLAY_MOST_SHARED: MOST_SHARED } = c
+
 /**
  * Replays up to `most` messages. Never rejects: resolves to `{ count, error }`.
  *
@@ -15,12 +17,26 @@ const NATIVE = require('../native')
  *   diagnosis(question, ...args) see Declaring.diagnosis
  */
 async function replay ({ most, topology, connect, read, publish, diagnosis }) {
-  const done = { count: 0, error: undefined }
+  const done = { count: 0, foreign: 0, error: undefined }
   const run = { most, read, publish, diagnosis, done }
   try {
     const connection = await connect()
     await replayFrom(connection, topology.parkedQueue, run)
     await replayUnroutable(connection, topology, run)
+  } catch (error) {
+    done.error = error
+  }
+  return done
+}
+
+/**
+ * Replays messages of the work queue from the unroutable queue alone. Takes what `replay` takes; resolves to
+ * `{ count, foreign, error }`, with the number of messages of other work queues, which stay.
+ */
+async function replayOwnUnroutable ({ topology, connect, read, publish, diagnosis }) {
+  const done = { count: 0, foreign: 0, error: undefined }
+  try {
+    await replayUnroutable(await connect(), topology, { most: MOST_SHARED, read, publish, diagnosis, done })
   } catch (error) {
     done.error = error
   }
@@ -61,6 +77,7 @@ async function replayFrom (connection, queue, run, isChosen = undefined) {
       if (seen === 0) limit = c.bh_replay_limit(got.remaining, Number(isChosen !== undefined))
       const message = run.read(got, connection)
       if (!isChosen || isChosen(message)) await replayOne(connection, message, run)
+      else done.foreign++
     }
   } finally {
     await channel.close()
@@ -90,4 +107,4 @@ function isOwn (topology, message) {
   }
 }
 
-module.exports = { replay }
+module.exports = { replay, replayOwnUnroutable }

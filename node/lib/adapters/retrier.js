@@ -23,6 +23,7 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
+const c = require('../core')
 const { Decider } = require('../decider')
 const { ConnectionFailedError, ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
@@ -33,24 +34,24 @@ const { endOf, undrained } = require('../observe/event')
 const { debug } = require('../log')
 const { TRACE } = require('../observe/observer')
 const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
-const { classOf, isAbort, policiesOf } = require('../outcomes')
+const { OK, RELEASED, classOf, isAbort, policiesOf } = require('../outcomes')
 const { Policy } = require('../policy')
 const { milliseconds } = require('../times')
 const { TOPOLOGY, topologyOf } = require('../topology')
 const { Consumption } = require('./consumer')
+const { Gate } = require('./gate')
+const { Handling } = require('./handling')
+const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
-const { replay } = require('./replay')
-const { Scheduler } = require('./scheduler')
+const { replay, replayOwnUnroutable } = require('./replay')
 const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
-const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'onEvent']
-const ORIGINAL = Symbol('original')
+const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'breaker', 'onEvent']
 const BEGAN = Symbol('began') // of a message: when its handler began, if somebody observes it
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
 const PREFETCH = 100
-const LEAST_HEARTBEAT = 1000 // ms
 const MOST_PREFETCH = 65535
 const LONGEST_CONFIRM_MS = 3_600_000
 
@@ -61,18 +62,24 @@ class BaseRetrier {
   #confirmTimeout
   #backOff
   #emitter
+  #gate
   #publishers = new Map() // by connection
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
-  #handling = 0
-  #held // the last handler that held the event loop for long: { id, duration, until }
-  #arrived = new Scheduler() // a client delivers all that it has read at once
-  #ended = new Scheduler() // many handlers may wait for one thing, and end at once
-  #idle = [] // resolve functions of who waits until no handler runs
+  #rereadAt = 0 // by performance.now(): when to read the unroutable queue again
+  #handling = new Handling({
+    settles: message => this.#settlesEarly(message),
+    permits: message => this.#isPermitted(message),
+    begin: (message, permit) => this.#begin(message, permit),
+    call: (message, handle) => this.#emitter.handle(message, handle),
+    succeed: message => this.#succeed(message),
+    fail: (message, thrown) => this._fail(message, thrown),
+    refused: (error, message) => this._refused(error, message)
+  })
 
   constructor (options) {
     const {
-      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, onEvent
+      mode = 'create', policies: given = [], confirmTimeout = '30s', backOff = BACK_OFF, breaker, onEvent
     } = only(options, OPTIONS, 'a Retrier')
     const policies = policiesOf(given)
     this.#topology = topologyOf(options, 'a Retrier', policies)
@@ -81,7 +88,13 @@ class BaseRetrier {
     this.#decider = new Decider(this.#topology, { ...pick(options, DECIDER), policies })
     this.#confirmTimeout = milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_CONFIRM_MS })
     this.#backOff = instance(backOff, Policy, 'backOff')
-    this.#emitter = new Emitter(this.#topology.queue, onEvent, { copies: () => this.pending })
+    this.#emitter = new Emitter(this.#topology.queue, onEvent, {
+      copies: () => this.pending,
+      consumers: () => ({ queue: this.#topology.queue, states: [...this.#consumers].map(({ health }) => health.state) })
+    })
+    this.#gate = new Gate(breaker, this.#topology, this.#emitter, {
+      defer: (message, delay) => this.#defer(message, delay), giveBack: message => this.#giveBack(message)
+    })
   }
 
   static async declare (channel, options) {
@@ -121,20 +134,43 @@ class BaseRetrier {
     this._watch(await this._connection())
     const consumer = this._consumer(limitedHandle, prefetch)
     await consumer.open()
+    for (const each of this.#consumers) {
+      if (each.isCancelled) this.#consumers.delete(each)
+    }
     this.#consumers.add(consumer)
-    consumer.closed.then(() => this.#consumers.delete(consumer))
+    consumer.closed.then(error => error || this.#consumers.delete(consumer)) // a lost one counts as not ready
     return new Consumption(this, consumer)
   }
 
-  /** Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. */
+  /**
+   * Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. Then replays the
+   * own messages of this work queue in the unroutable queue.
+   */
   async _look () {
+    let missing
     try {
       const connection = await this._connection()
-      if (!connection.isBlocked) await this.#declaring.look(connection) // a broker with an alarm does not answer
+      if (connection.isBlocked) return // a broker with an alarm does not answer
+      await this.#declaring.look(connection)
     } catch (error) {
       if (error instanceof ConnectionFailedError) return
       this.#emitter.emit('unavailable', () => ({ error, text: error.message }), { healths: [] }) // the consumer goes on
+      this.#rereadAt = 0 // some retries may have missed the exchange
+      missing = error
     }
+    if (this.#declaring.returnsAfter(missing) && performance.now() >= this.#rereadAt) await this.#replayUnroutable()
+  }
+
+  async #replayUnroutable () {
+    this.#rereadAt = Infinity
+    const { count, foreign } = await replayOwnUnroutable(this.#replaying)
+    this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
+    if (count) this.#emitter.emit('replayed', () => ({ count, text: String(c.bh_replay_unroutable_text()) }))
+  }
+
+  /** Returns the flow of a consumer, see Gate. */
+  _flow (consumer) {
+    return this.#gate.flow(consumer)
   }
 
   get _backOff () {
@@ -168,88 +204,41 @@ class BaseRetrier {
     return this.#decider.read(delivery)
   }
 
-  /** Reads a message, hands it to the handler, and settles it. Never rejects. */
-  _handle (read, handle) {
-    this.#handling++
-    return new Promise(resolve => {
-      this.#arrived.add(() => this.#handleNow(read, handle, resolve))
-    })
+  /** See Handling.handle. */
+  _handle (read, handle, flow) {
+    return this.#handling.handle(read, handle, flow)
   }
 
-  #handleNow (read, handle, resolve) {
-    const end = () => {
-      this.#handling--
-      this.#ifIdle()
-      resolve()
-    }
-    let message
-    try {
-      message = read()
-      if (successes.take(message, message[ORIGINAL].content)) {
-        this._begins(message)
-        this.#succeed(message)
-        end()
-        return
-      }
-      const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
-      if (poison) {
-        this.#execute(message, poison, { errorText: errorTextOf(poison) })
-        end()
-        return
-      }
+  /** Settles a message that no handler needs: it succeeded before, or is poison. Returns whether it did. */
+  #settlesEarly (message) {
+    const { content, isCounted } = message[ORIGINAL]
+    if (successes.take(message, content)) {
       this._begins(message)
-    } catch (error) {
-      this._refused(error, message)
-      end()
-      return
+      this.#succeed(message)
+      return true
     }
-    let result
-    let isAsync
-    const began = performance.now()
+    const poison = isCounted ? this.#decider.guard(message.history) : undefined
+    if (poison) this.#execute(message, poison, { errorText: errorTextOf(poison) })
+    return poison !== undefined
+  }
+
+  /** Returns whether the handler may be called. If not, the message is settled. */
+  #isPermitted (message) {
+    let delay
     try {
-      result = this.#emitter.handle(message, handle)
-      isAsync = typeof result?.then === 'function'
+      delay = this.#gate.delayOf(message)
     } catch (thrown) {
-      this.#hold(message, began)
+      this._begins(message)
       this._fail(message, thrown)
-      end()
-      return
+      return false
     }
-    this.#hold(message, began)
-    if (isAsync) {
-      this.#settleLater(message, result).then(end)
-    } else {
-      this.#succeed(message) // before the next message is read
-      end()
-    }
+    if (delay !== undefined) this.#defer(message, delay)
+    return delay === undefined
   }
 
-  /** Records that a handler held the event loop for long. */
-  #hold (message, began) {
-    const until = performance.now()
-    const duration = until - began
-    if (duration >= LEAST_HEARTBEAT) this.#held = { id: idOf(message), duration, until }
-  }
-
-  /**
-   * Returns the handler that held the event loop for longer than the heartbeat, just before now;
-   * undefined if there is none.
-   */
-  #heldFor (heartbeat) {
-    const { id, duration, until } = this.#held ?? {}
-    const isCause = heartbeat > 0 && duration >= heartbeat && performance.now() - until <= heartbeat
-    return isCause ? { id, duration } : undefined
-  }
-
-  async #settleLater (message, result) {
-    let settle = () => this.#succeed(message)
-    try {
-      await result
-    } catch (thrown) {
-      settle = () => this._fail(message, thrown)
-    }
-    if (!this.#arrived.hasTime) await new Promise(resolve => this.#ended.add(resolve))
-    settle()
+  #begin (message, permit) {
+    this.#gate.begin(message, permit)
+    this._begins(message)
   }
 
   /** Emits `delivered`. */
@@ -292,6 +281,7 @@ class BaseRetrier {
 
   /** Acknowledges a message that was handled, whatever its history. */
   #succeed (message) {
+    this.#gate.record(message, OK)
     const original = message[ORIGINAL]
     if (!original.incoming[SETTLED] && (!original.isOpen || original.isLost)) successes.keep(message, original.content)
     if (!this.#canSettle(message)) return
@@ -302,14 +292,16 @@ class BaseRetrier {
 
   /** Settles a message whose handler threw. `thrown` may be any value. */
   _fail (message, thrown) {
+    const decider = this.#decider
+    const isReleased = isAbort(thrown, message.signal)
+    const result = isReleased ? RELEASED : decider.result(thrown)
+    this.#gate.record(message, result, thrown)
     if (!this.#canSettle(message)) return
-    if (isAbort(thrown, message.signal)) {
+    if (isReleased) {
       this.#release(message)
       return
     }
-    const decider = this.#decider
     try {
-      const result = decider.result(thrown)
       const name = endOf(result, message, this.#topology)
       const failure = name === 'dropped' ? undefined : this.#failureOf(message, thrown, result)
       if (this.#emitter.isObserved) this.#ends(name, message, failure)
@@ -324,9 +316,27 @@ class BaseRetrier {
   /** Gives a message back whose handler a stop aborted: this was no attempt. */
   #release (message) {
     this.#emitter.emit('stale', () => ({ id: idOf(message), status: ConsumerCancelledError.status }))
+    this.#giveBack(message)
+  }
+
+  #giveBack (message) {
     const original = message[ORIGINAL]
+    if (!original.isOpen) return // the broker delivers it again
     this.#publisher(original.connection).giveBack(original)
     original.incoming[SETTLED] = true
+  }
+
+  /** Lets a message wait without an attempt: no handler got it, as the breaker is open. */
+  #defer (message, delay) {
+    if (!this.#canSettle(message)) return
+    const decider = this.#decider
+    try {
+      decider.frameMax = message[ORIGINAL].connection.frameMax
+      const plan = decider.plan(message.history, { outcome: 'deferred', retryAfter: delay })
+      this.#execute(message, plan, this.#emitter.waiting(message))
+    } catch (error) {
+      this._refused(error, message)
+    }
   }
 
   /**
@@ -349,6 +359,7 @@ class BaseRetrier {
   _refused (error, message) {
     this.#emitter.refused(idOf(message), error)
     if (!message) return
+    this.#gate.record(message, RELEASED, error)
     const original = message[ORIGINAL]
     this.#publisher(original.connection).abandon(original)
     original.incoming[SETTLED] = true
@@ -390,7 +401,7 @@ class BaseRetrier {
         random: this.#decider.random,
         emitter: this.#emitter,
         isConsuming: () => [...this.#consumers].some(consumer => !consumer.isCancelled),
-        held: heartbeat => this.#heldFor(heartbeat)
+        held: heartbeat => this.#handling.blockedFor(heartbeat)
       })
       this.#publishers.set(connection, publisher)
     }
@@ -412,7 +423,7 @@ class BaseRetrier {
     } finally {
       clearTimeout(timer)
     }
-    throw undrained(this.#topology.queue, this.#handling + this.pending)
+    throw undrained(this.#topology.queue, this.#handling.count + this.pending)
   }
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
@@ -422,34 +433,33 @@ class BaseRetrier {
   async #drained () {
     this.#stopping.abort()
     this.#stopping = stopping() // for messages that arrive after the drain
+    this.#gate.giveBack()
     await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
-    while (this.#handling || this.pending) {
-      if (this.#handling) await new Promise(resolve => this.#idle.push(resolve))
+    while (this.#handling.count || this.pending) {
+      await this.#handling.idle()
       for (const publisher of this.#publishers.values()) await publisher.idle()
     }
     await this._flush()
-  }
-
-  #ifIdle () {
-    if (this.#handling) return
-    for (const resolve of this.#idle.splice(0)) resolve()
   }
 
   // --- Replaying ---------------------------------------------------------------------------------
 
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
-    const { count, error } = await replay({
-      most,
+    const { count, error } = await replay({ most, ...this.#replaying })
+    this.#emitter.emit('replayed', () => ({ count, error, text: error?.message }))
+    if (error) throw error
+    return count
+  }
+
+  get #replaying () {
+    return {
       topology: this.#topology,
       connect: () => this._connection(),
       read: (got, connection) => this._parked(got, connection),
       publish: (message, connection) => this.#replayOne(message, connection),
       diagnosis: (...question) => this._diagnosis(...question)
-    })
-    this.#emitter.emit('replayed', () => ({ count, error, text: error?.message }))
-    if (error) throw error
-    return count
+    }
   }
 
   /**

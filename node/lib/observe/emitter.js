@@ -52,6 +52,7 @@ class Emitter {
   #hasListeners // without subscribers of the channel, who come and go
   #isObserved // the same
   #trace // begins the span of an attempt
+  #waits // returns the trace of a message that no handler got
   #native = made(c.bh_event_new(c.BH_EVENT_DELIVERED))
   healths = new Set() // that follow the events
 
@@ -72,11 +73,11 @@ class Emitter {
     this.#isObserved = this.#hasListeners || this.#counts !== null
   }
 
-  #attach ({ counts, observe, trace }) {
+  #attach ({ counts, observe, trace, waits }) {
     if (counts && !this.#counts) this.#counts = counts
     else if (counts) this.#observers.push(native => check(counts.observe(native)))
     if (observe) this.#observers.push(observe)
-    if (trace) this.#trace = trace
+    if (trace) [this.#trace, this.#waits] = [trace, waits]
   }
 
   /**
@@ -94,6 +95,14 @@ class Emitter {
   /** Calls the handler of a message, within the span of its attempt if the retrier is traced. */
   handle (message, handler) {
     return this.#trace ? this.#traced(message, handler) : handler(message)
+  }
+
+  /**
+   * Returns the trace for the event of a copy if no handler got the message. Returns undefined if the
+   * retrier is not traced.
+   */
+  waiting (message) {
+    return this.#waits && this.#contain('deferred', message, () => ({ trace: this.#waits(message) }))
   }
 
   /**
@@ -200,6 +209,22 @@ class Emitter {
       kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection,
       counts
     ))
+  }
+
+  /**
+   * Emits an event of a consumer whose fields the core sets.
+   *
+   * describe: sets them on the core's event, and returns its status
+   * healths: whose state the event changes
+   */
+  emitDescribed (kind, describe, healths) {
+    const native = this.#native
+    check(native.begin(kind))
+    check(native.set_string(QUEUE, this.#queue))
+    check(describe(native))
+    if (this.#counts) check(this.#counts.observe(native))
+    for (const health of healths) health.observe(native)
+    this.#deliver(native, native.level(), {}, NO_DEMAND)
   }
 
   /**

@@ -49,6 +49,8 @@ export interface Event {
   readonly recovery: number | undefined
   /** Why the message is parked: exhausted, permanent, too-old, oversized or poison; else "". */
   readonly reason: string
+  /** Name of the breaker; "" if the event is about none. `text` has the reason of its state. */
+  readonly breaker: string
   /** Number of messages that the event is about. */
   readonly count: number
   /**
@@ -89,6 +91,9 @@ export interface Event {
  *     cancelled      the broker cancelled the consumer; it consumes again. From a retrier only after `consume`
  *     busy           no handler was free for longer than the time limit of handlers; `count` handlers have a
  *                    message, `duration` since one was last free
+ *     breaker_opened     the breaker opened: messages are held, and the first probe comes after `delay`
+ *     breaker_half_open  the breaker probes: one message at a time
+ *     breaker_closed     the breaker closed, or was disabled
  *     early          `count` retries came back up to `duration` before their time (worker only)
  *     missed         `count` events were not taken in time and are lost (worker only)
  *     drained        the worker has stopped; the last event (worker only)
@@ -98,9 +103,9 @@ export interface Event {
  * worker makes retried if there was a listener when its run began, or with its option retryEvents.
  */
 export type EventName =
-  | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'parked' | 'dropped' | 'replayed' | 'returned' | 'nacked'
-  | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked'
-  | 'cancelled' | 'busy' | 'early' | 'missed' | 'drained'
+  | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'throttled' | 'deferred' | 'parked' | 'dropped' | 'replayed'
+  | 'returned' | 'nacked' | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked'
+  | 'cancelled' | 'busy' | 'breaker_opened' | 'breaker_half_open' | 'breaker_closed' | 'early' | 'missed' | 'drained'
 
 /** Metrics or traces of `backhop/prom-client` or `backhop/opentelemetry`, for `onEvent`. */
 export interface Bridge {

@@ -17,7 +17,8 @@ for (let kind = 0, name; (name = c.bh_event_name(kind)); kind++) KINDS.set(name,
 
 const FIELDS = Array.from({ length: c.BH_FIELD_LAST }, (_, number) => number)
 const {
-  BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_CONNECTION: CONNECTION,
+  BH_FIELD_ATTEMPT: ATTEMPT, BH_FIELD_ATTEMPTS: ATTEMPTS, BH_FIELD_BREAKER: BREAKER,
+  BH_FIELD_CONNECTION: CONNECTION,
   BH_FIELD_COUNT: COUNT, BH_FIELD_DEFERRALS: DEFERRALS, BH_FIELD_DELAY: DELAY,
   BH_FIELD_DURATION: DURATION, BH_FIELD_ERROR: ERROR,
   BH_FIELD_ERROR_CLASS: ERROR_CLASS, BH_FIELD_HOST: HOST, BH_FIELD_ID: ID,
@@ -52,6 +53,7 @@ class Event {
     this.delay = value(DELAY) ?? 0
     this.count = value(COUNT) ?? 0
     this.reason = value(REASON) ?? ''
+    this.breaker = value(BREAKER) ?? ''
     this.errorClass = value(ERROR_CLASS) ?? ''
     this.errorText = value(ERROR) ?? ''
     this.lateness = value(LATENESS)
@@ -130,14 +132,16 @@ function undrained (queue, count) {
 
 /**
  * Returns the name of the event of a handler that ended with this result. A throttled message may
- * count as failed; if it cannot be read, the settlement reports that.
+ * count as failed.
  */
 function endOf ({ outcome, policy }, message, topology) {
   let number = OUTCOMES[outcome]
   if (outcome === 'throttled') {
     try {
       number = c.bh_plan_outcome(message.history[NATIVE], (policy ?? topology.policy)[NATIVE], topology[NATIVE], number)
-    } catch {}
+    } catch {
+      // The settlement reports it.
+    }
   }
   return c.bh_event_name(c.bh_event_of(number))
 }

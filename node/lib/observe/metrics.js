@@ -1,6 +1,6 @@
 'use strict'
-// Shared by the observers for metrics libraries: the table of metrics, counting, and the number of
-// unconfirmed copies.
+// Shared by the observers for metrics libraries: the table of metrics, counting, and the gauges of
+// unconfirmed copies and ready consumers.
 
 const c = require('../core')
 const { ArgumentError, check, made } = require('../errors')
@@ -8,6 +8,7 @@ const { range } = require('../lists')
 const { texts } = require('../checks')
 
 const { BH_METRICS_MOST_ERROR_TYPES: MOST_ERROR_TYPES } = c
+const READY = c.bh_health_name(c.BH_HEALTH_READY)
 const INSTRUMENTS = {
   [c.BH_INSTRUMENT_COUNTER]: 'counter', [c.BH_INSTRUMENT_GAUGE]: 'gauge', [c.BH_INSTRUMENT_HISTOGRAM]: 'histogram'
 }
@@ -34,23 +35,39 @@ function counting (errorTypes = []) {
   return metrics
 }
 
-/** Counts the unconfirmed copies of all sources: retriers and workers, held by weak references. */
-class Copies {
-  #sources = new Set()
+/** The gauges of all sources: retriers and workers, held by weak references. */
+class Gauges {
+  #sources = new Set() // weak references to { copies, consumers }
 
-  add (copies) {
-    if (copies) this.#sources.add(new WeakRef(copies))
+  add (source) {
+    if (source.copies) this.#sources.add(new WeakRef(source))
   }
 
-  get count () {
-    let sum = 0
+  /** The number of unconfirmed copies. */
+  get copies () {
+    return this.#all().reduce((sum, { copies }) => sum + copies(), 0)
+  }
+
+  /** Adds each consumer to metrics of the core. Calls `added` after each one. */
+  addConsumersTo (metrics, added = () => {}) {
+    for (const { consumers } of this.#all()) {
+      const { queue, states } = consumers?.() ?? { states: [] }
+      for (const state of states) {
+        check(metrics.add_consumer(queue, Number(state === READY)))
+        added()
+      }
+    }
+  }
+
+  #all () {
+    const found = []
     for (const each of this.#sources) {
-      const copies = each.deref()
-      if (copies) sum += copies()
+      const source = each.deref()
+      if (source) found.push(source)
       else this.#sources.delete(each)
     }
-    return sum
+    return found
   }
 }
 
-module.exports = { Copies, METRICS, counting }
+module.exports = { Gauges, METRICS, counting }

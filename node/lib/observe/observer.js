@@ -10,10 +10,12 @@
 //                                              valid during the call
 //   trace(message, queue)                      begins the span of an attempt; returns { run(call),
 //                                              succeeded(), failed(thrown) }; `run` calls the handler
+//   waits(message)                             returns the trace of a message that no handler got
 //
 // Exceptions of these functions become warnings.
 //
-// The source is a retrier or a worker. It has copies(), the number of unconfirmed copies. A worker
+// The source is a retrier or a worker. It has copies(), the number of unconfirmed copies, and
+// consumers(), which returns their queue and states, as { queue, states: ['ready'] }. A worker
 // also has countFor(metrics): its thread counts then into these metrics, for all observers; the
 // result adds what it counted to other metrics.
 

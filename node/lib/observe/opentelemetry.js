@@ -8,7 +8,7 @@ const {
 const c = require('../core')
 const { ATTACH, TRACE } = require('./observer')
 const { check } = require('../errors')
-const { Copies, METRICS, counting } = require('./metrics')
+const { Gauges, METRICS, counting } = require('./metrics')
 const { flag, only, refuse } = require('../checks')
 const { classOf, isDrop, textOf } = require('../outcomes')
 
@@ -45,7 +45,8 @@ class Tracing {
   [ATTACH] () {
     return {
       observe: (native, about) => this.#copied(native, about),
-      trace: (message, queue) => this.#attempt(message, queue)
+      trace: (message, queue) => this.#attempt(message, queue),
+      waits: ({ headers }) => ({ context: parentOf(headers) })
     }
   }
 
@@ -163,31 +164,48 @@ function metrics (options = {}) {
   if (typeof meterProvider?.getMeter !== 'function') refuse('meterProvider', meterProvider, 'a MeterProvider')
   const counted = counting(errorTypes)
   const meter = meterProvider.getMeter(SCOPE, String(c.bh_version()))
-  return new Metrics(meter, counted, copiesOf(meterProvider, meter))
+  return new Metrics(meter, counted, gaugesOf(meterProvider, meter))
 }
 
-const gauges = new WeakMap() // Copies by provider: an SDK
+const known = new WeakMap() // Gauges by provider: an SDK
 
-function copiesOf (provider, meter) {
+function gaugesOf (provider, meter) {
   const source = provider.getMeterProvider?.() ?? provider // the provider behind the API's global one
-  let copies = gauges.get(source)
-  if (!copies) {
-    copies = new Copies()
-    const { otelName: name, unit, help: description } = METRICS[c.BH_METRIC_COPIES_UNCONFIRMED]
-    meter.createObservableGauge(name, { unit, description }).addCallback(result => result.observe(copies.count))
-    gauges.set(source, copies)
+  let gauges = known.get(source)
+  if (!gauges) {
+    gauges = new Gauges()
+    makeGauge(meter, c.BH_METRIC_COPIES_UNCONFIRMED, result => result.observe(gauges.copies))
+    makeGauge(meter, c.BH_METRIC_CONSUMERS_READY, result => observeConsumers(gauges, result))
+    known.set(source, gauges)
   }
-  return copies
+  return gauges
+}
+
+function makeGauge (meter, metric, callback) {
+  const { otelName: name, unit, help: description } = METRICS[metric]
+  meter.createObservableGauge(name, { unit, description }).addCallback(callback)
+}
+
+/** Observes the number of ready consumers of each queue. */
+function observeConsumers (gauges, result) {
+  const metrics = counting()
+  const sums = new Map() // by queue; a later sample has the sum
+  gauges.addConsumersTo(metrics, () => {
+    const [, value, queue] = metrics.sample(0)
+    sums.set(queue, value)
+  })
+  const [name] = METRICS[c.BH_METRIC_CONSUMERS_READY].otelLabels
+  for (const [queue, value] of sums) result.observe(value, { [name]: queue })
 }
 
 class Metrics {
   #metrics
   #instruments
-  #copies
+  #gauges
 
-  constructor (meter, counted, copies) {
+  constructor (meter, counted, gauges) {
     this.#metrics = counted
-    this.#copies = copies
+    this.#gauges = gauges
     this.#instruments = METRICS.map(each => this.#instrument(meter, each))
   }
 
@@ -197,14 +215,24 @@ class Metrics {
       const counter = meter.createCounter(name, { unit, description })
       return (value, attributes) => counter.add(value, attributes)
     }
-    if (type === 'gauge') return undefined
+    if (type === 'gauge') return this.#gauge(meter, { name, unit, description })
     const advice = { explicitBucketBoundaries: buckets }
     const histogram = meter.createHistogram(name, { unit, description, advice })
     return (value, attributes) => histogram.record(value, attributes)
   }
 
-  [ATTACH] ({ copies }) {
-    this.#copies.add(copies)
+  /** Returns a function that keeps the last value of each set of attributes for the next export. */
+  #gauge (meter, { name, ...options }) {
+    if (name !== METRICS[c.BH_METRIC_BREAKER_STATE].otelName) return undefined // see gaugesOf
+    const last = new Map()
+    meter.createObservableGauge(name, options).addCallback(result => {
+      for (const { value, attributes } of last.values()) result.observe(value, attributes)
+    })
+    return (value, attributes) => last.set(JSON.stringify(attributes), { value, attributes })
+  }
+
+  [ATTACH] (source) {
+    this.#gauges.add(source)
     return { observe: native => this.#observe(native) }
   }
 

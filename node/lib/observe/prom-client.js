@@ -7,7 +7,7 @@ const { register: common } = require('prom-client')
 const c = require('../core')
 const { ATTACH } = require('./observer')
 const { ArgumentError, check } = require('../errors')
-const { Copies, METRICS, counting } = require('./metrics')
+const { Gauges, METRICS, counting } = require('./metrics')
 const { only, refuse } = require('../checks')
 
 const SAMPLE = /^(\w+?)(?:\{(.*)\})? (\S+)$/
@@ -32,7 +32,7 @@ function prometheus (options = {}) {
 class Prometheus {
   #errorTypes
   #metrics
-  #copies = new Copies()
+  #gauges = new Gauges()
   #workers = [] // functions that add the counts of a worker; they also count workers that have stopped
   #samples // of one scrape
 
@@ -42,9 +42,10 @@ class Prometheus {
     for (const metric of METRICS) register.registerMetric(new Metric(metric, () => this.#samplesOf(metric)))
   }
 
-  [ATTACH] ({ copies, countFor }) {
+  [ATTACH] (source) {
+    const { countFor } = source
     if (!countFor) {
-      this.#copies.add(copies)
+      this.#gauges.add(source)
       return { counts: this.#metrics }
     }
     this.#workers.push(countFor(counting(this.#errorTypes)))
@@ -54,9 +55,10 @@ class Prometheus {
   /** Returns all counts in Prometheus' text format. */
   #text () {
     const all = counting(this.#errorTypes)
-    check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#copies.count))
+    check(this.#metrics.set(c.BH_METRIC_COPIES_UNCONFIRMED, this.#gauges.copies))
     check(all.add(this.#metrics))
     for (const addTo of this.#workers) addTo(all)
+    this.#gauges.addConsumersTo(all)
     return String(all.text())
   }
 
@@ -75,11 +77,11 @@ class Prometheus {
 
 /** A metric in the shape that prom-client's registries need. */
 class Metric {
-  aggregator = 'sum'
   #valuesOf
 
-  constructor ({ name, help, type }, valuesOf) {
-    Object.assign(this, { name, help, type })
+  constructor ({ name, help, type, number }, valuesOf) {
+    const aggregator = number === c.BH_METRIC_BREAKER_STATE ? 'max' : 'sum' // of the processes of a cluster
+    Object.assign(this, { name, help, type, aggregator })
     this.#valuesOf = valuesOf
   }
 

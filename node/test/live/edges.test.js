@@ -397,6 +397,21 @@ describe('an edge', NEEDS_BROKER, () => {
       assert.equal(consumer.consumer.state, 'ready')
     })
 
+    it(`F1: a retry in the unroutable queue comes back to its queue over ${Consumer.name}`, async () => {
+      const first = await consuming(Consumer, () => {})
+      await first.consumer.cancel()
+      const unroutable = `${broker.namespace}.unroutable`
+      await broker.publish('other', unroutable, { headers: { 'backhop-queue': 'other' } })
+      await broker.publish('lost', unroutable, { headers: { 'backhop-queue': queue, 'backhop-attempts': 1 } })
+      const { seen, events } = await looking()
+      const { count, text } = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
+      assert.equal(count, 1)
+      assert.match(text, /these retries came back to no queue/)
+      await until(() => seen.length === 2, 'it is handled, fails and succeeds')
+      assert.deepEqual(seen, [['lost', 1], ['lost', 2]])
+      await until(async () => await broker.count(unroutable) === 1, 'the other message stays')
+    })
+
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, async () => {
       const { seen, consumer: { consumer } } = await looking()
       const topology = new Topology(options)

@@ -5,6 +5,8 @@ const assert = require('node:assert/strict')
 const { afterEach, beforeEach } = require('node:test')
 
 const { Worker, buildInfo } = require('backhop')
+const { prometheus } = require('backhop/prom-client')
+const { Registry } = require('prom-client')
 
 const { Broker, NEEDS_BROKER, QUICK, URL, describe, it, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
@@ -17,13 +19,20 @@ describe('a health', NEEDS_BROKER, () => {
   let queue
   let options
   let closing
+  let register
 
   beforeEach(async () => {
     closing = []
+    register = new Registry()
     broker = await Broker.connect()
     queue = await broker.queue()
-    options = { policy: QUICK, namespace: broker.namespace }
+    options = { policy: QUICK, namespace: broker.namespace, onEvent: prometheus({ register }) }
   })
+
+  /** The gauge of ready consumers; undefined if it is not there. */
+  async function countOfReady () {
+    return (await register.metrics()).match(/^backhop_consumers_ready\{.*\} (\d)$/m)?.[1]
+  }
 
   afterEach(async () => {
     for (const close of closing.reverse()) await close()
@@ -44,6 +53,7 @@ describe('a health', NEEDS_BROKER, () => {
       const { carrier, health, handled } = await begin(name)
       await health.ready({ timeout: '60s' })
       assert.equal(health.state, 'ready')
+      assert.equal(await countOfReady(), '1') // T3
       await broker.publish('x', queue)
       await until(() => handled.length, 'it is handled')
       await carrier.stop()
@@ -56,6 +66,7 @@ describe('a health', NEEDS_BROKER, () => {
     const { carrier, health, handled } = await begin('node-amqp')
     carrier.connection.socket.destroy(new Error('cut'))
     await until(() => health.state === 'reconnecting', 'it reconnects')
+    assert.equal(await countOfReady(), '0') // T3
     assert.match(health.stateReason, /the connection was lost/)
     await health.ready()
     await broker.publish('x', queue)
@@ -67,6 +78,7 @@ describe('a health', NEEDS_BROKER, () => {
     carrier.connection.connection.stream.destroy(new Error('cut'))
     const error = await carrier.consumer.closed
     assert.deepEqual([health.state, health.stateReason], ['stopped', error.message])
+    assert.equal(await countOfReady(), '0') // T3
   })
 
   it('of a consumer whose queue is deleted reconnects until the queue is there', async () => {

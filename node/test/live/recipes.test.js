@@ -1,12 +1,12 @@
 'use strict'
-// The recipes of README, as they stand there.
+// The recipes of the guide, as they stand there.
 
 const assert = require('node:assert/strict')
-const { existsSync, readFileSync, readdirSync } = require('node:fs')
+const { existsSync, readFileSync } = require('node:fs')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const path = require('node:path')
-const { afterEach, beforeEach, test } = require('node:test')
+const { afterEach, beforeEach } = require('node:test')
 
 const manager = require('amqp-connection-manager')
 const amqplib = require('amqplib')
@@ -209,12 +209,4 @@ describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} 
     assert.deepEqual(await seen.ended, [1, null])
     assert.match(seen.output, /AccessError/)
   })
-})
-
-test('NT20: README shows each recipe as it runs', () => {
-  const readme = readFileSync(path.join(path.dirname(require.resolve('backhop')), '..', 'README.md'), 'utf8')
-  for (const file of readdirSync(RECIPES).filter(name => /\.[jt]s$/.test(name))) {
-    const program = readFileSync(path.join(RECIPES, file), 'utf8').replace("'use strict'\n\n", '')
-    assert.ok(readme.includes(`\`\`\`${file.slice(-2)}\n${program}\`\`\`\n`), `${file} differs`)
-  }
 })

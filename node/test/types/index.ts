@@ -1,7 +1,7 @@
 // What has to be accepted, and, by @ts-expect-error, what has not. tsc reads it, nobody runs it.
 
 import {
-  BackhopError, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError, RetryAfter, Topology, Worker, buildInfo, explain
+  BackhopError, Breaker, type BreakerState, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError, RetryAfter, Throttled, Topology, Worker, buildInfo, explain
 } from 'backhop'
 import { Clock, rehearse, seededRandom } from 'backhop/testing'
 
@@ -30,6 +30,20 @@ const history = new History(delivery, { topology, legacyCounter: 'x-retry-count'
 const plan = new Plan(history, topology, { outcome: 'failed', error: '507', retryAfter: '30s', now: new Date() })
 if (plan.action === 'retry') plan.copyProperties({ messageId: '42' }, { integer: value => ({ '!': 'long', value }) })
 const first: Date | undefined = history.firstFailure
+
+const breaker = new Breaker('cdn', {
+  errors: [QueueFull, error => error.code === 503], key: (message: Message) => String(message.headers['host']), window: '1m', leastCalls: 20,
+  failurePercent: 50, rowFailures: 10, slow: '5s', slowPercent: 100, probeSuccesses: 3, probeTimeout: '1m', rampCalls: 64, throttledOpens: true,
+  pauses: policy
+})
+const state: BreakerState = breaker.stateOf('eu')
+if (state === 'open') breaker.close({ key: 'eu' })
+else breaker.open({ duration: '5m', key: 'eu' })
+// @ts-expect-error -- a state that there is not
+if (new Breaker('db').state === 'shut') throw new Throttled('30s', '429', { wholeQueue: true })
+// @ts-expect-error -- an option that there is not
+new Breaker('db', { failures: 3 })
+new Worker('amqp://localhost', { queue: 'cdn-purge', breaker, never: error => error.status === 429 && new Throttled('1s') })
 
 const worker = new Worker(['amqp://localhost', 'amqp://other'], { queue: 'cdn-purge', policy, concurrency: 50, never: [SyntaxError, QueueFull] })
 worker.on('disconnected', (event: Event) => console.error(event.error?.code, String(event)))

@@ -48,6 +48,7 @@ from ._errors import (
     URIError,
     WaitTimeoutError,
 )
+from .breaker import Breaker
 from .delivery import Delivery
 from .explanation import explain
 from .history import Death, DeathPlace, History
@@ -66,6 +67,7 @@ __all__ = [
     "AccessError",
     "ArgumentError",
     "ArgumentTypeError",
+    "Breaker",
     "BrokerError",
     "BuildInfo",
     "ChannelClosedError",

@@ -19,6 +19,7 @@ class Message:
 
     __slots__ = (
         "_began",
+        "_call",
         "_error_class",
         "_history",
         "_over",
@@ -44,6 +45,8 @@ class Message:
         self._history: History | None = None
         self._began = 0.0
         """When a handler got it, by time.perf_counter; 0 before."""
+        self._call: Any = None
+        """The permit of its handler's call, by a breaker; None for none."""
         self._traceparent = ""
         """The attempt's span in W3C's form; "" for none."""
         self._error_class = ""
@@ -173,7 +176,7 @@ class Message:
 
     @property
     def deferrals(self) -> int:
-        """The number of times that Throttled deferred it, which were no attempts."""
+        """The number of times that it waited without an attempt: by Throttled, or a breaker."""
         return self.history.deferrals
 
     @property

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from ._checks import instance, shortened
+from ._checks import instance, shortened, truth
 from ._errors import ArgumentTypeError
 from ._exceptions import cause_of, name_of, text_of, writable
 from ._handlers import is_async
@@ -58,10 +58,25 @@ class Throttled(RetryAfter):
     """Raise it if the downstream is busy: the message waits at least ``delay``, without an attempt.
 
     After max_deferrals of the policy, and with the strategies reject and native, it is a failed
-    attempt, as RetryAfter. Parameters and errors as RetryAfter's.
+    attempt, as RetryAfter.
+
+    :param delay: as RetryAfter's; likewise error
+    :param whole_queue: whether the breaker of the consumer opens for at least ``delay``
+    :raises ArgumentError: if ``delay`` is no such time
+    :raises ArgumentTypeError: if ``whole_queue`` is neither True nor False
 
     >>> raise Throttled(response.headers.get("Retry-After"), "429")
     """
+
+    def __init__(
+        self,
+        delay: Seconds | None,
+        error: str | BaseException = "",
+        *,
+        whole_queue: bool = False,
+    ) -> None:
+        super().__init__(delay, error)
+        self.whole_queue = truth("whole_queue", whole_queue)
 
 
 class Park(Exception):  # noqa: N818
@@ -100,8 +115,8 @@ class Choice:
         only: Conditions | None = None,
         policies: Policies | None = None,
     ) -> None:
-        self._never = _conditions("never", never)
-        self._only = None if only is None else _conditions("only", only)
+        self._never = conditions("never", never)
+        self._only = None if only is None else conditions("only", only)
         self._policies = checked_policies(policies)
 
     def result(self, exception: BaseException) -> Result:
@@ -121,14 +136,17 @@ class Choice:
             if verdict is not False:
                 wait = _wait(result.error, verdict)
                 delay = result.retry_after or wait.retry_after
-                outcome = wait.outcome if result.outcome == "failed" else result.outcome
-                return Result(outcome, result.error, delay, policy)
+                given = wait if result.outcome == "failed" else result
+                return Result(given.outcome, result.error, delay, policy, given.whole_queue)
         return result
 
     def _result(self, exception: BaseException) -> Result:
         if isinstance(exception, RetryAfter):
-            outcome: Outcome = "throttled" if isinstance(exception, Throttled) else "failed"
-            return Result(outcome, _said(exception.error, exception), exception.delay)
+            is_throttled = isinstance(exception, Throttled)
+            outcome: Outcome = "throttled" if is_throttled else "failed"
+            whole_queue = isinstance(exception, Throttled) and exception.whole_queue
+            error = _said(exception.error, exception)
+            return Result(outcome, error, exception.delay, whole_queue=whole_queue)
         if isinstance(exception, Park):
             return Result("permanent", _said(exception.reason, exception))
         if isinstance(exception, Drop):
@@ -156,7 +174,7 @@ _WAITING = frozenset({"failed", "throttled"})
 def _wait(error: str, verdict: Verdict) -> Result:
     """Returns the result for a verdict that lets the message wait."""
     if isinstance(verdict, Throttled):
-        return Result("throttled", error, verdict.delay)
+        return Result("throttled", error, verdict.delay, whole_queue=verdict.whole_queue)
     return Result("failed", error, 0 if verdict is True else verdict)
 
 
@@ -171,18 +189,22 @@ def checked_policies(given: Any) -> Policies:
         raise ArgumentTypeError(
             f"policies is {shortened(given)}: give a dict, as {{OSError: backhop.Policy()}}"
         )
-    _conditions("policies", tuple(given))
+    conditions("policies", tuple(given))
     for condition, policy in given.items():
         instance(f"policies[{shortened(condition)}]", policy, Policy, "give a backhop.Policy")
     return dict(given)
 
 
-def _conditions(name: str, given: Any) -> tuple[Condition, ...]:
+def conditions(name: str, given: Any) -> tuple[Condition, ...]:
+    """Returns the conditions of an option of a user.
+
+    :raises ArgumentTypeError: if one is neither a class of exceptions nor a function
+    """
     is_one = isinstance(given, type) or callable(given)
     if isinstance(given, str | bytes | Mapping) or not (is_one or isinstance(given, Iterable)):
         raise ArgumentTypeError(f"{name} is {shortened(given)}: {_ADVICE}")
-    conditions: tuple[Any, ...] = (given,) if is_one else tuple(given)
-    for each in conditions:
+    found: tuple[Any, ...] = (given,) if is_one else tuple(given)
+    for each in found:
         is_class = isinstance(each, type)
         if is_class and issubclass(each, BaseException):
             continue
@@ -192,7 +214,7 @@ def _conditions(name: str, given: Any) -> tuple[Condition, ...]:
             raise ArgumentTypeError(
                 f"{name} holds a coroutine function, which nobody awaits: give a plain function"
             )
-    return conditions
+    return found
 
 
 _ADVICE = "give classes of exceptions, or functions that tell of an exception"
@@ -227,6 +249,23 @@ def _said(given: object, exception: BaseException) -> str:
         return writable(text)
     reason = text_of(cause)
     return writable(f"{text}; caused by {reason}" if text else reason)
+
+
+def matches(name: str, given: Iterable[Condition], exception: BaseException) -> bool:
+    """Returns whether one of the conditions matches what a handler met.
+
+    True if a predicate raises, which is logged.
+    """
+    reason = met(exception)
+    for condition in given:
+        try:
+            is_class = isinstance(condition, type)
+            if isinstance(reason, condition) if is_class else condition(reason):  # type: ignore[arg-type]
+                return True
+        except Exception:
+            LOGGER.exception("a predicate of %s failed: the exception matches", name)
+            return True
+    return False
 
 
 def met(exception: BaseException) -> BaseException:

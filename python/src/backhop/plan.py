@@ -19,7 +19,7 @@ from .history import History
 from .policy import Policy
 from .topology import Topology
 
-Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped", "throttled"]
+Outcome: TypeAlias = Literal["ok", "failed", "permanent", "dropped", "throttled", "deferred"]
 Action: TypeAlias = Literal[
     "none", "ack", "retry", "reject", "return", "park", "drop", "replay", "defer"
 ]
@@ -33,6 +33,7 @@ OUTCOMES: dict[Outcome, int] = {
     "permanent": c.BH_OUTCOME_PERMANENT,
     "dropped": c.BH_OUTCOME_DROPPED,
     "throttled": c.BH_OUTCOME_THROTTLED,
+    "deferred": c.BH_OUTCOME_DEFERRED,
 }
 _INT64 = c.BH_TYPE_INT64
 _ARRAY = c.BH_TYPE_ARRAY
@@ -61,6 +62,8 @@ class Result(NamedTuple):
     """The shortest delay that the handler accepts, in seconds; 0: no such limit."""
     policy: Policy | None = None
     """The policy of the retry; None: the topology's own."""
+    whole_queue: bool = False
+    """Throttled: whether the breaker opens for the whole queue."""
 
 
 OK = Result()
@@ -83,7 +86,8 @@ class Plan:
     :param history: the message's history, read with this topology.
     :param topology: the topology, with its policy.
     :param outcome: what the handler decided: ``"ok"``, ``"failed"``, ``"permanent"`` (park now),
-        ``"dropped"`` or ``"throttled"`` (it waits, and this is no attempt).
+        ``"dropped"``, ``"throttled"`` (it waits, and this is no attempt) or ``"deferred"`` (no
+        handler got it, because its breaker is open).
     :param error: why it failed; the copy carries at most 1 KiB.
     :param retry_after: the shortest delay that the handler accepts, in seconds.
     :param policy: the policy of the retry: one of the topology's ``policies``; default: its own.

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from . import _backhop as c
 from ._amqp import Text, copied
 from ._checks import whole
-from ._errors import ArgumentTypeError
+from ._errors import ArgumentError, ArgumentTypeError
 from ._handlers import ENDS_PROGRAM, awaited, called, check_handler, is_async
 from ._times import Seconds, duration, milliseconds, seconds
+from .breaker import Breaker, BreakerState, checked_breaker
 from .decider import Decider
 from .delivery import PROPERTIES
 from .history import History
@@ -82,7 +83,10 @@ class SeededRandom:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call of the handler, or none if the poison guard parked the message before."""
+    """One call of the handler.
+
+    There was no call if the poison guard parked the message before, or its breaker was open.
+    """
 
     number: int
     at: float
@@ -91,6 +95,8 @@ class Attempt:
     """The exception of the handler; None if it returned."""
     plan: Plan
     """The plan that followed."""
+    breaker: BreakerState | None = None
+    """The breaker's state after it; None without a breaker."""
 
     @property
     def delay(self) -> float:
@@ -139,6 +145,7 @@ class Rehearsal(tuple[Attempt, ...]):
                 else ""
             )
             + (f", again in {duration(attempt.delay)}" if attempt.delay else "")
+            + (f", breaker {attempt.breaker}" if attempt.breaker else "")
             for attempt in self
         ]
         return "\n".join([*rows, f"{self.outcome}{f' ({self.reason})' if self.reason else ''}"])
@@ -170,6 +177,7 @@ class Options(TypedDict, total=False):
     wait_queues: Iterable[Text]
     clock: Clock
     random: Callable[[int], bytes]
+    breaker: Breaker
     most_attempts: int
     on_event: Listeners
 
@@ -201,6 +209,8 @@ def rehearse(
     :param legacy_counter: as History's; likewise wait_queues.
     :param clock: default: a Clock.
     :param random: default: SeededRandom(0).
+    :param breaker: permits the handler, by the rehearsal's clock. Without a permit the message is
+        deferred. Give each rehearsal a new Breaker.
     :param most_attempts: ends a rehearsal after so many attempts; default: 100.
     :param on_event: called with each Event, as a retrier's; likewise a bridge, or a list of these.
     :raises AssertionError: if the handler raises it, so that a handler of a test can assert.
@@ -312,6 +322,7 @@ class _Steps:
         wait_queues: Iterable[Text] = (),
         clock: Clock | None = None,
         random: Callable[[int], bytes] | None = None,
+        breaker: Breaker | None = None,
         most_attempts: int = 100,
         on_event: Listeners = None,
     ) -> None:
@@ -335,6 +346,8 @@ class _Steps:
             work_queue=work_queue,
             work_queue_arguments=work_queue_arguments,
         )
+        self._breaker = checked_breaker(breaker, topology)
+        self._defers = bool(c.Topology_defers(topology._handle))
         self._queue = topology.queue
         self._exchange = exchange
         self._routing_key = self._queue if routing_key is None else routing_key
@@ -379,16 +392,58 @@ class _Steps:
             self.error = None
             plan = self._decider.guard(history)
             if plan is None:
+                plan = self._deferral(message)
+            if plan is None:
                 if self._events:
                     self._events.delivered(message)
-                yield message
+                if self.error is None:  # else the breaker's key function raised it
+                    yield message
                 result = OK if self.error is None else self._decider.result(self.error)
                 plan = self._decider.plan(history, result)
+                self._record(message, result)
                 self._emit(message, result, plan)
-            self.attempts.append(Attempt(message.attempt, at, self.error, plan))
+            state = None if self._breaker is None else self._breaker._state_at(message, self._now)
+            self.attempts.append(Attempt(message.attempt, at, self.error, plan, state))
             if plan.action not in _WAITING:
                 return
             self._wait(plan)
+
+    @property
+    def _now(self) -> int:
+        """The breaker's time, in ms."""
+        return milliseconds(self._clock.now)
+
+    def _deferral(self, message: Message) -> Plan | None:
+        """Returns the plan for a message without a permit; None if the handler may be called."""
+        wait_ms = self._wait_for_permit(message)
+        while wait_ms and not self._defers:  # the message is held
+            self._clock.advance(seconds(wait_ms))
+            wait_ms = self._wait_for_permit(message)
+        if not wait_ms:
+            return None
+        result = Result("deferred", retry_after=seconds(wait_ms))
+        plan = self._decider.plan(message.history, result)
+        self._emit_copy(plan, None)
+        return plan
+
+    def _wait_for_permit(self, message: Message) -> int:
+        """Requests a permit. Returns how long it is refused, in ms; 0 if it is granted."""
+        if self._breaker is None:
+            return 0
+        try:
+            message._call, wait_ms = self._breaker._permit(message, self._now)
+        except Exception as error:  # of the user's key function
+            self.error = error
+            return 0
+        if wait_ms < 0:
+            raise ArgumentError("the breaker is open until close(): give open() a duration")
+        return 0 if message._call is not None else max(1, wait_ms)
+
+    def _record(self, message: Message, result: Result) -> None:
+        """Records the end of the handler for the breaker."""
+        if message._call is not None:
+            message._call.now_ms = self._now
+            message._call.end(result, self.error)
 
     def _emit(self, message: Message, result: Result, plan: Plan) -> None:
         """Emits the events of an attempt, and of its copy."""
@@ -399,8 +454,12 @@ class _Steps:
             return
         self._events.failed(message, result, self.error)
         if plan.publishes:
+            self._emit_copy(plan, self.error)
+
+    def _emit_copy(self, plan: Plan, error: BaseException | None) -> None:
+        if self._events is not None:
             kind = c.bh_event_of_copy(c.Plan_action(plan._handle))
-            self._events.emit(self._events.of_copy(kind, plan, plan.id, self.error), self.error)
+            self._events.emit(self._events.of_copy(kind, plan, plan.id, error), error)
 
     def _wait(self, plan: Plan) -> None:
         """Changes the message as the broker does while it waits."""

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,8 +22,7 @@ pytest.importorskip("aio_pika")
 from clients import CLIENTS, connected  # noqa: E402
 
 import backhop.pika  # noqa: E402
-
-README = Path(__file__).parents[2] / "README.md"
+import backhop.prometheus  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
@@ -46,13 +43,18 @@ def names(events: list[backhop.Event]) -> list[str]:
 @each_client
 def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
     queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    metrics = backhop.prometheus.Metrics(None)
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": [events.append, metrics]}
+    gauge = f'backhop_consumers_ready{{queue="{queue}"}} '
     with connected(client, URL, queue, handler, **options) as consumer:
+        assert gauge not in metrics.text
         consumer.begin_by_itself()
         until(lambda: consumer.consumer.state == "ready")
         assert names(events) == ["connected"]
+        assert f"{gauge}1\n" in metrics.text
         broker.channel.queue_delete(queue)
         until(lambda: consumer.consumer.state == "reconnecting")
+        assert f"{gauge}0\n" in metrics.text
         assert "cancelled the consumer" in consumer.consumer.state_reason
         broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
         until(lambda: consumer.consumer.state == "ready")
@@ -307,40 +309,3 @@ def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: B
     assert lost.duration is not None
     assert lost.duration >= 6
     assert lost.level == logging.WARNING
-
-
-# --- The first block of the README -----------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not README.exists(), reason="the README is not beside these tests")
-def test_T12_the_first_block_of_the_readme_runs_on_a_new_broker(broker: Broker) -> None:
-    queue = broker.queue()
-    broker.channel.queue_delete(queue)
-    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.M | re.S)
-    (block,) = [each for each in blocks if "import pika\n" in each]
-    ends = threading.Event()
-    known: dict[str, Any] = {"policy": QUICK}
-
-    def purge(_: bytes) -> None:
-        ends.set()
-        raise SystemExit
-
-    known["purge"] = purge
-    code = block.replace("cdn-purge", queue).replace("amqp://localhost", URL)
-    thread = threading.Thread(target=lambda: exec(code, known), daemon=True)
-    thread.start()
-    until(lambda: there(broker, queue) == 0 and "retrier" in known)
-    until(lambda: _is_declared(broker, queue))
-    broker.publish(b"/index.html", queue)
-    assert ends.wait(PATIENCE)
-    thread.join(PATIENCE)
-    known["connection"].close()
-
-
-def _is_declared(broker: Broker, queue: str) -> bool:
-    try:
-        broker.count(queue)
-    except pika.exceptions.ChannelClosedByBroker:
-        broker.reconnect()
-        return False
-    return True

@@ -339,10 +339,12 @@ def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker
         with running(worker, Handler(TimeoutError("late"), TimeoutError("late"))):
             assert parked.acquire(timeout=PATIENCE)
             for each in (metrics, others):  # while it runs
+                assert f'backhop_consumers_ready{{queue="{queue}"}} 1\n' in each.text
                 assert f"{handled} {2 * times}\n" in each.text
                 assert f'backhop_parked_total{{queue="{queue}",reason="exhausted"}} {times}\n' in each.text
         assert f"{handled} {2 * times}\n" in metrics.text  # once it has stopped
         assert "backhop_copies_unconfirmed 0\n" in metrics.text
+        assert f'backhop_consumers_ready{{queue="{queue}"}} 0\n' in metrics.text
         assert not worker._settler.failures
 
 

@@ -79,6 +79,31 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
 
 
+@each_client
+def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_queue(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    unroutable = f"{namespace}.unroutable"
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.declare()
+        broker.publish(b"other", unroutable, headers={"backhop-queue": "other"})
+        broker.publish(b"lost", unroutable, headers={"backhop-queue": queue, "backhop-attempts": 1})
+        consumer.begin_by_itself()
+        handler.saw(1)
+        until(lambda: "replayed" in names(events))
+        looks.end()
+    replayed = next(event for event in events if event.name == "replayed")
+    assert (replayed.count, replayed.error) == (1, None)
+    assert "these retries came back to no queue" in replayed.text
+    assert [message.body for message in handler.messages] == [b"lost"]
+    until(lambda: broker.count(unroutable) == 1)
+
+
 @pytest.mark.parametrize("begins", ["consume", "threads", "wrap"])
 @each_client
 def test_F4_a_return_exchange_that_was_deleted_is_declared_again(

@@ -1,10 +1,9 @@
-"""The README's recipes, run as they stand there."""
+"""The recipes of the guide, run as they stand there."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -25,25 +24,9 @@ pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 from clients import consuming
 
-README = Path(__file__).parents[2] / "README.md"
-
-pytestmark = [needs_broker, pytest.mark.skipif(not README.exists(), reason="the README is not beside these tests")]
-
-
-def recipe(part: str) -> str:
-    """The block of the README that has this."""
-    (found,) = [each for each in re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.M | re.S) if part in each]
-    return str(found)
-
-
 RECIPES = Path(__file__).parents[3] / "examples" / "python" / "recipes"
 
-
-@pytest.mark.parametrize("name", ["health_fastapi", "pool_pika"])
-def test_the_readme_shows_the_recipe(name: str) -> None:
-    text = (RECIPES / f"{name}.py").read_text()
-    region = text.split("# README: begin\n")[1].split("# README: end\n")[0]
-    assert f"```python\n{region}```\n" in README.read_text()
+pytestmark = [needs_broker, pytest.mark.skipif(not RECIPES.exists(), reason="no examples are beside these tests")]
 
 
 @contextmanager
@@ -129,8 +112,8 @@ def test_T6_parked_messages_reach_sentry(broker: Broker, namespace: str) -> None
     sentry_sdk = pytest.importorskip("sentry_sdk")
     captured: list[Any] = []
     sentry_sdk.init("http://key@127.0.0.1:1/1", before_send=lambda event, _: captured.append(event))
-    known: dict[str, Any] = {"backhop": backhop, "sentry_sdk": sentry_sdk}
-    exec(recipe("to_sentry").split("\nretrier =")[0], known)
+    known: dict[str, Any] = {}
+    exec((RECIPES / "sentry.py").read_text(), known)
     policy = backhop.Policy(max_attempts=1)
 
     def handle(_: backhop.Message) -> None:
@@ -144,50 +127,28 @@ def test_T6_parked_messages_reach_sentry(broker: Broker, namespace: str) -> None
     assert event["exception"]["values"][-1]["type"] == "KeyError"
 
 
-IMPORTS = """
-import time
-from typing import Any
-import backhop
-"""
 DJANGO = """
 import django.conf, django.core.management
-{recipe}
-policy = backhop.Policy()
-
-def purge(body: bytes) -> None:
-    print("began", flush=True)
-    time.sleep(0.2)
-    print("ended", flush=True)
 
 django.conf.settings.configure(
-    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}}
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 )
 django.setup()
-django.core.management.call_command(Command())
+import django_command
+django.core.management.call_command(django_command.Command())
 """
-
-
-@contextmanager
-def program(text: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen([sys.executable, "-c", IMPORTS + text], stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 @needs_worker
-def test_a_command_of_django_drains_at_sigterm(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_a_command_of_django_drains_at_sigterm(broker: Broker) -> None:
     pytest.importorskip("django")
     queue = broker.queue()
     broker.publish(b"/index.html", queue)
-    of_django = recipe("class Command").replace("amqp://localhost", URL).replace("cdn-purge", queue)
-    text = DJANGO.format(recipe=of_django.replace("policy)", f"policy, namespace={namespace!r})"))
-    with program(text) as process:
+    with running_recipe("-c", DJANGO, queue=queue) as process:
         assert process.stdout
         assert process.stdout.readline() == "began\n"
         process.send_signal(signal.SIGTERM)
-        assert process.stdout.readline() == "ended\n"
-        assert process.wait() in (0, -signal.SIGTERM)
+        output, errors = process.communicate(timeout=PATIENCE)
+        assert output == "ended\n"
+        assert process.returncode in (0, -signal.SIGTERM), errors
     assert broker.count(queue) == 0

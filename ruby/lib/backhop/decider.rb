@@ -67,7 +67,27 @@ module Backhop
     # @return [Plan]
     # @raise (see Plan#initialize)
     def plan(history, exception = nil, traceparent = nil)
-      result = exception ? @rules.result_of(exception) : Outcomes::OK
+      plan_of(history, result_of(exception), traceparent)
+    end
+
+    # Returns the plan for a message that no handler gets, as its breaker is open. It waits without an
+    # attempt.
+    #
+    # @param history [History]
+    # @param delay [Numeric] about how long, in seconds
+    # @return [Plan]
+    # @raise (see Plan#initialize)
+    def defer(history, delay) = plan_of(history, Outcomes::Result.new(:deferred, "", delay))
+
+    # Returns the outcome of an exception.
+    #
+    # @return [Outcomes::Result]
+    # @api private
+    def result_of(exception) = exception ? @rules.result_of(exception) : Outcomes::OK
+
+    # Returns the plan for an outcome.
+    # @api private
+    def plan_of(history, result, traceparent = nil)
       bytes = %i[ok dropped].include?(result.outcome) ? NO_COPY : random
       Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after, policy: result.policy,
                                                   frame_max: frame_max, now: @clock.call, random: bytes,

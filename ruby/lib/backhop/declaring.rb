@@ -19,6 +19,13 @@ module Backhop
     # Returns true if this mode declares a rung on demand when a message needs it.
     def self.makes_rungs?(mode) = Native.bh_mode_makes_rungs(MODES.fetch(mode)) == 1
 
+    # Returns true if retries come back after a look in this mode.
+    #
+    # @param error [Error, nil] the result of {#look}
+    def self.returns_after?(mode, error)
+      Native.bh_replay_after_look(MODES.fetch(mode), error ? error.status : 0) == 1
+    end
+
     # @param makes_rungs [Boolean] whether rungs on demand may be missing in mode :verify, since
     #   they are declared later
     # @param declared [Native::Declared, nil] known parts, which are skipped; declared parts are

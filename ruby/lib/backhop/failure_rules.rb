@@ -15,29 +15,8 @@ module Backhop
       end
     end
 
-    def initialize(never, only, policies = {})
-      @never = list(never, "never")
-      @only = list(only, "only")
-      @policies = FailureRules.policies(policies).dup.freeze
-    end
-
-    # @return [Outcomes::Result] policy is nil if no entry of `policies` matches: the queue's own
-    #   policy applies
-    def result_of(exception)
-      case exception
-      when RetryAfter
-        outcome = exception.is_a?(Throttled) ? :throttled : :failed
-        Outcomes::Result.new(outcome, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception))
-      when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception, exception.reason), 0)
-      when Drop then Outcomes::Result.new(:dropped, "", 0)
-      else by_rules(exception)
-      end
-    end
-
-    private
-
     # Returns classes and predicates as an Array. Accepts a single one.
-    def list(given, name)
+    def self.list(given, name)
       list = given.is_a?(Array) ? given : [given].compact
       list.each do |each|
         next if each.is_a?(Module) || each.respond_to?(:call)
@@ -48,32 +27,8 @@ module Backhop
       list.dup.freeze
     end
 
-    def by_rules(exception)
-      verdict = first_verdict(@never, exception) || verdict_of_only(exception)
-      return Outcomes::Result.new(:permanent, Outcomes.text(exception), 0) if verdict == true
-
-      outcome, delay = verdict.is_a?(Throttled) ? [:throttled, verdict.delay] : [:failed, verdict || 0]
-      Outcomes::Result.new(outcome, Outcomes.text(exception), delay, policy_of(exception))
-    end
-
-    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of
-    # `only` matches parks.
-    def verdict_of_only(exception)
-      return if @only.empty?
-
-      verdict = first_verdict(@only, exception)
-      return true if verdict.nil?
-
-      verdict unless verdict == true
-    end
-
-    # Returns the policy of the first key that matches.
-    def policy_of(exception)
-      @policies.find { |key, _| key.is_a?(Module) ? exception.is_a?(key) : call(key, exception) }&.last
-    end
-
     # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if none does.
-    def first_verdict(list, exception)
+    def self.verdict(list, exception)
       list.each do |each|
         verdict = each.is_a?(Module) ? exception.is_a?(each) : call(each, exception)
         return verdict if verdict
@@ -83,15 +38,60 @@ module Backhop
 
     # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate that raises
     # does not match.
-    def call(predicate, exception)
+    def self.call(predicate, exception)
       verdict = predicate.call(exception)
       return verdict if verdict.is_a?(Throttled)
       return verdict ? true : false unless verdict.is_a?(Numeric)
 
       Times.milliseconds(verdict).positive? && verdict
     rescue *Outcomes::FAILURES => e
-      Backhop.log(Logger::ERROR) { "a predicate of never, only or policies failed and is ignored: #{Outcomes.text(e)}" }
+      Backhop.log(Logger::ERROR) { "a predicate failed and is ignored: #{Outcomes.text(e)}" }
       false
+    end
+
+    def initialize(never, only, policies = {})
+      @never = FailureRules.list(never, "never")
+      @only = FailureRules.list(only, "only")
+      @policies = FailureRules.policies(policies).dup.freeze
+    end
+
+    # @return [Outcomes::Result] policy is nil if no entry of `policies` matches: the queue's own
+    #   policy applies
+    def result_of(exception)
+      case exception
+      when RetryAfter
+        outcome, whole = exception.is_a?(Throttled) ? [:throttled, exception.whole_queue?] : [:failed, false]
+        Outcomes::Result.new(outcome, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception), whole)
+      when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception, exception.reason), 0)
+      when Drop then Outcomes::Result.new(:dropped, "", 0)
+      else by_rules(exception)
+      end
+    end
+
+    private
+
+    def by_rules(exception)
+      verdict = FailureRules.verdict(@never, exception) || verdict_of_only(exception)
+      return Outcomes::Result.new(:permanent, Outcomes.text(exception), 0) if verdict == true
+
+      about = verdict.is_a?(Throttled) ? [:throttled, verdict.delay, verdict.whole_queue?] : [:failed, verdict || 0, false]
+      Outcomes::Result.new(about[0], Outcomes.text(exception), about[1], policy_of(exception), about[2])
+    end
+
+    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of
+    # `only` matches parks.
+    def verdict_of_only(exception)
+      return if @only.empty?
+
+      verdict = FailureRules.verdict(@only, exception)
+      return true if verdict.nil?
+
+      verdict unless verdict == true
+    end
+
+    # Returns the policy of the first key that matches.
+    def policy_of(exception)
+      @policies.find { |key, _| key.is_a?(Module) ? exception.is_a?(key) : FailureRules.call(key, exception) }&.last
     end
   end
   private_constant :FailureRules

@@ -18,6 +18,10 @@ module Backhop
     # @api private
     attr_accessor :began_us
 
+    # @return [Breaker::Permit, nil] the permit of the breaker, until the handler ends
+    # @api private
+    attr_accessor :permit
+
     # @param body [String] binary
     # @param topology [Topology] the topology of the work queue
     # @param redelivered [Boolean]

@@ -44,7 +44,20 @@ module Backhop
   # RetryAfter.
   #
   #     raise Backhop::Throttled.new(response["Retry-After"], "429")
-  class Throttled < RetryAfter; end
+  #     raise Backhop::Throttled.new(30, "503", whole_queue: true)     # also opens the breaker for 30 s
+  class Throttled < RetryAfter
+    # @param delay [Numeric, String, Time, nil] see {RetryAfter#initialize}; likewise error
+    # @param whole_queue [Boolean] whether the breaker opens for that time, so that no handler gets a
+    #   message. Without a breaker only this message waits
+    # @raise [InvalidArgumentError] see {RetryAfter#initialize}, or whole_queue is neither true nor false
+    def initialize(delay, error = nil, whole_queue: false)
+      super(delay, error)
+      @whole_queue = Checks.truth(whole_queue, "whole_queue")
+    end
+
+    # @return [Boolean] whether the breaker opens for that time
+    def whole_queue? = @whole_queue
+  end
 
   # Raise this in a handler if no attempt can succeed. The message is parked now.
   #
@@ -68,10 +81,10 @@ module Backhop
   # @api private
   module Outcomes
     # The decision for one attempt: outcome, error text, delay in seconds, policy (nil: the queue's
-    # own).
-    Result = Struct.new(:outcome, :error, :retry_after, :policy)
+    # own), and whether a throttled outcome opens the breaker.
+    Result = Struct.new(:outcome, :error, :retry_after, :policy, :whole_queue)
 
-    OK = Result.new(:ok, "", 0, nil).freeze
+    OK = Result.new(:ok, "", 0, nil, false).freeze
 
     # Exceptions that count as a failure of the handler. SystemExit and SignalException end the
     # process instead.
@@ -134,13 +147,21 @@ module Backhop
     # Returns the name of the exception's class. For RetryAfter and Park it is the class of the
     # reason, if that is an exception.
     def class_name(exception)
+      given = reason_of(exception)
+      given ? class_name(given) : Text.utf8(name(exception))
+    rescue *FAILURES
+      UNPRINTABLE
+    end
+
+    # Returns the exception that is the reason of a RetryAfter or Park; nil if there is none.
+    def reason_of(exception)
       case exception
       when RetryAfter then given = exception.error || exception.cause
       when Park then given = exception.reason || exception.cause
       end
-      given.is_a?(Exception) && !given.equal?(exception) ? class_name(given) : Text.utf8(name(exception))
-    rescue *FAILURES
-      UNPRINTABLE
+      case given
+      when Exception then given unless given.equal?(exception)
+      end
     end
 
     def part

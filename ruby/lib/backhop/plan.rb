@@ -17,7 +17,8 @@ module Backhop
       failed: Native::BH_OUTCOME_FAILED,
       permanent: Native::BH_OUTCOME_PERMANENT,
       dropped: Native::BH_OUTCOME_DROPPED,
-      throttled: Native::BH_OUTCOME_THROTTLED
+      throttled: Native::BH_OUTCOME_THROTTLED,
+      deferred: Native::BH_OUTCOME_DEFERRED
     }.freeze
     ACTIONS = {
       Native::BH_ACTION_NONE => :none,
@@ -85,7 +86,8 @@ module Backhop
     # @param history [History] the message's history, read with this topology
     # @param topology [Topology] the topology, with its policy
     # @param outcome [Symbol] what the handler decided: :ok, :failed, :permanent (park now),
-    #   :dropped or :throttled (the message waits, and this is no attempt)
+    #   :dropped or :throttled (the message waits, and this is no attempt). Or :deferred, for a
+    #   message that no handler got: it waits for about retry_after
     # @param error [String, nil] the error's text; at most 1 KiB is kept
     # @param retry_after [Numeric] the handler's shortest delay, in seconds; 0: none
     # @param policy [Policy, nil] a policy that the topology serves; default: the topology's own
@@ -97,6 +99,7 @@ module Backhop
     # @raise [InvalidArgumentError] if the outcome or the traceparent is malformed
     # @raise [FrameError] if the message's own headers do not fit frame_max
     # @raise [ForeignPolicyError] if the topology does not serve the policy
+    # @raise [StrategyError] if the outcome is :deferred, and the strategy :reject or :native
     def initialize(history, topology, outcome = :failed, error: nil, retry_after: 0, policy: nil, frame_max: FRAME_MAX,
                    now: nil, random: nil, traceparent: nil)
       @outcome = outcome

@@ -21,8 +21,9 @@ module Backhop
 
     # @api private
     def initialize(topology, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:,
-                   random:)
+                   random:, breaker: nil)
       @topology = topology
+      @breaker = Breaker.of(breaker, topology)
       @mode = Core.number(MODES, mode, "mode")
       @decider = Decider.new(@topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                         wait_queues: wait_queues, clock: clock, random: random)
@@ -76,11 +77,26 @@ module Backhop
         Status.check(native.set_cause(cause)) if cause
         note(native)
       end
+      note_gauges
     end
 
-    # Notifies the metrics that the number of unconfirmed copies changed.
+    # Emits an event of the breaker.
+    #
+    # @param native [Native::Event] without the queue
     # @api private
-    def note_pending = @listeners.note_pending
+    def emit_made(native)
+      Event.set(native, :queue, topology.queue)
+      note(native)
+      @listeners.emit_event(Event.new(native))
+    end
+
+    # Returns whether each of its consumers is ready, for the metrics.
+    # @api private
+    def readiness = []
+
+    # Notifies the metrics that a gauge may have changed.
+    # @api private
+    def note_gauges = @listeners.note_gauges
 
     # Emits that a message was settled too late: the broker delivers it again.
     # @api private
@@ -100,8 +116,19 @@ module Backhop
     # Gets each event of {#emit}.
     def note(event); end
 
+    # Records the end of a message's call with the breaker.
+    def end_call(message, result, error = nil)
+      return unless (permit = message.permit)
+
+      message.permit = nil
+      result ? @breaker.record(permit, result, error) : @breaker.forget(permit)
+      permit.gate&.ended
+    end
+
     def plan(message, error)
-      plan = @decider.plan(message.history, error, message.traceparent)
+      result = @decider.result_of(error)
+      end_call(message, result, error)
+      plan = @decider.plan_of(message.history, result, message.traceparent)
       event = Plan.end_of(message.history, topology, plan.outcome, plan.policy)
       @listeners.emit_message(event, message, error, plan.error)
       Backhop.log(Logger::DEBUG) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }

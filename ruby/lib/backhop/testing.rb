@@ -44,7 +44,8 @@ module Backhop
       def call(count) = @random.bytes(count)
     end
 
-    # One attempt. If the poison guard delayed or parked the message, the handler was not called.
+    # One attempt. If the poison guard delayed or parked the message, or the breaker deferred it, the
+    # handler was not called.
     #
     # @!attribute [r] number
     #   @return [Integer] number of the attempt, from 1
@@ -54,15 +55,19 @@ module Backhop
     #   @return [Exception, nil] the handler's exception
     # @!attribute [r] plan
     #   @return [Plan] the decision
-    Attempt = Struct.new(:number, :at, :error, :plan, keyword_init: true) do
+    # @!attribute [r] breaker
+    #   @return [Symbol, nil] the breaker's state after it: :closed, :open, :half_open or :disabled; nil
+    #     without a breaker
+    Attempt = Struct.new(:number, :at, :error, :plan, :breaker, keyword_init: true) do
       # @return [Float] delay until the next attempt, in seconds; 0 if there is none
       def delay = plan.delay
 
       # @return [String] one line of text
       def to_s
-        became = error&.inspect || ("ok" if plan.action == :ack)
+        became = error&.inspect || { ack: "ok", defer: "deferred" }[plan.action]
         again = delay.positive? ? "again in #{Times.duration(delay)}" : nil
-        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{[became, again].compact.join(", ")}"
+        state = breaker && "breaker #{breaker.to_s.tr("_", "-")}"
+        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{[became, again, state].compact.join(", ")}"
       end
     end
 
@@ -124,6 +129,8 @@ module Backhop
     # @param headers [Hash] the message's headers
     # @param properties [Hash] the message's properties by name, for example {message_id: "42"}
     # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
+    # @param breaker [Breaker, nil] a breaker of its own. It gets the time of the clock; a message that
+    #   gets no permit is deferred
     # @param clock [Clock] returns the time
     # @param random [#call] returns the given number of random bytes
     # @param most_attempts [Integer] ends the rehearsal after this number of attempts
@@ -133,14 +140,15 @@ module Backhop
     # @raise [Error] if an option has a wrong value; see {Worker#initialize}
     def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], policies: {},
                       exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
-                      clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
+                      breaker: nil, clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
       Checks.callable(handler, "the handler")
       Checks.integer(most_attempts, "most_attempts", (1..))
       topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
       decider = Decider.new(topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                       wait_queues: wait_queues, clock: clock, random: random)
       broker = Broker.new(decider.topology, exchange, routing_key, properties, headers)
-      Rehearsal.new(Play.new(decider, clock, broker, body, handler).attempts(most_attempts))
+      calls = Calls.new(Breaker.of(breaker, topology), clock)
+      Rehearsal.new(Play.new(decider, clock, broker, body, handler, calls).attempts(most_attempts))
     end
 
     # The simulated broker: the state of one message.
@@ -184,6 +192,45 @@ module Backhop
       end
     end
 
+    # Uses a breaker at the time of the rehearsal's clock.
+    # @api private
+    class Calls
+      # The wait of a message while the breaker is open without an end, in seconds.
+      BLIND = 60
+      private_constant :BLIND
+
+      def initialize(breaker, clock)
+        @breaker = breaker
+        @clock = clock
+        @offset_ms = Times.monotonic_ms - Times.since_epoch(clock.now)
+      end
+
+      # Requests the permit for a message.
+      #
+      # @return [Numeric, nil] how long the message waits without an attempt, in seconds; nil if it got a
+      #   permit
+      def refused(message)
+        return unless @breaker
+
+        message.permit = permit = @breaker.permit(message, now_ms)
+        return if permit.granted?
+
+        permit.until_ms.negative? ? BLIND : permit.delay
+      end
+
+      # Records the end of a handler.
+      #
+      # @param result [Outcomes::Result]
+      def record(message, result, error) = message.permit && @breaker.record(message.permit, result, error, now_ms)
+
+      # Returns the state of the message's breaker; nil without one.
+      def state(message) = message.permit && @breaker.state_of(message.permit.key)
+
+      private
+
+      def now_ms = Times.since_epoch(@clock.now) + @offset_ms
+    end
+
     # Runs the attempts of a message.
     # @api private
     class Play
@@ -191,12 +238,13 @@ module Backhop
       ASSERTIONS = %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
       private_constant :ASSERTIONS
 
-      def initialize(decider, clock, broker, body, handler)
+      def initialize(decider, clock, broker, body, handler, calls)
         @decider = decider
         @clock = clock
         @broker = broker
         @body = body
         @handler = handler
+        @calls = calls
         @start = clock.now
       end
 
@@ -219,9 +267,24 @@ module Backhop
         at = (@clock.now - @start).to_f
         history = @decider.read(**@broker.deliver)
         message = Message.new(@body, @decider.topology) { history }
-        plan = @decider.guard(history)
-        error = raised_with(message) unless plan
-        Attempt.new(number: message.attempt, at: at, error: error, plan: plan || @decider.plan(history, error)).freeze
+        plan, error = @decider.guard(history) || handled(message)
+        Attempt.new(number: message.attempt, at: at, error: error, plan: plan, breaker: @calls.state(message)).freeze
+      end
+
+      # Returns the plan of a message and the handler's exception.
+      def handled(message)
+        wait = error = nil
+        begin
+          wait = @calls.refused(message)
+        rescue *Outcomes::FAILURES => e # the key function's
+          error = e
+        end
+        return [@decider.defer(message.history, wait)] if wait
+
+        error ||= raised_with(message)
+        result = @decider.result_of(error)
+        @calls.record(message, result, error)
+        [@decider.plan_of(message.history, result), error]
       end
 
       def raised_with(message)
@@ -231,6 +294,6 @@ module Backhop
         error
       end
     end
-    private_constant :Broker, :Play
+    private_constant :Broker, :Calls, :Play
   end
 end

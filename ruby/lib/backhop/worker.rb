@@ -79,6 +79,7 @@ module Backhop
     # @param timeout [Numeric, String, nil] seconds for a handler, 0.001 to 86,400; nil: no limit.
     #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler in
     #   a thread is not aborted: its attempt fails when it returns
+    # @param breaker [Breaker, nil] the circuit breaker of the downstream that the handlers call
     # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that emits
     #   it
     # @param retry_events [Boolean] whether each retry is an event. A listener that needs these
@@ -92,19 +93,20 @@ module Backhop
     # @raise [InvalidArgumentError] if an option has a wrong value, or Metrics have different
     #   error_types
     # @raise [ForeignPolicyError] if the given topology does not serve one of the policies
-    # @raise [StrategyError] if the strategy cannot serve the policy
+    # @raise [StrategyError] if the strategy cannot serve the policy, or a breaker by key
     # @raise [NoLibrabbitmqError] if this Backhop was built without librabbitmq; the text says what
     #   to install
     # @raise [URIError] if a URI is malformed
     def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
                    stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
                    policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil, connect_timeout: 10,
-                   confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, on_event: nil, retry_events: false,
-                   fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
+                   confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, breaker: nil, on_event: nil,
+                   retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
       @topology = Topology.of(queue, policy, topology, policies,
                               strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                               work_queue_arguments:)
       @threads = Checks.integer(threads, "threads", (1..10_000))
+      @breaker = Breaker.of(breaker, @topology)
       rules = FailureRules.new(never, only, policies)
       limit = HandlerLimit.new(timeout)
       @drain_ms = Checks.time(drain, "drain", DRAIN)
@@ -129,7 +131,9 @@ module Backhop
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
       is_each_retry = Checks.truth(retry_events, "retry_events") || @listeners.retry_listener?
       @handling = Handling.new(@native, @topology, rules, limit, @listeners, @logger,
-                               is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS)
+                               is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS,
+                               breaker: @breaker)
+      check(@native.set_breaker(@breaker.native)) if @breaker && !@breaker.by_key?
       @listeners.attach(self)
       [Native::BH_EVENT_RETRIED, Native::BH_EVENT_DEFERRED].each do |kind|
         check(@native.set_event(kind, is_each_retry ? 1 : 0))
@@ -238,8 +242,8 @@ module Backhop
       self
     end
 
-    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection)
-    #   or :stopped
+    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection, or
+    #   the breaker is not closed) or :stopped
     def state = health.state
 
     # @return [String, nil] the text of the event that led to the state
@@ -251,6 +255,10 @@ module Backhop
     # Returns the number of copies that are not confirmed.
     # @api private
     def pending = @native.copies
+
+    # Returns whether it is ready, as {Retrier#readiness}.
+    # @api private
+    def readiness = [state == :ready]
 
     # Returns what the core read of a message.
     # @api private
@@ -423,7 +431,7 @@ module Backhop
 
           emit(Event.new(event, *@handling.failure_of(event)))
         end
-        @listeners.note_pending
+        @listeners.note_gauges
       end
     end
 

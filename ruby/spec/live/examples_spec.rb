@@ -5,6 +5,8 @@ require "open3"
 require_relative "support"
 
 RSpec.describe "The examples", skip: NEEDS_BROKER do
+  include Live
+
   def command(name)
     paths = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
     [RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
@@ -32,6 +34,63 @@ RSpec.describe "The examples", skip: NEEDS_BROKER do
       Process.kill("KILL", process.pid)
       expect(lines).to eq((1..3).map { |attempt| "/index.html, attempt #{attempt}" })
     end
+  end
+
+  # Runs an example on a broker without the queue "purges", publishes a page, and returns that many lines.
+  def lines_of(name, count)
+    %w[purges purges.parked].each { |queue| broker.channel.queue_delete(queue) }
+    Open3.popen2(*command(name)) do |_, output, process|
+      publish_when_declared
+      Array.new(count) { output.gets.to_s.chomp }
+    ensure
+      Process.kill("KILL", process.pid)
+    end
+  end
+
+  def publish_when_declared
+    until_true { broker.count("purges") }
+    broker.publish("/index.html", "purges")
+  end
+
+  three_attempts = (1..3).map { |attempt| "/index.html, attempt #{attempt}" }
+
+  it "retry in a consumer of the application until the third attempt" do
+    expect(lines_of("own_consumer", 3)).to eq(three_attempts)
+  end
+
+  %w[quickstart_worker breaker].each do |example|
+    it "retry with the worker of #{example} until the third attempt", :worker do
+      expect(lines_of(example, 3)).to eq(three_attempts)
+    end
+  end
+
+  it "observe a message that is parked, and count it" do
+    lines = lines_of("observed", 4)
+    expect(lines.first(3)).to eq(three_attempts)
+    expect(lines.last).to start_with("parked: message ").and end_with("RuntimeError")
+  end
+
+  it "lose what fails, in the tutorial's first consumer" do
+    expect(Open3.capture2(*command("tutorial_loses")).first).to end_with("\n1 of 20 pages purged\n")
+  end
+
+  it "spare the API that requeueing hammers" do
+    hammers, retries = %w[tutorial_hammers tutorial_retries].map do |name|
+      Open3.capture2(*command(name)).first[/^19 of 20 pages purged, (\d+) refusals$/, 1].to_i
+    end
+    expect(hammers).to be > 2 * retries
+  end
+
+  it "end as their comments have it", :worker do
+    lines = Open3.capture2(*command("outcomes")).first.lines(chomp: true)
+    expect(lines.drop(1)).to eq(["429: acked after 2", "503: acked after 2", "404: parked after 1", "410: dropped after 1",
+                                 "500: acked after 2"])
+  end
+
+  it "have a spec that passes: rehearsal_spec" do
+    load = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
+    spec = File.expand_path("../../../examples/ruby/rehearsal_spec.rb", __dir__)
+    expect(Open3.capture2("rspec", "--options", File::NULL, *load, spec).last).to be_success
   end
 
   it "work off jobs until Ctrl-C" do

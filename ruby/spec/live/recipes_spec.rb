@@ -7,9 +7,8 @@ require "program"
 require "spec_helper"
 require_relative "support"
 
-# The README's recipes as they stand there: programs in examples/ruby/recipes, in their own processes.
+# The recipes of the guide: programs in examples/ruby/recipes, in their own processes.
 module Recipes
-  README = File.expand_path("../../README.md", __dir__)
   FOLDER = File.expand_path("../../../examples/ruby/recipes", __dir__)
   GEMS = ENV["BACKHOP_GEMS"] || File.expand_path("../../../../shared/gems", __dir__)
   KICKS = { "kicks-3.3.0" => "bunny-2.24.0", "kicks-main" => "bunny-3.2.0" }.freeze
@@ -134,9 +133,8 @@ RSpec.describe "A recipe", skip: Recipes::ABSENT do
     expect(broker.count(queue)).to eq(0)
   end
 
-  it "RT11: of the README's first block over Bunny runs as it stands" do
-    block = File.read(Recipes::README)[/^## Over Bunny\n.*?^```ruby\n(.*?)^```$/m, 1]
-    running_program("$stdout.sync = true\n#{block}", fresh) do |program|
+  it "RT11: the first one runs as it stands" do
+    running_program("$stdout.sync = true\n#{recipe("first")}", fresh) do |program|
       until_true { broker.count(fresh) }
       publish("/index.html", to: fresh)
       program.await(%r{^/index\.html$})

@@ -101,6 +101,23 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
   end
 
   { "by subscribe" => SubscribedClient, "in Kicks" => KicksClient }.each do |name, client|
+    it "F1: a retry in the unroutable queue comes back to its queue #{name}" do
+      handler = Handler.new
+      unroutable = "#{namespace}.unroutable"
+      consuming(client, URL, queue, handler, **options) do |consumer|
+        broker.publish("other", unroutable, headers: { "backhop-queue" => "other" })
+        broker.publish("lost", unroutable, headers: { "backhop-queue" => queue, "backhop-attempts" => 1 })
+        until_true { broker.count(unroutable) == 2 }
+        consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
+        broker.publish("first", queue) # Kicks looks when a message arrives
+        event = events.get(:replayed)
+        expect([event.count, event.text]).to match([1, /these retries came back to no queue/])
+        handler.saw(2)
+        expect(handler.messages.map(&:body)).to eq(%w[first lost])
+        until_true { broker.count(unroutable) == 1 }
+      end
+    end
+
     it "F4: #{name} declares a lost return exchange again, in the minute's look" do
       handler = Handler.new(nil, RuntimeError.new("no"))
       consuming(client, URL, queue, handler, **options) do |consumer|

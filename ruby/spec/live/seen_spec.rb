@@ -125,12 +125,14 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   it "over a subscription is that the broker takes no publishes, also with nothing in hand" do
     skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
     consuming(SubscribedClient, URL, queue, method(:handle), policy: QUICK, namespace: namespace,
-                                                             on_event: told.method(:push)) do |consumer|
+                                                             on_event: [told.method(:push), metrics]) do |consumer|
+      expect(metrics.text).to include(%(backhop_consumers_ready{queue="#{queue}"} 1\n))
       consumer.channel.default_exchange.publish("well", routing_key: queue) # a connection is blocked once it has published
       told_until { |event| event.name == :succeeded }
       broker.control("set-alarm")
       consumer.channel.default_exchange.publish("well", routing_key: queue)
       told_until { |event| event.name == :blocked }
+      expect(metrics.text).to include(%(backhop_consumers_ready{queue="#{queue}"} 0\n)) # T3
       broker.control("clear-alarm")
       expect(told_until { |event| event.name == :unblocked }.map(&:name)).not_to include(:blocked)
     ensure
@@ -158,7 +160,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     Class.new(Backhop::Metrics) do
       define_method(:hands_on?) { true }
       define_method(:noted) { noted }
-      define_method(:note_pending) { noted << pending }
+      define_method(:note_gauges) { noted << pending }
     end.new
   end
 

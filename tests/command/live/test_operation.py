@@ -1,5 +1,6 @@
 import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -9,7 +10,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import BUILD, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, rig, scrape
+from harness import BUILD, TRY_AGAIN, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, rig, scrape
+from proxy import Proxy
 
 
 class Topology(LiveCase):
@@ -212,6 +214,44 @@ class Watching(LiveCase):
                     self.assertEqual(refused.code, status, host)
                     self.assertNotIn(queue.encode(), refused.read())
                     refused.close()
+
+    def test_o27_an_exporter_whose_broker_is_silent_is_not_up_and_has_no_numbers(self):
+        queue = self.parked(3, "bad")
+        parked = f'backhop_parked_messages{{queue="{queue}"}} 3\n'
+        with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy, exporter(queue, "--uri", proxy.url) as url:
+            self.assertIn(parked, scrape(url))
+            proxy.hold()
+            for _ in range(2):
+                text = scrape(url)
+                self.assertIn("backhop_up 0\n", text)
+                self.assertNotIn("backhop_parked_messages", text)
+            proxy.release()
+            self.assertIn(parked, scrape(url))
+
+    def test_o27_a_screen_marks_what_is_stale(self):
+        queue = self.parked(3, "bad")
+        with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy, \
+                Terminal("top", queue, "--interval", "100ms", "--uri", proxy.url) as terminal:
+            terminal.expect("Ctrl-C ends it")
+            self.assertNotIn("STALE", terminal.seen)
+            proxy.hold()
+            terminal.expect("STALE")
+            proxy.release()
+            rig("fill", queue + ".parked", 4)
+            terminal.expect("\u2584\u2588")  # 3, then 7
+            self.assertNotIn("STALE", terminal.seen.split("\x1b[H")[-1])
+            terminal.type("q")
+            self.assertEqual(terminal.wait(), 0)
+
+    def test_o27_one_look_at_a_silent_broker_fails(self):
+        queue = self.parked(1, "bad")
+        with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy:
+            with Terminal("top", queue, "--json", "--interval", "100ms", "--uri", proxy.url) as terminal:
+                terminal.expect('"parked"')
+                proxy.hold()
+                terminal.expect("has not answered for 3 s; waiting for it")
+                terminal.expect("this node may have lost its cluster")
+                self.assertEqual(terminal.wait(), TRY_AGAIN)
 
     def test_o29_the_exporter_answers_head(self):
         with exporter(self.parked(1, "bad")) as url, \

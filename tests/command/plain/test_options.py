@@ -163,9 +163,20 @@ class Simulate(Case):
         self.assertLess(back_off["failed_calls"], at_once["failed_calls"])
         self.assertIn("Both are alike", self.ok("simulate", "--seed", 5, "--down", "1s..1s").stdout)
 
+    def test_a_breaker_spares_a_downstream_that_is_down(self):
+        back_off, _, breaker = self.ok("simulate", "--breaker", "--seed", 5, "--json").objects
+        self.assertEqual(breaker["name"], "breaker")
+        self.assertLess(breaker["failed_calls"], 30)  # 10 in a row, and a probe after each pause
+        self.assertGreater(back_off["failed_calls"], 40000)
+        self.assertEqual((breaker["parked"], breaker["left"]), (0, 0))
+        text = self.ok("simulate", "--breaker", "--seed", 5).stdout
+        self.assertIn("With a breaker, 15 calls failed, and 0 messages were parked.", text)
+        self.assertIn("Calls a second with back-off and a breaker", text)
+
     def test_a_drawing_is_xml(self):
         with tempfile.TemporaryDirectory() as directory:
-            self.ok("simulate", "--svg", f"{directory}/out.svg")
+            self.ok("simulate", "--breaker", "--svg", f"{directory}/out.svg")
+            self.assertIn("with a breaker", Path(directory, "out.svg").read_text())
             self.assertEqual(minidom.parse(f"{directory}/out.svg").documentElement.tagName, "svg")
         self.ends(CANNOT_CREATE, "simulate", "--svg", "/nowhere/out.svg")
 

@@ -99,6 +99,8 @@ BH_API bh_status bh_event_set_cause(bh_event *self, bh_bytes cause);
  *   connected                             ready
  *   disconnected, cancelled, unavailable  reconnecting; starting if it was not ready yet
  *   blocked, unblocked                    paused, and back; the loss of the blocked connection ends it too
+ *   breaker_opened, breaker_half_open     paused, if it is ready beside that
+ *   breaker_closed                        back
  *   drained                               stopped
  *
  * An adapter emits BH_EVENT_CONNECTED after the broker confirmed its consumer.

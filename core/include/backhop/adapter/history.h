@@ -76,7 +76,7 @@ typedef struct bh_past {
     /* of the first failed attempt or deferral */
     int64_t first_failure_ms; /* since the epoch; in whole seconds if x-death is the source; -1 if unknown */
     int64_t last_delay_ms;    /* -1 if unknown */
-    int64_t deferrals;        /* waits after BH_OUTCOME_THROTTLED, which are no attempts */
+    int64_t deferrals;        /* waits that were no attempts: throttled, or while a breaker was open */
     int64_t replays;          /* how often the message left the parked queue, by bh_plan_replay or by other means */
     int64_t crashes;          /* deliveries that ended without being settled: see above */
     int64_t delivery_count;   /* x-delivery-count of a quorum queue; 0 if missing */

@@ -21,8 +21,8 @@
  *   - If a channel or the connection closes over a copy, the suspects are sent one by one. The
  *     culprit is abandoned: its original stays unacknowledged for a while, and the others go on.
  *   - If a confirm is late, one copy is sent as a probe and the others wait for any confirm. A
- *     broker that lost its cluster so gets one duplicate per timeout. Probes are the oldest copy
- *     and copies that were not sent yet, in turn.
+ *     broker that lost its cluster so gets one duplicate per timeout. Probes are a copy in flight
+ *     and a copy that was not sent yet, in turn; of the copies in flight each time another one.
  *   - A copy that waits for its rung delays no other copy.
  *   - A nacked or returned copy is sent again after a delay of the back-off policy.
  *   - The number of copies in flight is bounded (bh_ledger_set_most_sent).

@@ -101,6 +101,8 @@ BH_API bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent);
  * Returns the outcome that counts. BH_OUTCOME_THROTTLED is BH_OUTCOME_FAILED if the message was deferred max_deferrals
  * times, and with the strategies reject and native, which cannot defer a message. Other outcomes stay as they are.
  *
+ * A strategy that cannot defer a message cannot serve BH_OUTCOME_DEFERRED either: see bh_topology_defers.
+ *
  * bh_plan_make decides by the same rule. Call this first, for the event of the handler's end (bh_event_of).
  */
 BH_API bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
@@ -109,7 +111,9 @@ BH_API bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *po
  * Decides after the handler. Replaces the plan. The history must be read from this delivery with this topology.
  *
  *   error           why the handler failed; BH_HISTORY_MOST_ERROR_BYTES of it are kept
- *   retry_after_ms  the shortest delay that the handler requests, in ms; 0 or less for none
+ *   retry_after_ms  the shortest delay that the handler requests, in ms; 0 or less for none. For BH_OUTCOME_DEFERRED:
+ *                   how long the breaker is open; the message waits about as long. The limits of attempts, deferrals
+ *                   and age do not hold, and the copy keeps the error of the last failure
  *   now_ms          ms since the epoch, 0 to 2^53 - 1
  *   random          BH_PLAN_RANDOM_BYTES random bytes: 8 for the jitter, 8 for the choice of a rung, 16 for an id. Of the
  *                   first two, big-endian, the upper 53 bits are used; their lower 11 bits choose the stripe
@@ -119,6 +123,7 @@ BH_API bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *po
  * BH_ERR_CANCELLED.
  * BH_ERR_STATE if the topology is not built, the history not read, or a table or array of the delivery open.
  * BH_ERR_FOREIGN_POLICY if the topology was built without this policy and lacks one of its rungs.
+ * BH_ERR_STRATEGY for BH_OUTCOME_DEFERRED with the strategies reject and native.
  * BH_ERR_NO_MEMORY
  * BH_ERR_FRAME if the message's own headers alone exceed frame_max.
  */

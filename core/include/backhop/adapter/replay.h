@@ -8,6 +8,7 @@
 #ifndef BACKHOP_REPLAY_H
 #define BACKHOP_REPLAY_H
 
+#include <backhop/adapter/declaring.h>
 #include <backhop/status.h>
 
 #include <stdint.h>
@@ -33,6 +34,26 @@ BH_API int bh_replay_skips_message(bh_status status);
 /* Returns 1 if a replay ignores that reading the unroutable queue failed with `status`: the queue does not exist, or the
  * user may not read it. Returns 0 if the replay ends. */
 BH_API int bh_replay_skips_queue(bh_status status);
+
+/*
+ * Returns 1 if a consumer now reads the unroutable queue, because retries of its work queue come back again.
+ *
+ * mode    of the consumer
+ * looked  the status of its look at the return exchange (bh_declaring_look)
+ */
+BH_API int bh_replay_after_look(bh_mode mode, bh_status looked);
+
+/*
+ * Returns how long a consumer waits before it reads the unroutable queue again, in ms: 30 s, up to an hour.
+ * It reads at the first look (BH_LOOK_MS) after this pause.
+ *
+ * foreign  messages of other work queues that it read and left there. The broker sends them again each time, so the
+ *          pause grows with their number
+ */
+BH_API int64_t bh_replay_pause_ms(int64_t foreign);
+
+/* Returns the text of the event `replayed` after a consumer replayed messages of the unroutable queue. */
+BH_API bh_bytes bh_replay_unroutable_text(void);
 
 BH_END_DECLS
 

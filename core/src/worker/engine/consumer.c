@@ -260,13 +260,19 @@ void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__f
 
 /* ---------------------------------------------------------------------------------------------- abandoned, requeued */
 
-void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context)
+void bh__consumer_cancel(bh__consumer *self, bh__context *context)
 {
     amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(self->tag), .nowait = 1};
-    if (!self->is_consuming || context->abandoned_count - self->abandoned_before < context->settings->prefetch)
+    if (!self->is_consuming)
         return;
     bh__link_send(&context->consume.link, self->channel, AMQP_BASIC_CANCEL_METHOD, &cancel);
     self->is_consuming = 0;
+}
+
+void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context)
+{
+    if (context->abandoned_count - self->abandoned_before >= context->settings->prefetch)
+        bh__consumer_cancel(self, context);
 }
 
 void bh__consumer_give_back_ready(bh__consumer *self, bh__context *context)

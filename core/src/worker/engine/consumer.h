@@ -40,8 +40,10 @@ void bh__consumer_limit(bh__consumer *self, const bh__context *context);
 void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__frame *frame,
                            const amqp_method_t *method);
 
-/* Ends consuming if abandoned messages take up the whole prefetch. The next consumer, also on
- * the same channel, has a prefetch of its own. */
+/* Ends consuming, without waiting for the broker's answer. The next consumer, also on the same
+ * channel, has a prefetch of its own. */
+void bh__consumer_cancel(bh__consumer *self, bh__context *context);
+/* Ends consuming if abandoned messages take up the whole prefetch. */
 void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context);
 /* Requeues the messages that no caller took. */
 void bh__consumer_give_back_ready(bh__consumer *self, bh__context *context);

@@ -165,6 +165,8 @@ static bh_event *make_event(const bh__context *self, const bh__event_data *data)
     set_int(event, BH_FIELD_DEFERRALS, data->deferrals);
     set_int(event, BH_FIELD_DELAY, data->delay_ms);
     set_int(event, BH_FIELD_COUNT, data->count);
+    if (data->flow)
+        bh_flow_describe(data->flow, event);
     if (data->cause.data)
         bh_event_set_cause(event, data->cause); /* without memory the event has no such field */
     return event;

@@ -11,6 +11,7 @@
 
 #include "base/siphash.h"
 
+#include <backhop/adapter/flow.h>
 #include <backhop/adapter/ledger.h>
 
 /* When a failed step is tried again. Zeroed: now. */
@@ -124,6 +125,7 @@ typedef struct bh__event_data {
     const bh__connection *connection;
     const bh_message *message; /* its subject; NULL: none */
     const bh_history *history; /* of that message; NULL: not read */
+    const bh_flow *flow;       /* whose step this is; NULL: none */
 } bh__event_data;
 
 /* Returns 1 if events of this kind are emitted or counted. */

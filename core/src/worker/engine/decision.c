@@ -286,7 +286,7 @@ void bh__settle(bh__context *self, bh_message *message)
     }
     if (message->outcome == BH_OUTCOME_THROTTLED)
         count_deferrals(self, message);
-    if (!message->is_guarded)
+    if (!message->is_guarded && message->outcome != BH_OUTCOME_DEFERRED)
         emit_handled(self, message);
     if (message->outcome == BH_OUTCOME_OK || message->outcome == BH_OUTCOME_DROPPED) {
         bh_ledger_acknowledge(self->ledger, message->entry); /* the plan says the same for every message */

@@ -15,6 +15,7 @@ void bh__engine_free(bh__engine *self)
     bh__publisher_free(&self->publisher);
     bh__parked_reader_free(&self->parked_reader);
     bh__context_free(&self->context);
+    bh__gate_free(&self->gate);
     free(self->wanted_rungs);
 }
 
@@ -310,6 +311,8 @@ static int64_t guarding_until_ms(const bh__engine *self)
 /* Returns how many handlers have a message, if none of them is free for a message that waits; else 0. */
 static int64_t count_busy(const bh__engine *self)
 {
+    if (self->gate.is_limiting)
+        return 0;
     bh__mailbox *mailbox = self->context.mailbox;
     const bh_ledger *ledger = self->context.ledger;
     int64_t waiting = (int64_t)(bh__mailbox_waiting(mailbox) + self->consumer.arrived.count);
@@ -359,6 +362,8 @@ static int64_t next_ms(const bh__engine *self, int64_t until_ms, int64_t now_ms)
     if (self->stage == BH__WORKING)
         next = bh__earlier(next, bh__probe_due_ms(&self->probe, context));
     next = bh__earlier(next, busy_look_ms(self, now_ms));
+    if (self->stage == BH__WORKING)
+        next = bh__earlier(next, bh__gate_due_ms(&self->gate));
     next = bh__earlier(next, bh__link_next_beat_ms(&context->consume.link));
     next = bh__earlier(next, bh__link_next_beat_ms(&context->publish.link));
     return context->consume.link.has_more || context->publish.link.has_more ? now_ms : next;
@@ -440,7 +445,7 @@ unsigned bh__engine_state(const bh__engine *self)
            (unsigned)self->consumer.is_consuming * 4 + (unsigned)context->setup.is_declared * 8 +
            (unsigned)self->parked_reader.result * 16 + (unsigned)self->wanted_count * 64 +
            (context->work_queues.due_count ? 1U << 31 : 0) + (has_drained ? 1U << 30 : 0) +
-           (self->parked_reader.entry ? 1U << 29 : 0);
+           (self->parked_reader.entry ? 1U << 29 : 0) + (bh_flow_is_cancelled(self->gate.flow) ? 1U << 28 : 0);
 }
 
 void bh__engine_pump(bh__engine *self, int64_t until_ms)
@@ -452,6 +457,8 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     settle_in_time(self, now_ms);
     if (self->context.settings->relay)
         settle_arrived_dead_letters(self);
+    if (self->stage == BH__WORKING)
+        bh__gate_look(&self->gate, &self->consumer, &self->context);
     bh__engine_advance(self);
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase == BH__TALKING)

@@ -26,6 +26,8 @@
  *                                         again, and settling it is stale
  *   bh__publisher_end                     the publish link is lost: copies in flight are due again
  *   bh__consumer_give_back_all            the worker ends: requeues all unsettled messages
+ *   bh__mailbox_take, bh__gate_look       the breaker is open: holds what no caller took; later cancels
+ *                                         the consumer and defers it
  *
  * Internal.
  */
@@ -33,6 +35,7 @@
 #define BACKHOP_WORKER_ENGINE_ENGINE_H
 
 #include "worker/engine/consumer.h"
+#include "worker/engine/gate.h"
 #include "worker/engine/parked_reader.h"
 #include "worker/engine/probe.h"
 #include "worker/engine/publisher.h"
@@ -47,6 +50,7 @@ typedef struct bh__engine {
     bh__publisher publisher;
     bh__parked_reader parked_reader;
     bh__probe probe;
+    bh__gate gate;
     bh__stage stage;
     int64_t *wanted_rungs; /* that copies need and that are not declared yet, in ms */
     size_t wanted_count;

@@ -140,7 +140,7 @@ void bh__mailbox_wake(bh__mailbox *self)
 
 static int has_message(const bh__mailbox *self)
 {
-    return self->ready.first || self->has_at_hand;
+    return (self->ready.first || self->has_at_hand) && !self->is_held;
 }
 
 static int has_event(const bh__mailbox *self)
@@ -171,12 +171,48 @@ static void replenish(bh__mailbox *self)
     pthread_mutex_unlock(&self->mutex);
 }
 
+/* Holds the messages until the thread finds that the breaker may grant a permit. */
+static void hold(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int was_held = self->is_held;
+    self->is_held = 1;
+    update_signal(self);
+    pthread_mutex_unlock(&self->mutex);
+    if (!was_held)
+        bh__mailbox_wake(self);
+}
+
+/* Requests the permit to handle a message. Returns 0 if there is none. */
+static int get_permit(bh__mailbox *self, bh_message *message)
+{
+    if (!self->breaker || !message)
+        return 1;
+    message->permit_ms = bh__monotonic_ms();
+    bh_breaker_permit(self->breaker, message->permit_ms, &message->permit);
+    if (message->permit.generation)
+        return 1;
+    hold(self);
+    return 0;
+}
+
+void bh__mailbox_record(const bh__mailbox *self, const bh_message *message, bh_call call)
+{
+    if (!message->permit.generation)
+        return;
+    int64_t now_ms = bh__monotonic_ms();
+    call.duration_ms = now_ms - message->permit_ms;
+    bh_breaker_record(self->breaker, &message->permit, &call, now_ms);
+}
+
 bh_message *bh__mailbox_take(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->taking);
     if (!self->at_hand.first)
         replenish(self);
-    bh_message *message = bh__message_list_pop(&self->at_hand);
+    bh_message *message = NULL;
+    if (get_permit(self, self->at_hand.first))
+        message = bh__message_list_pop(&self->at_hand);
     if (message && self->handler_timeout_ms)
         atomic_store(&self->progress_ms, bh__monotonic_ms());
     if (message && !self->at_hand.first)
@@ -309,6 +345,17 @@ void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages)
     pthread_cond_broadcast(&self->arrived);
 }
 
+void bh__mailbox_resume(bh__mailbox *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int was_held = self->is_held;
+    self->is_held = 0;
+    update_signal(self);
+    pthread_mutex_unlock(&self->mutex);
+    if (was_held)
+        pthread_cond_broadcast(&self->arrived);
+}
+
 void bh__mailbox_withdraw(bh__mailbox *self, bh__message_list *out)
 {
     pthread_mutex_lock(&self->taking);
@@ -351,8 +398,10 @@ int bh__mailbox_open(bh__mailbox *self)
 {
     pthread_mutex_lock(&self->mutex);
     int is_open = open_pipe(self->wake) && open_pipe(self->signal);
-    if (is_open)
+    if (is_open) {
         self->health = (bh_health){.state = BH_HEALTH_STARTING};
+        self->is_held = 0;
+    }
     pthread_mutex_unlock(&self->mutex);
     if (!is_open)
         return 0;

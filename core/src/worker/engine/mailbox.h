@@ -45,11 +45,13 @@ typedef struct bh__mailbox {
     _Atomic(bh_message *) settled; /* the last settled message, linked to the earlier ones; or a mark: closed */
     atomic_size_t settled_count;
     atomic_size_t event_count;
+    bh_breaker *breaker; /* permits each take; NULL: none. Does not change while the thread runs */
     /* under `taking` */
     bh__message_list at_hand; /* taken first */
     /* under the mutex */
     bh__message_list ready; /* taken after `at_hand` */
     int has_at_hand;
+    int is_held; /* the breaker granted no permit: nothing can be taken until bh__mailbox_resume */
     bh_event *first_event;
     bh_event *last_event;
     int64_t missed_count;
@@ -83,8 +85,10 @@ static inline int bh__mailbox_is_delivering(const bh__mailbox *self)
 
 /* For callers. */
 
-/* Takes the next message; NULL: none. */
+/* Takes the next message; NULL: none, or the breaker grants no permit. */
 bh_message *bh__mailbox_take(bh__mailbox *self);
+/* Records the end of a message's call, if it has a permit. */
+void bh__mailbox_record(const bh__mailbox *self, const bh_message *message, bh_call call);
 /* Waits for a message or the end; also for an event if `for_events`. */
 void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events);
 /* Returns the descriptor and keeps its state right from now on; -1: the system gives none. */
@@ -104,6 +108,8 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message);
 void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages);
 /* Takes back the messages that no caller took. */
 void bh__mailbox_withdraw(bh__mailbox *self, bh__message_list *out);
+/* Lets callers take again: the breaker may grant a permit. */
+void bh__mailbox_resume(bh__mailbox *self);
 /* Begins the requested replay and returns its limit; -1: none is requested. */
 int64_t bh__mailbox_begin_replay(bh__mailbox *self);
 /* Ends the replay, so that the next can be requested. */

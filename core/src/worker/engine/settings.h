@@ -12,6 +12,7 @@ typedef struct bh__settings {
     bh_policy *policy;
     bh_topology *topology;
     bh_policy *back_off;
+    bh_breaker *breaker; /* a reference; NULL: none */
     bh_history *reading; /* legacy counter and wait queues, for each history */
     bh__uri *uris;
     size_t uri_count;

@@ -1,5 +1,6 @@
 #include "worker/interface/internal.h"
 
+#include "breaker/internal.h"
 #include "events/metrics.h"
 #include "policy/internal.h"
 
@@ -124,6 +125,19 @@ bh_status bh_worker_set_handler_timeout_ms(bh_worker *self, int64_t limit_ms)
 {
     enum { LONGEST_MS = 86400000 };
     return self ? set_number(self, &self->settings.handler_timeout_ms, limit_ms, 0, LONGEST_MS) : BH_ERR_ARGUMENT;
+}
+
+bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker)
+{
+    bh_status status = bh__worker_may_set(self);
+    if (status == BH_OK && self->settings.relay)
+        status = bh__worker_refuse(self, BH_ERR_STATE, "a relay calls no handler, so that it has no breaker");
+    if (status != BH_OK)
+        return status;
+    bh__breaker_keep(breaker);
+    bh_breaker_free(self->settings.breaker);
+    self->settings.breaker = breaker;
+    return BH_OK;
 }
 
 bh_status bh_worker_set_fail_fast(bh_worker *self, int on)

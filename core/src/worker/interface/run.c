@@ -56,6 +56,7 @@ static bh_status start(bh_worker *self, int fails_fast)
     if (atomic_load(&self->mailbox.life) ==
         BH__DRAINED) /* a stop of the last run is over; a stop before the first run counts */
         atomic_store(&self->mailbox.stop_ms, BH__NEVER);
+    self->mailbox.breaker = self->settings.breaker;
     self->mailbox.handler_timeout_ms = self->settings.relay ? 0 : self->settings.handler_timeout_ms;
     self->mailbox.wake_count =
         self->settings.prefetch < BH__MANY_OF_PREFETCH ? 1 : (size_t)self->settings.prefetch / BH__MANY_OF_PREFETCH;

@@ -19,7 +19,8 @@ static int claim(bh_message *message)
 static int is_outcome(bh_outcome outcome)
 {
     return outcome == BH_OUTCOME_OK || outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT ||
-           outcome == BH_OUTCOME_DROPPED || outcome == BH_OUTCOME_RELEASED || outcome == BH_OUTCOME_THROTTLED;
+           outcome == BH_OUTCOME_DROPPED || outcome == BH_OUTCOME_RELEASED || outcome == BH_OUTCOME_THROTTLED ||
+           outcome == BH_OUTCOME_DEFERRED;
 }
 
 static int is_text(bh_bytes bytes)
@@ -33,6 +34,8 @@ static bh_status check_settlement(const bh_worker *self, const bh_settlement *se
     if (!is_outcome(settlement->outcome) || !is_text(settlement->error) || !is_text(settlement->error_class) ||
         !is_text(traceparent) || (traceparent.size && !bh__is_traceparent(traceparent)))
         return BH_ERR_ARGUMENT;
+    if (settlement->outcome == BH_OUTCOME_DEFERRED && !bh_topology_defers(self->settings.topology))
+        return BH_ERR_STRATEGY;
     return settlement->policy && !bh__topology_serves(self->settings.topology, settlement->policy)
                ? BH_ERR_FOREIGN_POLICY
                : BH_OK;
@@ -87,6 +90,15 @@ static void apply_limits(const bh_worker *self, const bh_message *message, bh_se
     }
 }
 
+static void record_call(const bh_worker *self, const bh_message *message, const bh_settlement *settlement)
+{
+    bh__mailbox_record(&self->mailbox, message,
+                       (bh_call){.kind = bh_call_kind_of(settlement->outcome, !settlement->is_own_fault),
+                                 .retry_after_ms = settlement->retry_after_ms,
+                                 .whole_queue = settlement->whole_queue,
+                                 .error_class = settlement->error_class});
+}
+
 bh_status bh__worker_settle(bh_worker *self, bh_message *message, const bh_settlement *settlement)
 {
     if (atomic_load(&self->mailbox.life) != BH__RUNNING || !claim(message))
@@ -95,8 +107,10 @@ bh_status bh__worker_settle(bh_worker *self, bh_message *message, const bh_settl
     char room[BH_OVERRUN_ROOM];
     apply_limits(self, message, &kept, room);
     bh_status status = record_settlement(message, &kept);
-    if (status == BH_OK)
+    if (status == BH_OK) {
+        record_call(self, message, &kept);
         return hand_over(self, message);
+    }
     atomic_store(&message->settling, BH__OPEN);
     return status;
 }

@@ -103,6 +103,7 @@ static void free_settings(bh__settings *self)
     bh_policy_free(self->policy);
     bh_topology_free(self->topology);
     bh_policy_free(self->back_off);
+    bh_breaker_free(self->breaker);
     bh_history_free(self->reading);
 }
 
@@ -154,7 +155,11 @@ bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
     if (status == BH_OK)
         status = bh_metrics_add(out, mailbox->metrics);
     pthread_mutex_unlock(&mailbox->counting);
-    return status;
+    if (status != BH_OK)
+        return status;
+    bh_health health;
+    bh_worker_state(self, &health);
+    return bh_metrics_add_consumer(out, bh_topology_queue(self->settings.topology), health.state == BH_HEALTH_READY);
 }
 
 void bh_worker_state(bh_worker *self, bh_health *out)

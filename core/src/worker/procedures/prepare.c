@@ -41,7 +41,8 @@ static bh_status prepare_next(bh__runner *self)
 static int is_to_consume(const bh__runner *self)
 {
     const bh__context *context = self->context;
-    return self->engine.stage == BH__WORKING && context->settings->prefetch > 0 && !bh__ledger_is_full(context->ledger);
+    return self->engine.stage == BH__WORKING && context->settings->prefetch > 0 &&
+           !bh__ledger_is_full(context->ledger) && !bh_flow_is_cancelled(self->engine.gate.flow);
 }
 
 static int is_prepared(const bh__runner *self)

@@ -170,12 +170,10 @@ int64_t bh__replay_own_unroutable(bh__runner *self)
         status = replay_unroutable(self, &done);
     close_get_channel(self);
     if (done.count)
-        bh__emit(context,
-                 (bh__event_data){.kind = BH_EVENT_REPLAYED,
-                                  .status = status,
-                                  .text = bh_str("these retries came back to no queue, as their binding was missing or "
-                                                 "the broker could not read it"),
-                                  .count = done.count});
+        bh__emit(context, (bh__event_data){.kind = BH_EVENT_REPLAYED,
+                                           .status = status,
+                                           .text = bh_replay_unroutable_text(),
+                                           .count = done.count});
     bh__report_free(&done.refusal);
     return done.foreign;
 }

@@ -154,7 +154,7 @@ int64_t bh__replay_own_unroutable(bh__runner *self);
 /* ----------------------------------------------------------------------------------------------------------- watch.c */
 
 /* Checks once a minute that retries can come back. Replays retries from the unroutable queue, less
- * often if it has many messages of other work queues (bh__replay_pause_ms). */
+ * often if it has many messages of other work queues (bh_replay_pause_ms). */
 void bh__watch(bh__runner *self);
 /* Returns when bh__watch has something to do, monotonic; INT64_MAX: never. */
 int64_t bh__watch_due_ms(const bh__runner *self);

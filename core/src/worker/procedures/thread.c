@@ -65,6 +65,8 @@ bh_status bh__runner_begin(bh__runner *self)
                                         context->settings->relay ? BH_DIALECT_RELAY : BH_DIALECT_C);
     if (status == BH_OK && context->settings->relay)
         status = begin_relay(self);
+    if (status == BH_OK)
+        status = bh__gate_begin(&self->engine.gate, context->settings);
     return status == BH_OK ? bh__context_begin(context) : status;
 }
 

@@ -1,8 +1,8 @@
 #include "worker/procedures/runner.h"
 
-#include "plan/internal.h"
+#include <backhop/adapter/replay.h>
 
-/* Looks for the exchange that retries come back by. Returns BH_OK if they come back, maybe as it declared the exchange. */
+/* Looks for the exchange that retries come back by. Emits if it was missing. */
 static bh_status check_return_path(bh__runner *self)
 {
     bh_status status = bh__look(self);
@@ -11,7 +11,7 @@ static bh_status check_return_path(bh__runner *self)
     bh__emit(self->context,
              (bh__event_data){.kind = BH_EVENT_UNAVAILABLE, .status = status, .text = bh__report_text(&self->problem)});
     self->reread_ms = 0; /* some retries may have missed it */
-    return self->context->settings->mode == BH_MODE_CREATE && status == BH_ERR_MISSING ? BH_OK : status;
+    return status;
 }
 
 /* Gives up the publish connection too if the broker did not answer: it leads to the same node. */
@@ -36,7 +36,8 @@ void bh__watch(bh__runner *self)
     if (bh__monotonic_ms() < bh__watch_due_ms(self))
         return;
     self->watched_ms = bh__monotonic_ms();
-    if (check_return_path(self) == BH_OK && self->context->setup.is_declared && bh__monotonic_ms() >= self->reread_ms)
-        self->reread_ms = bh__monotonic_ms() + bh__replay_pause_ms(bh__replay_own_unroutable(self));
+    if (bh_replay_after_look(self->context->settings->mode, check_return_path(self)) &&
+        self->context->setup.is_declared && bh__monotonic_ms() >= self->reread_ms)
+        self->reread_ms = bh__monotonic_ms() + bh_replay_pause_ms(bh__replay_own_unroutable(self));
     give_up_silent_node(self->context);
 }

@@ -3,6 +3,7 @@
 #define BACKHOP_WORKER_WIRE_MESSAGE_H
 
 #include <backhop/adapter/history.h>
+#include <backhop/breaker.h>
 #include <backhop/worker.h>
 #include <stdatomic.h>
 
@@ -31,6 +32,8 @@ struct bh_message {
     size_t error_class_size;
     char traceparent[56]; /* "": none */
     int64_t taken_us;     /* monotonic: when it was taken; later the time in hand. 0: not measured */
+    bh_permit permit;     /* of the breaker, for its handler; generation 0: none */
+    int64_t permit_ms;    /* monotonic: when it was granted */
     /* used by the worker's thread */
     int64_t entry;         /* in the ledger */
     int64_t channel;       /* its channel, in the ledger */

@@ -25,7 +25,8 @@ class Consumer extends BaseConsumer {
     client.on('tag.change', ({ oldConsumerTag, consumerTag }) => {
       if (this.#tag !== oldConsumerTag) return
       this.#tag = consumerTag
-      this._began()
+      if (this.flow?.isPaused) this.pause()
+      else this._began()
     })
   }
 
@@ -36,15 +37,18 @@ class Consumer extends BaseConsumer {
   async _subscribe () {
     const { queue: name } = this.#retrier.topology
     await new Promise((resolve, reject) => {
+      const known = this.#queue // whose consumer was cancelled while the breaker was open
+      if (known?.state === 'open') {
+        this.#consume(known, resolve)
+        return
+      }
+      if (known) {
+        known.once('open', () => this.#consume(known, resolve)) // node-amqp connects again
+        known.once('close', () => reject(new ConnectionFailedError('the channel was closed')))
+        return
+      }
       const options = { passive: true, autoDelete: false, closeChannelOnUnsubscribe: false }
-      const queue = this.#client.queue(name, options, () => {
-        const listener = this.#retrier._listener(this.signal, this.#handle)
-        queue.subscribe({ ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
-          this.#queue = queue
-          this.#tag = consumerTag
-          resolve()
-        })
-      })
+      const queue = this.#client.queue(name, options, () => this.#consume(queue, resolve))
       if (!queue) {
         reject(new ConnectionFailedError('node-amqp has no channel for the consumer'))
         return
@@ -62,15 +66,27 @@ class Consumer extends BaseConsumer {
     })
   }
 
+  #consume (queue, resolve) {
+    const listener = this.#retrier._listener(this.signal, this.#handle, this.flow)
+    queue.subscribe({ ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
+      this.#queue = queue
+      this.#tag = consumerTag
+      resolve()
+    })
+  }
+
   async _unsubscribe () {
     const queue = this.#queue
     if (queue?.state !== 'open') return
-    const cancelled = new Promise(resolve => {
-      queue.once('close', resolve)
-      queue.unsubscribe(this.#tag).addCallback(resolve)
-    })
-    this.#client.once('blocked', () => this._release())
+    let end
+    const cancelled = new Promise(resolve => { end = resolve })
+    const release = () => this._release()
+    queue.once('close', end)
+    queue.unsubscribe(this.#tag).addCallback(end)
+    this.#client.once('blocked', release)
     await this._unlessBlocked(cancelled, this.#client._blocked)
+    queue.off('close', end) // a breaker may open often
+    this.#client.off('blocked', release)
   }
 }
 

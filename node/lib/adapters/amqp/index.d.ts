@@ -85,12 +85,13 @@ export class Retrier extends BaseRetrier {
    *
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
    * retried or parked. A delivery of another queue, or of a subscription without `ack: true`, is
-   * not settled, and causes a warning.
+   * not settled, and causes a warning. While a breaker is open, your consumer goes on: its messages are
+   * held, and after 30 s they wait in a wait queue.
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   wrap (handle: Handler): (payload: any, headers: any, deliveryInfo: any, incoming: any) => Promise<void>
   /**
-   * Returns the message for a handler that you call yourself. Pass it to `settle` afterwards. Emits
+   * Returns the message for a handler that you call yourself. A breaker does not see this call. Pass it to `settle` afterwards. Emits
    * delivered, and does not check the poison guard.
    *
    * @param incoming the fourth argument of a subscribed listener

@@ -46,17 +46,19 @@ class Retrier extends BaseRetrier {
 
   wrap (handle) {
     handler(handle, 'wrap')
+    const flow = this._flow()
     return (payload, headers, deliveryInfo, incoming) => this._handle(
       () => this.#read(incoming, { payload, deliveryInfo, signal: this._signal }),
-      message => handle(payload, headers, deliveryInfo, message)
+      message => handle(payload, headers, deliveryInfo, message),
+      flow
     )
   }
 
   /** Returns the listener of a consumer of the retrier's own. */
-  _listener (signal, handle) {
+  _listener (signal, handle, flow) {
     return (payload, headers, deliveryInfo, incoming) => {
       if (signal.aborted) incoming.reject(true) // the consumer is cancelled
-      else this._handle(() => this.#read(incoming, { payload, deliveryInfo, signal }), handle)
+      else this._handle(() => this.#read(incoming, { payload, deliveryInfo, signal }), handle, flow)
     }
   }
 

@@ -44,7 +44,7 @@ class Consumer extends BaseConsumer {
     }))
     try {
       await call(channel, 'prefetch', this.#prefetch, false)
-      const handle = this.#retrier._listener(channel, this.signal, this.#handle)
+      const handle = this.#retrier._listener(channel, this.signal, this.#handle, this.flow)
       let isOver = false
       const { consumerTag } = await call(channel, 'consume', queue, incoming => {
         if (!incoming) {

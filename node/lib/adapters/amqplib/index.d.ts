@@ -115,7 +115,8 @@ export class Retrier extends BaseRetrier {
    * Returns a callback for `channel.consume` (without noAck) that hands each message to `handle`.
    *
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
-   * retried or parked.
+   * retried or parked. While a breaker is open, your consumer goes on: its messages are held, and after
+   * 30 s they wait in a wait queue.
    *
    * @param options `channel`: the channel that consumes; default: the retrier's. `cancelled`:
    *   called if the broker cancels the consumer, for example because the queue is deleted (amqplib
@@ -131,11 +132,12 @@ export class Retrier extends BaseRetrier {
    * NestJS integrations. The framework acknowledges the messages that succeed.
    *
    * It does not check the poison guard, and emits no events of messages that succeed. Events of a
-   * failed message have neither duration nor lateness, and there is no span.
+   * failed message have neither duration nor lateness, and there is no span. A breaker does not see
+   * these messages.
    */
   errorHandler (): (channel: Channel, incoming: AmqplibMessage, error: unknown) => void
   /**
-   * Returns the message for a handler that you call yourself. Pass it to `settle` afterwards. Emits
+   * Returns the message for a handler that you call yourself. A breaker does not see this call. Pass it to `settle` afterwards. Emits
    * delivered, and does not check the poison guard.
    *
    * @param channel the channel that it came by; default: the retrier's

@@ -36,11 +36,12 @@ class Retrier extends BaseRetrier {
     if (cancelled !== undefined) callable(cancelled, 'cancelled')
     const connection = connectionOf(channel)
     const settler = this.#settler(channel)
+    const flow = this._flow()
     return incoming => {
       if (incoming !== null) {
         settler.deliver(incoming.fields.deliveryTag)
         this.#checkQueue(incoming)
-        return this._handle(() => this.#message(connection, settler, incoming, this._signal), handle)
+        return this._handle(() => this.#message(connection, settler, incoming, this._signal), handle, flow)
       }
       settler.isLost = true
       const { message } = errorOf(ConsumerCancelledError.status)
@@ -50,12 +51,12 @@ class Retrier extends BaseRetrier {
   }
 
   /** Returns the callback of a consumer of the retrier's own. */
-  _listener (channel, signal, handle) {
+  _listener (channel, signal, handle, flow) {
     const connection = connectionOf(channel)
     const settler = this.#settler(channel)
     return incoming => {
       settler.deliver(incoming.fields.deliveryTag)
-      this._handle(() => this.#message(connection, settler, incoming, signal), handle)
+      this._handle(() => this.#message(connection, settler, incoming, signal), handle, flow)
     }
   }
 

@@ -26,13 +26,14 @@ from .._errors import (
     check,
 )
 from .._times import Seconds, milliseconds, seconds
+from ..breaker import Breaker, checked_breaker
 from ..decider import Decider
 from ..message import Message
 from ..observe.event import Fields
 from ..observe.events import Events, Listeners
 from ..observe.health import Health
 from ..outcomes import Conditions, Policies, checked_policies
-from ..plan import Plan
+from ..plan import OK, Plan, Result
 from ..policy import Policy
 from ..topology import MODES, Mode, QueueType, Strategy, Topology, chosen
 from . import successes
@@ -83,6 +84,7 @@ class BaseRetrier(Generic[Channel]):
         wait_queues: Iterable[Text] = (),
         confirm_timeout: Seconds = 30,
         back_off: Policy | None = None,
+        breaker: Breaker | None = None,
         on_event: Listeners = None,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = os.urandom,
@@ -121,6 +123,7 @@ class BaseRetrier(Generic[Channel]):
         else:
             advice = "give a backhop.Policy"
             self._back_off = instance("back_off", back_off, Policy, advice)._handle
+        self._breaker = checked_breaker(breaker, self._topology)
         self._events = Events(self._topology.queue, on_event, clock)
         self._restores = False  # whether declare() made the topology, and may make it again
         self._is_declared = True
@@ -156,9 +159,65 @@ class BaseRetrier(Generic[Channel]):
     def _plan(self, message: Message, error: BaseException) -> Plan:
         """Returns the plan for a message whose handler raised."""
         result = self._decider.result(error)
+        self._record(message, result, error)
         now_ms = self._decider.now_ms
         self._events.failed(message, result, error, now_ms)
         return self._decider.plan(message.history, result, message._traceparent, now_ms)
+
+    def _defer(self, message: Any, delay_ms: int) -> None:
+        """Lets a message wait without an attempt that no handler gets, as its breaker is open."""
+        try:
+            result = Result("deferred", retry_after=seconds(delay_ms))
+            plan = self._decider.plan(message.history, result)
+        except Error as problem:
+            self._refuse(message, problem)
+        else:
+            self._publish(message, plan)
+
+    def _give_back(self, message: Any) -> None:
+        """Gives a message that no handler got back to the queue."""
+        message._original.settle("requeue")
+        self._flush()
+
+    def _refuse(self, message: Any, problem: Exception) -> None:
+        """Abandons a message that cannot be copied."""
+        raise NotImplementedError
+
+    def _publish(self, message: Any, plan: Plan) -> None:
+        """Publishes a copy, and acknowledges the original after the confirm."""
+        raise NotImplementedError
+
+    def _flush(self) -> None:
+        """Writes pending output now, if the client would write it later."""
+
+    def _record(self, message: Message, result: Result, error: BaseException | None = None) -> None:
+        """Records the end of a handler for the breaker."""
+        call, message._call = message._call, None
+        if call is not None:
+            call.end(result, error)
+
+    def _ignore_call(self, message: Message) -> None:
+        """Records that a handler's call counts as nothing, unless its end was recorded."""
+        call, message._call = message._call, None
+        if call is not None:
+            call.ignore()
+
+    def _record_end(self, message: Message, error: BaseException | None) -> None:
+        """Records the end of a handler whose message cannot be settled."""
+        if message._call is not None:
+            result = OK if error is None else self._decider.result(error)
+            self._record(message, result, error)
+
+    def _has_permit(self, message: Message) -> tuple[bool, int]:
+        """Requests the permit of a message's key.
+
+        :returns: whether it is granted, and else the ms until it may be.
+        :raises Exception: the error of the user's key function.
+        """
+        if self._breaker is None:
+            return True, 0
+        message._call, wait_ms = self._breaker._permit(message)
+        return message._call is not None, wait_ms
 
     def handling(self, message: Message) -> AbstractContextManager[object]:
         """Returns a context for the handler of a message of ``read``. Use it in any thread.
@@ -179,6 +238,11 @@ class BaseRetrier(Generic[Channel]):
     def _consumes(self, connection: object) -> bool:
         """Returns whether a consumer of this retrier consumes on a connection."""
         return any(each._is_on(connection) for each in self._consumers)
+
+    @property
+    def _readiness_of_consumers(self) -> list[bool]:
+        """One value for each of its own consumers: True if it is ready. For any thread."""
+        return [each.state == "ready" for each in list(self._consumers)]
 
     def _declaring(self, connection: object) -> Steps:
         """Returns the steps of declare() on a connection."""
@@ -210,6 +274,19 @@ class BaseRetrier(Generic[Channel]):
             return bool(c.Topology_owns(self._topology._handle, message.delivery._handle))
         except Exception:
             return False
+
+    def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
+        """Replays this work queue's messages in the unroutable queue.
+
+        :param done: called with the number of replayed messages, and of messages of other work
+            queues, which stay
+        """
+        raise NotImplementedError
+
+    @property
+    def _unroutable(self) -> list[tuple[str, bool]]:
+        """The queue of a replay that reads the unroutable queue alone."""
+        return [(self._topology.unroutable_queue or "", True)]
 
     def _emit_replayed(self, count: int, error: Error | None) -> None:
         why: Fields = {"status": error.status, "text": str(error)} if error else {}
@@ -311,6 +388,7 @@ class BaseRetrier(Generic[Channel]):
 
     def _ends_program(self, message: Message, error: BaseException) -> None:
         """Reports that a handler ends the program: its message comes again."""
+        self._ignore_call(message)
         self._events.log(c.BH_EVENT_STALE, message, error)
         self._emit_stale(message)
 

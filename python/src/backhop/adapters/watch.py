@@ -1,7 +1,11 @@
-"""Watch: looks for the return exchange, which no retry comes back without."""
+"""Watch: looks for the return exchange, which no retry comes back without.
+
+It also replays this work queue's messages in the unroutable queue.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -10,7 +14,7 @@ from .._errors import ConnectionFailedError, Error
 from .._times import seconds
 from ..observe.event import Fields
 from ..observe.events import Events
-from ..topology import Mode
+from ..topology import MODES, Mode
 from .declaring import Steps, looking
 from .retrier import BaseRetrier
 
@@ -46,8 +50,9 @@ class Watch:
         self._publisher = publisher
         self._retrier = publisher._retrier
         self._has_begun = False
+        self._reread = 0.0  # monotonic: when to read the unroutable queue again
         self.is_looking = False
-        """True while it looks."""
+        """True while it looks, or replays."""
 
     def begin(self) -> None:
         """Begins to watch, unless the retrier declares and checks nothing."""
@@ -60,16 +65,43 @@ class Watch:
         if not publisher._is_open:
             return
         self.is_looking = True
-        mode: Mode = "create" if self._retrier._restores else "verify"
-        steps = looking(self._retrier.topology, mode, publisher._connection)
+        steps = looking(self._retrier.topology, self._look_mode, publisher._connection)
         publisher._declare(steps, self._looked)
+
+    def _look_again(self) -> None:
+        if self.is_looking:  # a long replay
+            self._publisher._later(self.pause, self._look_again)
+        else:
+            self._look()
+
+    @property
+    def _look_mode(self) -> Mode:
+        return "create" if self._retrier._restores else "verify"
 
     def _looked(self, error: Error | None) -> None:
         publisher = self._publisher
-        self.is_looking = False
         if error is not None and not isinstance(error, ConnectionFailedError):
             why: Fields = {"status": error.status, "text": str(error)}
             publisher._doubt()
             publisher._emit(publisher._events.new(c.BH_EVENT_UNAVAILABLE, why))
-        publisher._later(self.pause, self._look)
+            self._reread = 0  # some retries may have missed the exchange
+        publisher._later(self.pause, self._look_again)
+        is_back = c.bh_replay_after_look(MODES[self._look_mode], error.status if error else 0)
+        if is_back and self._retrier.topology.unroutable_queue and time.monotonic() >= self._reread:
+            self._retrier._replay_unroutable(publisher._connection, self._replayed)
+        else:
+            self.is_looking = False
         publisher._pump()
+
+    def _replayed(self, count: int, foreign: int) -> None:
+        """Emits the number of messages that came back to the work queue.
+
+        :param foreign: messages of other work queues that stay
+        """
+        publisher = self._publisher
+        self.is_looking = False
+        self._reread = time.monotonic() + seconds(c.bh_replay_pause_ms(foreign))
+        if count:
+            why: Fields = {"count": count, "text": c.bh_replay_unroutable_text()}
+            publisher._emit(publisher._events.new(c.BH_EVENT_REPLAYED, why))
+            publisher._pump()

@@ -71,6 +71,8 @@ class Event:
     """Number of the attempt that the event is about: 1 for the first; 0 for none."""
     reason: str = ""
     """Parked: the reason, as Plan.reason."""
+    breaker: str = ""
+    """Name of the circuit breaker; "" for none."""
     error_class: str = ""
     """Name of the class of what the handler raised."""
     error_text: str = ""
@@ -107,6 +109,7 @@ class Event:
             "backhop_deferrals": self.deferrals,
             "backhop_delay": self.delay,
             "backhop_reason": self.reason,
+            "backhop_breaker": self.breaker,
             "backhop_error_class": self.error_class,
             "backhop_count": self.count,
             "backhop_connection": self.connection,
@@ -157,6 +160,7 @@ def event_of(handle: c.Event, exception: BaseException | None = None) -> Event:
         exception=exception,
         attempt=number(c.BH_FIELD_ATTEMPT),
         reason=reason,
+        breaker=string(handle, c.BH_FIELD_BREAKER),
         error_class=string(handle, c.BH_FIELD_ERROR_CLASS),
         error_text=error_text,
         deferrals=number(c.BH_FIELD_DEFERRALS),

@@ -10,7 +10,10 @@ from .._errors import StateError, WaitTimeoutError, in_seconds
 from .._times import duration
 
 State: TypeAlias = Literal["starting", "ready", "reconnecting", "paused", "stopped"]
-"""The state of a worker or consumer. ``"paused"``: the broker blocks its connection."""
+"""The state of a worker or consumer.
+
+``"paused"``: the broker blocks its connection, or its breaker is open.
+"""
 
 
 def stopped(reason: str) -> StateError:

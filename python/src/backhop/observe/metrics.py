@@ -41,6 +41,12 @@ def blank(error_types: tuple[Text, ...]) -> c.Metrics:
     return counts
 
 
+def add_consumers(counts: c.Metrics, source: Any) -> None:
+    """Adds the consumers of a retrier or a worker to the gauge of ready consumers."""
+    for is_ready in source._readiness_of_consumers:
+        check(c.Metrics_add_consumer(counts, source.topology.queue, is_ready))
+
+
 class Counter(Observer):
     """A bridge that only counts: in the core, and for a worker in the core's own thread.
 

@@ -18,11 +18,11 @@ from opentelemetry.metrics import (
 
 from .. import _backhop as c
 from .._errors import check
-from .metrics import blank, checked_error_types
+from .metrics import add_consumers, blank, checked_error_types
 from .observer import Observer
 
 _SOURCES: WeakKeyDictionary[MeterProvider, WeakSet[Any]] = WeakKeyDictionary()
-"""Retriers and workers whose unconfirmed copies a provider gets. It accepts one gauge of a name."""
+"""Retriers and workers of the gauges of a provider. It accepts one gauge of a name."""
 _GLOBAL: list[WeakSet[Any]] = []
 """The sources of the global provider, which changes when it is set."""
 _SHARED = threading.Lock()
@@ -55,11 +55,12 @@ class Metrics(Observer):
             about = {"unit": unit, "description": help_}
             if kind == c.BH_INSTRUMENT_COUNTER:
                 self._instruments.append(meter.create_counter(name, **about).add)
+            elif metric == c.BH_METRIC_BREAKER_STATE:
+                self._instruments.append(meter.create_gauge(name, **about).set)
             elif kind == c.BH_INSTRUMENT_GAUGE:
                 if is_new:
-                    meter.create_observable_gauge(
-                        name, [partial(_unconfirmed, self._sources)], **about
-                    )
+                    value = partial(_GAUGES[metric], self._sources)
+                    meter.create_observable_gauge(name, [value], **about)
                 self._instruments.append(None)  # no event has it
             else:
                 histogram = meter.create_histogram(
@@ -79,16 +80,15 @@ class Metrics(Observer):
             check(c.Metrics_observe(handle, event))
             for i in range(c.Metrics_sample_count(handle)):
                 metric, value, *values = c.Metrics_sample(handle, i)
-                attributes = {
-                    label: each
-                    for label, each in zip(self._labels[metric], values, strict=False)
-                    if each
-                }
-                self._instruments[metric](value, attributes)
+                self._instruments[metric](value, _attributes(self._labels[metric], values))
+
+
+def _attributes(labels: tuple[str, ...], values: Iterable[str]) -> dict[str, str]:
+    return {label: each for label, each in zip(labels, values, strict=False) if each}
 
 
 def _sources_of(provider: MeterProvider) -> tuple[WeakSet[Any], bool]:
-    """Returns the sources of a provider, and whether it has no gauge of them yet."""
+    """Returns the sources of a provider, and whether it has no gauges of them yet."""
     with _SHARED:
         found = _SOURCES.get(provider)
         is_global = provider is get_meter_provider()
@@ -112,3 +112,19 @@ def _unconfirmed(sources: WeakSet[Any], _: CallbackOptions) -> Iterable[Observat
             )
         )
     ]
+
+
+def _ready(sources: WeakSet[Any], _: CallbackOptions) -> Iterable[Observation]:
+    """Returns the gauge of ready consumers, for each queue."""
+    counts = blank(())
+    labels = c.bh_metric_describe(c.BH_METRIC_CONSUMERS_READY)[6]
+    found: dict[str, Observation] = {}
+    for source in list(sources):
+        add_consumers(counts, source)
+        for i in range(c.Metrics_sample_count(counts)):  # the last one has the sum
+            value, *values = c.Metrics_sample(counts, i)[1:]
+            found[values[0]] = Observation(int(value), _attributes(labels, values))
+    return list(found.values())
+
+
+_GAUGES = {c.BH_METRIC_COPIES_UNCONFIRMED: _unconfirmed, c.BH_METRIC_CONSUMERS_READY: _ready}

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from .. import _backhop as c
 from .._errors import check
-from .metrics import Counter
+from .metrics import Counter, add_consumers
 
 __all__ = ["Metrics"]
 
@@ -54,15 +54,19 @@ class Metrics(Counter, Collector):
 
     def attach(self, source: Any) -> None:
         """Connects it to a retrier or a worker that emits events from now on."""
-        if hasattr(source, "pending"):  # a retrier: the core of a worker counts its own copies
+        if hasattr(source, "pending"):  # a retrier: a worker's core has its own gauges
             self._sources.add(source)
 
     @property
     def text(self) -> str:
         """All metrics in Prometheus' text format."""
-        pending = sum(source.pending for source in list(self._sources))
+        sources = list(self._sources)
+        pending = sum(source.pending for source in sources)
         check(c.Metrics_set(self.counts, c.BH_METRIC_COPIES_UNCONFIRMED, pending))
-        return c.Metrics_text(self.total())
+        total = self.total()
+        for source in sources:
+            add_consumers(total, source)
+        return c.Metrics_text(total)
 
     def collect(self) -> Iterable[Metric]:
         """Returns all metrics, for prometheus_client."""

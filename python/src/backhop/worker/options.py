@@ -43,6 +43,7 @@ def new_worker(
     confirm_timeout: Seconds,
     back_off: Policy | None,
     fail_fast: bool,
+    breaker: c.Breaker | None,
     limit_ms: int,
     legacy_counter: Text | None,
     wait_queues: Iterable[Text],
@@ -68,6 +69,8 @@ def new_worker(
     if back_off is not None:
         instance("back_off", back_off, Policy, "give a backhop.Policy")
         check_worker(handle, c.Worker_set_back_off(handle, back_off._handle))
+    if breaker is not None:
+        check_worker(handle, c.Worker_set_breaker(handle, breaker))
     if legacy_counter is not None:
         header = legacy_header(legacy_counter)
         check_worker(handle, c.Worker_set_legacy_counter(handle, header))

@@ -76,7 +76,8 @@ class Tasks:
 
     async def _handle_one(self, message: TakenMessage) -> None:
         settler = self._intake.settler
-        settler.begin_message(message)
+        if not settler.begin_message(message):
+            return
         try:
             await self._limit.awaited(self._handle, message)
         except asyncio.CancelledError as exception:

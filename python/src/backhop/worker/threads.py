@@ -79,7 +79,8 @@ class Threads:
 
     def _handle_one(self, message: TakenMessage) -> None:
         settler = self._intake.settler
-        settler.begin_message(message)
+        if not settler.begin_message(message):
+            return
         try:
             self._context.copy().run(self._limit.called, self._handle, message)
         except ENDS_PROGRAM as exception:

@@ -14,6 +14,7 @@ from .._checks import HOUR_MS, span_ms, truth, whole
 from .._errors import Error, StateError, WaitTimeoutError, check
 from .._handlers import check_handler
 from .._times import Seconds
+from ..breaker import Breaker, checked_breaker
 from ..decider import check_served
 from ..message import Message
 from ..observe.event import Event, event_of
@@ -58,9 +59,10 @@ class Worker:
     to the queue. ``serve`` handles no signals: its host calls ``stop``.
 
     Events go to the logger ``backhop`` and to ``on_event``. Events of messages are delivered,
-    succeeded, failed, dropped, retried, parked, replayed, returned, nacked, unconfirmed, refused
-    and stale. Events of connections are connected, unavailable, disconnected, blocked, unblocked,
-    cancelled, busy, missed and drained.
+    succeeded, failed, dropped, retried, deferred, parked, replayed, returned, nacked, unconfirmed,
+    refused and stale. Events of connections are connected, unavailable, disconnected, blocked,
+    unblocked, cancelled, busy, missed and drained. Events of a breaker are breaker_opened,
+    breaker_half_open and breaker_closed.
 
     After os.fork() a worker of the parent raises a ForkedError in the child. Make a new one there.
 
@@ -96,6 +98,8 @@ class Worker:
     :param confirm_timeout: seconds for the broker's confirm of a copy, 1 ms to an hour.
     :param back_off: delays between attempts to connect and to publish, without limits; default: 100
         ms, doubled up to 10 s.
+    :param breaker: holds the messages while a downstream is down; then they wait without an
+        attempt.
     :param timeout: seconds that a handler may run, 1 ms to a day; None: no limit. Under ``serve``
         the task of a coroutine function is cancelled at the limit. Any other handler fails when it
         returns, even if it succeeded. The exception is a TimeoutError.
@@ -118,7 +122,8 @@ class Worker:
         because the core counts once for all.
     :raises InvalidNameError: if a name of a queue cannot be used.
     :raises PolicyError: if a policy cannot be used.
-    :raises StrategyError: if the strategy cannot serve the policies.
+    :raises StrategyError: if the strategy cannot serve the policies, or the breaker has a key and
+        the strategy cannot defer a message.
     """
 
     def __init__(
@@ -147,6 +152,7 @@ class Worker:
         connect_timeout: Seconds = 10,
         confirm_timeout: Seconds = 30,
         back_off: Policy | None = None,
+        breaker: Breaker | None = None,
         timeout: Seconds | None = None,
         drain: Seconds = 20,
         fail_fast: bool = True,
@@ -174,6 +180,7 @@ class Worker:
         self._limit = TimeLimit(timeout)
         self._events = Events(self.topology.queue, on_event)
         choice = Choice(never, only, policies)
+        self._breaker = checked_breaker(breaker, self.topology)
         check_served(self.topology, policies)
         self._wants_retries = truth("retry_events", retry_events)
         self._events.attach(self)
@@ -190,13 +197,16 @@ class Worker:
             confirm_timeout=confirm_timeout,
             back_off=back_off,
             fail_fast=fail_fast,
+            breaker=None if self._breaker is None else self._breaker._one,
             limit_ms=self._limit.ms,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
         )
         for counter in self._counters:
             check_worker(handle, c.Worker_set_metrics(handle, counter.blank()))
-        self._settler = Settler(handle, self._events, choice, prefetch, self._wants_retries)
+        self._settler = Settler(
+            handle, self._events, choice, prefetch, self._wants_retries, self._breaker
+        )
         self._event_queue = EventQueue(handle, self._emit)
         self._intake = Intake(self.topology, handle, self._event_queue, self._settler, self.stop)
         self._replays = Replays(handle)
@@ -214,6 +224,11 @@ class Worker:
     def _copies(self) -> int:
         """The number of copies that are not confirmed yet."""
         return c.Worker_copies(self._handle)
+
+    @property
+    def _readiness_of_consumers(self) -> list[bool]:
+        """One value, as of a retrier with one consumer: True if it is ready."""
+        return [self.state == "ready"]
 
     # --- Running ---------------------------------------------------------------------------------
 
@@ -303,8 +318,8 @@ class Worker:
     def state(self) -> State:
         """Its state: starting, ready, reconnecting, paused or stopped. For any thread.
 
-        Before ``run`` or ``serve`` it is stopped. While the broker blocks its connection, it is
-        paused.
+        Before ``run`` or ``serve`` it is stopped. While the broker blocks its connection, or its
+        breaker is open, it is paused.
         """
         return self._readiness.health.state
 

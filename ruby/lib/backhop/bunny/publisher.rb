@@ -88,6 +88,7 @@ module Backhop
 
         error = @retrier.look
         emit(:unavailable, text: error.message, error: error) if error
+        @retrier.replay_unroutable_after(error)
       rescue ConnectionFailedError
         nil
       end

@@ -100,7 +100,7 @@ module Backhop
       # Counts the copies in flight.
       def count
         @lock.synchronize { @in_flight = @publisher.size }
-        @retrier.note_pending
+        @retrier.note_gauges
       end
 
       # Waits for work. Returns the copies and notices since the last call, or nil if the thread is

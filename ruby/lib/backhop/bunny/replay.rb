@@ -13,7 +13,7 @@ module Backhop
         @limit = limit || Float::INFINITY
         @results = Queue.new # nil, or the error of a publish
         @in_flight = 0
-        @count = 0
+        @count = @foreign = 0
         @error = nil # the first one
         @is_over = false # no further message is read
       end
@@ -24,6 +24,20 @@ module Backhop
         [@count, @error]
       rescue Error => e
         [@count, @error || e]
+      end
+
+      # Replays from the unroutable queue alone. Returns the number of replayed messages, and of messages of
+      # other work queues, which stay.
+      def call_unroutable
+        Channels.raising_lost do
+          channel = Channels.open(@connection)
+          replay_unroutable(channel)
+        ensure
+          Channels.close(channel)
+        end
+        [@count, @foreign]
+      rescue Error
+        [@count, @foreign] # the next look tries again
       end
 
       private
@@ -65,7 +79,7 @@ module Backhop
 
         info = ::Bunny::GetResponse.new(got, channel)
         message = @retrier.message_of(info, ::Bunny::MessageProperties.new(properties), payload)
-        publish(message) unless is_shared && !own?(message)
+        is_shared && !own?(message) ? @foreign += 1 : publish(message)
         got.message_count
       end
 

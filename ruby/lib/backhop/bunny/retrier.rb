@@ -12,6 +12,8 @@ module Backhop
     #
     # Make a new retrier for each connection.
     class Retrier < Backhop::Retrier
+      include Consuming
+
       extend Checks::Keywords
 
       # @param channel [::Bunny::Channel] your channel; its connection must be threaded, which is
@@ -37,18 +39,20 @@ module Backhop
       #   one copy is published again; the others follow when the broker confirms something
       # @param back_off [Policy, nil] delays before a copy is published again; its limits are
       #   ignored. Default: 100 ms, doubled up to 10 s, the lower half random
+      # @param breaker [Breaker, nil] the circuit breaker of the downstream that the handlers call;
+      #   {#process} and {#read} do not use it
       # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that
       #   emits it. Do not call drain or replay in it
       # @param clock [#call] returns the time, as a Time or seconds since the epoch
       # @param random [#call] returns the given number of random bytes
       # @raise [InvalidArgumentError] if an option has a wrong value
       # @raise [ForeignPolicyError] if the given topology does not serve one of the policies
-      # @raise [StrategyError] if the strategy cannot serve the policy
+      # @raise [StrategyError] if the strategy cannot serve the policy, or a breaker by key
       # @raise [InvalidNameError] if a name is invalid
       def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
                      series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
-                     policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, on_event: nil,
-                     clock: Time.method(:now), random: Random.method(:urandom))
+                     policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, breaker: nil,
+                     on_event: nil, clock: Time.method(:now), random: Random.method(:urandom))
         unless channel.respond_to?(:connection)
           raise InvalidArgumentError, "channel is #{Text.shown(channel)}: give a Bunny::Channel, as " \
                                       "connection.create_channel gives it"
@@ -60,7 +64,8 @@ module Backhop
                            work_queue_arguments:)
         raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
 
-        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:, random:)
+        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, breaker:, on_event:, clock:,
+                    random:)
         timeout_ms = Checks.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
@@ -70,6 +75,8 @@ module Backhop
         @consumer = nil # the last one that was checked
         @channel_watch = ChannelWatch.new(made)
         @subscriptions = [].freeze
+        @gates = ObjectSpace::WeakMap.new
+        @reread_ms = 0 # when to read the unroutable queue again
         @pid = Process.pid
         @listeners.attach(self)
       end
@@ -155,16 +162,20 @@ module Backhop
       # and more. Another handler gets Bunny's delivery_info, properties and payload, and the
       # message as an optional fourth parameter.
       #
+      # With a breaker, messages are held while it is not closed, and wait without an attempt if it stays
+      # open. The consumer is yours, so it is not cancelled.
+      #
       # @param handler [#call, nil] the handler, unless you give a block
       # @return [Proc]
       # @raise [InvalidArgumentError] if the handler has no method call
       def wrap(handler = nil, &block)
         handle = handling_of(handler || block)
-        proc do |*delivery|
-          handle.call(*delivery)
+        intake = Intake.new(self, lambda do |message|
+          handle.call(message)
         rescue *HandlerCall::ENDS_PROGRAM => e
           HandlerCall.raise_in_main(e)
-        end
+        end)
+        proc { |*delivery| intake.call(*delivery) }
       end
 
       # Yields a message of queue.pop and settles it. It rescues an error of the block, logs it, and
@@ -223,6 +234,7 @@ module Backhop
         check_process
         return settle_by(message, plan(message, error), error) if error
 
+        end_call(message, Outcomes::OK)
         unless message.original.settle(:ack)
           Successes.keep(message)
           return emit_stale(message.event_id)
@@ -238,6 +250,7 @@ module Backhop
       # Returns a message unchanged to its queue, now.
       # @api private
       def give_back(message)
+        end_call(message, nil)
         message.original.settle(:requeue) || emit_stale(message.event_id)
       end
 
@@ -247,8 +260,9 @@ module Backhop
         @publisher.pending
       end
 
-      # Cancels the subscriptions of this retrier. Then waits until their handlers have ended, every
-      # copy is confirmed and its original is acknowledged.
+      # Cancels the subscriptions of this retrier, and returns messages that a breaker holds to the queue.
+      # Then waits until their handlers have ended, every copy is confirmed and its original is
+      # acknowledged.
       #
       # @param timeout [Numeric, String, nil] the limit for all of it: seconds, or "20s"; nil: no
       #   limit
@@ -261,6 +275,7 @@ module Backhop
         deadline_ms = Deadline.after(timeout)
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
+        @gates.each_key(&:give_back)
         return self if @publisher.drain(deadline_ms) && are_idle
 
         raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy))
@@ -310,12 +325,29 @@ module Backhop
       # @return [Error, nil]
       # @api private
       def look
-        with_declaring { |declaring, declarer| declaring.look(restores? ? mode : :verify, &declarer) }
+        with_declaring { |declaring, declarer| declaring.look(look_mode, &declarer) }
+      end
+
+      # Replays this work queue's messages in the unroutable queue, unless that is not due. A thread of its
+      # own does so, because it waits for confirms.
+      #
+      # @param error [Error, nil] the result of {#look}
+      # @api private
+      def replay_unroutable_after(error)
+        @reread_ms = 0 if error # some retries may have missed the exchange
+        return if @replaying&.alive? || Times.monotonic_ms < @reread_ms || topology.unroutable_queue.nil?
+        return unless Declaring.returns_after?(look_mode, error)
+
+        @replaying = Thread.new { replay_unroutable }
+        @replaying.name = "backhop-unroutable"
       end
 
       # Emits events of a lost or blocked connection.
       # @api private
       def check_connection = @publisher.check_connection
+
+      # @api private
+      def readiness = @subscriptions.map { |each| each.state == :ready }
 
       # Returns true if it has a consumer of its own.
       # @api private
@@ -334,35 +366,28 @@ module Backhop
         @publisher.publish(copy(@decider.replay(message.history), message, replayed))
       end
 
-      # Returns a message for the handler. Returns nil if its handler succeeded at an earlier delivery,
-      # if the poison guard delayed or parked it, or if it cannot be read.
+      # Returns the gate of a consumer of the application; nil without a breaker, and if it is by key.
+      #
+      # @param most [Integer, nil] see {Gate#initialize}
+      # @yieldparam message [Message] see {Gate#initialize}; likewise is_free
       # @api private
-      def arrived(delivery_info, properties, payload)
-        message = message_of(delivery_info, properties, payload)
-        has_succeeded = Successes.take?(message)
-        poison = message.past? && guard(message) unless has_succeeded
-        if poison
-          settle_by(message, poison)
-          return
-        end
-        @listeners.emit_message(:delivered, message)
-        return message unless has_succeeded
+      def gate(most = nil, changed: nil, &wake)
+        return if @breaker.nil? || @breaker.by_key?
 
-        settle(message)
-        nil
-      rescue ForkedError
-        raise
-      rescue *Outcomes::FAILURES => e
-        message ? refuse(message, e) : emit_refused(nil, e)
-        nil
+        Gate.new(self, @breaker, most: most, changed: changed, &wake).tap { |gate| @gates[gate] = true }
       end
 
       # Logs and emits that a handler ends the program.
       # @api private
       def emit_end(message, error)
+        end_call(message, nil)
         @listeners.log_error(:stale, message, error)
         emit_stale(message.event_id)
       end
+
+      # Forgets the permit of a message that the application settles itself.
+      # @api private
+      def forget_call(message) = end_call(message, nil)
 
       # Returns a delivery to its queue, unread.
       # @api private
@@ -381,22 +406,12 @@ module Backhop
 
       private
 
-      # Returns a lambda that handles a delivery. It raises only exceptions that end the program.
-      def handling_of(handler, limit = HandlerLimit::NONE)
-        handle = Checks.callable(handler, "the handler")
-        arity = (handle.respond_to?(:arity) ? handle : handle.method(:call)).arity
-        lambda do |delivery_info, properties, payload|
-          message = arrived(delivery_info, properties, payload)
-          next unless message
+      def look_mode = restores? ? mode : :verify
 
-          settle_after(message, limit) do
-            case arity
-            when 1 then handle.call(message)
-            when 4 then handle.call(delivery_info, message.properties, payload, message)
-            else handle.call(delivery_info, message.properties, payload)
-            end
-          end
-        end
+      def replay_unroutable
+        count, foreign = Replay.new(self, @connection, Native::BH_REPLAY_MOST_SHARED).call_unroutable
+        @reread_ms = Times.monotonic_ms + Native.bh_replay_pause_ms(foreign)
+        emit(:replayed, text: Core.text(Native.bh_replay_unroutable_text), count: count) if count.positive?
       end
 
       def note(event) = @subscriptions.each { |each| each.observe(event) }
@@ -418,22 +433,6 @@ module Backhop
         topology.check_broker(found["product"].to_s, found["version"].to_s)
       end
 
-      def settle_after(message, limit = HandlerLimit::NONE)
-        thread_ended = lambda do |error|
-          is_ours = message.original.here? # else Bunny ends the threads of a closed channel
-          is_ours ? settle(message, error) : emit_stale(message.event_id)
-          Pool.replace_thread(message.delivery_info.channel.work_pool)
-          is_ours
-        end
-        began_ms = Times.monotonic_ms
-        error = HandlerCall.error_of(message, @listeners, thread_ended) { limit.within { yield message } }
-        @listeners.log_severe(message, error)
-        settle(message, limit.applied(error, began_ms))
-      rescue *HandlerCall::ENDS_PROGRAM => e
-        emit_end(message, e)
-        raise
-      end
-
       def plan(message, error)
         @decider.frame_max = @connection.frame_max # a recovery can change it
         super
@@ -442,35 +441,6 @@ module Backhop
       def guard(message)
         @decider.frame_max = @connection.frame_max
         super
-      end
-
-      # Raises InvalidArgumentError if a consumer is of another queue. Logs an error if it loses
-      # messages.
-      def check_consumer(consumer)
-        return unless consumer
-
-        declaring = Declaring.new(topology)
-        foreign = declaring.diagnosis { |native| native.check_queue(consumer.queue_name) }
-        raise foreign if foreign
-
-        Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
-        watch(consumer.channel)
-        @consumer = consumer
-      end
-
-      # Returns the error of a consumer without acknowledgements.
-      def without_ack(declaring)
-        declaring.diagnosis { |native| native.refuse_no_ack("manual_ack: true") }
-      end
-
-      # Up to Bunny 2 the delivery tag of queue.pop knows if it is from before a recovery. Tags of a
-      # consumer need no check: Bunny ends its thread at a recovery, and marks new deliveries as old
-      # while it recovers.
-      def original(delivery_info, is_settled)
-        tag = delivery_info.delivery_tag
-        channel = delivery_info.channel
-        is_stale = tag.respond_to?(:stale?) && tag.stale?(channel.recoveries_counter.get)
-        Original.new(channel, tag.to_i, is_stale: is_stale, is_settled: is_settled)
       end
 
       def settle_by(message, plan, error = nil)

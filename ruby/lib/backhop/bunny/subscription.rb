@@ -18,21 +18,34 @@ module Backhop
           @name = name
         end
       end
-      private_constant :LOOK_AFTER, :RECOVERS, :Consumed
+
+      # The consumer. Bunny 2 does not consume again after a reconnect while the breaker cancels it.
+      class Consumer < ::Bunny::Consumer
+        # @return [Gate, nil]
+        attr_accessor :gate
+
+        # Consumes again, as Bunny 2 does it after a reconnect.
+        # @api private
+        def recover_from_network_failure = gate&.cancelled? ? nil : super
+      end
+      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer
 
       # @api private
-      def initialize(retrier, connection, prefetch, threads, limit, handler)
+      def initialize(retrier, connection, prefetch, threads, limit, handle)
         @retrier = retrier
         @connection = connection
         @prefetch = prefetch
         @threads = threads
         @limit = limit
-        @handler = handler
+        @intake = Intake.new(retrier, ->(message) { handle_one(message, handle) },
+                             runner: -> { working { @intake.run } }, changed: -> { @lock.synchronize { @changed.broadcast } })
+        @gate = @intake.gate
         @busy = {}.compare_by_identity # since when, in ms, by thread whose handler has a message
         @health = Health.new
         @lock = Mutex.new
         @changed = ConditionVariable.new
         @is_over = @is_cancelled = @is_emitted = @is_consumer_gone = @is_busy = false
+        @is_absent = false # the breaker cancelled the consumer
         @looks = 0 # looks at a channel that Bunny has not opened again
       end
 
@@ -85,8 +98,8 @@ module Backhop
         self
       end
 
-      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection)
-      #   or :stopped
+      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection,
+      #   or the breaker is not closed) or :stopped
       def state = @health.state
 
       # @return [String, nil] the text of the event that led to the state
@@ -126,7 +139,8 @@ module Backhop
         channel.prefetch(@prefetch)
         @retrier.watch(channel)
         queue = Consumed.new(channel, @retrier.topology.queue.b)
-        consumer = ::Bunny::Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false)
+        consumer = Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false)
+        consumer.gate = @gate
         consumer.on_delivery { |*delivery| handle(*delivery) }
         consumer.on_cancellation { @is_cancelled = true }
         @channel = channel
@@ -153,15 +167,26 @@ module Backhop
       end
 
       def handle(delivery_info, properties, payload)
-        return @retrier.return_delivery(delivery_info) unless enter
+        working { @intake.call(delivery_info, properties, payload) } || @retrier.return_delivery(delivery_info)
+      end
+
+      # Yields as a thread that handles messages. Returns false if the subscription is over.
+      def working
+        return false unless enter
 
         begin
-          @handler.call(delivery_info, properties, payload)
+          yield
         rescue *HandlerCall::ENDS_PROGRAM => e
           end_program(e)
         ensure
           leave
         end
+        true
+      end
+
+      # Handles a message, from now on.
+      def handle_one(message, handle)
+        enter ? handle.call(message) : @retrier.give_back(message)
       end
 
       # Returns false if the subscription is over.
@@ -211,6 +236,8 @@ module Backhop
           @health.observe(drained)
           @changed.broadcast
         end
+        @retrier.note_gauges
+        @gate&.close
         Thread.new { cancel_consumer }.name = "backhop-cancel"
       end
 
@@ -248,6 +275,7 @@ module Backhop
             @retrier.check_connection
             check_busy
             @retrier.look_if_due
+            follow_gate
             next unless lost?
 
             subscribe_again
@@ -268,21 +296,54 @@ module Backhop
         end
       end
 
+      # Cancels the consumer, or consumes again, as the breaker needs it. Bunny's own cancel would wait for
+      # the handlers and end the threads of the pool.
+      def follow_gate
+        return unless @gate && @gate.cancelled? != @is_absent && !Channels.recovering?(@connection)
+
+        @is_absent = @gate.cancelled?
+        return consume_again unless @is_absent
+        return unless @channel.here?
+
+        tag = @consumer.consumer_tag
+        @connection.send_frame(AMQ::Protocol::Basic::Cancel.encode(@channel.id, tag, true))
+        @channel.delete_recorded_consumer(tag) if @channel.respond_to?(:delete_recorded_consumer) # Bunny 3
+      end
+
+      # Consumes on the same channel. If that is gone, leads to {#subscribe_again}.
+      def consume_again
+        is_here = @channel.here? && @channel.work_pool.running? && !@is_cancelled
+        return @channel.basic_consume_with(@consumer) if is_here
+
+        @is_cancelled = @is_emitted = true
+      rescue *Channels::LOST => e
+        @is_cancelled = true
+        raise error(e)
+      end
+
       # Returns true if the consumer is gone and Bunny will not restore it. Bunny restores it after
       # a lost connection.
       def lost?
         transport = @connection.transport
         return false if Channels.recovering?(@connection) || !transport.open?
+        return came_back(transport) if @is_absent
         return true if @is_cancelled || (@channel.closed? && transport.equal?(@transport))
 
         if @channel.here?
-          @transport = transport
+          came_back(transport)
           @looks = 0
-          emit_connected if state == :reconnecting
         else
           @looks += 1
         end
         @looks > RECOVERS
+      end
+
+      # Notes the current connection. Returns false.
+      def came_back(transport)
+        is_other = !@transport.equal?(transport)
+        @transport = transport
+        emit_connected if state == :reconnecting || (@gate && is_other) # the breaker's state hides that
+        false
       end
 
       def subscribe_again

@@ -15,20 +15,58 @@ module Backhop
     # worker gets the message.
     # @api private
     module Arrivals
-      attr_writer :backhop_retrier
+      attr_writer :backhop_intake
 
       def subscribe(options = {}, &block)
         return super unless options[:manual_ack]
 
-        retrier = @backhop_retrier
-        super(options) do |delivery_info, metadata, payload|
-          message = retrier.arrived(delivery_info, metadata, payload)
-          next unless message
-
-          delivery_info.extend(MessageInfo).backhop = message
-          block.call(delivery_info, message.properties, payload)
-        end
+        intake = @backhop_intake
+        intake.work = block
+        super(options) { |*delivery| intake.call(*delivery) }
       end
     end
+
+    # Hands the deliveries to the worker's pool: at once, or later if a breaker holds them.
+    # @api private
+    class Intake
+      # Sets the block that gets delivery_info, properties and payload, and adds a job to the pool.
+      attr_writer :work
+
+      # @param retrier [Bunny::Retrier]
+      # @param threads [Integer] number of threads of the pool
+      def initialize(retrier, threads)
+        @retrier = retrier
+        @gate = retrier.gate(threads) { run }
+      end
+
+      # Hands a delivery to the pool, or holds it.
+      def call(*delivery)
+        message = @retrier.arrived(*delivery)
+        return unless message
+        return @retrier.admit(message) && work(message) unless @gate
+
+        @gate.hold(message)
+        run
+      end
+
+      private
+
+      # Hands held messages to threads of the pool that are free.
+      def run
+        while (message = @gate.take)
+          work(message)
+        end
+      end
+
+      def work(message)
+        @retrier.listeners.emit_message(:delivered, message)
+        message.delivery_info.extend(MessageInfo).backhop = message
+        @work.call(message.delivery_info, message.properties, message.body)
+      rescue StandardError # the pool is shut down
+        @retrier.give_back(message)
+        raise
+      end
+    end
+    private_constant :Intake
   end
 end

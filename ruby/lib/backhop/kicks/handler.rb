@@ -35,12 +35,16 @@ module Backhop
     # Kicks' error reporters get what the worker raises. If this version of Kicks has middlewares,
     # they do not get RetryAfter, Park and Drop.
     #
+    # With a breaker, messages are held while it is not closed, and wait without an attempt if it stays
+    # open. The consumer is Kicks', so it is not cancelled.
+    #
     # The poison guard delays or parks a message before the worker gets it. A delivery from before a
     # reconnect is never settled on the new connection. If the process ends, messages with
     # unconfirmed copies are delivered again.
     class Handler
       TOPOLOGY = %i[policy strategy queue_type namespace series stripes work_queue work_queue_arguments].freeze
-      private_constant :TOPOLOGY
+      THREADS = 10 # of Kicks by default
+      private_constant :TOPOLOGY, :THREADS
 
       class << self
         # Returns the work queue's options for Kicks 3, with the arguments that the strategy needs.
@@ -74,7 +78,7 @@ module Backhop
         given = Checks.object(options.fetch(:backhop, {}), "backhop", Hash)
         named = given[:topology] ? given : { queue: queue, **given, **arguments(queue, given) }
         @retrier = Bunny::Retrier.new(channel, **named).declare
-        queue.extend(Arrivals).backhop_retrier = @retrier
+        queue.extend(Arrivals).backhop_intake = Intake.new(@retrier, options.fetch(:threads, THREADS))
         Middleware.install
       end
 
@@ -114,6 +118,7 @@ module Backhop
         when *HandlerCall::ENDS_PROGRAM
           @retrier.emit_end(message(delivery_info), error)
           HandlerCall.raise_in_main(error)
+        else @retrier.forget_call(message(delivery_info))
         end
       end
 

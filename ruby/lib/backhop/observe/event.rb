@@ -10,7 +10,7 @@ module Backhop
     LEVELS = { Native::BH_LEVEL_DEBUG => Logger::DEBUG, Native::BH_LEVEL_INFO => Logger::INFO,
                Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
     READERS = %i[name queue text error error_text id attempt attempts deferrals delay lateness reason error_class duration
-                 recovery count connection host traceparent].freeze
+                 recovery count connection host breaker traceparent].freeze
     private_constant :KINDS, :NAMES, :FIELDS, :READERS
 
     # @api private
@@ -145,6 +145,9 @@ module Backhop
 
     # @return [String, nil] "host:port" of the connection
     def host = string(:host)
+
+    # @return [String, nil] the name of the {Breaker}
+    def breaker = string(:breaker)
 
     # @return [Integer] one of Logger's levels
     def level = LEVELS.fetch(@native.level)

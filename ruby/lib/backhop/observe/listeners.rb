@@ -45,19 +45,19 @@ module Backhop
       @logger = logger
     end
 
-    # Makes the metrics count the unconfirmed copies of a retrier or worker.
+    # Makes the metrics count the unconfirmed copies and ready consumers of a retrier or worker.
     #
-    # @param source [#pending]
+    # @param source [#pending, #readiness]
     def attach(source)
       [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(source) }
     end
 
-    # Notifies the metrics that cannot read a gauge on demand that the number of unconfirmed copies
-    # changed.
-    def note_pending
+    # Notifies the metrics that cannot read a gauge on demand that it may have changed: the number of
+    # unconfirmed copies or of ready consumers.
+    def note_gauges
       @noting ||= @listeners.grep(Metrics)
       @noting.each do |each|
-        each.note_pending
+        each.note_gauges
       rescue *Outcomes::FAILURES => e
         failed(:retried, e)
       end

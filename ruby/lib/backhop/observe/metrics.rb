@@ -33,6 +33,9 @@ module Backhop
     # @api private
     UNCONFIRMED = TABLE.fetch(Native::BH_METRIC_COPIES_UNCONFIRMED)
 
+    # @api private
+    READY = TABLE.fetch(Native::BH_METRIC_CONSUMERS_READY)
+
     # @param error_types [Array<Class, String>] classes of errors that get a label value, 32 at
     #   most; empty: the first classes that occur
     # @raise [InvalidArgumentError] if there are more, or one is neither a class nor a name
@@ -66,6 +69,7 @@ module Backhop
         all = blank
         Status.check(all.add(@native))
         @workers.each { |worker| read(worker, all) }
+        each_consumer { |queue, is_ready| Status.check(all.add_consumer(queue, is_ready ? 1 : 0)) }
         all.text
       end
     end
@@ -79,10 +83,10 @@ module Backhop
     # @api private
     def hands_on? = false
 
-    # Counts the unconfirmed copies of a source as long as it exists: a retrier, or a worker whose
-    # core does not count.
+    # Adds a source to the gauges as long as it exists: a retrier, or a worker whose core does not
+    # count.
     #
-    # @param source [#pending]
+    # @param source [#pending, #readiness]
     # @api private
     def attach(source) = @lock.synchronize { @sources[source] = true }
 
@@ -94,9 +98,9 @@ module Backhop
     # @api private
     def sources = @sources.keys
 
-    # Called when that number changes, for a library that cannot read it on demand.
+    # Called when a gauge may have changed, for a library that cannot read it on demand.
     # @api private
-    def note_pending; end
+    def note_gauges; end
 
     # Adds the counts of a worker's core, until {#part}.
     #
@@ -122,6 +126,18 @@ module Backhop
       return each.to_s if each.is_a?(Class) || (each.is_a?(String) && !each.empty?)
 
       raise InvalidArgumentError, "error_types holds #{Text.shown(each)}: give classes, or their names"
+    end
+
+    # Yields the queue of each consumer of the sources, and whether it is ready.
+    def each_consumer
+      sources.each { |source| source.readiness.each { |is_ready| yield source.topology.queue, is_ready } }
+    end
+
+    # Records the number of ready consumers of each queue.
+    def record_ready
+      counts = Hash.new(0)
+      each_consumer { |queue, is_ready| counts[queue] += is_ready ? 1 : 0 }
+      counts.each { |queue, count| record(READY, count, [queue]) }
     end
 
     # Adds a worker's counts. A worker from before a fork has none here.

@@ -60,13 +60,20 @@ module Backhop
     def initialize(meter_provider: ::OpenTelemetry.meter_provider, error_types: [])
       super(error_types: error_types)
       @meter_provider = meter_provider
-      @instruments = (TABLE - [UNCONFIRMED]).to_h do |metric|
+      # opentelemetry-metrics-api before 0.2 has no gauges
+      others = (TABLE - [UNCONFIRMED]).select { |metric| meter.respond_to?(:"create_#{metric.kind}") }
+      @instruments = others.to_h do |metric|
         [metric, meter.public_send(:"create_#{metric.kind}", metric.otel_name, unit: metric.unit, description: metric.help)]
       end
     end
 
     # @api private
     def hands_on? = true
+
+    # @api private
+    def note_gauges
+      record_ready if @instruments.key?(READY)
+    end
 
     # Makes the gauge here and not in initialize: the API drops a gauge that was made before the SDK
     # was configured.
@@ -82,7 +89,9 @@ module Backhop
 
     def record(metric, value, values)
       attributes = metric.otel_labels.zip(values).reject { |_, each| each.empty? }.to_h
-      instrument = @instruments.fetch(metric)
+      instrument = @instruments[metric]
+      return unless instrument # an older API has no gauges
+
       metric.kind == :counter ? instrument.add(value, attributes: attributes) : instrument.record(value, attributes: attributes)
     end
   end

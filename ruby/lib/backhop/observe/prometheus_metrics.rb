@@ -86,8 +86,11 @@ module Backhop
     def hands_on? = @hands_on
 
     # @api private
-    def note_pending
-      record(UNCONFIRMED, pending, []) if hands_on?
+    def note_gauges
+      return unless hands_on?
+
+      record(UNCONFIRMED, pending, [])
+      record_ready
     end
 
     private
@@ -99,7 +102,7 @@ module Backhop
       return registry.public_send(metric.kind, metric.name, *positions(metric)) unless @takes_keywords
 
       options = metric.kind == :histogram ? { buckets: metric.buckets } : {}
-      options[:store_settings] = { aggregation: :sum } if metric.kind == :gauge && files?
+      options[:store_settings] = { aggregation: metric == UNCONFIRMED ? :sum : :max } if metric.kind == :gauge && files?
       registry.public_send(metric.kind, metric.name, docstring: metric.help, labels: metric.labels, **options)
     end
 
@@ -109,7 +112,7 @@ module Backhop
     def positions(metric)
       case metric.kind
       when :histogram then [metric.help, {}, metric.buckets]
-      when :gauge then [metric.help, {}, :livesum]
+      when :gauge then [metric.help, {}, metric == UNCONFIRMED ? :livesum : :max]
       else [metric.help]
       end
     end

@@ -14,7 +14,8 @@ module Backhop
       # @param limit [HandlerLimit]
       # @param is_each_retry [Boolean] whether each retry is an event
       # @param most_failures [Integer] number of exceptions to keep
-      def initialize(native, topology, rules, limit, listeners, logger, is_each_retry:, most_failures:)
+      # @param breaker [Breaker, nil]
+      def initialize(native, topology, rules, limit, listeners, logger, is_each_retry:, most_failures:, breaker:)
         @native = native
         @topology = topology
         @rules = rules
@@ -23,6 +24,7 @@ module Backhop
         @logger = logger
         @is_each_retry = is_each_retry
         @most_failures = most_failures
+        @breaker = breaker
         @failures = listeners.any? ? {} : nil # [exception, traceparent] by the message's number
       end
 
@@ -30,25 +32,16 @@ module Backhop
       # the message is not settled.
       #
       # @yieldreturn [Boolean] whether a stop of the host aborted the handler, which is no attempt
-      def call(handler, message)
+      def call(handler, message, &is_aborted)
+        error = refusal(message)
+        return if error == :deferred
+
         @listeners.emit_message(:delivered, message)
-        fail = lambda do |error|
-          settle_failed(message, error)
-          true
-        end
-        began_ms = Times.monotonic_ms
-        error = HandlerCall.error_of(message, @listeners, fail) { @limit.within { handler.call(message) } }
-        error = @limit.applied(error, began_ms)
-        if error.nil?
-          @listeners.emit_message(:succeeded, message)
-          settle(message, Outcomes::OK)
-        elsif !error.is_a?(StandardError) && yield
-          release(message)
-        else
-          @listeners.log_severe(message, error)
-          fail.call(error)
-        end
+        return settle_failed(message, error) if error
+
+        handle(handler, message, &is_aborted)
       rescue *HandlerCall::ENDS_PROGRAM => e
+        @breaker.forget(message.permit) if message.permit
         @listeners.log_error(:stale, message, e)
         emit_stale(message, StateError.status)
         raise
@@ -67,12 +60,55 @@ module Backhop
 
       private
 
+      def handle(handler, message)
+        fail = lambda do |error|
+          settle_failed(message, error)
+          true
+        end
+        began_ms = Times.monotonic_ms
+        error = HandlerCall.error_of(message, @listeners, fail) { @limit.within { handler.call(message) } }
+        error = @limit.applied(error, began_ms)
+        if error.nil?
+          @listeners.emit_message(:succeeded, message)
+          settle(message, Outcomes::OK)
+        elsif !error.is_a?(StandardError) && yield
+          release(message)
+        else
+          @listeners.log_severe(message, error)
+          fail.call(error)
+        end
+      end
+
+      # Requests the permit of the message's key. If it is refused, settles the message and returns
+      # :deferred. Returns what the key raised; else nil.
+      def refusal(message)
+        return unless @breaker&.by_key?
+
+        permit = @breaker.permit(message)
+        if permit.granted?
+          message.permit = permit
+          return
+        end
+        settle(message, Outcomes::Result.new(:deferred, "", permit.delay))
+        :deferred
+      rescue *Outcomes::FAILURES => e
+        e
+      end
+
+      # Records the end of a call with the breaker of the message's key.
+      def record(message, result, error)
+        return unless (permit = message.permit)
+
+        message.permit = nil
+        @breaker.record(permit, result, error)
+      end
+
       def settle_failed(message, error)
         result = @rules.result_of(error)
         @listeners.emit_message(end_of(message, result), message, error, result.error)
         Backhop.log(Logger::DEBUG, @logger) { "#{message.inspect}: #{error.backtrace&.join("\n")}" }
         keep(message, error) if @failures && result.outcome != :dropped && emits?(message, result)
-        settle(message, result, Outcomes.class_name(error), message.traceparent || "")
+        settle(message, result, error, message.traceparent || "")
       end
 
       # Returns the name of the event of the attempt's end. The settlement reports a message that cannot
@@ -86,7 +122,8 @@ module Backhop
       # Returns the message to its queue without an attempt.
       def release(message)
         outcome = Native::BH_OUTCOME_RELEASED
-        status = @native.settle(message.taken, outcome, "", "", 0, @topology.policy.native, "")
+        @breaker.forget(message.permit) if message.permit
+        status = @native.settle(message.taken, outcome, "", "", 0, @topology.policy.native, "", 0, 0)
         emit_stale(message, ConsumerCancelledError.status) unless status.zero? # else the core emits it
       end
 
@@ -110,10 +147,12 @@ module Backhop
         @failures.shift while @failures.size > @most_failures
       end
 
-      def settle(message, result, error_class = "", traceparent = "")
+      def settle(message, result, error = nil, traceparent = "")
+        record(message, result, error)
         status = @native.settle(message.taken, Plan.outcome(result.outcome), result.error,
-                                error_class, Times.milliseconds(result.retry_after),
-                                policy_of(result), traceparent)
+                                error ? Outcomes.class_name(error) : "", Times.milliseconds(result.retry_after),
+                                policy_of(result), traceparent,
+                                @breaker&.own_fault?(error) ? 1 : 0, result.whole_queue ? 1 : 0)
         return if status.zero?
 
         @failures&.delete(message.taken.number)

@@ -25,6 +25,7 @@ from ...observe.health import Health, State, late, stopped
 from ...topology import Topology
 from ..declaring import consumer_refused, forget
 from .channels import AMQP_ERRORS, reason_of, refusal_of
+from .gate import AioPikaGate
 
 OnMessage = Callable[[aio_pika.abc.AbstractIncomingMessage], Awaitable[None]]
 
@@ -63,7 +64,13 @@ class Consumer:
     Its async context manager cancels it at the end.
     """
 
-    def __init__(self, retrier: ConsumingRetrier, on_message: OnMessage, prefetch: int) -> None:
+    def __init__(
+        self,
+        retrier: ConsumingRetrier,
+        on_message: OnMessage,
+        prefetch: int,
+        gate: AioPikaGate | None,
+    ) -> None:
         self._retrier = retrier
         self._queue = retrier.topology.queue
         self._on_message = on_message
@@ -76,6 +83,14 @@ class Consumer:
         self._health = Health()
         self._is_cancelled = False
         self._task: asyncio.Task[None] | None = None
+        self._gate = gate
+        if gate is not None:
+            gate.consumer = self
+        self._is_consuming = False
+        self._resumed = asyncio.Event()  # set if the breaker lets it consume
+        self._resumed.set()
+        self._switching = asyncio.Lock()
+        self._switches: set[asyncio.Task[None]] = set()
 
     @property
     def is_cancelled(self) -> bool:
@@ -87,7 +102,7 @@ class Consumer:
         """Its state: starting, ready, reconnecting, paused or stopped.
 
         It is stopped after ``cancel``, and if it cannot come back after a lost connection. While
-        the broker blocks the connection, it is paused. For any thread.
+        the broker blocks the connection, or its breaker is open, it is paused. For any thread.
         """
         return "stopped" if self._is_cancelled or self._is_over else self._health.state
 
@@ -126,9 +141,11 @@ class Consumer:
         self._retrier._consumers.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        if is_first and self._wire is not None and not self._wire.is_closed and self._tag:
-            with contextlib.suppress(*AMQP_ERRORS):
-                await self._wire.basic_cancel(self._tag)
+        if self._gate is not None:
+            self._gate.close()
+        if is_first:
+            async with self._switching:
+                await self._stop_consuming()
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -147,12 +164,53 @@ class Consumer:
             self._tag is not None and self._wire is not None and self._wire.connection is connection
         )
 
+    def _pause(self) -> None:
+        """Stops to consume while the breaker is open."""
+        self._resumed.clear()
+        self._switch()
+
+    def _resume(self) -> None:
+        """Consumes again."""
+        self._resumed.set()
+        self._switch()
+
+    def _switch(self) -> None:
+        task = asyncio.create_task(self._switched())
+        self._switches.add(task)
+        task.add_done_callback(self._switches.discard)
+
+    async def _switched(self) -> None:
+        """Consumes, or not, as the breaker demands. A lost channel is the task's of _keep."""
+        async with self._switching:
+            if not self._resumed.is_set():
+                await self._stop_consuming()
+            elif not (self._is_consuming or self._lost.is_set() or self._is_cancelled):
+                with contextlib.suppress(Error, *AMQP_ERRORS):
+                    await self._consume()
+
+    async def _stop_consuming(self) -> None:
+        is_consuming, self._is_consuming = self._is_consuming, False
+        if is_consuming and self._wire is not None and not self._wire.is_closed and self._tag:
+            with contextlib.suppress(*AMQP_ERRORS):
+                await self._wire.basic_cancel(self._tag)
+
+    async def _consume(self) -> None:
+        assert self._wire is not None
+        try:
+            answer = await self._wire.basic_consume(self._queue, self._delivered)
+        except aiormq.exceptions.ChannelClosed as error:
+            raise consumer_refused(self._retrier.topology, refusal_of(error)) from error
+        self._tag = answer.consumer_tag
+        self._is_consuming = True
+
     async def _subscribe(self) -> None:
+        await self._resumed.wait()
         await self._retrier.declare()
         connection = await self._retrier._wire_connection()
         self._retrier._publisher(connection)  # it emits that the connection is lost
         self._lost.clear()
         self._tag = None
+        self._is_consuming = False
         wire = self._wire = await connection.channel(publisher_confirms=False)
         pass_on = wire.frames.put
 
@@ -166,11 +224,7 @@ class Consumer:
         wire.frames.put = put  # type: ignore[method-assign, assignment]
         wire.closing.add_done_callback(self._closed)
         await wire.basic_qos(prefetch_count=self._prefetch)
-        try:
-            answer = await wire.basic_consume(self._queue, self._delivered)
-        except aiormq.exceptions.ChannelClosed as error:
-            raise consumer_refused(self._retrier.topology, refusal_of(error)) from error
-        self._tag = answer.consumer_tag
+        await self._consume()
         self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
         self._changed.set()
 

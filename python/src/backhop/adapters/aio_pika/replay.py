@@ -42,14 +42,22 @@ class Replay:
     First come the parked messages, then this work queue's messages in the unroutable queue.
 
     :param most: the largest number of messages; None: no limit
+    :param queues: the queues to read, and whether each is shared; None: both
     """
 
     def __init__(
-        self, retrier: ReplayingRetrier, connection: WireConnection, most: int | None
+        self,
+        retrier: ReplayingRetrier,
+        connection: WireConnection,
+        most: int | None,
+        queues: list[tuple[str, bool]] | None = None,
     ) -> None:
         self._retrier = retrier
         self._connection = connection
         self._most = math.inf if most is None else most
+        self._queues = queues or replayed_queues(retrier.topology)
+        self.foreign = 0
+        """The number of messages of other work queues, which stay."""
         self.count = 0
         """The number of replayed messages."""
         self.error: Error | None = None
@@ -62,7 +70,7 @@ class Replay:
         """
         channel = await self._connection.channel(publisher_confirms=False)
         try:
-            for queue, is_shared in replayed_queues(self._retrier.topology):
+            for queue, is_shared in self._queues:
                 await self._replay_queue(channel, queue, is_shared)
             if self.error:
                 raise self.error
@@ -85,6 +93,7 @@ class Replay:
                 remaining = replayed_messages(behind, is_shared)
             remaining -= 1
             if is_shared and not self._retrier._owns(message):
+                self.foreign += 1
                 continue  # it is requeued when the channel closes
             try:
                 await self._replay_one(message)

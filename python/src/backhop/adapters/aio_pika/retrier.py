@@ -11,18 +11,20 @@ from typing import Any
 import aio_pika
 from aiormq.abc import AbstractConnection as WireConnection
 
+from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
 from ..._errors import ArgumentTypeError, ConsumerCancelledError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.limit import TimeLimit
-from ...plan import Plan
+from ...plan import OK, Plan
 from ..declaring import Steps, check_broker
 from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
-from .channels import AioPikaOriginal
+from .channels import AMQP_ERRORS, AioPikaOriginal
 from .consumers import Consumer
 from .declaring import execute
+from .gate import AioPikaGate, gated
 from .holding import Holding, heartbeat_of
 from .message import Message
 from .publisher import AioPikaPublisher
@@ -59,13 +61,16 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         published again, and the others after the broker confirms one.
     :param back_off: delays before a copy is published again, without limits; default: 100 ms,
         doubled up to 10 s, jitter equal.
+    :param breaker: stops ``consume`` and ``wrap`` while a downstream is down. Under ``wrap`` the
+        consumer is yours: it stays subscribed, and its messages wait in this process.
     :param on_event: called with each Event in the event loop; or a bridge of backhop.prometheus or
         backhop.opentelemetry; or a list of these.
     :param clock: returns seconds since the epoch.
     :param random: returns a given number of random bytes.
     :raises ArgumentError: if an option is wrong.
     :raises InvalidNameError: if a name of a queue cannot be used.
-    :raises StrategyError: if the strategy cannot serve the policies.
+    :raises StrategyError: if the strategy cannot serve the policies, or the breaker has a key and
+        the strategy cannot defer a message.
     """
 
     def _begin(self) -> None:
@@ -145,8 +150,8 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :returns: the consumer, with ``cancel``, ``ready`` and ``state``.
         :raises Error: as declare.
         """
-        on_message = self._handler(handle, TimeLimit(timeout))
-        consumer = Consumer(self, on_message, whole("prefetch", prefetch, 1, 65535))
+        on_message, gate = self._handler(handle, TimeLimit(timeout))
+        consumer = Consumer(self, on_message, whole("prefetch", prefetch, 1, 65535), gate)
         await consumer._start()
         return consumer
 
@@ -162,20 +167,23 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
         :raises ArgumentTypeError: if ``handle`` is not callable.
         """
-        return self._handler(handle, TimeLimit(None))
+        return self._handler(handle, TimeLimit(None))[0]
 
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit
-    ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]:
+    ) -> tuple[
+        Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]],
+        AioPikaGate | None,
+    ]:
+        """Returns the callback of a consumer, and its gate if it has a breaker without keys."""
         self._check_fork()
         check_handler(handle)
-        events, holding = self._events, self._holding
-        run = events.surrounded_async(handle)
+        start, gate = gated(self, self._starting(handle, limit))
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
             message = self._message(incoming)
             if self._has_succeeded(message):
-                events.delivered(message)
+                self._events.delivered(message)
                 self._succeeded(message)
                 return
             headers = incoming.headers
@@ -188,6 +196,18 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                 if poison:
                     await self._execute(message, poison)
                     return
+            await start(message)
+
+        return on_message, gate
+
+    def _starting(
+        self, handle: Callable[[Message], object], limit: TimeLimit
+    ) -> Callable[[Message], Coroutine[Any, Any, None]]:
+        """Returns a coroutine function that calls a handler and settles its message."""
+        events, holding = self._events, self._holding
+        run = events.surrounded_async(handle)
+
+        async def start(message: Message) -> None:
             events.delivered(message)
             began = holding.watch(message)
             try:
@@ -200,7 +220,13 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                     message
                 )  # written soon: nothing comes after it that would have to wait
 
-        return on_message
+        return start
+
+    def _is_over(self) -> bool:
+        """Returns whether no message arrives any more."""
+        channel = self._channel
+        is_robust = isinstance(channel, aio_pika.abc.AbstractRobustChannel)
+        return self._is_closing() or (channel.is_closed and not is_robust)
 
     def _message(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         channel = incoming.channel
@@ -314,6 +340,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges a message. The result is done when that is written; None if nothing is."""
+        self._record(message, OK)
         if message._original.is_lost:
             self._lost_success(message)
             return None
@@ -346,6 +373,10 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             LOGGER.error(SETTLED_ALREADY, original.tag)
         else:
             self._publisher(original.channel.connection).settle(plan, message, original, error)
+
+    def _publish(self, message: Message, plan: Plan) -> None:
+        original = message._original
+        self._publisher(original.channel.connection).settle(plan, message, original)
 
     def _refuse(self, message: Message, problem: Exception) -> None:
         original = message._original
@@ -420,6 +451,19 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         finally:
             self._emit_replayed(replay.count, replay.error)
         return replay.count
+
+    def _replay_unroutable(self, connection: Any, done: Callable[[int, int], None]) -> None:
+        replay = Replay(self, connection, c.BH_REPLAY_MOST_SHARED, self._unroutable)
+
+        async def run() -> None:
+            try:
+                await replay.run()
+            except (Error, *AMQP_ERRORS):
+                pass  # the next look tries again
+            finally:
+                done(replay.count, replay.foreign)
+
+        self._publisher(connection)._go(run())
 
 
 async def _written(written: asyncio.Future[None]) -> None:

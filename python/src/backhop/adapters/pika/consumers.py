@@ -6,6 +6,7 @@ them, because pika makes no new one.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -22,8 +23,7 @@ from ...observe.health import Health, State, late, stopped
 from ...topology import Topology
 from ..declaring import Refusal, consumer_refused, forget
 from .channels import asynchronous
-
-OnMessage = Callable[[Any, Any, Any, bytes], None]
+from .gate import OnMessage, PikaGate
 
 _LOOK_AFTER = 0.1  # seconds
 
@@ -59,7 +59,13 @@ class Consumer:
     Call its methods in the connection's thread, as pika's.
     """
 
-    def __init__(self, retrier: ConsumingRetrier, on_message: OnMessage, prefetch: int) -> None:
+    def __init__(
+        self,
+        retrier: ConsumingRetrier,
+        on_message: OnMessage,
+        prefetch: int,
+        gate: PikaGate | None,
+    ) -> None:
         self._retrier = retrier
         self._queue = retrier.topology.queue
         self._on_message = on_message
@@ -69,8 +75,12 @@ class Consumer:
         self._failures = 0
         self._is_ready = False  # it consumed once
         self._is_waiting = False
+        self._is_consuming = False
         self._is_cancelled = False
         self._health = Health()
+        self._gate = gate
+        if gate is not None:
+            gate.consumer = self
         retrier._consumers.add(self)
 
     @property
@@ -83,7 +93,7 @@ class Consumer:
         """Its state: starting, ready, reconnecting, paused or stopped.
 
         It is stopped after ``cancel``, and after the connection is lost. While the broker blocks
-        the connection, it is paused. For any thread.
+        the connection, or its breaker is open, it is paused. For any thread.
         """
         is_over = self._is_cancelled or not self._retrier._connection.is_open
         return "stopped" if is_over else self._health.state
@@ -115,8 +125,11 @@ class Consumer:
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._retrier._consumers.discard(self)
-        if is_first and self._channel is not None and self._channel.is_open:
-            self._channel.basic_cancel(self._tag)
+        if self._gate is not None:
+            self._gate.close()
+        if is_first and self._is_consuming:
+            self._is_consuming = False
+            self._cancel()
 
     def start_consuming(self) -> None:
         """BlockingConnection: passes messages to the handler until ``cancel``.
@@ -141,6 +154,36 @@ class Consumer:
         """Returns whether it consumes. A pika retrier has one connection."""
         return self._is_ready and not self._is_cancelled
 
+    @property
+    def _is_paused(self) -> bool:
+        """Returns whether the breaker cancelled it."""
+        return self._gate is not None and self._gate.is_cancelled
+
+    def _cancel(self) -> None:
+        """Cancels the consumer at the broker."""
+        if self._channel is not None and self._channel.is_open:
+            self._channel.basic_cancel(self._tag)
+
+    def _pause(self) -> None:
+        """Stops to consume while the breaker is open."""
+        self._is_consuming = False
+        self._cancel()
+
+    def _resume(self) -> None:
+        """Consumes again."""
+        if self._channel is not None and self._channel.is_open:
+            self._subscribe_on(self._channel)
+        elif not self._is_waiting:
+            self._waited()
+
+    def _subscribed(self, _: Any = None) -> None:
+        """The broker accepted the subscription."""
+        is_new, self._is_ready = self._failures > 0 or not self._is_ready, True
+        self._failures = 0
+        self._is_consuming = True
+        if is_new:
+            self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
+
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
 
@@ -161,6 +204,7 @@ class Consumer:
         if channel is not self._channel or self._is_cancelled:
             return
         self._channel = None
+        self._is_consuming = False
         self._retrier._doubt_acks()
         if isinstance(reason, pika.exceptions.ChannelClosedByClient):
             # BlockingConnection.close closes each channel before the connection.
@@ -183,6 +227,7 @@ class Consumer:
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker cancelled the consumer."""
         if channel is self._channel:
+            self._is_consuming = False
             self._retrier._doubt_acks(asynchronous(channel))
             self._again("")
 
@@ -198,7 +243,7 @@ class Consumer:
 
     def _waited(self) -> None:
         self._is_waiting = False
-        if self._is_cancelled or not self._retrier._connection.is_open:
+        if self._is_cancelled or self._is_paused or not self._retrier._connection.is_open:
             return
         before, self._channel = self._channel, None
         if before is not None and before.is_open:
@@ -218,9 +263,10 @@ class BlockingConsumer(Consumer):
         retrier: ConsumingRetrier,
         on_message: OnMessage,
         prefetch: int,
+        gate: PikaGate | None,
         on_cancel: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(retrier, on_message, prefetch)
+        super().__init__(retrier, on_message, prefetch, gate)
         self._on_cancel = on_cancel
         self._connection: Any = retrier._blocking
         self._error: Error | None = None
@@ -270,9 +316,15 @@ class BlockingConsumer(Consumer):
 
     def _subscribe_on(self, channel: Any) -> None:
         self._tag = channel.basic_consume(self._queue, self._on_message)
-        self._is_ready = True
-        self._failures = 0
-        self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
+        self._subscribed()
+
+    def _pause(self) -> None:
+        with contextlib.suppress(pika.exceptions.AMQPChannelError):  # _lost takes it
+            super()._pause()
+
+    def _resume(self) -> None:
+        with contextlib.suppress(pika.exceptions.AMQPChannelError):
+            super()._resume()
 
     def _waited(self) -> None:
         try:
@@ -293,9 +345,10 @@ class AsyncConsumer(Consumer):
         retrier: ConsumingRetrier,
         on_message: OnMessage,
         prefetch: int,
+        gate: PikaGate | None,
         callback: Callable[[Error | None], None] | None,
     ) -> None:
-        super().__init__(retrier, on_message, prefetch)
+        super().__init__(retrier, on_message, prefetch, gate)
         self._callback = callback
         self._subscribe()
 
@@ -332,11 +385,11 @@ class AsyncConsumer(Consumer):
             self._tag = channel.basic_consume(
                 self._queue, self._on_message, callback=self._subscribed
             )
+            self._is_consuming = True
 
-    def _subscribed(self, _: Any) -> None:
-        self._failures = 0
-        is_first, self._is_ready = not self._is_ready, True
-        self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
+    def _subscribed(self, _: Any = None) -> None:
+        is_first = not self._is_ready
+        super()._subscribed()
         if is_first:
             self._report(None)
 

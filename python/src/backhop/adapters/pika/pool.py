@@ -13,7 +13,9 @@ import pika.exceptions
 
 from ..._handlers import ENDS_PROGRAM
 from ...message import Message as BaseMessage
+from ...observe.events import Events
 from ...observe.limit import TimeLimit
+from ..gate import Gate
 from .message import Message
 
 Job = tuple[Message, Context]
@@ -27,7 +29,11 @@ class PoolingRetrier(Protocol):
 
     def handling(self, message: BaseMessage) -> Any: ...
 
-    def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Any: ...
+    _events: Events
+
+    def _ignore_call(self, message: BaseMessage) -> None: ...
+
+    def _record_end(self, message: BaseMessage, error: BaseException | None) -> None: ...
 
     def _ends_program(self, message: BaseMessage, error: BaseException) -> None: ...
 
@@ -39,10 +45,13 @@ class PoolingRetrier(Protocol):
 
 
 class Pool:
-    """The callback of a consumer that passes its messages to handlers in threads.
+    """Passes the messages of a consumer to handlers in threads.
 
     :param threads: number of handlers that run at once
     """
+
+    gate: Gate[Message] | None = None
+    """The gate of its consumer; None without a breaker, or with one by key."""
 
     def __init__(
         self,
@@ -55,7 +64,7 @@ class Pool:
         self._retrier = retrier
         self._handle = handle
         self._limit = limit
-        self._count = threads
+        self._count = self._threads = threads
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._in_hand: set[Message] = set()
         for i in range(threads):
@@ -73,13 +82,17 @@ class Pool:
         for _ in range(count):
             self._jobs.put(None)
 
-    def __call__(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+    @property
+    def has_room(self) -> bool:
+        """Returns whether a thread is free."""
+        return len(self._in_hand) < self._threads
+
+    def start(self, message: Message) -> None:
         """Takes a message, in the connection's thread."""
-        message = self._retrier._arrived(channel, method, properties, body)
-        if message is not None:
-            message._keep()
-            self._in_hand.add(message)
-            self._jobs.put((message, copy_context()))
+        message._keep()
+        self._retrier._events.delivered(message)
+        self._in_hand.add(message)
+        self._jobs.put((message, copy_context()))
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -90,6 +103,8 @@ class Pool:
                     context.run(self._run, message)
                 except BaseException as raised:
                     error = raised
+                if message._call is not None:
+                    message._call.stop()
             settle = partial(self._settle, message, error, was_called)
             try:
                 self._retrier._blocking.add_callback_threadsafe(settle)
@@ -103,6 +118,10 @@ class Pool:
 
     def _lost(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """The message's channel is closed."""
+        if was_called:
+            self._retrier._record_end(message, error)
+        else:
+            self._retrier._ignore_call(message)
         if was_called and error is None:
             self._retrier._lost_success(message)
         else:
@@ -118,3 +137,5 @@ class Pool:
             self._retrier.settle(message, error)
         else:
             self._lost(message, error, was_called)
+        if self.gate is not None:
+            self.gate.ended(message)

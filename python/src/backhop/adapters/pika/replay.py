@@ -43,6 +43,7 @@ class Replay:
 
     :param most: the largest number of messages; None: no limit
     :param done: called with the number of replayed messages, and None or the error
+    :param queues: the queues to read, and whether each is shared; None: both
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class Replay:
         retrier: ReplayingRetrier,
         most: int | None,
         done: Callable[[int, Error | None], None],
+        queues: list[tuple[str, bool]] | None = None,
     ) -> None:
         self._retrier = retrier
         self._done = done
         self._most = math.inf if most is None else most
-        self._queues = replayed_queues(retrier.topology)
+        self._queues = queues or replayed_queues(retrier.topology)
         self._queue = ""
         self._is_shared = False
         self._channel: Any = None
@@ -66,6 +68,8 @@ class Replay:
         self._error: Error | None = None  # the first
         self._is_stopped = False  # copies in flight are still confirmed
         self._is_over = False
+        self.foreign = 0
+        """The number of messages of other work queues, which stay."""
         self._begin()
 
     def _begin(self) -> None:
@@ -113,8 +117,9 @@ class Replay:
             self._remaining = replayed_messages(method.message_count, self._is_shared)
         self._remaining -= 1
         message = retrier._read(method, properties, body, channel)
-        # A message of another work queue is requeued when the channel closes.
-        if not self._is_shared or retrier._owns(message):
+        if self._is_shared and not retrier._owns(message):
+            self.foreign += 1  # it is requeued when the channel closes
+        else:
             try:
                 plan = retrier._decider.replay(message.history)
             except Exception as error:

@@ -19,12 +19,13 @@ from ..._errors import ArgumentTypeError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.limit import TimeLimit
-from ...plan import Plan
+from ...plan import OK, Plan
 from ..declaring import Steps, check_broker, diagnosis
 from ..retrier import LOGGER, MAY_BE_POISON, BaseRetrier, check_error
 from .channels import PikaOriginal, asynchronous
 from .consumers import AsyncConsumer, BlockingConsumer, Consumer
 from .declaring import Declarer
+from .gate import OnMessage, PikaGate, gated
 from .message import Message
 from .pool import Pool
 from .publisher import PikaPublisher
@@ -70,13 +71,16 @@ class Retrier(BaseRetrier[Any]):
         published again, and the others after the broker confirms one.
     :param back_off: delays before a copy is published again, without limits; default: 100 ms,
         doubled up to 10 s, jitter equal.
+    :param breaker: stops ``consume`` and ``wrap`` while a downstream is down. Under ``wrap`` the
+        consumer is yours: it stays subscribed, and its messages wait in this process.
     :param on_event: called with each Event in the connection's thread; or a bridge of
         backhop.prometheus or backhop.opentelemetry; or a list of these.
     :param clock: returns seconds since the epoch.
     :param random: returns a given number of random bytes.
     :raises ArgumentError: if an option is wrong.
     :raises InvalidNameError: if a name of a queue cannot be used.
-    :raises StrategyError: if the strategy cannot serve the policies.
+    :raises StrategyError: if the strategy cannot serve the policies, or the breaker has a key and
+        the strategy cannot defer a message.
     """
 
     def _begin(self) -> None:
@@ -215,11 +219,13 @@ class Retrier(BaseRetrier[Any]):
                 )
             pool = Pool(self, handle, threads, limit, f"backhop-{self.topology.queue}")
             self._pools.append(pool)
-            return BlockingConsumer(self, pool, count, pool.close)
-        on_message = self._handler(handle, limit)
+            on_message, gate = gated(self, pool.start, lambda: pool.has_room)
+            pool.gate = gate
+            return BlockingConsumer(self, on_message, count, gate, pool.close)
+        on_message, gate = self._handler(handle, limit)
         if self._blocking is None:
-            return AsyncConsumer(self, on_message, count, callback)
-        return BlockingConsumer(self, on_message, count)
+            return AsyncConsumer(self, on_message, count, gate, callback)
+        return BlockingConsumer(self, on_message, count, gate)
 
     def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
         """Returns a callback for your own ``basic_consume`` (with ``auto_ack=False``) that passes
@@ -234,18 +240,17 @@ class Retrier(BaseRetrier[Any]):
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
         self._publisher.watch.begin()
-        return self._handler(handle, TimeLimit(None))
+        return self._handler(handle, TimeLimit(None))[0]
 
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit
-    ) -> Callable[[Any, Any, Any, bytes], None]:
-        succeeded, arrived, call = self._succeeded, self._arrived, limit.called
+    ) -> tuple[OnMessage, PikaGate | None]:
+        """Returns the callback of a consumer, and its gate if it has a breaker without keys."""
+        succeeded, delivered, call = self._succeeded, self._events.delivered, limit.called
         run = self._events.surrounded(handle)
 
-        def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-            message = arrived(channel, method, properties, body)
-            if message is None:
-                return
+        def start(message: Message) -> None:
+            delivered(message)
             try:
                 copy_context().run(call, run, message)  # each handler has a context of its own
             except ENDS_PROGRAM as error:
@@ -256,7 +261,7 @@ class Retrier(BaseRetrier[Any]):
             else:
                 succeeded(message)
 
-        return on_message
+        return gated(self, start)
 
     def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
         """Returns a message for a handler. None: the broker redelivers it, or it is settled."""
@@ -278,7 +283,6 @@ class Retrier(BaseRetrier[Any]):
             if poison:
                 self._execute(message, poison)
                 return None
-        self._events.delivered(message)
         return message
 
     def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message:
@@ -373,6 +377,7 @@ class Retrier(BaseRetrier[Any]):
             self._failed(message, error)
 
     def _succeeded(self, message: Message) -> None:
+        self._record(message, OK)
         if message._original.settle("ack"):
             self._flush()
             self._acknowledged(message, message._original.channel)
@@ -395,6 +400,8 @@ class Retrier(BaseRetrier[Any]):
         else:
             self._publisher.settle(plan, message, message._original, error)
         self._flush()
+
+    _publish = _execute
 
     def _refuse(self, message: Message, problem: Exception) -> None:
         self._publisher.refuse(message._original, message._history, problem)
@@ -490,3 +497,12 @@ class Retrier(BaseRetrier[Any]):
         if error:
             raise error
         return count
+
+    def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
+        def ended(count: int, _: Error | None) -> None:
+            done(count, replay.foreign)
+
+        try:
+            replay = Replay(self, c.BH_REPLAY_MOST_SHARED, ended, self._unroutable)
+        except pika.exceptions.AMQPError:  # the connection closes
+            done(0, 0)

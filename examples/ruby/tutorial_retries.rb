@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+# The tutorial's third consumer: a message that fails waits in the broker, longer each time.
+
+require "backhop/bunny"
+require_relative "cdn"
+
+api = CDN::PurgeApi.new
+channel = CDN.connect.create_channel
+CDN.change_pages(channel)
+purged = Queue.new
+
+policy = Backhop::Policy.new(initial: 0.5, factor: 2, max: 4, max_attempts: 6) # seconds
+retrier = Backhop::Bunny::Retrier.new(channel, queue: CDN::QUEUE, policy: policy)
+
+subscription = retrier.subscribe(prefetch: 10) do |message|
+  api.purge(message.body) # returns: acknowledged; raises: retried
+  purged << message.body
+end
+
+19.times { purged.pop }
+subscription.cancel
+retrier.drain(20)
+puts "#{api.purged.size} of #{CDN::PAGES.size} pages purged, #{api.refused} refusals"
+CDN.delete(channel)

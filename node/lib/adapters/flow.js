@@ -1,0 +1,139 @@
+'use strict'
+// Flow: holds the messages of a consumer while its breaker grants no permit. The core decides each
+// step, and the flow executes it.
+
+const { AsyncResource } = require('node:async_hooks')
+
+const { now } = require('../breaker')
+const c = require('../core')
+const { made } = require('../errors')
+const NATIVE = require('../native')
+const { ORIGINAL } = require('./original')
+const { BUDGET_MS } = require('./scheduler')
+
+const [KIND, EVENT, DELAY, DUE] = [0, 1, 2, 3] // of a step
+const {
+  BH_FLOW_CALL: CALL, BH_FLOW_DEFER: DEFER, BH_FLOW_CANCEL: CANCEL, BH_FLOW_CONSUME: CONSUME, BH_FLOW_EMIT: EMIT
+} = c
+
+class Flow {
+  #native
+  #breaker
+  #consumer
+  #held = [] // the oldest first
+  #timer
+  #isLooking = false
+  #isStopped = false
+
+  /**
+   * consumer: executes steps. It has emit(kind, describe), defer(message, delay), giveBack(message),
+   * pause() and resume()
+   */
+  constructor (breaker, topology, consumer) {
+    this.#native = made(c.bh_flow_new(breaker[NATIVE], topology[NATIVE]))
+    this.#breaker = breaker
+    this.#consumer = consumer
+  }
+
+  /** True from pause() to resume(). */
+  get isPaused () {
+    return Boolean(this.#native.is_cancelled())
+  }
+
+  /**
+   * Holds a message until the breaker grants a permit.
+   *
+   * held: `{ message, run, end }`. run(call) calls the handler; end() is called if no handler gets it
+   */
+  hold (held) {
+    if (this.#isStopped) {
+      this.#consumer.giveBack(held.message)
+      held.end()
+      return
+    }
+    held.isHeld = true
+    this.#held.push(held)
+    this.look()
+    if (held.isHeld) held.run = AsyncResource.bind(held.run) // its async context, of AsyncLocalStorage
+  }
+
+  /** Executes the steps that are due. Call it after each end of a handler. */
+  look = () => {
+    if (this.#isLooking || this.#isStopped) return
+    clearTimeout(this.#timer)
+    this.#isLooking = true
+    try {
+      this.#execute()
+    } finally {
+      this.#isLooking = false
+    }
+  }
+
+  #execute () {
+    const began = now()
+    for (let time = began; time - began < BUDGET_MS && !this.#isStopped; time = now()) {
+      this.#forgetClosed()
+      const step = this.#native.next(this.#held.length, time)
+      if (!this.#executeStep(step, time)) {
+        if (step[DUE] >= 0) this.#timer = setTimeout(this.look, Math.max(1, step[DUE] - time)).unref()
+        return
+      }
+    }
+    setImmediate(this.look) // other work of the event loop comes first
+  }
+
+  /** Returns false if there is nothing to do before the step's due time. */
+  #executeStep (step, time) {
+    const consumer = this.#consumer
+    switch (step[KIND]) {
+      case CALL: return this.#call(time)
+      case DEFER: this.#defer(step[DELAY]); break
+      case CANCEL: consumer.pause(); break
+      case CONSUME: consumer.resume(); break
+      case EMIT: consumer.emit(step[EVENT], event => this.#native.describe(event)); break
+      default: return false
+    }
+    return true
+  }
+
+  /** Calls the handler of the oldest message. Returns true, also if another consumer got the permit. */
+  #call (time) {
+    const [{ message }] = this.#held
+    const call = this.#breaker._begin(message, time)
+    if (call.delay === undefined) this.#take().run(call)
+    return true
+  }
+
+  #defer (delay) {
+    const { message, end } = this.#take()
+    this.#consumer.defer(message, delay)
+    end()
+  }
+
+  #take () {
+    const held = this.#held.shift()
+    held.isHeld = false
+    return held
+  }
+
+  /** Forgets the oldest messages whose channel is closed: the broker delivers them again. */
+  #forgetClosed () {
+    while (this.#held.length && !this.#held[0].message[ORIGINAL].isOpen) this.#take().end()
+  }
+
+  /** Gives the held messages back to their queue. */
+  giveBack () {
+    for (const { message, end } of this.#held.splice(0)) {
+      this.#consumer.giveBack(message)
+      end()
+    }
+  }
+
+  /** Executes no more steps. Messages that are held stay so until giveBack. */
+  stop () {
+    this.#isStopped = true
+    clearTimeout(this.#timer)
+  }
+}
+
+module.exports = { Flow }

@@ -1,0 +1,199 @@
+"""Gate: holds the messages of a consumer while its breaker is not closed.
+
+The core's flow decides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import Any, Generic, Protocol, TypeVar
+
+from .. import _backhop as c
+from .._core import made
+from ..breaker import Breaker, now_ms
+from ..message import Message
+from ..observe.events import Events
+from ..observe.health import Health
+from ..topology import Topology
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class GatedRetrier(Protocol):
+    """The part of the retrier that a gate uses."""
+
+    _events: Events
+
+    @property
+    def topology(self) -> Topology: ...
+
+    def _defer(self, message: Any, delay_ms: int) -> None: ...
+
+    def _ignore_call(self, message: Message) -> None: ...
+
+    def _give_back(self, message: Any) -> None: ...
+
+
+class GatedConsumer(Protocol):
+    """The part of a consumer that a gate uses."""
+
+    _health: Health
+
+    def _pause(self) -> None: ...
+
+    def _resume(self) -> None: ...
+
+
+class Gate(ABC, Generic[MessageT]):
+    """Holds the messages of one consumer until its breaker permits their handlers.
+
+    Use it in the thread or the event loop of the connection. A client's subclass starts handlers.
+    """
+
+    def __init__(self, retrier: GatedRetrier, breaker: Breaker) -> None:
+        self._retrier = retrier
+        self._breaker = breaker
+        self._flow = made(c.bh_flow_new(breaker._single, retrier.topology._handle))
+        self._held: deque[MessageT] = deque()  # the oldest first
+        self._is_looking = False
+        self._is_limited = False  # the breaker did not permit a message
+        self._is_over = False
+        self._due_ms: int | None = None  # when the timer ends; None: there is none
+        self.consumer: GatedConsumer | None = None
+        """The retrier's own consumer. None under ``wrap``: that consumer is the user's."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Returns whether the breaker cancelled the consumer."""
+        return bool(c.Flow_is_cancelled(self._flow))
+
+    def hold(self, message: MessageT) -> None:
+        """Takes a message that arrived, and starts its handler as soon as the breaker permits."""
+        if self._is_over:
+            self._retrier._give_back(message)
+            self._dropped(message)
+            return
+        self._held.append(message)
+        self.look()
+
+    def forget(self, message: MessageT) -> None:
+        """Forgets a held message."""
+        if message in self._held:
+            self._held.remove(message)
+
+    def ended(self, message: MessageT) -> None:
+        """Notes the end of a handler. Its call counts as nothing if it was not recorded."""
+        self._retrier._ignore_call(message)
+        self.look()
+
+    def close(self) -> None:
+        """Gives the held messages back to the queue. Holds no more."""
+        self._is_over = True
+        while self._held:
+            message = self._held.popleft()
+            if self._is_here(message):
+                self._retrier._give_back(message)
+            self._dropped(message)
+
+    def look(self) -> None:
+        """Executes the flow's steps until none is due."""
+        if self._is_looking:
+            return  # the outer call executes the new steps too
+        self._is_looking = True
+        try:
+            while not self._is_over and self._execute():
+                pass
+        finally:
+            self._is_looking = False
+
+    def _execute(self) -> bool:
+        """Executes one step. Returns False if no other step is due now."""
+        step = self._next()
+        if self._perform(step):
+            return True
+        if step[0] == c.BH_FLOW_CALL:
+            return self._call()
+        self._is_limited = step[3] >= 0
+        self._set_timer(step[3])
+        return False
+
+    def _next(self) -> c.FlowStep:
+        self._forget_lost()
+        return c.Flow_next(self._flow, len(self._held), now_ms())
+
+    def _perform(self, step: c.FlowStep) -> bool:
+        """Executes a step that starts no handler. Returns False if it is no such step."""
+        kind, event, delay_ms, _ = step
+        if kind == c.BH_FLOW_EMIT:
+            self._emit(event)
+        elif kind == c.BH_FLOW_DEFER:
+            message = self._held.popleft()
+            self._retrier._defer(message, delay_ms)
+            self._dropped(message)
+        elif kind == c.BH_FLOW_CANCEL:
+            if self.consumer is not None:
+                self.consumer._pause()
+        elif kind == c.BH_FLOW_CONSUME:
+            if self.consumer is not None:
+                self.consumer._resume()
+        else:
+            return False
+        return True
+
+    def _call(self) -> bool:
+        if not self._has_room:
+            return False  # the end of a handler looks again
+        call, _ = self._breaker._permit(self._held[0])
+        if call is None:  # another consumer got the permit
+            return True
+        message = self._held.popleft()
+        message._call = call
+        if self._is_limited:  # emits that a probe begins, before the handler runs
+            while self._perform(self._next()):
+                pass
+        self._start(message)
+        return True
+
+    def _forget_lost(self) -> None:
+        """Forgets messages whose channel is closed: the broker delivers them again."""
+        while self._held and not self._is_here(self._held[0]):
+            self._dropped(self._held.popleft())
+
+    def _emit(self, kind: int) -> None:
+        event = self._retrier._events.new(kind, {})
+        c.Flow_describe(self._flow, event)
+        if self.consumer is not None:
+            self.consumer._health.observe(event)
+        self._retrier._events.emit(event)
+
+    def _set_timer(self, due_ms: int) -> None:
+        if due_ms < 0 or self._due_ms is not None:
+            return  # all steps are due within a short while
+        self._due_ms = due_ms
+        self._later(max(0, due_ms - now_ms()) / 1000)
+
+    def _due(self) -> None:
+        """The timer ended."""
+        self._due_ms = None
+        self.look()
+
+    @property
+    def _has_room(self) -> bool:
+        """Returns whether a handler is free."""
+        return True
+
+    @abstractmethod
+    def _is_here(self, message: MessageT) -> bool:
+        """Returns whether a message can be settled."""
+
+    @abstractmethod
+    def _start(self, message: MessageT) -> None:
+        """Starts the handler of a message. Calls ``ended`` when that ends."""
+
+    @abstractmethod
+    def _later(self, delay: float) -> None:
+        """Calls ``_due`` after ``delay`` seconds, if the connection is open then."""
+
+    def _dropped(self, message: MessageT) -> None:
+        """A held message was settled, given back or forgotten."""

@@ -1,0 +1,478 @@
+"""The circuit breaker over each carrier: an outage, a pause, breakers by key, and what ends them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from live import URL, Broker, needs_broker, needs_worker, running
+from proxy import Proxy
+from test_adapters_live import namespace, proxy, until  # noqa: F401  fixtures
+
+import backhop
+import backhop.adapters.gate
+import backhop.breaker
+
+pytest.importorskip("pika")
+pytest.importorskip("aio_pika")
+
+from clients import CLIENTS, connected
+
+pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
+
+POLICY = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=1000)
+PREFETCH = 20
+HOLD = 30.0  # seconds: BH_FLOW_HOLD_MS
+
+CONSUMERS = [*(f"{client} consume" for client in CLIENTS), "blocking threads"]
+CARRIERS = [
+    *CONSUMERS,
+    *(f"{client} wrap" for client in CLIENTS),
+    pytest.param("worker run", marks=needs_worker),
+    pytest.param("worker serve", marks=needs_worker),
+]
+
+each_carrier = pytest.mark.parametrize("carrier", CARRIERS)
+
+
+def quick(**options: Any) -> backhop.Breaker:
+    """A breaker with short pauses."""
+    pauses = backhop.Policy(initial=0.3, kind="fixed", jitter="none")
+    given: dict[str, Any] = {"row_failures": 3, "probe_successes": 1, "pauses": pauses}
+    return backhop.Breaker("api", **{**given, **options})
+
+
+class Downstream:
+    """A handler that calls an API, which may be down."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.down_for: set[bytes] = set()  # messages that fail by themselves while they are in here
+        self.bad: set[bytes] = set()  # messages that fail by their own fault
+        self.raises: list[BaseException] = []
+        self.calls: list[tuple[float, bytes]] = []
+        self.refused = 0
+        self.done: Counter[bytes] = Counter()
+        self.deferrals: dict[bytes, int] = {}
+        self.wrong: list[str] = []
+        self._failures: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
+
+    def __call__(self, message: backhop.Message) -> None:
+        with self._lock:
+            body = message.body
+            self.calls.append((time.monotonic(), body))
+            if message.attempt != self._failures[body] + 1:
+                self.wrong.append(f"{message!r} after {self._failures[body]} failures")
+            if self.raises:
+                raise self.raises.pop(0)
+            if body in self.bad:
+                self._failures[body] += 1
+                raise ValueError("bad")
+            if self.is_down or body in self.down_for:
+                self.refused += 1
+                self._failures[body] += 1
+                raise ConnectionError("down")
+            self.done[body] += 1
+            self.deferrals[body] = message.deferrals
+
+
+class Carried:
+    """A consumer that runs, and its events."""
+
+    def __init__(self) -> None:
+        self.events: list[backhop.Event] = []
+        self.consumer: Any = None
+
+    def names(self) -> list[str]:
+        return [event.name for event in list(self.events)]
+
+    @property
+    def state(self) -> str:
+        return str(self.consumer.state)
+
+
+@contextlib.contextmanager
+def carrying(carrier: str, queue: str, handle: Downstream, *, url: str = URL, **options: Any) -> Iterator[Carried]:
+    """Consumes over a carrier."""
+    carried = Carried()
+    kind, _, how = carrier.rpartition(" ")
+    options = {"policy": POLICY, "on_event": carried.events.append, **options}
+    if kind == "worker":
+        worker = backhop.Worker(url, queue, threads=4, prefetch=PREFETCH, retry_events=True, **options)
+        carried.consumer = worker
+        with running(worker, handle, serves=how == "serve"):
+            yield carried
+        return
+    with connected(kind, url, queue, handle, **options) as client:
+        client.consuming = {"prefetch": PREFETCH}
+        if how == "wrap":
+            client.declare()
+            client.begin()
+        else:
+            if how == "threads":
+                client.consuming = {"threads": 4, "prefetch": PREFETCH}
+            client.begin_by_itself()
+            carried.consumer = client.consumer
+        yield carried
+        if how != "wrap":
+            client.cancel()
+
+
+def bodies(count: int, name: str = "m") -> list[bytes]:
+    return [f"{name}{i}".encode() for i in range(count)]
+
+
+# --- An outage -------------------------------------------------------------------------------------------------------
+
+
+@each_carrier
+def test_a_downstream_that_is_down_gets_probes_and_no_storm(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(200)
+    api.is_down = True
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        for body in sent:
+            broker.publish(body, queue)
+        until(lambda: "breaker_opened" in carried.names())
+        began = time.monotonic()
+        time.sleep(3)
+        api.is_down = False
+        took = time.monotonic() - began
+        until(lambda: len(api.done) == len(sent))
+        until(lambda: breaker.state == "closed")
+        until(lambda: "breaker_closed" in carried.names())
+    assert api.refused <= 3 + PREFETCH + took / 0.3 + 2
+    assert api.wrong == []
+    assert set(api.done.values()) == {1}
+    assert broker.count(f"{queue}.parked") == broker.count(queue) == 0
+    assert {event.breaker for event in carried.events if event.name.startswith("breaker_")} == {"api"}
+    if not carrier.startswith("worker"):  # its probes can end before its thread looks
+        assert "breaker_half_open" in carried.names()
+
+
+@pytest.mark.parametrize(
+    "carrier",
+    ["blocking consume", "blocking threads", "aio-pika wrap", pytest.param("worker run", marks=needs_worker)],
+)
+def test_messages_that_are_bad_by_themselves_park_and_it_stays_closed(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick(errors=ConnectionError)
+    bad, good = bodies(10, "bad"), bodies(10, "good")
+    api.bad = set(bad)
+    policy = backhop.Policy(initial=0.1, jitter="none", max_attempts=2)
+    options: dict[str, Any] = {"policy": policy, "namespace": namespace, "breaker": breaker}
+    with carrying(carrier, queue, api, **options) as carried:
+        for body in bad + good:
+            broker.publish(body, queue)
+        until(lambda: carried.names().count("parked") == 10 and len(api.done) == 10)
+        assert breaker.state == "closed"
+    assert api.wrong == []
+    assert not [name for name in carried.names() if name.startswith("breaker_")]
+    assert broker.count(f"{queue}.parked") == 10
+
+
+# --- A pause that is longer than messages are held -------------------------------------------------------------------
+
+
+class Jump:
+    """The clock of breakers, which can jump."""
+
+    def __init__(self) -> None:
+        self.by_ms = 0
+
+    def __call__(self) -> int:
+        return time.monotonic_ns() // 1_000_000 + self.by_ms
+
+    def jump(self, seconds: float) -> None:
+        self.by_ms += int(seconds * 1000)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Jump:
+    jump = Jump()
+    monkeypatch.setattr(backhop.breaker, "now_ms", jump)
+    monkeypatch.setattr(backhop.adapters.gate, "now_ms", jump)
+    return jump
+
+
+def consumers(broker: Broker, queue: str) -> int:
+    return int(broker.channel.queue_declare(queue, passive=True).method.consumer_count)
+
+
+@pytest.mark.parametrize("carrier", CONSUMERS)
+def test_a_consumer_that_is_paused_for_long_defers_its_messages_and_consumes_again(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    clock: Jump,
+) -> None:
+    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
+    breaker.open(HOLD + 4)
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        for body in sent:
+            broker.publish(body, queue)
+        until(lambda: carried.state == "paused")
+        assert "opened by hand" in carried.consumer.state_reason
+        until(lambda: broker.count(queue) == 0)  # all are held
+        time.sleep(0.3)
+        clock.jump(HOLD + 0.5)
+        until(lambda: carried.names().count("deferred") == 5)
+        until(lambda: consumers(broker, queue) == 0)
+        assert api.calls == []
+        broker.publish(b"later", queue)
+        time.sleep(0.3)
+        assert broker.count(queue) >= 1
+        until(lambda: len(api.done) == 6)
+        until(lambda: carried.state == "ready")
+        assert consumers(broker, queue) == 1
+    assert carried.names().count("connected") == 1
+    assert api.wrong == []
+    assert {api.deferrals[body] for body in sent} == {1}
+    assert broker.count(f"{queue}.parked") == broker.count(queue) == 0
+
+
+@pytest.mark.parametrize("carrier", [f"{client} wrap" for client in CLIENTS])
+def test_under_wrap_the_consumer_stays_and_its_messages_are_deferred(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    clock: Jump,
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    breaker.open(HOLD + 3)
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        broker.publish(b"held", queue)
+        until(lambda: "breaker_opened" in carried.names())
+        clock.jump(HOLD + 0.5)
+        until(lambda: carried.names().count("deferred") == 1)
+        broker.publish(b"later", queue)
+        until(lambda: carried.names().count("deferred") == 2)
+        assert (consumers(broker, queue), api.calls) == (1, [])
+        until(lambda: len(api.done) == 2)
+    assert api.wrong == []
+
+
+@pytest.mark.parametrize("carrier", ["aio-pika robust consume", pytest.param("worker run", marks=needs_worker)])
+def test_a_long_outage_in_real_time(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
+    breaker.open(HOLD + 4)
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        for body in sent:
+            broker.publish(body, queue)
+        until(lambda: carried.names().count("deferred") == 5)
+        until(lambda: consumers(broker, queue) == 0)
+        assert api.calls == []
+        until(lambda: len(api.done) == 5)
+        until(lambda: carried.state == "ready")
+    assert api.wrong == []
+    assert {api.deferrals[body] for body in sent} == {1}
+
+
+@pytest.mark.parametrize("carrier", CONSUMERS)
+def test_a_channel_that_is_lost_during_a_pause_consumes_after_it(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    clock: Jump,
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    breaker.open(HOLD + 6)
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        broker.publish(b"held", queue)
+        until(lambda: carried.state == "paused")
+        until(lambda: broker.count(queue) == 0)
+        time.sleep(0.3)
+        clock.jump(HOLD + 0.5)
+        until(lambda: consumers(broker, queue) == 0)
+        broker.channel.queue_delete(queue)
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        broker.publish(b"later", queue)
+        time.sleep(0.5)
+        assert consumers(broker, queue) == 0
+        until(lambda: b"later" in api.done)
+        until(lambda: carried.state == "ready")
+    assert api.wrong == []
+
+
+def test_a_connection_that_is_lost_during_a_pause_consumes_after_it(
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    proxy: Proxy,  # noqa: F811
+    clock: Jump,
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    breaker.open(HOLD + 8)
+    options: dict[str, Any] = {"namespace": namespace, "breaker": breaker, "url": proxy.url}
+    with carrying("aio-pika robust consume", queue, api, **options) as carried:
+        broker.publish(b"held", queue)
+        until(lambda: carried.state == "paused")
+        until(lambda: broker.count(queue) == 0)
+        time.sleep(0.3)
+        clock.jump(HOLD + 0.5)
+        until(lambda: consumers(broker, queue) == 0)
+        until(lambda: "deferred" in carried.names())
+        proxy.cut()
+        until(lambda: "disconnected" in carried.names())
+        broker.publish(b"later", queue)
+        time.sleep(1)
+        assert (consumers(broker, queue), api.calls) == (0, [])
+        until(lambda: len(api.done) == 2)
+        until(lambda: carried.state == "ready")
+        assert consumers(broker, queue) == 1
+    assert api.wrong == []
+
+
+# --- Closed channels and stops ---------------------------------------------------------------------------------------
+
+
+@each_carrier
+def test_a_stop_while_it_is_open_loses_nothing(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
+    breaker.open()
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        for body in sent:
+            broker.publish(body, queue)
+        until(lambda: "breaker_opened" in carried.names())
+        until(lambda: broker.count(queue) == 0)
+    until(lambda: broker.count(queue) == 5)
+    assert api.calls == []
+
+
+@pytest.mark.parametrize("carrier", CONSUMERS)
+def test_held_messages_of_a_lost_channel_are_forgotten(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    breaker.open()
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        broker.publish(b"gone", queue)
+        until(lambda: "breaker_opened" in carried.names())
+        until(lambda: broker.count(queue) == 0)
+        broker.channel.queue_delete(queue)  # the consumer closes its channel
+        until(lambda: "cancelled" in carried.names())
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        until(lambda: carried.names().count("connected") == 2)
+        broker.publish(b"new", queue)
+        breaker.close()
+        until(lambda: b"new" in api.done)
+    if not carrier.startswith("aio-pika"):  # there the old channel stays open, and settles its message
+        assert list(api.done) == [b"new"]
+    assert api.wrong == []
+
+
+# --- Throttled, and by key -------------------------------------------------------------------------------------------
+
+
+@each_carrier
+def test_throttled_for_the_whole_queue_pauses_all_messages(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
+    api.raises = [backhop.Throttled(1, "503", whole_queue=True)]
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        broker.publish(sent[0], queue)
+        until(lambda: "breaker_opened" in carried.names())
+        for body in sent[1:]:
+            broker.publish(body, queue)
+        until(lambda: len(api.done) == 5)
+    assert api.calls[1][0] - api.calls[0][0] >= 0.99
+    assert api.wrong == []
+    assert "throttled" in carried.names()
+
+
+@each_carrier
+def test_a_key_that_is_down_waits_and_the_others_flow(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api = broker.queue(), Downstream()
+    breaker = quick(key=lambda message: message.body[:3], row_failures=1)
+    bad, good = bodies(20, "bad"), bodies(20, "good")
+    api.down_for = set(bad)
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        broker.publish(bad[0], queue)
+        until(lambda: breaker.state_of("bad") == "open")
+        for one, other in zip(bad[1:], good, strict=False):
+            broker.publish(one, queue)
+            broker.publish(other, queue)
+        broker.publish(good[-1], queue)
+        until(lambda: {*good} <= {*api.done})
+        assert breaker.state_of("goo") == "closed"
+        until(lambda: "deferred" in carried.names())
+        time.sleep(1)
+        api.down_for = set()
+        until(lambda: {*bad} <= {*api.done})
+    assert api.wrong == []
+    assert set(api.done.values()) == {1}
+    assert {api.deferrals[body] for body in good} == {0}
+    assert max(api.deferrals[body] for body in bad) > 0
+    assert broker.count(f"{queue}.parked") == 0
+
+
+@pytest.mark.parametrize(
+    "carrier", ["blocking consume", "aio-pika wrap", pytest.param("worker run", marks=needs_worker)]
+)
+def test_an_error_of_the_key_function_is_a_failed_attempt(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    def key(message: backhop.Message) -> str:
+        return {b"good": "good"}[message.body]
+
+    queue, api = broker.queue(), Downstream()
+    policy = backhop.Policy(initial=0.1, max_attempts=2)
+    with carrying(carrier, queue, api, policy=policy, namespace=namespace, breaker=quick(key=key)) as carried:
+        broker.publish(b"bad", queue)
+        broker.publish(b"good", queue)
+        until(lambda: "parked" in carried.names())
+        _, properties = broker.get(f"{queue}.parked")
+        until(lambda: b"good" in api.done)
+    assert properties.headers["backhop-attempts"] == 2
+    assert "KeyError" in properties.headers["backhop-error"]
+    assert {event.error_class for event in carried.events if event.name == "failed"} == {"KeyError"}
+
+
+@needs_worker
+def test_retriers_and_workers_share_a_breaker(broker: Broker, namespace: str) -> None:  # noqa: F811
+    queues, api, breaker = [broker.queue(), broker.queue()], Downstream(), quick()
+    api.is_down = True
+    with (
+        carrying("worker run", queues[0], api, namespace=namespace, breaker=breaker) as worker,
+        carrying("blocking consume", queues[1], api, namespace=namespace, breaker=breaker) as retrier,
+    ):
+        for body in bodies(20):
+            broker.publish(body, queues[0])
+        until(lambda: "breaker_opened" in worker.names())
+        broker.publish(b"other", queues[1])
+        until(lambda: "breaker_opened" in retrier.names())
+        assert retrier.state == worker.state == "paused"
+        api.is_down = False
+        until(lambda: len(api.done) == 21)
+        until(lambda: retrier.state == worker.state == "ready")
+    assert api.wrong == []

@@ -1,0 +1,134 @@
+# frozen_string_literal: true
+
+module Backhop
+  module Bunny
+    # How a retrier takes the deliveries of a consumer and calls a handler.
+    # @api private
+    module Consuming
+      # Returns a message for the handler. Returns nil if its handler succeeded at an earlier delivery,
+      # if the poison guard delayed or parked it, or if it cannot be read.
+      # @api private
+      def arrived(delivery_info, properties, payload)
+        message = message_of(delivery_info, properties, payload)
+        has_succeeded = Successes.take?(message)
+        poison = message.past? && guard(message) unless has_succeeded
+        return message unless poison || has_succeeded
+
+        poison ? settle_by(message, poison) : settle_again(message)
+        nil
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e
+        message ? refuse(message, e) : emit_refused(nil, e)
+        nil
+      end
+
+      # Returns true if a handler may get the message now. If the breaker of its key is open, the message
+      # waits without an attempt.
+      # @api private
+      def admit(message)
+        return true unless @breaker&.by_key?
+
+        permit = @breaker.permit(message)
+        message.permit = permit if permit.granted?
+        defer(message, permit.delay) unless permit.granted?
+        permit.granted?
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e # the key function's
+        @listeners.emit_message(:delivered, message)
+        settle(message, e)
+        false
+      end
+
+      # Lets a message wait without an attempt, as its breaker is open.
+      #
+      # @param delay [Numeric] about how long, in seconds
+      # @api private
+      def defer(message, delay)
+        @decider.frame_max = @connection.frame_max
+        settle_by(message, @decider.defer(message.history, delay))
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e # an exception would end Bunny's thread
+        refuse(message, e)
+      end
+
+      private
+
+      # Settles a message whose handler succeeded at an earlier delivery.
+      def settle_again(message)
+        @listeners.emit_message(:delivered, message)
+        settle(message)
+      end
+
+      # Returns a lambda that calls the handler with a message and settles it. It raises only exceptions
+      # that end the program.
+      def handling_of(handler, limit = HandlerLimit::NONE)
+        handle = Checks.callable(handler, "the handler")
+        arity = (handle.respond_to?(:arity) ? handle : handle.method(:call)).arity
+        lambda do |message|
+          @listeners.emit_message(:delivered, message)
+          settle_after(message, limit) do
+            case arity
+            when 1 then handle.call(message)
+            when 4 then handle.call(message.delivery_info, message.properties, message.body, message)
+            else handle.call(message.delivery_info, message.properties, message.body)
+            end
+          end
+        end
+      end
+
+      def settle_after(message, limit = HandlerLimit::NONE)
+        thread_ended = lambda do |error|
+          is_ours = message.original.here? # else Bunny ends the threads of a closed channel
+          is_ours ? settle(message, error) : abandon_call(message)
+          Pool.replace_thread(message.delivery_info.channel.work_pool)
+          is_ours
+        end
+        began_ms = Times.monotonic_ms
+        error = HandlerCall.error_of(message, @listeners, thread_ended) { limit.within { yield message } }
+        @listeners.log_severe(message, error)
+        settle(message, limit.applied(error, began_ms))
+      rescue *HandlerCall::ENDS_PROGRAM => e
+        emit_end(message, e)
+        raise
+      end
+
+      def abandon_call(message)
+        end_call(message, nil)
+        emit_stale(message.event_id)
+      end
+
+      # Raises InvalidArgumentError if a consumer is of another queue. Logs an error if it loses
+      # messages.
+      def check_consumer(consumer)
+        return unless consumer
+
+        declaring = Declaring.new(topology)
+        foreign = declaring.diagnosis { |native| native.check_queue(consumer.queue_name) }
+        raise foreign if foreign
+
+        Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
+        watch(consumer.channel)
+        @consumer = consumer
+      end
+
+      # Returns the error of a consumer without acknowledgements.
+      def without_ack(declaring)
+        declaring.diagnosis { |native| native.refuse_no_ack("manual_ack: true") }
+      end
+
+      # Up to Bunny 2 the delivery tag of queue.pop knows if it is from before a recovery. Tags of a
+      # consumer need no check: Bunny ends its thread at a recovery, and marks new deliveries as old
+      # while it recovers.
+      def original(delivery_info, is_settled)
+        tag = delivery_info.delivery_tag
+        channel = delivery_info.channel
+        is_stale = tag.respond_to?(:stale?) && tag.stale?(channel.recoveries_counter.get)
+        Original.new(channel, tag.to_i, is_stale: is_stale, is_settled: is_settled)
+      end
+    end
+    private_constant :Consuming
+  end
+end
