@@ -119,11 +119,12 @@ void replay_print_summary(const replay *self, int code)
     char text[64];
     int64_t missing = is_whole ? self->wanted - self->mover.done : 0; /* each that was there has gone */
     if (self->options->parked.json) {
-        print_json(
-            must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue, "to",
-                           targets_name(&self->to), "replayed", (json_int_t)self->mover.done, "to_replay",
-                           (json_int_t)self->wanted, "parked_again", (json_int_t)self->again, "parked_by_others",
-                           (json_int_t)others, "taken_by_others", (json_int_t)missing, "stopped", stopped_by(self))));
+        int64_t in_flight = code == EX_TEMPFAIL && self->mover.unconfirmed > 0 ? self->mover.unconfirmed : 0;
+        print_json(must(json_pack(
+            "{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue, "to",
+            targets_name(&self->to), "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
+            "parked_again", (json_int_t)self->again, "parked_by_others", (json_int_t)others, "taken_by_others",
+            (json_int_t)missing, "in_flight", (json_int_t)in_flight, "stopped", stopped_by(self))));
         return;
     }
     say("%lld of %lld replayed to %s; %lld of them parked again", (long long)self->mover.done, (long long)self->wanted,

@@ -16,7 +16,7 @@ function settings (name, request) {
   return {
     elements: [h('div', { class: 'grid' },
       field('At most, the oldest first', limit), field('Begin', ramp), field('Each rate for', step),
-      field('Then, messages a second', rate, '0: as fast as it goes'), field('Stop if so many are parked again', stop, '0: never'))],
+      field('Then, messages a second', rate, '0: the last rate of the ramp; without a ramp, no limit'), field('Stop if so many are parked again', stop, '0: never'))],
     read: () => ({
       ...(limit.value && { limit: Number(limit.value) }),
       ...(ramp.value && { ramp: ramp.value, ramp_step: step.value }),

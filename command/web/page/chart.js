@@ -19,7 +19,7 @@ export function sparkline (over) {
 }
 
 const WIDTH = 640
-const HEIGHT = 220
+const HEIGHT = 180
 const LEFT = 52
 const BOTTOM = 24
 

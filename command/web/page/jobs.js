@@ -22,7 +22,8 @@ function progress (job) {
 function result (job) {
   const it = job.result
   if (!it) return null
-  if (job.action === 'replay') return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${count(it.parked_again)} parked again.${it.stopped ? ` It stopped: ${it.stopped}.` : ''}`)
+  if (job.action === 'replay') return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${count(it.parked_again)} parked again.${it.stopped ? ` It stopped: ${it.stopped}.` : ''}`,
+    it.in_flight > 0 && ` ${messages(it.in_flight)} in flight: they may come twice.`, job.state !== 'done' && ' The rest is parked as before.')
   if (job.action === 'drop') return h('p', {}, `${messages(it.messages)} saved and dropped. `, h('a', { href: `api/saved/${job.file}`, download: job.file }, 'Download them'))
   return h('p', {}, `${messages(it.loaded)} loaded.`)
 }

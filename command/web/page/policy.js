@@ -35,8 +35,6 @@ const NAME_OF = { 'back-off': 'With this policy', 'at-once': 'Retried at once', 
 function plots (rows, runs, down) {
   const line = run => ({ kind: KIND_OF[run.name], points: run.over_time.map(each => [each.time_ms, each.calls_per_s]) })
   return [
-    h('h3', {}, 'Delay by failure'),
-    plot('Delay after each failure', 'delay in s', [{ kind: 'one', points: rows.map(each => [each.total_ms, each.mean_ms / 1000]) }]),
     h('h3', {}, 'Calls that the downstream gets'),
     h('p', { class: 'muted small' }, 'Line: with this policy. Dots: with a circuit breaker too. Dashes: retried at once. Grey: the downstream fails.'),
     plot('Calls a second, with this policy, with a circuit breaker too, and retried at once', 'calls a second', runs.map(line), down),
@@ -46,7 +44,9 @@ function plots (rows, runs, down) {
       ['Of them failed', run => count(run.failed_calls), 'number'],
       ['Most calls a second', run => count(Math.round(run.most_calls_per_s)), 'number'],
       ['Parked', run => `${count(run.parked)} of ${count(run.messages)}`, 'number']
-    ], runs)
+    ], runs),
+    h('h3', {}, 'Delay by failure'),
+    plot('Delay after each failure', 'delay in s', [{ kind: 'one', points: rows.map(each => [each.total_ms, each.mean_ms / 1000]) }])
   ]
 }
 

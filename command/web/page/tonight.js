@@ -14,7 +14,7 @@ function facts (state) {
   const sum = kind => (state.depths || []).filter(each => each.kind === kind).reduce((total, each) => total + Math.max(0, each.ready || 0), 0)
   const idle = (state.depths || []).filter(each => each.kind === 'work' && each.ready > 0 && each.consumers === 0)
   const fact = (name, value, kind = '') => h('div', {}, h('div', { class: 'muted small' }, name), h('div', { class: `big ${kind}` }, value))
-  if (!state.depths) return []
+  if (!state.depths) return state.problem ? [h('div', { class: 'card problem' }, state.problem)] : []
   return [
     fact('Parked', count(sum('parked')), sum('parked') ? 'danger' : 'good'),
     fact('Waiting for a retry', count(sum('waiting'))),

@@ -7,7 +7,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, LiveCase, drain, rig
+from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, LiveCase, broker_ctl, drain, rig
 from webclient import Web
 
 
@@ -162,6 +162,26 @@ class Actions(WebCase):
             self.assertEqual(rest["to_replay"], 60 - action["replayed"])
             again.await_job(again.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
         self.assertEqual([line.split("\t")[0] for line in drain(queue, 60)], before)
+
+    def test_a_killed_broker_ends_a_replay_and_the_rest_goes_on(self):
+        queue = self.parked(200, "bad")
+        page = self.acting(queue)
+        broker_ctl("save")
+        number = page.post("/api/replay", {"queue": queue, "expect": 200, "rate": 40}).json["job"]
+        self.await_ready(queue, at_least=5)
+        broker_ctl("kill")
+        ended = page.await_job(number)
+        broker_ctl("start")
+        self.assertEqual(ended["state"], "stopped")
+        self.assertIn("the connection was lost", ended["problem"])
+        self.assertLessEqual(ended["result"]["in_flight"], 512)
+        self.assertEqual(self.history(page)[0]["code"], TRY_AGAIN)
+        self.await_ready(queue + ".parked", at_least=1)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        ids = [line.split("\t")[0] for line in drain(queue, 200)]
+        self.assertEqual(len(set(ids)), 200)
+        self.assertLessEqual(len(ids), 200 + 512)
 
     def test_a_drop_saves_and_a_load_brings_back(self):
         queue = self.parked(4, "bad", "worse")
