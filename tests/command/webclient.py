@@ -53,7 +53,7 @@ class Web(contextlib.AbstractContextManager):
         line = self.process.stderr.readline()
         self.url = (re.search(r"(http|unix):\S+", line) or [line])[0]
         self.token = self.url.rpartition("#token=")[2]
-        self.process.stderr.readline()  # about --allow
+        self.line = self.process.stderr.readline().rstrip("\n")  # about --allow
         self.cookie = ""
 
     def __exit__(self, *_: object) -> None:
