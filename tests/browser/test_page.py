@@ -159,7 +159,7 @@ class Hostile(PageCase):
     def test_a_program_that_ended_is_said(self):
         browser = self.open(self.parked(1, "bad"))
         browser.web.process.kill()
-        browser.page.get_by_text("Is backhop web still running?").wait_for()
+        browser.page.get_by_text("Is backhop web still running?").first.wait_for()
 
 
 class Looks(PageCase):
