@@ -16,7 +16,6 @@
 #include <backhop/adapter/flow.h>      /* what a consumer does while its breaker is not closed */
 #include <backhop/adapter/relay.h>     /* plans for consumers that can only reject */
 #include <backhop/adapter/replay.h>    /* the limits of moving parked messages back */
-#include <backhop/adapter/flow.h>      /* holds the messages of a consumer while its breaker is open */
 #include <backhop/adapter/event.h>     /* makes events */
 #include <backhop/adapter/duration.h>  /* time spans as text */
 

@@ -39,8 +39,8 @@ size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery);
 /* Returns an empty buffer. The plan frees it. */
 bh__buffer *bh__plan_buffer(bh_plan *self);
 
-/* Returns 1 if the outcome may park the message at `now_ms`, in ms since the epoch: bh_worker_may_park. */
-int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
-                      bh_outcome outcome, int64_t retry_after_ms, int64_t now_ms);
+/* Returns 1 if the given outcome may park the message at `now_ms`, in ms since the epoch: bh_worker_may_park. */
+int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology, bh_outcome given,
+                      int64_t retry_after_ms, int64_t now_ms);
 
 #endif

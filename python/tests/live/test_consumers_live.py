@@ -22,7 +22,6 @@ pytest.importorskip("aio_pika")
 from clients import CLIENTS, connected  # noqa: E402
 
 import backhop.pika  # noqa: E402
-import backhop.prometheus  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
@@ -43,7 +42,10 @@ def names(events: list[backhop.Event]) -> list[str]:
 @each_client
 def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
     queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
-    metrics = backhop.prometheus.Metrics(None)
+    pytest.importorskip("prometheus_client")
+    from backhop import prometheus
+
+    metrics = prometheus.Metrics(None)
     options: Any = {"policy": QUICK, "namespace": namespace, "on_event": [events.append, metrics]}
     gauge = f'backhop_consumers_ready{{queue="{queue}"}} '
     with connected(client, URL, queue, handler, **options) as consumer:
