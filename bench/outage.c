@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { HANDLERS = 50, CALL_MS = 100, UP_MS = 2000, TAKE_MS = 100, LIMIT_MS = 900000 };
 
@@ -32,11 +31,6 @@ static int is_down(const outage *self)
     return at >= UP_MS && at < UP_MS + self->down_ms;
 }
 
-static void rest(int ms)
-{
-    nanosleep(&(struct timespec){0, ms * 1000000L}, NULL);
-}
-
 static void call_once(outage *self, bh_message *message)
 {
     int number = atoi(bh_message_body(message).data), failed = is_down(self);
@@ -46,7 +40,7 @@ static void call_once(outage *self, bh_message *message)
         atomic_fetch_add(&self->calls_while_down, 1);
         atomic_fetch_add(&self->failures[number], 1);
     }
-    rest(CALL_MS);
+    bench_pause_ms(CALL_MS);
     bh_worker_settle(self->worker, message,
                      &(bh_settlement){.outcome = failed ? BH_OUTCOME_FAILED : BH_OUTCOME_OK,
                                       .error = bh_str(failed ? BENCH_ERROR : "")});
@@ -114,7 +108,7 @@ static void play(outage *self)
     while (atomic_load(&self->done) + atomic_load(&self->parked) < self->messages &&
            bench_now_ms() - self->start < LIMIT_MS) {
         hear(self);
-        rest(TAKE_MS);
+        bench_pause_ms(TAKE_MS);
     }
     atomic_store(&self->is_over, 1);
     for (int i = 0; i < HANDLERS; i++)

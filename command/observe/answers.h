@@ -21,8 +21,8 @@ typedef struct answers {
 
 /* Begins on a new connection, whose frames it takes from now on. */
 void answers_begin(answers *self, connection *broker);
-/* Sends the request for the first work queue, unless an answer is outstanding. Without a work queue it sends nothing. After a refusal it
- * it sends one a minute, because the broker logs each one. */
+/* Sends the request for the first work queue, unless an answer is outstanding. Without a work queue it sends nothing. After a
+ * refusal it sends one a minute, because the broker logs each one. */
 void answers_request(answers *self, const depths *queues);
 /* Returns how long the broker has not answered, in ms; 0: it has. */
 int64_t answers_silence_ms(const answers *self);

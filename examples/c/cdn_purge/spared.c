@@ -2,7 +2,6 @@
 
 #include "spared.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -36,7 +35,6 @@ static bh_status make_breaker(bh_breaker **out)
 bh_status spared_open(struct spared *self, struct record *record, bh_policy *policy)
 {
     self->record = record;
-    self->policy = policy;
     bh_status status = bh_topology_new(&self->topology, bh_str(SPARED_QUEUE));
     if (status == BH_OK)
         status = bh_topology_set_namespace(self->topology, bh_str(SPARED));

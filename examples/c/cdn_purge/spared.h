@@ -15,7 +15,6 @@
 
 struct spared {
     struct record *record; /* for its clock and its events */
-    bh_policy *policy;     /* the first consumer's */
     bh_topology *topology;
     bh_breaker *breaker;
     bh_worker *worker;

@@ -275,6 +275,11 @@ void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context)
         bh__consumer_cancel(self, context);
 }
 
+int64_t bh__consumer_count_untaken(const bh__consumer *self, const bh__context *context)
+{
+    return (int64_t)(bh__mailbox_waiting(context->mailbox) + self->arrived.count);
+}
+
 void bh__consumer_give_back_ready(bh__consumer *self, bh__context *context)
 {
     bh__message_list untaken = {.first = NULL};

@@ -45,6 +45,8 @@ void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__f
 void bh__consumer_cancel(bh__consumer *self, bh__context *context);
 /* Ends consuming if abandoned messages take up the whole prefetch. */
 void bh__consumer_check_abandoned(bh__consumer *self, bh__context *context);
+/* Returns the number of messages that no caller took. */
+int64_t bh__consumer_count_untaken(const bh__consumer *self, const bh__context *context);
 /* Requeues the messages that no caller took. */
 void bh__consumer_give_back_ready(bh__consumer *self, bh__context *context);
 /* Requeues all unacknowledged messages at once. RabbitMQ 4.3 does not count basic.nack as a

@@ -313,9 +313,8 @@ static int64_t count_busy(const bh__engine *self)
 {
     if (self->gate.is_limiting)
         return 0;
-    bh__mailbox *mailbox = self->context.mailbox;
     const bh_ledger *ledger = self->context.ledger;
-    int64_t waiting = (int64_t)(bh__mailbox_waiting(mailbox) + self->consumer.arrived.count);
+    int64_t waiting = bh__consumer_count_untaken(&self->consumer, &self->context);
     int64_t handled = bh_ledger_unsettled(ledger) - bh_ledger_copies(ledger) - waiting;
     return waiting > 0 || handled >= self->context.settings->prefetch ? handled : 0;
 }

@@ -33,11 +33,6 @@ static void defer_held(bh__consumer *consumer, bh__context *context, int64_t del
     }
 }
 
-static int64_t count_held(const bh__consumer *consumer, const bh__context *context)
-{
-    return (int64_t)(bh__mailbox_waiting(context->mailbox) + consumer->arrived.count);
-}
-
 /* Executes a step. Returns 0 if no other step is due. */
 static int execute(bh__gate *self, const bh_flow_step *step, bh__consumer *consumer, bh__context *context)
 {
@@ -68,7 +63,7 @@ void bh__gate_look(bh__gate *self, bh__consumer *consumer, bh__context *context)
     if (!self->flow)
         return;
     do
-        bh_flow_next(self->flow, count_held(consumer, context), bh__monotonic_ms(), &step);
+        bh_flow_next(self->flow, bh__consumer_count_untaken(consumer, context), bh__monotonic_ms(), &step);
     while (execute(self, &step, consumer, context));
     self->is_limiting = step.due_ms != BH_FLOW_NEVER;
     self->due_ms = self->is_limiting ? step.due_ms : INT64_MAX;
