@@ -13,21 +13,26 @@ async function main () {
   const connection = await amqplib.connect(cdn.AMQP_URL)
   const channel = await connection.createChannel()
 
-  const policy = new Policy({ initial: '500ms', factor: 2, max: '4s', maxAttempts: 6 })
-  const retrier = new Retrier(channel, { queue: cdn.QUEUE, policy })
+  let ended = 0
+  let finish
+  const finished = new Promise(resolve => { finish = resolve })
+  const onEvent = ({ name }) => {
+    if (['succeeded', 'parked'].includes(name) && ++ended === cdn.PAGES.length) finish()
+  }
 
-  await new Promise(resolve => {
-    retrier.consume(async message => {
-      await api.purge(message.body.toString()) // resolves: acknowledged; throws: retried
-      if (api.purged.length === 19) resolve()
-    }, { prefetch: 10 })
-  })
+  const policy = new Policy({ initial: '500ms', factor: 2, max: '4s', maxAttempts: 5 })
+  const retrier = new Retrier(channel, { queue: cdn.QUEUE, policy, onEvent })
 
+  await retrier.consume(async message => {
+    await api.purge(message.body.toString()) // resolves: acknowledged; throws: retried
+  }, { prefetch: 10 })
+
+  await finished
   await retrier.drain({ timeout: '20s' })
-  console.log(`${api.purged.length} of ${cdn.PAGES.length} pages purged, ${api.refused} refusals`)
   await connection.close()
   await api.stop()
-  await cdn.deleteAll()
+  const parked = await cdn.cleanUp()
+  console.log(`${api.purged.length} of ${cdn.PAGES.length} pages purged, ${api.refused} refusals, ${parked} parked`)
 }
 
 main()

@@ -95,7 +95,7 @@ def change_pages(channel: pika.adapters.blocking_connection.BlockingChannel) -> 
 
 def clean_up(channel: pika.adapters.blocking_connection.BlockingChannel) -> int:
     """Deletes the example's queues and its exchange. Returns the number of parked messages."""
-    parked = channel.queue_declare(f"{QUEUE}.parked", passive=True).method.message_count
+    parked = channel.queue_purge(f"{QUEUE}.parked").method.message_count
     delete(channel)
     return int(parked)
 
