@@ -139,18 +139,19 @@ def test_a_downstream_that_is_down_gets_probes_and_no_storm(
 ) -> None:
     queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(200)
     api.is_down = True
+    began = time.monotonic()
     with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
         for body in sent:
             broker.publish(body, queue)
         until(lambda: "breaker_opened" in carried.names())
-        began = time.monotonic()
         time.sleep(3)
         api.is_down = False
         took = time.monotonic() - began
         until(lambda: len(api.done) == len(sent))
         until(lambda: breaker.state == "closed")
         until(lambda: "breaker_closed" in carried.names())
-    assert api.refused <= 3 + PREFETCH + took / 0.3 + 2
+    # The row counts only calls that were permitted after its first failure: so two rounds of handlers may fail.
+    assert api.refused <= 3 + 2 * PREFETCH + took / 0.3 + 2
     assert api.wrong == []
     assert set(api.done.values()) == {1}
     assert broker.count(f"{queue}.parked") == broker.count(queue) == 0
