@@ -65,6 +65,21 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     end
   end
 
+  it "goes on after a delivery that the broker sent when it had closed the channel" do
+    bodies = Array.new(15, &:to_s)
+    seen = {}
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      client.retrier.subscribe(prefetch: 1) do |message|
+        seen[message.body] = true
+        next if message.body == bodies.last
+
+        message.delivery_info.channel.ack(message.delivery_info.delivery_tag) # so the broker closes it at Backhop's ack
+      end
+      bodies.each { |body| broker.publish(body, queue) }
+      until_true { seen.keys.sort == bodies.sort }
+    end
+  end
+
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
     calls = 0
     connected(BunnyClient, proxy.url, queue, nil, **options) do |client|

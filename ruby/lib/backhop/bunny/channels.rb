@@ -9,7 +9,9 @@ module Backhop
       LOST = [::Bunny::Exception, ::Timeout::Error, IOError, SystemCallError].freeze
 
       IS_BUNNY2 = ::Bunny::VERSION.start_with?("2.")
-      private_constant :IS_BUNNY2
+      LOCK = Mutex.new # of extending connections
+      MOST_WAIT_MS = 1000
+      private_constant :IS_BUNNY2, :LOCK, :MOST_WAIT_MS
 
       # Extends a channel. After a lost connection, Bunny 2 may not open a channel again, because the
       # recovery of another channel failed. The status of the channel is "open" all the same.
@@ -25,7 +27,29 @@ module Backhop
         def here? = !closed? && @opened_on.equal?(connection.transport)
       end
 
+      # Extends a connection.
+      module Guarded
+        def self.extended(connection)
+          connection.backhop_lock = Monitor.new
+        end
+
+        # Held while a channel is opened or closed: Bunny frees the number of a closed channel several times, and
+        # must not give it to another thread in between.
+        attr_accessor :backhop_lock
+
+        # Ignores a delivery that the broker sent after it closed the channel. Bunny 2's thread would end.
+        def handle_frameset(number, frames)
+          super if find_channel(number)
+        end
+      end
+      private_constant :Guarded
+
       class << self
+        # Prepares a connection of Bunny, once.
+        def guard(connection)
+          LOCK.synchronize { connection.extend(Guarded) unless connection.is_a?(Guarded) }
+        end
+
         # Yields. Raises ConnectionFailedError instead of Bunny's exceptions for a lost connection.
         def raising_lost
           yield
@@ -43,13 +67,20 @@ module Backhop
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.
         #
-        # @param closed [::Bunny::Channel, nil] a channel that the broker has just closed. Bunny
-        #   frees its number twice: a new channel must not get the number in between
-        def open(connection, closed = nil, threads = 1)
-          sleep(0.001) while closed && connection.open? && connection.find_channel(closed.id).equal?(closed)
-          transport = connection.transport
-          connection.create_channel(nil, threads).extend(Opened).tap { |channel| channel.opened_on = transport }
-        rescue RuntimeError => e # of Bunny: no free number, or the connection is not open
+        # Bunny's thread frees the number of a channel that the broker closed, and then waits for Bunny's lock
+        # of channels to unregister it. The thread that opens a channel has that lock while it waits for Bunny's
+        # thread. So no channel is opened while another one is closed, and after a time-out the connection is
+        # given up: a late answer would be taken for that of the next channel.
+        def open(connection, threads = 1)
+          connection.backhop_lock.synchronize do
+            wait_for_closing(connection)
+            transport = connection.transport
+            connection.create_channel(nil, threads).extend(Opened).tap { |channel| channel.opened_on = transport }
+          rescue ::Timeout::Error
+            transport.close unless connection.blocked? # the broker does not answer while it blocks the connection
+            raise
+          end
+        rescue RuntimeError => e # of Bunny: no free number, no answer, or the connection is not open
           raise ConnectionFailedError, "no channel can be opened: #{Outcomes.text(e)}"
         end
 
@@ -64,8 +95,10 @@ module Backhop
           transport = channel&.connection&.transport
           return unless channel && !channel.closed? && channel.connection.open?
 
-          channel.connection.synchronised_find_channel(channel.id) # waits while Bunny opens its channels again
-          channel.here? ? channel.close : unregister(channel, transport)
+          channel.connection.backhop_lock.synchronize do
+            channel.connection.synchronised_find_channel(channel.id) # waits while Bunny opens its channels again
+            channel.here? ? channel.close : unregister(channel, transport)
+          end
           nil
         rescue ::Timeout::Error
           unregister(channel, transport)
@@ -81,6 +114,13 @@ module Backhop
         end
 
         private
+
+        # Waits until Bunny's thread has unregistered the channels that the broker closed, for a second at most.
+        def wait_for_closing(connection)
+          end_ms = Times.monotonic_ms + MOST_WAIT_MS
+          channels = connection.instance_variable_get(:@channels)
+          sleep(0.001) while connection.open? && channels.values.any?(&:closed?) && Times.monotonic_ms < end_ms
+        end
 
         # Makes Bunny forget a channel that is not open, or whose close was not answered. Otherwise
         # Bunny closes it with the connection, and the broker answers 504. On a new transport Bunny

@@ -44,13 +44,12 @@ module Backhop
       # Opens the channel. Raises Bunny's exceptions.
       #
       # @param listener [#notify]
-      # @param closed [ConfirmChannel, nil] the one before, which the broker closed
       # @yieldreturn [Integer] the publisher's number in the ledger, called once the channel is open
-      def initialize(connection, topology, listener, closed = nil)
+      def initialize(connection, topology, listener)
         @connection = connection
         @topology = topology
         @listener = listener
-        @channel = Channels.open(connection, closed&.channel)
+        @channel = Channels.open(connection)
         @exchanges = {}
         @reason = nil
         start

@@ -33,7 +33,7 @@ module Backhop
 
       # Executes one step. Returns nil, or the broker's refusal.
       def execute(declaration, passive)
-        @channel = Channels.open(@connection, @channel) unless @channel&.open?
+        @channel = Channels.open(@connection) unless @channel&.open?
         declare(declaration, passive)
         nil
       rescue ::Bunny::ChannelLevelException => e

@@ -22,7 +22,7 @@ module Backhop
         @channels = {} # by channel number in the ledger: one Original of each channel
         @settlements = {}.compare_by_identity # frames to write, by one Original of their channel
         @replayed = [] # confirmed copies of a replay
-        @channel = @closed = nil # the ConfirmChannel that publishes, and the one before
+        @channel = nil # the ConfirmChannel that publishes
         @transport = nil # the transport of all of them
         @lost = [] # channels of lost connections, which Bunny opens again
         @is_blocked = @is_connected = false # as of the last check
@@ -178,7 +178,6 @@ module Backhop
         if @ledger.close_publisher(@channel.number, ending, Times.monotonic_ms) == 1
           emit(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
         end
-        @closed = @channel
         @channel = nil
         doubt if ending == Native::BH_ENDING_MISSING
       end
@@ -263,8 +262,7 @@ module Backhop
       # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now, or
       # does not do so: they are closed or forgotten.
       def open
-        @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener, @closed) { Core.made(@ledger.open_publisher) }
-        @closed = nil
+        @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener) { Core.made(@ledger.open_publisher) }
         @lost.each(&:close).clear
       end
 

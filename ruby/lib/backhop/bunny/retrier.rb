@@ -70,6 +70,7 @@ module Backhop
         @connection = channel.connection
         raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
 
+        Channels.guard(@connection)
         @declared = Declared.of(@connection)
         @publisher = PublisherThread.new(self, @connection, timeout_ms, @back_off)
         @consumer = nil # the last one that was checked

@@ -135,7 +135,7 @@ module Backhop
 
       def begin_consuming
         @transport = @connection.transport
-        channel = Channels.open(@connection, nil, @threads)
+        channel = Channels.open(@connection, @threads)
         channel.prefetch(@prefetch)
         @retrier.watch(channel)
         queue = Consumed.new(channel, @retrier.topology.queue.b)
