@@ -15,13 +15,13 @@ enum { PAGE = 500 };
 struct management {
     http *client;
     const char *url;
-    const char *place; /* of the URL: what is behind the password */
+    const char *place; /* the URL's part behind the password */
     bh__uri broker;
 };
 
 /* -------------------------------------------------------------------------------------------------------------- opening */
 
-/* Where a URL's host begins: behind "://", and behind the last "@" before the path. */
+/* Returns the beginning of a URL's host: behind "://", and behind the last "@" before the path. */
 static const char *find_place(const char *url)
 {
     const char *begin = strstr(url, "://");
@@ -77,7 +77,7 @@ void management_close(management *self)
 
 /* -------------------------------------------------------------------------------------------------------------- getting */
 
-/* What stays of a name in a URL: RFC 3986's unreserved characters. */
+/* Writes a name into a URL. RFC 3986's unreserved characters stay; all others are escaped. */
 static void put_escaped(FILE *out, const char *name)
 {
     for (; *name; name++) {

@@ -1,8 +1,8 @@
 /*
  * backhop migrate: takes over what waits in hand-made wait queues.
  *
- * The pure core reads how often a message failed (bh_history) and plans its next wait (bh_plan_adopt); the mover acknowledges no original before
- * its copy was confirmed.
+ * The pure core reads how often a message failed (bh_history) and plans its next delay (bh_plan_adopt). The mover
+ * acknowledges an original after the broker confirmed its copy.
  */
 #include "common/command.h"
 #include "setup/declare.h"
@@ -34,14 +34,14 @@ typedef struct portion {
 
 typedef struct migration {
     const migrate_options *options;
-    parked on; /* the connection, what is selected, what was read; its topology is the work queue's */
+    parked on; /* the connection, the selection, the message that was read; its topology is the work queue's */
     const char *queue;
     bh_plan *plan;
     mover mover;
     portion *portions;
     size_t portion_count;
     int64_t found;   /* messages that were looked at */
-    int64_t meant;   /* of them, those that go, or would */
+    int64_t meant;   /* the ones among them that move, or would */
     int64_t refused; /* whose headers fit no frame */
     int is_for_real;
     int skipped; /* some wait for another round */
@@ -65,7 +65,7 @@ static int is_own(const migration *self, const char *name)
     return strcmp(name, bh_topology_queue(topology).data) == 0;
 }
 
-/* Whether there is an exchange of this name. */
+/* Returns 1 if there is an exchange of this name. */
 static int is_exchange(connection *broker, const char *name)
 {
     amqp_exchange_declare_t look = {
@@ -255,7 +255,7 @@ static void print_summary(const migration *self)
 
 /* --------------------------------------------------------------------------------------------------------------- main */
 
-/* What copies need is made as a worker would make it. */
+/* Declares the queues and exchanges that the copies need, as a worker does. */
 static int declare(migration *self)
 {
     bh__report report = {.status = BH_OK};

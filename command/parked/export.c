@@ -36,7 +36,7 @@ static void keep_tag(taking *self, uint64_t tag)
     self->tags[self->count++] = tag;
 }
 
-/* One look: counts what is meant, and writes it where there is a file. */
+/* Takes one look: counts the selected messages, and writes them if there is a file. */
 static int look(taking *self, parked *on, snapshot *shot)
 {
     char id[256];

@@ -83,8 +83,8 @@ bh_policy *parked_policy(const topology_options *options)
     return setup_policy(is_plain ? &fixed : &none);
 }
 
-/* RabbitMQ 4 drops, or dead-letters, what was given back to a quorum queue more than 20 times, unless the queue says otherwise. Before 4.0
- * only a queue's own limit does. */
+/* RabbitMQ 4 drops or dead-letters a message that was given back to a quorum queue more than 20 times, unless the queue
+ * has another limit. Before 4.0 only a queue's own limit does that. */
 static int check_looks_are_safe(const parked *self)
 {
     bh_status status = declare_compare(self->broker, self->topology, self->queue);

@@ -1,8 +1,9 @@
 /*
  * backhop parked replay: sends parked messages back.
  *
- * The pure core plans each copy (bh_plan_replay), and the mover sends it. It goes in rounds: a snapshot of the queue, of which as many copies as
- * fit the memory are kept; they are sent; all others were held meanwhile, and are given back in one go, so that their order stays.
+ * The pure core plans each copy (bh_plan_replay), and the mover sends it. A replay goes in rounds. A round takes a
+ * snapshot of the queue, keeps as many copies as fit the memory, and sends them. Meanwhile it holds all other messages,
+ * and then gives them back in one go, so that their order stays.
  */
 #include "common/command.h"
 #include "move/mover.h"
@@ -63,7 +64,7 @@ typedef struct replay {
     double rates[MOST_RAMP];
     size_t rate_count;
     int is_late;     /* the round has to end */
-    const char *end; /* why it stops before its end, where that is not for the mover's reason; NULL: it does not */
+    const char *end; /* why it stops before its end, if not for the mover's reason; NULL: it does not */
 } replay;
 
 /* Why it stops before its end; NULL: it does not. */
@@ -158,7 +159,7 @@ static bh_status try_copy(replay *self, const bh_message *message)
     return status == BH_OK ? mover_try(&self->mover, message, self->plan) : status;
 }
 
-/* Keeps the copy that was planned last; false where it fits no frame. */
+/* Keeps the copy that was planned last. Returns false if it fits no frame. */
 static int keep_copy(replay *self, bh_message *message)
 {
     bh_copy planned;
@@ -236,7 +237,7 @@ static void show_progress(replay *self, int64_t now_ms, int is_last)
     fflush(stderr);
 }
 
-/* While copies go: sees whether the round has to end, or what is held has to be given back for a moment. */
+/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;

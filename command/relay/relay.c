@@ -23,7 +23,7 @@
 
 enum { DRAIN_MS = 10000 };
 
-/* What was typed, or stands in the file; NULL: not at all. An option goes before the file. */
+/* The options, typed or read from the file; NULL: not given. An option goes before the file. */
 typedef struct relay_options {
     const char *management_url, *config, *ns, *queue_type, *stripes, *prefetch, *drain, *ca_file, *cert, *key;
     const char *outcomes[BH_DEATH_OTHER]; /* by bh_death_reason */
@@ -367,7 +367,7 @@ static int relay_on(bh_worker *worker, relay_options *o)
     return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
 }
 
-/* What a look at the broker found; BH_ERR_STATE: nothing yet. */
+/* The result of a look at the broker; BH_ERR_STATE: none yet. */
 typedef struct finding {
     bh_status status;
     char *text;

@@ -68,7 +68,8 @@ bh_policy *setup_policy(const policy_options *options);
 bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
 /* Sets what a JSON object of the file's form says ("where" names it in messages). Ends the program as above. */
 void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
-/* A word of a set, by its place; and a whole number. What is none ends the program with 64; `name` is the option's. */
+/* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64; `name` is the
+ * option's. */
 int setup_word(const char *name, const char *text, const char *const *words, size_t count);
 int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t highest);
 bh_queue_type setup_queue_type(const char *name, const char *text);

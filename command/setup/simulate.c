@@ -33,7 +33,7 @@ static double calls_at(const simulation *of, size_t at)
     return at < of->count ? of->buckets[at].calls : 0;
 }
 
-/* Where the plot ends: behind the last bucket in which something happens. */
+/* Returns the end of the plot: behind the last bucket that has a call or a message. */
 static size_t last_bucket(const simulate *self)
 {
     size_t last = self->with.count > self->without.count ? self->with.count : self->without.count;

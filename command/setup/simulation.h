@@ -22,7 +22,7 @@ typedef struct scenario {
     int at_once;     /* retries at once, without a wait: what one would have without back-off */
 } scenario;
 
-/* What was in a bucket of time. */
+/* The counts of one bucket of time. */
 typedef struct bucket {
     double calls;   /* a second, at the downstream */
     int64_t queued; /* ready in the work queue at its end */

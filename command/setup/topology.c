@@ -16,7 +16,7 @@ typedef struct topology_command {
     int json;
 } topology_command;
 
-/* The topology of the one work queue that the operands name. Ends the program where it is none. */
+/* The topology of the one work queue that the operands name. Ends the program if they name none. */
 typedef struct made {
     bh_policy *policy;
     bh_topology *topology;
