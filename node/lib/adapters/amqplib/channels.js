@@ -1,5 +1,5 @@
 'use strict'
-// The channels that publish copies, and those that declare and get.
+// The channels that publish copies, and the channels that declare and get.
 
 const { ConnectionFailedError } = require('../../errors')
 const { frames } = require('../frames')
