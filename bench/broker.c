@@ -42,7 +42,7 @@ static void choose(const char *name)
     bh_policy_free(policy);
 }
 
-/* What a consumer left unacknowledged is back in its queue once the queue has no consumers. */
+/* Unacknowledged messages of a consumer are back in their queue once the queue has no consumers. */
 static uint32_t depth(bh_bytes queue)
 {
     double limit = bench_now_ms() + LIMIT_MS;

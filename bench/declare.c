@@ -1,10 +1,10 @@
 /*
- * bench-declare: what it costs to declare many work queues on one connection, with the default policy.
+ * bench-declare: the cost of declaring many work queues on one connection, with the default policy.
  *
  *     bench-declare QUEUES known|each   in one namespace, which is known after the first one, or declared for each
  *
- * Writes the declarations and milliseconds of the first work queue, and of each further one, as a JSON object; and deletes
- * what it made.
+ * Writes a JSON object with the declarations and milliseconds of the first work queue, and of each further one. Deletes
+ * everything that it declared.
  */
 #include "bench.h"
 

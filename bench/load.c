@@ -7,7 +7,7 @@
  *     bench-load neighbour COUNT shared|own       a probe each 20 ms, while a neighbour's work queue gets as many retries on the
  *                                                 probes' rung, in the same namespace or in one of its own
  *
- * Each declares what it needs, and deletes it in the end. The seconds of the result are those of publishing.
+ * Each declares its exchanges and queues, and deletes them in the end. The result's seconds are the time of publishing.
  */
 #include "bench.h"
 

@@ -3,8 +3,8 @@
  *
  *     bench-relay RATE SECONDS quorum|classic     so many messages a second, each rejected once, in a work queue of this type
  *
- * The relay is this process, so that the result's memory is its; a child publishes, rejects, and acknowledges what came back. The seconds
- * of the result are those of publishing.
+ * The relay is this process, so that the result's memory is its own. A child publishes, rejects, and acknowledges the
+ * messages that came back. The result's seconds are the time of publishing.
  */
 #include "bench.h"
 
@@ -18,7 +18,7 @@
 
 enum { ACKS_AT_ONCE = 100 };
 
-/* What both processes see. */
+/* The counters that both processes see. */
 typedef struct traffic {
     int rate;
     int messages;
@@ -159,7 +159,7 @@ static void relay_traffic(traffic *self)
     bh_relay_free(relay);
 }
 
-/* What a run leaves behind. */
+/* Deletes the queues and exchanges of a run. */
 static void clean_up(void)
 {
     static const char *const names[] = {BENCH_QUEUE, BENCH_QUEUE ".parked", BENCH_NAMESPACE ".rejected"};

@@ -1,4 +1,4 @@
-/* What happened, as the two threads of the demo saw it: each takes the lock to write, the screen takes it to read. */
+/* The record of the run, as the two threads of the demo saw it: each takes the lock to write, the screen to read. */
 #ifndef CDN_PURGE_RECORD_H
 #define CDN_PURGE_RECORD_H
 
@@ -19,7 +19,7 @@
 /* One call of the handler, in ms since the start. */
 struct attempt {
     int64_t at_ms;      /* the message was taken */
-    int64_t settled_ms; /* its plan was carried out */
+    int64_t settled_ms; /* its plan was executed */
     int64_t delay_ms;   /* how long it will wait */
     bh_action action;
 };
