@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three failures with a delay of their own each, where the strategy has more than one. */
+/* Three failures with a delay of their own each, if the strategy has more than one. */
 enum { MOST_FAILURES = 3 };
 
 static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
@@ -103,7 +103,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
 }
 END_TEST
 
-/* What was settled last is parked for this reason, and nothing else of it is left. */
+/* The message settled last is parked for this reason, and nothing else of it remains. */
 static void expect_in_parked_queue(rig *r, const char *reason, int64_t attempts, const char *error)
 {
     message parked;
@@ -426,7 +426,7 @@ END_TEST
 
 /* ----------------------------------------------------------------------------------------------------------- reject */
 
-/* Nobody rejected it, so that the broker takes its way back for a cycle. The README warns of it. */
+/* No consumer rejected it, so the broker takes its return binding for a cycle. The README warns of it. */
 START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back)
 {
     rig *r = setup_rig(_i);
@@ -441,7 +441,7 @@ START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------- what is refused */
+/* --------------------------------------------------------------------------------------------------------- refusals */
 
 static void expect_refused(rig *r)
 {

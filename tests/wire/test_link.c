@@ -399,7 +399,7 @@ START_TEST(a_heartbeat_is_sent_after_half_the_time_and_only_where_nothing_was)
     ck_assert_uint_eq(bh__buffer_size(&wire.link.out), 0);
     bh__link_beat(&wire.link, 600);
     bh__link_beat(&wire.link, 601);
-    ck_assert_int_eq(bh__link_next_beat_ms(&wire.link), 2100); /* what is written already is a sign of life */
+    ck_assert_int_eq(bh__link_next_beat_ms(&wire.link), 2100); /* a written frame is a sign of life */
     ck_assert_uint_eq(pair_receive(&wire, bytes, sizeof bytes), 8);
     ck_assert_mem_eq(bytes, "\x8\0\0\0\0\0\0\xCE", 8);
 }

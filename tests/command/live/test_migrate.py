@@ -14,7 +14,7 @@ MANY = 3000
 
 class Migrating(LiveCase):
     def set_up(self, *types: str) -> tuple[str, str, str]:
-        """A work queue whose rejections wait a fifth of a second, until `bind` leads them to where they wait for an hour."""
+        """Makes a work queue. Its rejections wait a fifth of a second, until `bind` has them wait for an hour."""
         work = self.queue()
         short, long, exchange = work + ".retry.200", work + ".retry.1h", work + ".retries"
         rig("exchange", exchange)
