@@ -109,7 +109,7 @@ static int publishes_copy(const message *of)
     return of->action == BH_ACTION_RETRY || of->action == BH_ACTION_PARK || of->action == BH_ACTION_REPLAY;
 }
 
-/* --- what must always hold -------------------------------------------------------------------------------------- */
+/* --- invariants -------------------------------------------------------------------------------------------------- */
 
 static int is_at(stage at, bh_state state)
 {

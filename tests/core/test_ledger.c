@@ -195,7 +195,7 @@ START_TEST(what_no_broker_takes_is_told_with_how_long_it_is_left)
     ledger = ledger_with_copy(BH_ACTION_REPLAY, &publisher, &entry);
     bh_ledger_close_publisher(ledger, publisher, BH_ENDING_ERROR, 0);
     expect_words(ledger, 0, "406", "",
-                 "the broker closes the channel over the copy: 406; the message stays where it was");
+                 "the broker closes the channel over the copy: 406; the message stays in its queue");
     bh_ledger_free(ledger);
 
     ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);

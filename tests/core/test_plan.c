@@ -206,7 +206,7 @@ static void check_invariants(const vector *v, const bh_plan *plan)
     if (publishes_copy(plan) != publishes)
         vector_fail(v, "publishes", "does not go with the action");
     if (!publishes && bh_plan_header_count(plan))
-        vector_fail(v, "headers", "are set where nothing is published");
+        vector_fail(v, "headers", "are set although nothing is published");
     if ((action == BH_ACTION_PARK) != (bh_plan_reason(plan).size > 0))
         vector_fail(v, "reason", "does not go with the action");
     if (publishes &&

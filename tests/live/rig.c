@@ -232,7 +232,7 @@ static int pick(rig *self, unsigned kinds, bh_bytes id)
     return 0;
 }
 
-/* An event of one of these kinds (bits), about this message, where its id is known. */
+/* An event of one of these kinds (bits), about this message if its id is known. */
 static void await(rig *self, unsigned kinds, bh_bytes id, const char *what)
 {
     int64_t limit = now_ms() + LIMIT_MS;

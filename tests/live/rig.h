@@ -26,7 +26,7 @@ typedef struct rig {
     broker *broker;
     char ns[256];       /* the ladder's namespace, and the prefix of every name here */
     char queue[256];    /* the work queue */
-    char parked[300];   /* where its messages are parked */
+    char parked[300];   /* the parked queue */
     char exchange[264]; /* a topic exchange for the tests' messages; "work.#" is bound to the work queue */
     bh_strategy strategy;
     bh_queue_type type;

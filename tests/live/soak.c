@@ -71,7 +71,7 @@ static void note_events(bh_worker *worker)
     }
 }
 
-/* Handles the next message; 0 where none came within this time. */
+/* Handles the next message. Returns 0 if none came within this time. */
 static int handle_next(bh_worker *worker, int64_t ms)
 {
     bh_message *taken = NULL;

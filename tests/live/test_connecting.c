@@ -265,7 +265,7 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
     int64_t start = now_ms();
     start_by(r, broker_url());
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION,
-                 "name service did not tell the address of " UNANSWERED_HOST);
+                 "name service did not return the address of " UNANSWERED_HOST);
     expect_waited(start, TIMEOUT);
     rig_await(r, BH_EVENT_CONNECTED);
     expect_at_work(r);

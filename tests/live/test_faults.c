@@ -310,7 +310,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
     rig_await(r, BH_EVENT_DISCONNECTED);
     rig_await(r, BH_EVENT_CONNECTED);
     await_distinct(&all, CROWD);
-    pause_ms(1000); /* what comes again, comes at once */
+    pause_ms(1000); /* a message that comes again comes at once */
     pthread_mutex_lock(&all.mutex);
     all.is_over = 1;
     pthread_mutex_unlock(&all.mutex);

@@ -15,7 +15,7 @@ static rig *rig_with_short_delay(int i)
     return r;
 }
 
-/* A queue that <ns>.return would feed, if anybody but the worker chose the key; the key is written to `key`. */
+/* A queue that <ns>.return would feed, if anyone but the worker chose the key; the key is written to `key`. */
 static const char *make_victim(rig *r, char key[256])
 {
     const char *victim = rig_name(r, "victim");

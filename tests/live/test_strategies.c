@@ -217,7 +217,7 @@ START_TEST(a_message_that_is_delivered_often_is_not_dropped)
     rig_start(r);
     rig_stop_worker(r); /* it would take them */
     deliver_often(r, r->parked);
-    if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* where each of these is a failure, with a delay */
+    if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* native: each of these is a failure, with a delay */
         deliver_often(r, r->queue);
     rig_free(r);
 }
@@ -296,7 +296,7 @@ START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
         int id = atoi(bh_message_body(r->message).data);
-        ck_assert_int_ge(now_ms() - failed_at[id] + 1, delays[id]); /* later by what failed after it */
+        ck_assert_int_ge(now_ms() - failed_at[id] + 1, delays[id]); /* later by the failures after it */
         rig_succeed(r);
     }
     rig_free(r);

@@ -11,7 +11,7 @@
 rig *rig_that_waits(void);
 /* Prepared, with a worker that tries again every 50 ms and is not started. */
 rig *rig_in_a_hurry(rig *r);
-/* Starts the worker by this URL, and does not wait for what comes of it. */
+/* Starts the worker by this URL, and does not wait for the result. */
 void start_by(rig *r, const char *url);
 /* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */
 proxy *start_by_proxy(rig *r, const char *options);

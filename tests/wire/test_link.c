@@ -99,7 +99,7 @@ START_TEST(what_is_no_amqp_is_told_with_what_to_check)
     static const char *const strangers[] = {"HTTP/1.1 400 Bad Request\r\n", "AMQP\0\0\x9\1", "\x15\3\3\0\2\2\x16 alert",
                                             "\0\0\0\0\0\0\0\0"};
     pair_send(&wire, strangers[_i], 8);
-    expect_broken("does not speak AMQP 0-9-1; check the port, and whether it wants TLS");
+    expect_broken("does not use AMQP 0-9-1; check the port, and whether it needs TLS");
     ck_assert_int_eq(wire.link.is_open, 0);
 }
 END_TEST
@@ -137,7 +137,7 @@ END_TEST
 START_TEST(a_frame_with_another_end_ends_the_connection)
 {
     pair_send(&wire, "\3\0\1\0\0\0\1x\xCD", 9);
-    expect_broken("does not end as it should");
+    expect_broken("has a wrong end");
 }
 END_TEST
 

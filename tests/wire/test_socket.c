@@ -461,7 +461,7 @@ static void expect_no_tls(const char *words)
         poll(NULL, 0, TICK_MS);
     }
     ck_assert_int_eq(status, BH_ERR_TLS);
-    ck_assert_msg(strstr(bh__report_text(&report).data, "check that this port speaks TLS") != NULL, "%s",
+    ck_assert_msg(strstr(bh__report_text(&report).data, "check that this port uses TLS") != NULL, "%s",
                   bh__report_text(&report).data);
     bh__socket_close(&made);
     close(peer);

@@ -338,7 +338,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       }
       const bodies = await broker.bodies(`${queue}.parked`, count)
       assert.equal(new Set(bodies).size, count)
-      await until(() => warned('the broker delivers again what was not acknowledged'), 'the loss is told')
+      await until(() => warned('the broker delivers unacknowledged messages again'), 'the loss is told')
     })
 
     it('a burst of failures waits for no confirm', async () => {
@@ -998,7 +998,7 @@ describe('amqplib', NEEDS_BROKER, () => {
     assert.deepEqual([messageId, headers.deep, headers.more], ['id', { list: [1] }, undefined])
   })
 
-  /** A retrier's listener, before which somebody replaces the content of bad messages: no copy can be written. */
+  /** A retrier's listener. Before it, another listener replaces the content of bad messages: no copy can be written. */
   function breaking (handle) {
     const listener = consumer.retrier.wrap(handle)
     return incoming => listener(String(incoming.content) === 'bad' ? { ...incoming, content: 'parsed' } : incoming)

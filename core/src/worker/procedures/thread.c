@@ -234,7 +234,7 @@ static void emit_drained(bh__runner *self, int64_t count)
     } else if (count) {
         data.status = BH_ERR_TIMEOUT; /* its text says everything */
     } else {
-        data.text = bh_str("what was taken is settled, or the broker has it again");
+        data.text = bh_str("all messages in hand are settled, or the broker has them again");
     }
     bh__emit_last(self->context, data);
 }
