@@ -1,5 +1,5 @@
 /*
- * Command: what the sub-commands of `backhop` share with main.c.
+ * Command: declarations that the sub-commands of `backhop` share with main.c.
  *
  * A sub-command is a function. It gets its own arguments, its name first, and returns an exit code of <sysexits.h>, or
  * EXIT_INTERRUPTED if it was interrupted. Results go to standard output, all else to standard error.

@@ -139,7 +139,7 @@ static int complain_answer(const management *self, long status)
             place_size(self), self->place, status);
         return EX_NOPERM;
     }
-    complain("what answers at %.*s is no management API of RabbitMQ, or it has a fault (status %ld)", place_size(self),
+    complain("the server at %.*s is no management API of RabbitMQ, or it has a fault (status %ld)", place_size(self),
              self->place, status);
     return EX_UNAVAILABLE;
 }
@@ -229,8 +229,7 @@ int management_name_queues(queue_names *out, const char *url, const broker_optio
     *out = (queue_names){.items = NULL};
     if (count <= 0 && !url)
         options_refuse(
-            "which work queue? Name some; or offer the management API (--management), which finds those that "
-            "have a parked queue");
+            "which work queue? Name some, or give --management, which finds all work queues with a parked queue");
     if (count <= 0)
         return find_queues(out, url, broker);
     for (int i = 0; i < count; i++)

@@ -133,7 +133,7 @@ static bh_status count_ready(snapshot *self)
             status = connection_look(self->broker, self->queue, &self->ready, &consumers);
     }
     if (status == BH_OK && consumers > 0)
-        complain("somebody else consumes from \"%s\": messages that he holds are not seen", self->queue);
+        complain("another consumer of \"%s\" runs: this command cannot see the messages that it holds", self->queue);
     self->total = self->ready;
     return status;
 }

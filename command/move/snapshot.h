@@ -58,14 +58,14 @@ typedef struct snapshot {
 int snapshot_begin(snapshot *self, connection *broker, const char *queue);
 /* Returns the next message, which the caller frees; NULL at the end, or if interrupted or failed (status). */
 bh_message *snapshot_next(snapshot *self);
-/* After the last message: nothing more is delivered, so that acknowledging does not bring what came into the queue meanwhile. */
+/* After the last message: stops deliveries, so that acknowledging does not bring messages that arrived meanwhile. */
 bh_status snapshot_close(snapshot *self);
 /* Takes a message off the queue for good. */
 void snapshot_ack(snapshot *self, uint64_t tag);
-/* Gets a frame of CHANNEL_CONSUME, where somebody else listens to the connection. */
+/* Gets a frame of CHANNEL_CONSUME, if the caller itself reads the connection's frames. */
 void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method);
-/* Gives back the held messages, and waits until the queue has them: the broker does that by and by. EX_OK; or complains
- * and returns the exit code; EXIT_INTERRUPTED if interrupted. */
+/* Gives back the held messages, and waits until the queue has them: the broker does that bit by bit. EX_OK; or
+ * complains and returns the exit code; EXIT_INTERRUPTED if interrupted. */
 int snapshot_end(snapshot *self);
 
 #endif

@@ -126,7 +126,7 @@ static void serve(server *self, server_client *client)
     free(body);
 }
 
-/* Reads what came; answers and closes if the request's head is complete. */
+/* Reads the bytes that came; answers and closes if the request's head is complete. */
 static void read_client(server *self, server_client *client)
 {
     ssize_t got = recv(client->fd, client->request + client->used, SERVER_MOST_REQUEST - client->used, MSG_DONTWAIT);

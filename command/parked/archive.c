@@ -270,7 +270,7 @@ static int put_list(bh__buffer *out, const json_t *list, int is_array, int depth
         put(out, (uint64_t)(unsigned char)*type, 1);
         problem[0] = '\0';
         if (!put_value(out, *type, value, depth, problem))
-            return *problem ? 0 : is_wrong(problem, "a header's value is none of its type, '%s'", type);
+            return *problem ? 0 : is_wrong(problem, "a header's value does not fit its type, '%s'", type);
     }
     size_t end = out->end, size = end - out->begin - begin;
     out->end = out->begin + begin - LENGTH_BYTES;
@@ -299,7 +299,9 @@ static int put_properties(bh__buffer *out, const json_t *object, char problem[25
         flags |= 1u << (15 - i);
         problem[0] = '\0';
         if (i == BH_PROPERTY_HEADERS ? !put_list(out, value, 0, 0, problem) : !put_property(out, i, value))
-            return *problem ? 0 : is_wrong(problem, "the property %s is none", properties_by_name[i]);
+            return *problem ? 0
+                            : is_wrong(problem, "the property %s has a wrong value, or does not exist",
+                                       properties_by_name[i]);
     }
     size_t end = out->end;
     out->end = out->begin;

@@ -1,4 +1,4 @@
-/* Parked: what the sub-commands of `backhop parked` share. */
+/* Parked: declarations that the sub-commands of `backhop parked` share. */
 #ifndef BACKHOP_COMMAND_PARKED_H
 #define BACKHOP_COMMAND_PARKED_H
 

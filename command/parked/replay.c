@@ -112,7 +112,7 @@ static void pay(void *data, int64_t now_ms)
         self->paid_ms = (self->paid_ms > now - 1000 ? self->paid_ms : now) + 1000 / rate;
 }
 
-/* --------------------------------------------------------------------------------------------------- what comes back */
+/* ---------------------------------------------------------------------------------------------------- parked again */
 
 static void remember(void *data, uint64_t mark)
 {
@@ -292,7 +292,7 @@ static void print_sample(const replay *self, int64_t position)
     free(safe);
 }
 
-/* Counts what would go, by looking at all. */
+/* Counts the messages that would go, by looking at all. */
 static int count_all(replay *self)
 {
     snapshot shot;
@@ -434,19 +434,19 @@ int parked_replay(int count, char **arguments)
         {"ramp", 0, OPTION_TEXT, "RATES", "rates one after the other, as 1,2,5,20; then --rate", &o.ramp},
         {"ramp-step", 0, OPTION_DURATION, "TIME", "how long each of these holds [10s]", &o.ramp_ms},
         {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many are parked again; 0: never [3]", &o.stop_after},
-        {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave what was replayed so often already", &o.max_replays},
+        {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave messages that were replayed so often already",
+         &o.max_replays},
         {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the work queue", &o.to},
-        {"dry-run", 'n', OPTION_FLAG, NULL, "say what would go, and do nothing", &o.dry_run},
-        {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &o.yes},
+        {"dry-run", 'n', OPTION_FLAG, NULL, "print what would go, and do nothing", &o.dry_run},
+        {"yes", 'y', OPTION_FLAG, NULL, "do not wait for the typed count", &o.yes},
         {"hold", 0, OPTION_DURATION, "TIME", "give the rest back for a moment so often [10m]", &o.hold_ms},
         PARKED_OPTIONS(&o.parked),
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
-        "Sends a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves the\n"
-        "parked queue after the broker confirmed its copy. What is parked meanwhile is not touched. Safe to "
-        "interrupt:\n"
-        "the same command goes on. Conditions are those of 'backhop parked list'.\n");
+        "Moves a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves "
+        "the parked queue after the broker confirmed its copy. Messages that are parked meanwhile stay parked. Safe "
+        "to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     replay *self = must(calloc(1, sizeof *self));
