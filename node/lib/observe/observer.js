@@ -20,6 +20,6 @@
 // result adds these counts to other metrics.
 
 const ATTACH = Symbol('attach')
-const TRACE = Symbol('trace') // of a message: what its tracing keeps for its copy, { traceparent, ... }
+const TRACE = Symbol('trace') // of a message: its tracing's data for its copy, { traceparent, ... }
 
 module.exports = { ATTACH, TRACE }

@@ -148,7 +148,7 @@ class Broker {
     return taken
   }
 
-  /** Takes what comes out of a queue, as soon as it can be: one of quorum type has no leader yet when a broker started. */
+  /** Takes a queue's messages, as soon as it can: a quorum queue has no leader yet when its broker has just started. */
   async consume (queue, take) {
     const each = message => {
       if (!message) return
