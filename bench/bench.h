@@ -24,7 +24,7 @@ typedef enum bench_task {
 
 /* The exchanges and queues that are declared for it, and the policy. */
 typedef enum bench_setup {
-    BENCH_RATES,    /* the ladder; what fails waits so long that nothing comes back */
+    BENCH_RATES,    /* the ladder; failed messages wait so long that none comes back */
     BENCH_LADDER,   /* delays from 0.5 s to 20 s, jitter spread 0.2 */
     BENCH_ONE_QUEUE /* the same delays, as expirations of messages in one wait queue */
 } bench_setup;

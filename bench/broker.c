@@ -1,5 +1,5 @@
 /*
- * bench-broker: what has to be done on the broker before and after a contender runs.
+ * bench-broker: sets the broker up before a contender runs, and cleans up after it.
  *
  *     bench-broker versions               of the broker, librabbitmq and Backhop
  *     bench-broker declare SETUP          exchanges and queues; setups: rates, ladder, one-queue

@@ -64,7 +64,7 @@ int main(int count, char **words)
     if (strcmp(words[2], "known") == 0)
         bench_need(bh_declared_new(&declared));
     amqp_connection_state_t connection = bench_connect();
-    delete_all(connection, queues); /* what a run that was killed left behind */
+    delete_all(connection, queues); /* queues of a run that was killed */
     double start = bench_now_ms();
     int steps = declare(connection, 0, declared);
     double first_ms = bench_now_ms() - start;

@@ -79,7 +79,7 @@ static void *publish_all(void *data)
     return NULL;
 }
 
-/* The delay of a copy; -1: it is none. */
+/* Returns the delay of a copy; -1: it is no copy. */
 static double delay_of(const amqp_envelope_t *envelope)
 {
     static const char name[] = "backhop-delay";
@@ -91,7 +91,7 @@ static double delay_of(const amqp_envelope_t *envelope)
     return -1;
 }
 
-/* Rejects what comes for the first time, and acknowledges what came back. */
+/* Rejects a message that comes for the first time, and acknowledges one that came back. */
 static void consume_all(traffic *self)
 {
     amqp_connection_state_t connection = bench_consuming();
@@ -199,7 +199,7 @@ int main(int count, char **words)
     amqp_connection_state_t connection = bench_connect();
     declare_work(connection, words[3]);
     bench_disconnect(connection);
-    bh_relay *relay = make_relay(); /* makes what the first rejections need */
+    bh_relay *relay = make_relay(); /* declares the queues for the first rejections */
     bh_worker *worker;
     bh_event *event = NULL;
     bench_need(bh_worker_new_relay(&worker, relay));

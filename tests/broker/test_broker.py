@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import supervisor
 
 BROKER = str(Path(__file__).resolve().with_name("broker"))
-LIMIT = 300.0  # seconds, for what may have to prepare a tree first
+LIMIT = 300.0  # seconds, for tests that may have to prepare a tree first
 TEST_LIMIT = 600  # seconds, for one test
 MANY = 1000  # seconds that a command sleeps which is not to end by itself
 PRINT_STATE = """

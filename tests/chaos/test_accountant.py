@@ -30,7 +30,7 @@ def parked(message: Message, attempts: int = 5) -> tuple[Any, bytes]:
 
 
 def of(lines: list[str], *messages: Message, **more: Any) -> Account:
-    """The account of a journal with these lines, where these messages were published."""
+    """Returns the account of a journal with these lines, for these published messages."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "journal")
         path.write_text("".join(f"{each}\n" for each in ["900\tconnected\tnode1", *lines]))

@@ -260,7 +260,7 @@ static int company_depth(struct company *self, const char *queue)
     return -1;
 }
 
-/* Counts what waits in each wait queue. */
+/* Counts the messages in each wait queue. */
 static int company_sample(struct company *self)
 {
     struct record *record = self->record;

@@ -30,7 +30,8 @@ int company_clear(struct company *self, const bh_topology *topology);
 /* The topic exchange of the events, and the three queues that get each of them. The work queues are there already. */
 int company_declare(struct company *self);
 
-/* The thread publishes, reads search-index and counts what waits. The connection is its own until it has ended. */
+/* The thread publishes, reads search-index and counts waiting messages. The connection is its own until it has
+ * ended. */
 int company_start(struct company *self);
 void company_end_thread(struct company *self);
 

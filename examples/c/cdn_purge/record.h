@@ -72,7 +72,7 @@ void sleep_ms(int64_t ms);
 struct message *find_message(struct record *record, const void *id, size_t size);
 /* The first attempts of a message, as many as there was room to keep. */
 int kept_attempts(const struct message *message);
-/* 1 where its last attempt was not to be retried. */
+/* Returns 1 if its last attempt is not to be retried. */
 int is_settled(const struct message *message);
 /* How many of the events published have neither succeeded nor were found parked. */
 int count_missing(const struct record *record);

@@ -19,7 +19,7 @@ struct screen {
 void screen_open(struct screen *self, struct record *record);
 /* Draws the changes if it is time for it. */
 void screen_update(struct screen *self);
-/* Shows how it all went; 1 where all was as it must be. Both threads have done their work. */
+/* Shows the results. Returns 1 if all is correct. Both threads have done their work. */
 int screen_finish(struct screen *self, int64_t end_ms);
 void screen_close(const struct screen *self);
 
