@@ -88,8 +88,9 @@ live/%/node-callbacks: | node-package
 live/%/node-rest: | node-package
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 
-# The stages of each language's tools/check, each done again if a file changed: the packages, built and installed; their
-# tests without a broker; what else a release needs (all forms of the packages, style, types, documentation).
+# The stages of each language's tools/check: the packages, built and installed; their tests without a broker; the rest.
+# A release needs the rest: all forms of the packages, style, types, documentation. A stage runs again if a file
+# changed.
 $(languages:%=%-package): %-package: build/%/package-done
 $(languages:%=%-tests): %-tests: build/%/test-done
 $(languages:%=%-release): %-release: build/%/release-done

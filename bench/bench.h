@@ -1,6 +1,6 @@
 /*
- * Bench: what the benchmarks that need a broker share. Where the broker refuses something, or a count is wrong, the
- * program ends with a sentence and a failure.
+ * Bench: the functions that the benchmarks with a broker share. If the broker refuses something, or a count is wrong,
+ * the program ends with a sentence and a failure.
  */
 #ifndef BACKHOP_BENCH_H
 #define BACKHOP_BENCH_H
@@ -15,16 +15,16 @@
 /* BENCH_ATTEMPTS: message i has failed i % BENCH_ATTEMPTS times before, so that delays are mixed. */
 enum { BENCH_BODY = 256, BENCH_PREFETCH = 1000, BENCH_ATTEMPTS = 7, BENCH_CHANNEL = 1 };
 
-/* What a contender is to do with its messages. */
+/* The task of a contender. */
 typedef enum bench_task {
     BENCH_CONSUME, /* acknowledge each */
     BENCH_RETRY,   /* each fails: a copy waits, confirmed, then the original is acknowledged */
     BENCH_LATENESS /* each fails once, and is acknowledged when it comes back */
 } bench_task;
 
-/* What is there for it: exchanges and queues, and the policy. */
+/* The exchanges and queues that are declared for it, and the policy. */
 typedef enum bench_setup {
-    BENCH_RATES,    /* the ladder; what fails waits so long that nothing comes back */
+    BENCH_RATES,    /* the ladder; failed messages wait so long that none comes back */
     BENCH_LADDER,   /* delays from 0.5 s to 20 s, jitter spread 0.2 */
     BENCH_ONE_QUEUE /* the same delays, as expirations of messages in one wait queue */
 } bench_setup;
@@ -43,14 +43,15 @@ void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology);
 const char *bench_url(void);
 /* Connected, with BENCH_CHANNEL open. */
 amqp_connection_state_t bench_connect(void);
-/* The same, and consuming BENCH_QUEUE. */
+/* Does so too, and consumes BENCH_QUEUE. */
 amqp_connection_state_t bench_consuming(void);
 void bench_disconnect(amqp_connection_state_t connection);
 void bench_need_reply(amqp_rpc_reply_t reply, const char *what);
 void bench_need_sent(int status, const char *what);
 amqp_table_entry_t bench_string(const char *name, bh_bytes value);
 amqp_table_entry_t bench_int(const char *name, int64_t value);
-/* All exchanges, queues and bindings of the topology; and what of it can be deleted, with what is in it. */
+/* These two declare all exchanges, queues and bindings of the topology, and delete what can be deleted, messages
+ * too. */
 void bench_declare(amqp_connection_state_t connection, const bh_topology *topology);
 void bench_delete(amqp_connection_state_t connection, const bh_topology *topology);
 /* The declaration at an index; nothing deletes a binding by itself. */

@@ -1,5 +1,5 @@
 /*
- * bench-broker: what has to be done on the broker before and after a contender runs.
+ * bench-broker: sets the broker up before a contender runs, and cleans up after it.
  *
  *     bench-broker versions               of the broker, librabbitmq and Backhop
  *     bench-broker declare SETUP          exchanges and queues; setups: rates, ladder, one-queue
@@ -42,7 +42,7 @@ static void choose(const char *name)
     bh_policy_free(policy);
 }
 
-/* What a consumer left unacknowledged is back in its queue once the queue has no consumers. */
+/* Unacknowledged messages of a consumer are back in their queue once the queue has no consumers. */
 static uint32_t depth(bh_bytes queue)
 {
     double limit = bench_now_ms() + LIMIT_MS;

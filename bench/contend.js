@@ -3,19 +3,33 @@
 //
 //     node contend.js CONTENDER TASK MESSAGES [TURNS]
 //
-// Contenders: amqplib (a loop of one's own on a confirm channel, which acknowledges in the callbacks of the confirms),
-// adapter (backhop/amqplib), worker (Worker), worker-metrics (with backhop/prom-client). Tasks: consume (acknowledge
-// each), retry (each fails: a copy waits, confirmed, then the original is acknowledged), seen (of adapter: retry, by
-// retriers that take the TURNS, batch by batch, over and over: silent, as if it had no events, off, to which nobody
-// listens, on, with backhop/prom-client, with commas between them), decision (no broker: what the adapter decides for a
-// message with ten headers, one of them an x-death of five records).
+// Contenders:
+//
+// - amqplib: a loop of one's own on a confirm channel, which acknowledges in the callbacks of the confirms
+// - adapter: backhop/amqplib
+// - worker: Worker
+// - worker-metrics: with backhop/prom-client
+//
+// Tasks:
+//
+// - consume: acknowledge each message
+// - retry: each message fails; a copy waits, confirmed, then the original is acknowledged
+// - seen, of adapter: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
+//   them: silent, as if it had no events; off, without a listener; on, with backhop/prom-client
+// - decision: no broker; the adapter's decision for a message with ten headers, one of them an x-death of five records
 //
 // AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has
-// them. The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this
-// process's processor time meanwhile, "peak_kib", the peak memory, "max_block_ms", for how long the event loop did
-// nothing but one turn at most, and "max_block_cpu_ms", how much processor time a turn took at most: other programs had
-// the rest; for seen "cpu_us", the processor time a message in each batch, and "took_us", how long a message took in
-// it; for decision "microseconds", the median of one.
+// them. The object has these numbers:
+//
+// - "messages"
+// - "seconds": from the first message to the end of the connections
+// - "cpu_seconds": this process's processor time meanwhile
+// - "peak_kib": the peak memory
+// - "max_block_ms": the longest time that the event loop took for one turn
+// - "max_block_cpu_ms": the longest processor time of one turn; other programs had the rest
+// - "cpu_us", for seen: the processor time a message in each batch
+// - "took_us", for seen: the time that a message took in each batch
+// - "microseconds", for decision: the median of one
 
 const fs = require('node:fs')
 const path = require('node:path')
@@ -30,13 +44,13 @@ const { Decider } = require(path.join(path.dirname(require.resolve('backhop')), 
 const QUEUE = 'backhop.bench.work' // as bench/bench.h has them
 const NAMESPACE = 'backhop.bench'
 const PREFETCH = 1000
-const [SEEN_PREFETCH, SEEN_BATCH] = [100, 1000] // messages: what is in hand at a batch's end is counted in the next one
+const [SEEN_PREFETCH, SEEN_BATCH] = [100, 1000] // messages: those in hand at a batch's end count in the next one
 const ERROR = '507 queue is full'
 const URL = process.env.AMQP_URL
 const FRAME_MAX = 65536 // as the adapter has it
 const LONG = { integer: value => ({ '!': 'long', value }) }
 const SCHEDULE = '/proc/thread-self/schedstat'
-const LOOK_AFTER = 5 // ms, how often the event loop is asked to show that it is not blocked
+const LOOK_AFTER = 5 // ms: how often a timer checks that the event loop is not blocked
 
 const policy = (Class = Policy) => new Class({ initial: '10m', max: '10m', jitter: 'none', maxRetryAfter: 0 })
 
@@ -66,7 +80,7 @@ class Turns {
 const schedule = fs.existsSync(SCHEDULE) ? fs.openSync(SCHEDULE) : undefined
 const line = Buffer.alloc(100)
 
-/** Processor time of this thread, in milliseconds; where Linux does not tell it, of the process. */
+/** Returns the processor time of this thread, in milliseconds; of the process if Linux does not report the thread's. */
 function usedCpu () {
   const { user, system } = process.cpuUsage() // Linux brings the thread's up to date by it
   if (schedule === undefined) return (user + system) / 1000
@@ -79,7 +93,7 @@ function cpuNow () {
   return user + system
 }
 
-/** What a handler does, and how long it took from the first message on. */
+/** The handler's work, and how long it took from the first message on. */
 class Task {
   done = 0
   batches = [] // processor time at their beginnings, in microseconds
@@ -105,7 +119,7 @@ class Task {
   }
 }
 
-/** The loop that one writes: publish, and acknowledge where the broker confirms it. */
+/** The loop that users write: publish, and acknowledge when the broker confirms it. */
 async function runAmqplib (task) {
   const connection = await amqplib.connect(URL)
   const channel = await connection.createConfirmChannel()
@@ -146,7 +160,7 @@ function metrics () {
   return prometheus({ register: new Registry() })
 }
 
-/** What a message takes, in microseconds, in batches of retriers that take turns. */
+/** Measures the time of a message, in microseconds, in batches of retriers that take turns. */
 async function runSeen (task, turns) {
   const lib = path.dirname(require.resolve('backhop'))
   const contenders = [...new Set(turns)].map(seen => {

@@ -2,19 +2,34 @@
 
     python contend.py CONTENDER TASK MESSAGES [TURNS]
 
-Contenders: plain loops of one's own, with manual acknowledgements: pika (its BlockingConnection, and waiting for each
-confirm), pika-select (its SelectConnection, and acknowledging as confirms come), plain-aio-pika (awaiting each confirm,
-a task a message); and blocking and select (backhop.pika), aio-pika (backhop.aio_pika), worker (backhop.Worker;
-worker-metrics with backhop.prometheus.Metrics).
-Tasks: consume (acknowledge each), retry (each fails: a copy waits, confirmed, then the original is acknowledged),
-seen (of select: retry, by retriers that take the TURNS, batch by batch, over and over: silent, as if it had no events,
-off, to which nobody listens, on, with backhop.prometheus.Metrics, with commas between them), decision (no broker: what
-an adapter decides for a message with ten headers, one of them an x-death of five records).
+Contenders:
+
+- pika: a plain loop on its BlockingConnection, with manual acknowledgements, which waits for each confirm
+- pika-select: a plain loop on its SelectConnection, which acknowledges as confirms come
+- plain-aio-pika: a plain loop that awaits each confirm, a task a message
+- blocking, select: backhop.pika
+- aio-pika: backhop.aio_pika
+- worker: backhop.Worker
+- worker-metrics: with backhop.prometheus.Metrics
+
+Tasks:
+
+- consume: acknowledge each message
+- retry: each message fails; a copy waits, confirmed, then the original is acknowledged
+- seen, of select: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
+  them: silent, as if it had no events; off, without a listener; on, with backhop.prometheus.Metrics
+- decision: no broker; an adapter's decision for a message with ten headers, one of them an x-death of five records
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has them.
-The object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's
-processor time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each
-batch, and "took_us", how long a message took in it; for decision "microseconds", the median of one.
+The object has these numbers:
+
+- "messages"
+- "seconds": from the first message to the end of the connections
+- "cpu_seconds": this process's processor time meanwhile
+- "peak_kib": the peak memory
+- "cpu_us", for seen: the processor time a message in each batch
+- "took_us", for seen: the time that a message took in each batch
+- "microseconds", for decision: the median of one
 """
 
 from __future__ import annotations
@@ -46,14 +61,14 @@ from backhop.plan import Result
 
 QUEUE, NAMESPACE = "backhop.bench.work", "backhop.bench"  # as bench/bench.h has them
 PREFETCH = 1000
-SEEN_PREFETCH, SEEN_BATCH = 100, 1000  # messages: what is in hand at a batch's end is counted in the next one
+SEEN_PREFETCH, SEEN_BATCH = 100, 1000  # messages: those in hand at a batch's end count in the next one
 ERROR = "507 queue is full"
 URL = os.environ.get("AMQP_URL", "")
 POLICY = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
 
 
 class Task:
-    """What a handler does, and how long it took from the first message on."""
+    """The handler's work, and how long it took from the first message on."""
 
     def __init__(self, name: str, messages: int) -> None:
         self.fails = name in ("retry", "seen")
@@ -104,7 +119,7 @@ def run_pika(task: Task) -> None:
 
 
 def copy_headers(headers: Any, error: object) -> dict[str, Any]:
-    """What a copy of one's own would carry."""
+    """Returns the headers of a hand-written copy."""
     attempts = headers["backhop-attempts"] + 1
     return {**headers, "backhop-attempts": attempts, "backhop-error": str(error), "BCC": [f"backhop:{QUEUE}"]}
 
@@ -237,7 +252,7 @@ def silence(events: Any) -> None:
 
 
 def run_seen(task: Task, turns: list[str]) -> dict[str, list[float]]:
-    """What a message takes, in microseconds, in batches of retriers that take turns."""
+    """Measures the time of a message, in microseconds, in batches of retriers that take turns."""
 
     def retrier(channel: Any, name: str) -> Any:
         package = own_package()

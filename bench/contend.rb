@@ -4,16 +4,31 @@
 #
 #     ruby contend.rb CONTENDER TASK MESSAGES [TURNS]
 #
-# Contenders: bunny (a loop of one's own, which waits for each confirm), adapter (Backhop::Bunny), worker
-# (Backhop::Worker); worker-metrics, with Backhop::Metrics. Tasks: consume (acknowledge each), retry (each fails: a copy waits,
-# confirmed, then the original is acknowledged), seen (of adapter: retry, by retriers that take the TURNS, batch by batch, over
-# and over: silent, as if it had no events, off, to which nobody listens, on, with Backhop::Metrics, with commas between them),
-# decision (no broker: what an adapter decides for a message with ten headers, one of them an x-death of five records).
+# Contenders:
+#
+# - bunny: a loop of one's own, which waits for each confirm
+# - adapter: Backhop::Bunny
+# - worker: Backhop::Worker
+# - worker-metrics: with Backhop::Metrics
+#
+# Tasks:
+#
+# - consume: acknowledge each message
+# - retry: each message fails; a copy waits, confirmed, then the original is acknowledged
+# - seen, of adapter: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
+#   them: silent, as if it had no events; off, without a listener; on, with Backhop::Metrics
+# - decision: no broker; an adapter's decision for a message with ten headers, one of them an x-death of five records
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has them. The
-# object has "messages", "seconds" from the first message to the end of the connections, "cpu_seconds", this process's processor
-# time meanwhile, and "peak_kib", the peak memory; for seen "cpu_us", the processor time a message in each batch, and
-# "took_us", how long a message took in it; for decision "microseconds", the median of one.
+# object has these numbers:
+#
+# - "messages"
+# - "seconds": from the first message to the end of the connections
+# - "cpu_seconds": this process's processor time meanwhile
+# - "peak_kib": the peak memory
+# - "cpu_us", for seen: the processor time a message in each batch
+# - "took_us", for seen: the time that a message took in each batch
+# - "microseconds", for decision: the median of one
 
 require "json"
 
@@ -24,11 +39,11 @@ QUEUE = "backhop.bench.work" # as bench/bench.h has them
 NAMESPACE = "backhop.bench"
 PREFETCH = 1000
 SEEN_PREFETCH = 100
-SEEN_BATCH = 1000 # messages: what is in hand at a batch's end is counted in the next one
+SEEN_BATCH = 1000 # messages: those in hand at a batch's end count in the next one
 ERROR = "507 queue is full"
 POLICY = Backhop::Policy.new(initial: 600, max: 600, jitter: :none, max_retry_after: 0)
 
-# What a handler does, and how long it took from the first message on.
+# The handler's work, and how long it took from the first message on.
 class Task
   attr_reader :start, :done, :batches, :moments
 
@@ -69,7 +84,7 @@ def connect
   [connection, channel, channel.queue(QUEUE, no_declare: true)]
 end
 
-# Closes when the queue has what was acknowledged: a channel that ends loses what it has not handed on.
+# Closes when the queue has the acknowledgements: a channel that ends loses the ones that it has not handed on.
 def close(connection, channel)
   channel.basic_get(QUEUE)
   connection.close
@@ -108,7 +123,7 @@ module Silent
   def emit_plan(_name, _plan, _error, _took_us = nil) = nil
 end
 
-# What a message takes, in microseconds, in batches of retriers that take turns.
+# Measures the time of a message, in microseconds, in batches of retriers that take turns.
 def run_seen(task, turns)
   run_adapter(task, turns, SEEN_PREFETCH)
   spent, took = [task.batches, task.moments].map do |all|

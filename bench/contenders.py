@@ -1,4 +1,4 @@
-"""Who contends in the benchmark: the languages, their programs, and what is wanted of them."""
+"""The contenders of the benchmark: the languages, their programs, and their targets."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Contender:
     """A program that does a task."""
 
     label: str
-    """What it is, for people."""
+    """The name, for people."""
     command: list[str]
-    """What is called with a task and a number of messages. It finds them in the work queue, and writes a JSON object:
-    "messages", "seconds" from the first message to the end of its connections, "cpu_seconds", its processor time meanwhile,
-    "peak_kib", its peak memory, and what else its language tells."""
+    """The program, called with a task and a number of messages, which are in the work queue. It writes a JSON object.
+    "messages" is their number. "seconds" is from the first message to the end of its connections. It also has processor
+    time meanwhile, "cpu_seconds", and peak memory, "peak_kib". A language may add others."""
     targets: Mapping[str, float] = field(default_factory=dict)
     """By task: how often the base's rate is wanted, at least."""
     messages: Mapping[str, int] = field(default_factory=dict)
-    """By task: as the language's, but for what is too slow for as many."""
+    """By task: as the language's, except for a contender that is too slow for as many."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Language:
     decides: str = ""
     """The contender that has the task "decision": "microseconds", the median of one."""
     seen: str = ""
-    """The contender that has the task "seen". It is called with turns too, by commas: how each batch of messages that fail is
-    seen, over and over: "silent", as if it had no events, "off", with nobody who listens, "on", with metrics. It tells, for
-    each batch, "cpu_us", its processor time a message, and "took_us", how long one took. Programs that take turns would not
-    tell: one's rates, and its processor time, differ by a tenth from one run to the next."""
+    """The contender that has the task "seen". It gets turns too, separated by commas. A turn is how a batch of failing
+    messages is seen: "silent", as if it had no events, "off", without a listener, "on", with metrics. It repeats them.
+
+    For each batch it writes "cpu_us", its processor time a message, and "took_us", the time that one took. Programs
+    that take turns cannot measure this: one's rates, and its processor time, differ by a tenth between runs."""
 
     @property
     def base(self) -> str:

@@ -1,10 +1,10 @@
 /*
- * bench-declare: what it costs to declare many work queues on one connection, with the default policy.
+ * bench-declare: the cost of declaring many work queues on one connection, with the default policy.
  *
  *     bench-declare QUEUES known|each   in one namespace, which is known after the first one, or declared for each
  *
- * Writes the declarations and milliseconds of the first work queue, and of each further one, as a JSON object; and deletes
- * what it made.
+ * Writes a JSON object with the declarations and milliseconds of the first work queue, and of each further one. Deletes
+ * everything that it declared.
  */
 #include "bench.h"
 
@@ -64,7 +64,7 @@ int main(int count, char **words)
     if (strcmp(words[2], "known") == 0)
         bench_need(bh_declared_new(&declared));
     amqp_connection_state_t connection = bench_connect();
-    delete_all(connection, queues); /* what a run that was killed left behind */
+    delete_all(connection, queues); /* queues of a run that was killed */
     double start = bench_now_ms();
     int steps = declare(connection, 0, declared);
     double first_ms = bench_now_ms() - start;

@@ -9,7 +9,7 @@ from typing import Any
 WIDTH, HEIGHT = 880, 520
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 96, 64  # margins around the plot
 LOWEST_MS = 0.1
-SERIES = {  # contender: colour, what it is
+SERIES = {  # contender: colour, legend
     "librabbitmq": ("#d55e00", "one wait queue, per-message TTL"),
     "backhop": ("#0072b2", "Backhop's ladder: a queue per rung"),
 }

@@ -1,6 +1,6 @@
 /*
- * Benchmark: what the ledger costs for each message, with few and with many of them in hand, on each of its ways. The
- * figures are medians; a cost that rises with what is in hand shows in the second column.
+ * Benchmark: the cost of the ledger for each message, with few and with many of them in hand, on each of its ways. The
+ * figures are medians. If a cost rises with the number of messages in hand, the second column shows it.
  */
 #include <backhop/adapter.h>
 #include <stdio.h>

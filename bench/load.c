@@ -7,7 +7,7 @@
  *     bench-load neighbour COUNT shared|own       a probe each 20 ms, while a neighbour's work queue gets as many retries on the
  *                                                 probes' rung, in the same namespace or in one of its own
  *
- * Each declares what it needs, and deletes it in the end. The seconds of the result are those of publishing.
+ * Each declares its exchanges and queues, and deletes them in the end. The result's seconds are the time of publishing.
  */
 #include "bench.h"
 
@@ -56,7 +56,7 @@ static load_source open_source(const char *name_space, const char *queue, int64_
     bench_need(bh_history_new(&self.history));
     bench_need(bh_plan_new(&self.plan));
     self.connection = bench_connect();
-    bench_delete(self.connection, self.topology); /* what a run that was killed left behind */
+    bench_delete(self.connection, self.topology); /* queues of a run that was killed */
     bench_declare(self.connection, self.topology);
     amqp_confirm_select(self.connection, BENCH_CHANNEL);
     bench_need_reply(amqp_get_rpc_reply(self.connection), "asking for confirms");
@@ -238,7 +238,7 @@ static void neighbour(int count, int is_own)
                                               BENCH_QUEUE ".neighbour", PROBE_RUNG_MS, 1),
                         .count = count};
     bench_declare(source.connection,
-                  source.topology); /* what the neighbour's beginning deleted of the shared namespace */
+                  source.topology); /* the neighbour's beginning deleted them in the shared namespace */
     load_return returned;
     begin_return(&returned, PROBES);
     pthread_t thread;

@@ -16,7 +16,7 @@ Rates = dict[int, Any]  # by retries a second
 
 
 def series(waits: dict[int, Any]) -> dict[str, Rates]:
-    """What is drawn, by its name."""
+    """Returns the curves, by their names."""
     return {
         f"{stripes} stripe{'s' * (stripes > 1)}, {ahead} ahead": rates
         for ahead, found in waits.items()
@@ -62,7 +62,7 @@ def curves(scales: Scales, named: dict[str, Rates]) -> Iterator[str]:
 
 
 def draw(waits: dict[int, Any]) -> str:
-    """:param waits: what was offered, by how much the broker sends ahead, by stripes, by retries a second"""
+    """:param waits: the offered load, by how much the broker sends ahead, by stripes, by retries a second"""
     named = series(waits)
     scales = Scales(list(named.values()))
     size = f'width="{WIDTH}" height="{HEIGHT}"'

@@ -3,8 +3,8 @@
  *
  *     bench-relay RATE SECONDS quorum|classic     so many messages a second, each rejected once, in a work queue of this type
  *
- * The relay is this process, so that the result's memory is its; a child publishes, rejects, and acknowledges what came back. The seconds
- * of the result are those of publishing.
+ * The relay is this process, so that the result's memory is its own. A child publishes, rejects, and acknowledges the
+ * messages that came back. The result's seconds are the time of publishing.
  */
 #include "bench.h"
 
@@ -18,7 +18,7 @@
 
 enum { ACKS_AT_ONCE = 100 };
 
-/* What both processes see. */
+/* The counters that both processes see. */
 typedef struct traffic {
     int rate;
     int messages;
@@ -79,7 +79,7 @@ static void *publish_all(void *data)
     return NULL;
 }
 
-/* The delay of a copy; -1: it is none. */
+/* Returns the delay of a copy; -1: it is no copy. */
 static double delay_of(const amqp_envelope_t *envelope)
 {
     static const char name[] = "backhop-delay";
@@ -91,7 +91,7 @@ static double delay_of(const amqp_envelope_t *envelope)
     return -1;
 }
 
-/* Rejects what comes for the first time, and acknowledges what came back. */
+/* Rejects a message that comes for the first time, and acknowledges one that came back. */
 static void consume_all(traffic *self)
 {
     amqp_connection_state_t connection = bench_consuming();
@@ -159,7 +159,7 @@ static void relay_traffic(traffic *self)
     bh_relay_free(relay);
 }
 
-/* What a run leaves behind. */
+/* Deletes the queues and exchanges of a run. */
 static void clean_up(void)
 {
     static const char *const names[] = {BENCH_QUEUE, BENCH_QUEUE ".parked", BENCH_NAMESPACE ".rejected"};
@@ -199,7 +199,7 @@ int main(int count, char **words)
     amqp_connection_state_t connection = bench_connect();
     declare_work(connection, words[3]);
     bench_disconnect(connection);
-    bh_relay *relay = make_relay(); /* makes what the first rejections need */
+    bh_relay *relay = make_relay(); /* declares the queues for the first rejections */
     bh_worker *worker;
     bh_event *event = NULL;
     bench_need(bh_worker_new_relay(&worker, relay));

@@ -1,10 +1,11 @@
 /*
- * What Python, Ruby and Node see of the core: one table of declarations, in the order of the pipeline. The headers in
- * core/include/backhop/ are its manual.
+ * The functions of the core that Python, Ruby and Node see: one table of declarations, in the order of the pipeline.
+ * The headers in core/include/backhop/ are its manual.
  *
- * A line in an %extend block without a body calls the C function of the block's name and its own: Policy.set_kind is
- * bh_policy_set_kind. bh_<noun>_new gives the status and the object; the object frees itself. Not here: bh_worker_run,
- * which blocks and calls back, and the relay, which only the command runs. Enumerators have the values that the C compiler knows.
+ * A line without a body in an %extend block calls a C function: the block's name and the line's name make its name.
+ * So Policy.set_kind is bh_policy_set_kind. bh_<noun>_new gives the status and the object; the object frees itself.
+ * bh_worker_run is left out, because it blocks and calls back. The relay is left out, because only the command runs
+ * one. Enumerators have no values here: the C compiler knows them.
  */
 %module backhop
 

@@ -1,12 +1,12 @@
 /*
  * The only typemaps.
  *
- * bh_bytes, in: text or bytes, a zero byte included, read during the call. Out: text, copied; what is not UTF-8 comes out
- * so that it goes in again as the bytes it was. `binary` is a bh_bytes that comes out as bytes.
+ * bh_bytes, in: text or bytes, a zero byte included, read during the call. Out: text, copied. Bytes that are no UTF-8
+ * come out in a form that goes in again as the same bytes. `binary` is a bh_bytes that comes out as bytes.
  *
- * T **out: no argument; the result is the status and the object, nothing where the status is a failure.
- * int64_t *number: no argument; the result is the status and the number. In Node, where an array costs more than the call: the
- * number, or the status, which is below 0.
+ * T **out: no argument; the result is the status and the object, or the status and nothing if the call failed.
+ * int64_t *number: no argument; the result is the status and the number. Node gets one value, because an array costs
+ * more than the call: the number, or the status, which is below 0.
  * int64_t no_wait: no argument; 0, so that nothing behind a binding blocks.
  *
  * type *out, for a struct of the core: no argument. The call returns the struct's fields in order, as a tuple (Python) or an
@@ -49,14 +49,14 @@ static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh
 %include "bytes_node.i"
 #endif
 
-/* What a message and its handler, or its plan, tell, in one call; as bh_fill. */
+/* Sets an event from a message and its handler, or from its plan, in one call; like bh_fill. */
 %extend bh_event {
     bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
                            bh_bytes error_class, bh_bytes error, int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, error, duration_us);
         return status == BH_OK ? bh_event_set_history($self, history, redelivered, now_ms) : status;
     }
-#ifndef SWIGJAVASCRIPT /* whose copies keep what a plan tells, and not the plan */
+#ifndef SWIGJAVASCRIPT /* Node's copies keep the plan's results, and not the plan */
     bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
         return status == BH_OK ? bh_event_set_plan($self, plan) : status;

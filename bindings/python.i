@@ -40,7 +40,7 @@ static int bh_next(bh_level_of *level, PyObject **name, PyObject **value)
     return 1;
 }
 
-/* What a value is pushed as; a container is begun, and to be walked. `other` gives the status, and an iterator or None. */
+/* Pushes a value; a container is begun, and the caller walks it. `other` gives the status, and an iterator or None. */
 static bh_status bh_push(bh_delivery *delivery, bh_bytes name, PyObject *value, PyObject **inside)
 {
     if (PyUnicode_CheckExact(value)) {

@@ -15,18 +15,19 @@ static const command commands[] = {
     {"doctor", "finds problems of the broker, topology and queues", doctor_main},
     {"top", "ready, waiting and parked messages, live", top_main},
     {"exporter", "the same for Prometheus, over HTTP", exporter_main},
-    {"topology", "what retries need on the broker: show, declare, verify, export, permissions, dot", topology_main},
-    {"migrate", "takes over what waits in hand-made wait queues", migrate_main},
+    {"topology", "exchanges, queues and bindings for retries: show, declare, verify, export, permissions, dot",
+     topology_main},
+    {"migrate", "takes over messages from hand-made wait queues", migrate_main},
     {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
     {"simulate", "what a policy does to a downstream that fails", simulate_main},
 };
 
-static const char *const intro = "Retries for RabbitMQ: what an operator needs. All of it by AMQP.\n";
+static const char *const intro = "An operator's commands for retries on RabbitMQ, by AMQP.\n";
 static const char *const end =
-    "The broker is the one that AMQP_URL names, or --uri. Results go to standard output, or with --json one "
-    "object a line; messages go to standard error. NO_COLOR is honoured. Exit codes are those of sysexits: "
-    "64 wrong usage, 69 the broker refuses or something is missing, 75 try again, 130 interrupted.\n";
+    "AMQP_URL or --uri names the broker. Results go to standard output, with --json as one object a line; messages go "
+    "to standard error. NO_COLOR is honoured. Exit codes are as in sysexits: 64 wrong usage, 69 the broker refuses or "
+    "something is missing, 75 try again, 130 interrupted.\n";
 
 static void print_table(const command *table, size_t size)
 {

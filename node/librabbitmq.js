@@ -1,15 +1,15 @@
 'use strict'
-// What binding.gyp asks: which of the core's sources to compile, and how librabbitmq is found, which the worker needs,
-// and what the program `backhop` needs besides.
+// Answers binding.gyp: which sources of the core to compile, and where librabbitmq is, which the worker needs. Also
+// the libraries of the program `backhop`.
 //
 //   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs
 //
-// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker, and
-// there is no program; nor is there without Jansson and libyaml.
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no worker, and there is no
+// program. Without Jansson and libyaml there is no program either.
 //
-// Node exports its own OpenSSL, whose functions come before those of a shared one that an addon names: where both are
-// OpenSSL 3 they may, and an older one is not used. A binary to hand on has its own inside, and shows it to nobody:
-// BACKHOP_STATIC is the directory of the librabbitmq.a to link with it.
+// Node exports its own OpenSSL. An addon that names a shared OpenSSL still gets Node's functions. So both must be
+// OpenSSL 3; a shared one that is older is not used. A binary to hand on has its own OpenSSL inside, and does not
+// export it. BACKHOP_STATIC is then the directory of the librabbitmq.a to link with it.
 
 const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')

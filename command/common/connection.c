@@ -284,7 +284,7 @@ static bh_status secure(connection *self, const bh__tls_files *files, int64_t de
         status = bh__socket_handshake(&link->socket, &self->uri, &step, &self->problem);
         if (status == BH_OK && step == BH__AGAIN && is_over(deadline_ms))
             status = bh__report_set(&self->problem, BH_ERR_TLS,
-                                    "no TLS with %s:%d in time; check that this port speaks TLS (often 5671)",
+                                    "no TLS with %s:%d in time; check that this port uses TLS (often 5671)",
                                     self->uri.host, self->uri.port);
         else if (status == BH_OK && step == BH__AGAIN)
             wait_for_socket(link, deadline_ms);

@@ -62,7 +62,7 @@ bh_status connection_read_depth(connection *self, int channel, const char *queue
 bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers);
 /* Writes once that the broker does not answer, and that the command waits. Call it after CONNECTION_PATIENT_MS of silence. */
 void connection_report_waiting(connection *self);
-/* Complains with what the last failure said, and returns its exit code. */
+/* Complains with the text of the last failure, and returns its exit code. */
 int connection_complain(const connection *self);
 
 enum { CONNECTION_PATIENT_MS = 3000 };

@@ -20,7 +20,7 @@ struct http {
     const char *user, *password, *ca_file;
 };
 
-/* What is called of libcurl. */
+/* The functions of libcurl that are called. */
 static struct {
     CURLcode (*global_init)(long flags);
     CURL *(*easy_init)(void);

@@ -1,4 +1,4 @@
-/* libcurl's header, where it is there. Internal. */
+/* libcurl's header, if it is installed. Internal. */
 #ifndef BACKHOP_COMMAND_LIBCURL_H
 #define BACKHOP_COMMAND_LIBCURL_H
 

@@ -15,13 +15,13 @@ enum { PAGE = 500 };
 struct management {
     http *client;
     const char *url;
-    const char *place; /* of the URL: what is behind the password */
+    const char *place; /* the URL's part behind the password */
     bh__uri broker;
 };
 
 /* -------------------------------------------------------------------------------------------------------------- opening */
 
-/* Where a URL's host begins: behind "://", and behind the last "@" before the path. */
+/* Returns the beginning of a URL's host: behind "://", and behind the last "@" before the path. */
 static const char *find_place(const char *url)
 {
     const char *begin = strstr(url, "://");
@@ -77,7 +77,7 @@ void management_close(management *self)
 
 /* -------------------------------------------------------------------------------------------------------------- getting */
 
-/* What stays of a name in a URL: RFC 3986's unreserved characters. */
+/* Writes a name into a URL. RFC 3986's unreserved characters stay; all others are escaped. */
 static void put_escaped(FILE *out, const char *name)
 {
     for (; *name; name++) {
@@ -139,7 +139,7 @@ static int complain_answer(const management *self, long status)
             place_size(self), self->place, status);
         return EX_NOPERM;
     }
-    complain("what answers at %.*s is no management API of RabbitMQ, or it has a fault (status %ld)", place_size(self),
+    complain("the server at %.*s is no management API of RabbitMQ, or it has a fault (status %ld)", place_size(self),
              self->place, status);
     return EX_UNAVAILABLE;
 }
@@ -229,8 +229,7 @@ int management_name_queues(queue_names *out, const char *url, const broker_optio
     *out = (queue_names){.items = NULL};
     if (count <= 0 && !url)
         options_refuse(
-            "which work queue? Name some; or offer the management API (--management), which finds those that "
-            "have a parked queue");
+            "which work queue? Name some, or give --management, which finds all work queues with a parked queue");
     if (count <= 0)
         return find_queues(out, url, broker);
     for (int i = 0; i < count; i++)

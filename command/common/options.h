@@ -39,16 +39,17 @@ void texts_free(texts *self);
 /* Sets the words typed so far ("backhop parked list"), for messages and help. */
 void options_name(const char *whole);
 /*
- * Reads the options of a sub-command and returns the index of its first operand; operands may stand between options. --help
- * prints `operands`, `intro` (wrapped) and the options, and ends the program, as does wrong usage (64), before anything was done.
+ * Reads the options of a sub-command and returns the index of its first operand. Operands may stand between options.
+ * --help prints `operands`, `intro` (wrapped) and the options, and ends the program. Wrong usage ends it with 64,
+ * before the sub-command does anything.
  */
 int options_read(int count, char **arguments, const option_rule *rules, size_t size, const char *operands,
                  const char *intro);
 /* Ends the program with 64 and a word on --help. */
 _Noreturn void options_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Sets what the texts of options_refuse begin with, as "relay.yml, line 3: "; "": nothing. */
+/* Sets the beginning of options_refuse's texts, as "relay.yml, line 3: "; "": nothing. */
 void options_at(const char *where);
-/* Reads a time span such as "1.5s" into *out_ms. Returns 0 if the text is none. */
+/* Reads a time span such as "1.5s" into *out_ms. Returns 0 if the text is no time span. */
 int options_duration(const char *text, int64_t *out_ms);
 
 /* The broker's own. */

@@ -25,8 +25,8 @@ void *must(void *memory);
 char *copy_text(bh_bytes text);
 
 /*
- * Prints to standard output, as printf. Each control character in the result, line feeds aside, and each byte that is not
- * UTF-8 becomes "?": queue names and texts of the broker are untrusted. Colours are printed apart, with fputs(paint()).
+ * Prints to standard output, as printf. Replaces by "?" control characters other than line feeds, and bytes that are
+ * not UTF-8: queue names and texts of the broker are untrusted. Colours are printed apart, with fputs(paint()).
  */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Returns untrusted text as one line of UTF-8 without control characters, cut to `most` bytes with "..." behind them. Freed by

@@ -1,4 +1,4 @@
-/* Policies: what the policies of a vhost set for a queue, from the management API, before the queue reports it. */
+/* Policies: a queue's settings by the vhost's policies, from the management API, before the queue reports them. */
 #ifndef BACKHOP_COMMAND_POLICIES_H
 #define BACKHOP_COMMAND_POLICIES_H
 

@@ -1,8 +1,8 @@
 /*
- * backhop migrate: takes over what waits in hand-made wait queues.
+ * backhop migrate: takes over messages from hand-made wait queues.
  *
- * The pure core reads how often a message failed (bh_history) and plans its next wait (bh_plan_adopt); the mover acknowledges no original before
- * its copy was confirmed.
+ * The pure core reads how often a message failed (bh_history) and plans its next delay (bh_plan_adopt). The mover
+ * acknowledges an original after the broker confirmed its copy.
  */
 #include "common/command.h"
 #include "setup/declare.h"
@@ -34,14 +34,14 @@ typedef struct portion {
 
 typedef struct migration {
     const migrate_options *options;
-    parked on; /* the connection, what is selected, what was read; its topology is the work queue's */
+    parked on; /* the connection, the selection, the message that was read; its topology is the work queue's */
     const char *queue;
     bh_plan *plan;
     mover mover;
     portion *portions;
     size_t portion_count;
     int64_t found;   /* messages that were looked at */
-    int64_t meant;   /* of them, those that go, or would */
+    int64_t meant;   /* the ones among them that move, or would */
     int64_t refused; /* whose headers fit no frame */
     int is_for_real;
     int skipped; /* some wait for another round */
@@ -65,7 +65,7 @@ static int is_own(const migration *self, const char *name)
     return strcmp(name, bh_topology_queue(topology).data) == 0;
 }
 
-/* Whether there is an exchange of this name. */
+/* Returns 1 if there is an exchange of this name. */
 static int is_exchange(connection *broker, const char *name)
 {
     amqp_exchange_declare_t look = {
@@ -88,11 +88,10 @@ static int see_queue(const migration *self, const char *name)
     if (status != BH_ERR_MISSING)
         return connection_complain(broker);
     if (is_exchange(broker, name))
-        complain(
-            "\"%s\" is an exchange, not a queue. What waits in an exchange of the delayed-message plugin cannot be "
-            "seen or taken by AMQP: deploy consumers that publish no more there, and let it run empty before the "
-            "plugin or its node goes; 'backhop migrate --help' shows more.",
-            name);
+        complain("\"%s\" is an exchange, not a queue. AMQP cannot read the messages in an exchange of the "
+                 "delayed-message plugin: deploy consumers that publish no more there, and let it run empty before the "
+                 "plugin or its node goes; 'backhop migrate --help' shows more.",
+                 name);
     else
         complain("there is no queue \"%s\" on vhost %s", name, broker->uri.vhost);
     return EX_UNAVAILABLE;
@@ -250,12 +249,12 @@ static void print_summary(const migration *self)
     else
         say("%lld of %lld taken over for \"%s\"\n", (long long)self->mover.done, (long long)self->meant, self->queue);
     if (*stopped)
-        complain("stopped: %s; the rest is where it was, and the same command goes on", stopped);
+        complain("stopped: %s; the rest stays in its queue, and the same command goes on", stopped);
 }
 
 /* --------------------------------------------------------------------------------------------------------------- main */
 
-/* What copies need is made as a worker would make it. */
+/* Declares the queues and exchanges that the copies need, as a worker does. */
 static int declare(migration *self)
 {
     bh__report report = {.status = BH_OK};
@@ -303,8 +302,9 @@ static void set_up(migration *self)
                        o->parked.topology.strategy);
     for (size_t i = 0; i < o->from.count; i++)
         if (is_own(self, o->from.items[i]))
-            options_refuse("--from %s: that is the work queue, or one of Backhop's own, which is never taken from",
-                           o->from.items[i]);
+            options_refuse(
+                "--from %s: this is the work queue, or one of Backhop's own: give a wait queue of the earlier set-up",
+                o->from.items[i]);
     bh_status status = bh_history_set_legacy_counter(self->on.history, bh_str(o->count_header ? o->count_header : ""));
     for (size_t i = 0; status == BH_OK && i < o->from.count; i++)
         status = bh_history_add_wait_queue(self->on.history, bh_str(o->from.items[i]));
@@ -317,27 +317,26 @@ int migrate_main(int count, char **arguments)
     migrate_options o = {.dry_run = 0};
     const option_rule rules[] = {
         {"from", 'f', OPTION_TEXTS, "QUEUE", "a wait queue of the earlier set-up; may be given again", &o.from},
-        {"count-header", 0, OPTION_TEXT, "NAME", "the header in which it counted failures, as x-retries",
+        {"count-header", 0, OPTION_TEXT, "NAME", "the header with its count of failures, as x-retries",
          &o.count_header},
         WHERE_OPTION(&o.parked),
-        {"dry-run", 'n', OPTION_FLAG, NULL, "say what would become of the messages, and do nothing", &o.dry_run},
-        {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &o.yes},
+        {"dry-run", 'n', OPTION_FLAG, NULL, "print the result, and do nothing", &o.dry_run},
+        {"yes", 'y', OPTION_FLAG, NULL, "do not wait for the typed count", &o.yes},
         WAIT_OPTIONS(&o.policy, &o.parked.topology),
         BROKER_OPTIONS(&o.parked.broker),
         JSON_OPTION(&o.parked.json),
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
-        "Moves the messages of hand-made wait queues (x-dead-letter-exchange and a TTL) of the work queue QUEUE to\n"
-        "Backhop's. Each keeps its count of failures, by the header, else by x-death, and waits as the policy has it;\n"
-        "one without attempts is parked. If a wait queue serves other work queues too, select by --where. A message "
-        "in\n"
-        "hand does not expire. Ctrl-C is safe, and the same command goes on. AMQP cannot read a delayed-message\n"
-        "exchange: publish no more there, and let it run empty.\n");
+        "Moves the messages of hand-made wait queues (x-dead-letter-exchange and a TTL) of the work queue QUEUE "
+        "to Backhop's. Each keeps its count of failures, by the header, else by x-death, and waits by the "
+        "policy; one without attempts is parked. If a wait queue serves other work queues too, select by --where. A "
+        "message in hand does not expire. Ctrl-C is safe, and the same command goes on. AMQP cannot read a "
+        "delayed-message exchange: publish no more there, and let it run empty.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     if (o.from.count == 0)
-        options_refuse("which wait queues? Give --from QUEUE");
+        options_refuse("no wait queue is given: give --from QUEUE");
     migration self = {.options = &o, .queue = arguments[at]};
     int code = parked_open(&self.on, &o.parked, "migrate");
     set_up(&self);

@@ -1,4 +1,4 @@
-/* Guard: a process that keeps a connection's socket open for a while where this process is killed. */
+/* Guard: a process that keeps a connection's socket open for a while if this process is killed. */
 #ifndef BACKHOP_COMMAND_GUARD_H
 #define BACKHOP_COMMAND_GUARD_H
 
@@ -9,8 +9,12 @@ typedef struct guard {
     int alive;     /* a pipe's end that closes with this process */
 } guard;
 
-/* Begins one; where no process can be made there is none. What was written to the socket before is worked off by the other side even where this
- * process is killed: the guard takes what comes, and ends when nothing came for 5 seconds. */
+/*
+ * Begins a guard; there is none if no process can be made.
+ *
+ * The guard reads the socket after this process is killed, and ends after 5 seconds without input. So the broker
+ * processes everything that was written to the socket before.
+ */
 guard guard_begin(int socket);
 /* Ends it: from here on the socket closes with this process. */
 void guard_end(guard self);

@@ -168,7 +168,7 @@ static void publish(mover *self, const bh_step *step, int64_t now_ms)
         self->went(self->data, now_ms);
 }
 
-/* Does what the ledger says; is_sending: copies may go. */
+/* Executes the ledger's steps; is_sending: copies may go. */
 static void advance(mover *self, int is_sending)
 {
     for (;;) {
@@ -266,7 +266,7 @@ static void end(mover *self)
     self->count = self->oldest = self->kept_bytes = 0;
 }
 
-/* Sends what may go, and waits for answers a moment. */
+/* Sends the copies that may go, and waits for answers a moment. */
 static bh_status work(mover *self)
 {
     advance(self, 1);

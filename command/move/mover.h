@@ -28,7 +28,7 @@ typedef struct mover {
     snapshot shot; /* of this round */
     bh_ledger *ledger;
     int64_t channel, publisher;
-    moving *copies; /* in the order in which they go */
+    moving *copies; /* in the order of publishing */
     size_t count, capacity, kept_bytes;
     size_t remaining; /* copies that are not done */
     size_t oldest;    /* copies before this are done */
@@ -37,7 +37,7 @@ typedef struct mover {
     bh__buffer scratch;
     int64_t unconfirmed; /* copies in flight at the end of the last round; -1: there was none */
     int64_t done;        /* originals whose copies were confirmed, of all rounds */
-    /* What follows is set by who uses it, after mover_open. Of functions `data` is the first argument; but for `take` NULL is allowed. */
+    /* Set the following after mover_open. Functions get `data` as first argument; each may be NULL, except `take`. */
     void (*take)(void *data,
                  bh_message *message); /* a message of the queue: to be kept; or freed, then it is given back */
     void (*looked)(void *data);        /* it was the last one */
@@ -54,15 +54,19 @@ typedef struct mover {
 /* Opens the channel. EX_OK, or complains and returns the exit code. */
 int mover_open(mover *self, connection *broker);
 void mover_close(mover *self);
-/* A round: looks at all of a queue, sends copies of what is kept until all are confirmed, or it has to end (`end`, `is_held_back`, an interrupt), and
- * gives back the rest in one go. EX_OK; or complains and returns the exit code. */
+/*
+ * Reads all messages of a queue, publishes copies of the kept ones until all are confirmed, and gives back the rest in
+ * one go. Ends earlier if `end` or `is_held_back` is set, or if interrupted.
+ * Returns EX_OK; or complains and returns the exit code.
+ */
 int mover_play(mover *self, const char *queue);
-/* Gives a plan what it needs of the connection, the limit of a frame, and random bytes to decide by. BH_ERR_STATE: there are none. */
+/* Sets a plan's frame limit, from the connection, and gives random bytes to decide by. BH_ERR_STATE: there are none. */
 bh_status mover_begin_plan(const mover *self, bh_plan *plan, char random[BH_PLAN_RANDOM_BYTES]);
-/* Whether one more copy fits the memory that may be used. */
+/* Returns 1 if the memory limit has room for one more copy. */
 int mover_has_room(const mover *self);
-/* Whether a copy of the message can be sent, as planned. BH_ERR_FRAME, BH_ERR_CONTENT. */
+/* Checks that a copy of the message can be sent, as planned. BH_ERR_FRAME, BH_ERR_CONTENT. */
 bh_status mover_try(mover *self, const bh_message *message, const bh_plan *plan);
-/* The same, and keeps the copy, and the message, which is the mover's own then; not where it returns an error. `mark` is for `confirmed`. */
+/* Does so too, then keeps the copy, and takes over the message unless it returns an error. `mark` is for
+ * `confirmed`. */
 bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan, uint64_t mark);
 #endif

@@ -121,7 +121,8 @@ static bh_status rest(const snapshot *self)
     return status;
 }
 
-/* Counts what is there. Where there is a consumer, as of a command that was killed just now, what it holds may come back soon. */
+/* Counts the ready messages. Waits while there is a consumer: if it is of a command that was just killed, its messages
+ * may come back soon. */
 static bh_status count_ready(snapshot *self)
 {
     int64_t consumers = 1, until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
@@ -132,7 +133,7 @@ static bh_status count_ready(snapshot *self)
             status = connection_look(self->broker, self->queue, &self->ready, &consumers);
     }
     if (status == BH_OK && consumers > 0)
-        complain("somebody else consumes from \"%s\": messages that he holds are not seen", self->queue);
+        complain("another consumer of \"%s\" runs: this command cannot see the messages that it holds", self->queue);
     self->total = self->ready;
     return status;
 }
@@ -166,8 +167,8 @@ static int is_over(const snapshot *self)
     return self->given >= self->total || self->status != BH_OK || is_interrupted();
 }
 
-/* Whether the broker says that the queue has no message. Of a quorum queue that is busy it says so too, but then it also says that nobody consumes,
- * though this channel does. */
+/* Returns 1 if the broker reports an empty queue. A busy quorum queue also reports 0 messages, but then 0 consumers as
+ * well, although this channel consumes. */
 static int is_said_to_be_empty(snapshot *self)
 {
     int64_t ready, consumers;
@@ -176,9 +177,11 @@ static int is_said_to_be_empty(snapshot *self)
 }
 
 /*
- * Nothing came for a while: somebody else may have taken what was counted; or the broker is slow, and what is missing is on its way. The broker is asked
- * twice, on the channel that messages come by: its first answer may overtake messages that the queue had handed to that channel before, the second
- * one comes behind them.
+ * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have taken the messages
+ * that were counted, or the broker is slow.
+ *
+ * Reads the depth twice, on the channel of the deliveries. The first answer may overtake messages that the queue had
+ * handed to that channel before; the second answer comes after them.
  */
 static void look_again(snapshot *self)
 {
@@ -235,8 +238,9 @@ static bh_status await_return(const snapshot *self, int64_t count)
     return status;
 }
 
-/* Where none is held that could be given back behind the acknowledgements: asks on their own channel, which the queue answers after it has
- * heard of them, and some times again, as it works on them bit by bit. */
+/* Waits for the acknowledgements if no message is held that could be given back behind them. Reads the depth on their
+ * own channel: the queue answers after the acknowledgements. It does so many times, as the queue works on them bit by
+ * bit. */
 static bh_status look_behind_acks(const snapshot *self)
 {
     enum { QUESTIONS = 200 };
@@ -247,7 +251,8 @@ static bh_status look_behind_acks(const snapshot *self)
     return status;
 }
 
-/* Gives back what each consumer holds, one after the other, when the queue has what came before: a nack of all gives it back in another order. */
+/* Gives back the messages of each consumer, one consumer after the other, each when the queue has the messages of the
+ * one before. One nack of all gives them back in another order. */
 static bh_status give_back_in_order(snapshot *self)
 {
     int64_t back = 0;
@@ -268,9 +273,11 @@ static bh_status give_back_in_order(snapshot *self)
 }
 
 /*
- * Gives back what is held, or what has to be before the channel ends. From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 one of many
- * messages gives them back in an order of its own, as is what was delivered while its consumer was being cancelled: there, and where not all has
- * come, the end of the channel gives back.
+ * Gives back the held messages. Gives back only one if the end of the channel can return the rest.
+ *
+ * From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 a nack of many messages gives them back in an
+ * order of its own. So does a nack of messages that came while their consumer was being cancelled. So the end of the
+ * channel gives them back before 4.0, and if not all messages have come.
  */
 static bh_status give_back(snapshot *self)
 {

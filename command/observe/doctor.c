@@ -29,9 +29,8 @@ static const struct {
     {{3, 10, 0},
      {4, 2, 7},
      0,
-     "Dead letters of its quorum queues, which bring messages back from waits, can stop until the queue's leader "
-     "starts anew; "
-     "that was mended from 3.10.20 to 4.3.3, bit by bit.",
+     "Dead letters of its quorum queues, which bring messages back from wait queues, can stop until the queue's leader "
+     "starts anew; RabbitMQ repaired that step by step, from 3.10.20 to 4.3.3.",
      "upgrade to 4.2.7, or 4.3.3, or newer"},
     {{3, 13, 0},
      {3, 13, 3},
@@ -266,10 +265,10 @@ int doctor_main(int count, char **arguments)
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
-        "Looks for problems: the broker's version, a topology that differs, delivery limits, queues without\n"
-        "consumers, parked messages that were moved by hand, and wait queues that do not bring messages back: a probe\n"
-        "goes through them into a throw-away queue. With --management also arguments, bindings, policies, nodes and\n"
-        "shovels, which AMQP cannot see. Ends with 69 where it finds a problem.\n");
+        "Looks for problems: the broker's version, a topology that differs, delivery limits, queues "
+        "without consumers, parked messages that were moved by hand, and wait queues that do not bring messages back: "
+        "a probe goes through them into a throw-away queue. With --management also arguments, bindings, policies, "
+        "nodes and shovels, which AMQP cannot read. Ends with 69 if it finds a problem.\n");
     queue_names queues;
     self.management_url = management_url(self.management_url);
     int code = management_name_queues(&queues, self.management_url, &self.broker, count - at, arguments + at);

@@ -31,8 +31,7 @@ void doctor_find(doctor *self, int is_serious, const char *what, const char *mea
 void doctor_find_missing(doctor *self, const bh_topology *topology, const char *what, const char *meaning)
 {
     char advice[400];
-    snprintf(advice, sizeof advice, "'backhop topology declare %s' makes what is missing",
-             bh_topology_queue(topology).data);
+    snprintf(advice, sizeof advice, "run 'backhop topology declare %s'", bh_topology_queue(topology).data);
     doctor_find(self, 1, what, meaning, advice);
 }
 

@@ -17,7 +17,7 @@ typedef struct doctor {
     management *management; /* NULL: not offered */
     policies policies;
     int64_t nodes;    /* of the cluster; 0: not known */
-    json_t *examined; /* names of what came up already */
+    json_t *examined; /* names of the queues and exchanges examined already */
     int findings;
     int serious;
 } doctor;

@@ -126,7 +126,7 @@ static void serve(server *self, server_client *client)
     free(body);
 }
 
-/* Reads what came; answers and closes if the request's head is complete. */
+/* Reads the bytes that came; answers and closes if the request's head is complete. */
 static void read_client(server *self, server_client *client)
 {
     ssize_t got = recv(client->fd, client->request + client->used, SERVER_MOST_REQUEST - client->used, MSG_DONTWAIT);
@@ -141,7 +141,7 @@ static void read_client(server *self, server_client *client)
         drop(client);
 }
 
-/* Returns a free place; if there is none, that of the client which has waited longest. */
+/* Returns a free place. If there is none, frees the place of the client which has waited longest. */
 static server_client *make_place(server *self)
 {
     server_client *oldest = &self->clients[0];

@@ -34,7 +34,7 @@ int server_open(server *self, const char *address);
 void server_close(server *self);
 /* Prints the URL that it serves to standard error. */
 void server_print_url(const server *self);
-/* Waits for requests, or until `other_fd` (-1: none) is readable, at most `limit_ms`; answers what is complete. */
+/* Waits for requests, or until `other_fd` (-1: none) is readable, at most `limit_ms`; answers complete requests. */
 void server_poll(server *self, int other_fd, int limit_ms);
 
 #endif

@@ -138,9 +138,10 @@ static void compare_argument(doctor *self, const bh_declaration *it, const bh_ar
         show_value(wants, wanted);
         snprintf(what, sizeof what, "%s \"%s\" has %s %s, and needs %s.", kind, name, key, has, wants);
         doctor_find(
-            self, 1, what, "It was declared by other hands, or for other settings: retries by it go astray or wait.",
-            "see whether namespace, queue type and strategy are those of the application; else delete it while it is "
-            "empty, and declare the topology");
+            self, 1, what,
+            "It was declared by another program, or for other settings: retries may go elsewhere or wait for ever.",
+            "check that namespace, queue type and strategy are the application's; else delete it while it is empty, "
+            "and declare the topology");
     }
     json_decref(wanted);
 }
@@ -186,7 +187,7 @@ static const struct {
      "If the queue is full, messages whose work queue was gone are lost, or hold up others."},
 };
 
-/* Returns what a policy or an argument sets for a queue; NULL: neither does. */
+/* Returns the value that a policy or an argument sets for a queue; NULL: neither does. */
 static const json_t *setting_of(const json_t *found, const char *key)
 {
     char argument[64];

@@ -118,7 +118,7 @@ static size_t draw_line(const top *self, size_t index, int width, int consumed, 
     return used;
 }
 
-/* One screen's lines, each of them cut at its edge: what needs somebody first, then the wait queues that are in use. */
+/* One screen's lines, each cut at its edge: first the queues that need an operator, then the wait queues in use. */
 static void draw(const top *self, const char *host)
 {
     int columns, lines, line = 2, hidden = 0, quiet = 0, width, consumers, spark;
@@ -297,9 +297,8 @@ int top_main(int count, char **arguments)
         JSON_OPTION(&self.json),
     };
     int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
-                          "Shows what is ready in work queues, on their wait queues, parked and unroutable, until "
-                          "q or Ctrl-C. What consumers have\n"
-                          "in hand cannot be seen by AMQP.\n");
+                          "Shows the numbers of messages that are ready in work queues, waiting, parked and "
+                          "unroutable, until q or Ctrl-C. AMQP cannot show messages that consumers have in hand.\n");
     if (self.interval_ms < LEAST_INTERVAL_MS)
         options_refuse("--interval: at least 100ms");
     connection *broker;

@@ -44,7 +44,7 @@ static int digit_of(char character)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Appends the bytes; false where it is no base64. */
+/* Appends the bytes. Returns false if the text is no base64. */
 static int put_base64(bh__buffer *out, const json_t *text)
 {
     const char *in = json_string_value(text);
@@ -174,7 +174,7 @@ static void put(bh__buffer *out, uint64_t number, size_t size)
     bh__put_number(out, number, size);
 }
 
-/* Appends a text behind its length; false where it is none, or too long for a length of so many bytes. */
+/* Appends a text behind its length. Returns false if it is no text, or too long for a length of so many bytes. */
 static int put_text(bh__buffer *out, const json_t *text, size_t length_bytes)
 {
     put(out, 0, length_bytes);
@@ -211,7 +211,7 @@ static int put_real(bh__buffer *out, int type, const json_t *value)
     return json_is_number(value);
 }
 
-/* Appends a value of this type; false where it is not of it. */
+/* Appends a value of this type. Returns false if the value has another type. */
 static int put_value(bh__buffer *out, int type, const json_t *value, int depth,
                      char problem[256]) /* NOLINT(misc-no-recursion) */
 {
@@ -270,7 +270,7 @@ static int put_list(bh__buffer *out, const json_t *list, int is_array, int depth
         put(out, (uint64_t)(unsigned char)*type, 1);
         problem[0] = '\0';
         if (!put_value(out, *type, value, depth, problem))
-            return *problem ? 0 : is_wrong(problem, "a header's value is none of its type, '%s'", type);
+            return *problem ? 0 : is_wrong(problem, "a header's value does not fit its type, '%s'", type);
     }
     size_t end = out->end, size = end - out->begin - begin;
     out->end = out->begin + begin - LENGTH_BYTES;
@@ -299,7 +299,9 @@ static int put_properties(bh__buffer *out, const json_t *object, char problem[25
         flags |= 1u << (15 - i);
         problem[0] = '\0';
         if (i == BH_PROPERTY_HEADERS ? !put_list(out, value, 0, 0, problem) : !put_property(out, i, value))
-            return *problem ? 0 : is_wrong(problem, "the property %s is none", properties_by_name[i]);
+            return *problem ? 0
+                            : is_wrong(problem, "the property %s has a wrong value, or does not exist",
+                                       properties_by_name[i]);
     }
     size_t end = out->end;
     out->end = out->begin;

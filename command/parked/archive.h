@@ -5,9 +5,11 @@
  *      "properties": {"message-id": "42", "delivery-mode": 2}, "headers": [["backhop-error", "S", "507 queue is full"]],
  *      "body": "aGVsbG8="}
  *
- * A header is [name, type, value], its type the letter that RabbitMQ writes on the wire; an array's values are [type, value]; bytes, and
- * texts that are no UTF-8, are {"base64": "..."}; a decimal is [places, digits]. Where that does not say a message's properties byte for
- * byte, as of one that nests deeper than BH_DELIVERY_MAX_DEPTH, they are in "wire", in base64, and count.
+ * A header is [name, type, value]. Its type is the letter that RabbitMQ writes on the wire. An array's values are
+ * [type, value]. Bytes, and texts that are no UTF-8, are {"base64": "..."}. A decimal is [places, digits].
+ *
+ * This form may not keep a message's properties byte for byte, for example if they nest deeper than
+ * BH_DELIVERY_MAX_DEPTH. Then "wire" has the properties in base64, and is the one that is read.
  */
 #ifndef BACKHOP_COMMAND_ARCHIVE_H
 #define BACKHOP_COMMAND_ARCHIVE_H
@@ -23,7 +25,7 @@ json_t *archive_object(const char *queue, const bh_message *message, const bh_de
 json_t *archive_properties(const bh_delivery *delivery);
 json_t *archive_headers(const bh_delivery *delivery);
 json_t *archive_base64(bh_bytes bytes);
-/* Writes the object's properties, as on the wire, and its body. False: what is wrong is in `problem`. */
+/* Writes the object's properties, as on the wire, and its body. Returns false with the reason in `problem`. */
 int archive_read(json_t *object, bh__buffer *properties, bh__buffer *body, char problem[256]);
 
 #endif

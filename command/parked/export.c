@@ -36,7 +36,7 @@ static void keep_tag(taking *self, uint64_t tag)
     self->tags[self->count++] = tag;
 }
 
-/* One look: counts what is meant, and writes it where there is a file. */
+/* Takes one look: counts the selected messages, and writes them if there is a file. */
 static int look(taking *self, parked *on, snapshot *shot)
 {
     char id[256];
@@ -153,10 +153,10 @@ int parked_save(int count, char **arguments)
 {
     taking self = {.drops = 0};
     const option_rule rules[] = {WHERE_OPTION(&self.parked), LIKE_OPTION(&self.parked), PARKED_OPTIONS(&self.parked)};
-    return take_messages(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
-                         "Writes parked messages to a new file (-: standard output), one JSON object a line with typed "
-                         "headers and the body\n"
-                         "in base64, and leaves them where they are. 'backhop parked load' publishes them again.\n");
+    return take_messages(
+        &self, count, arguments, rules, sizeof rules / sizeof rules[0],
+        "Writes parked messages to a new file (-: standard output), one JSON object a line with typed headers and the "
+        "body in base64. They stay in their queue. 'backhop parked load' publishes them again.\n");
 }
 
 int parked_drop(int count, char **arguments)
@@ -165,8 +165,8 @@ int parked_drop(int count, char **arguments)
     const option_rule rules[] = {
         WHERE_OPTION(&self.parked),
         LIKE_OPTION(&self.parked),
-        {"dry-run", 'n', OPTION_FLAG, NULL, "say how many it would be, and do nothing", &self.dry_run},
-        {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &self.yes},
+        {"dry-run", 'n', OPTION_FLAG, NULL, "print how many it would be, and do nothing", &self.dry_run},
+        {"yes", 'y', OPTION_FLAG, NULL, "do not wait for the typed count", &self.yes},
         PARKED_OPTIONS(&self.parked),
     };
     return take_messages(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
@@ -371,17 +371,16 @@ int parked_load(int count, char **arguments)
     broker_options broker = {.uri = NULL};
     int json = 0;
     const option_rule rules[] = {
-        {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the one that each was saved from", &self.to},
-        {"skip", 0, OPTION_NUMBER, "COUNT", "leave out so many lines: those that were loaded already", &self.skip},
+        {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the queue of each message", &self.to},
+        {"skip", 0, OPTION_NUMBER, "COUNT", "skip so many lines, which were loaded already", &self.skip},
         BROKER_OPTIONS(&broker),
         JSON_OPTION(&json),
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "FILE",
-        "Publishes the messages of a file that save or drop wrote (-: standard input) to the queue that they were\n"
-        "saved from, with their headers and properties, and waits for the confirms. If it\n"
-        "fails, it prints the line to go on from. FILE.loaded marks what was loaded, so that a second\n"
-        "load does not double messages.\n");
+        "Publishes the messages of a file that save or drop wrote (-: standard input) to the queue that they "
+        "were saved from, with their headers and properties, and waits for the confirms. If it fails, it prints the "
+        "line to go on from. FILE.loaded marks the loaded lines, so that a second load does not double messages.\n");
     if (count - at != 1)
         options_refuse("one file is wanted");
     self.file = arguments[at];

@@ -11,7 +11,7 @@ typedef struct group {
     char reason[32];
     char class[KIND_BYTES + 1];
     char kind[KIND_BYTES + 1];
-    char id[256]; /* of one of them; "" where it has none */
+    char id[256]; /* of one of them; "" if it has none */
     int64_t count;
     int64_t first_ms; /* of their first failures, ms since the epoch; -1: not known */
     int64_t last_ms;

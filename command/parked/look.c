@@ -131,9 +131,9 @@ int parked_list(int count, char **arguments)
                                  PARKED_OPTIONS(&options)};
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "[QUEUE...]",
-        "Groups the parked messages of work queues by error, numbers folded, and reason. They stay where they are.\n"
-        "Conditions: id, error, class, reason, exchange, routing-key, header.NAME by = != ~ !~; attempts,\n"
-        "replays, age and numbers by = != < <= > >=. A message fits where all of them hold.\n");
+        "Groups the parked messages of work queues by error, numbers folded, and reason. They stay in their "
+        "queue. Conditions: id, error, class, reason, exchange, routing-key, header.NAME by = != ~ !~; "
+        "attempts, replays, age and numbers by = != < <= > >=. A message fits if all of them hold.\n");
     parked on;
     queue_names queues;
     listing counts = {.total = 0};
@@ -284,12 +284,11 @@ int parked_show(int count, char **arguments)
 {
     parked_options options = {.json = 0};
     int with_body = 0;
-    const option_rule rules[] = {{"body", 0, OPTION_FLAG, NULL, "its body too, as it is", &with_body},
+    const option_rule rules[] = {{"body", 0, OPTION_FLAG, NULL, "its body too, unchanged", &with_body},
                                  PARKED_OPTIONS(&options)};
     int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE ID",
                           "Shows one parked message: its story, properties and headers. ID is its message-id or "
-                          "backhop-id; or @3 for the\n"
-                          "third message of the queue. It stays where it is.\n");
+                          "backhop-id; or @3 for the third message of the queue. The message stays in its queue.\n");
     if (count - at != 2)
         options_refuse("one work queue and one id are wanted");
     parked on;

@@ -14,7 +14,7 @@ uint64_t mark_of(bh_bytes id, int64_t replays)
     return hash ? hash : 1;
 }
 
-/* Returns the place of the mark, or the free place where it belongs. */
+/* Returns the place of the mark, or the free place for it. */
 static uint64_t *find(const marks *self, uint64_t mark)
 {
     size_t i = (size_t)mark & (self->capacity - 1);

@@ -1,4 +1,4 @@
-/* backhop parked: what these sub-commands share. */
+/* backhop parked: functions that its sub-commands share. */
 #include "parked/parked.h"
 
 #include "common/command.h"
@@ -15,8 +15,8 @@ static const command commands[] = {
     {"list", "groups of messages that failed alike", parked_list},
     {"show", "one message: its story, properties and headers", parked_show},
     {"replay", "sends messages back to their own work queue, or to another", parked_replay},
-    {"save", "writes messages to a file and leaves them where they are", parked_save},
-    {"load", "publishes what a file has", parked_load},
+    {"save", "writes messages to a file; they stay in their queue", parked_save},
+    {"load", "publishes the messages of a file", parked_load},
     {"drop", "saves messages to a file, then takes them off the queue", parked_drop},
 };
 
@@ -83,8 +83,8 @@ bh_policy *parked_policy(const topology_options *options)
     return setup_policy(is_plain ? &fixed : &none);
 }
 
-/* RabbitMQ 4 drops, or dead-letters, what was given back to a quorum queue more than 20 times, unless the queue says otherwise. Before 4.0
- * only a queue's own limit does. */
+/* RabbitMQ 4 drops or dead-letters a message that was given back to a quorum queue more than 20 times, unless the queue
+ * has another limit. Before 4.0 only a queue's own limit does that. */
 static int check_looks_are_safe(const parked *self)
 {
     bh_status status = declare_compare(self->broker, self->topology, self->queue);
@@ -92,10 +92,8 @@ static int check_looks_are_safe(const parked *self)
         return EX_OK;
     if (declare_found_limit(self->broker, status)) {
         complain("queue \"%s\" was not declared by Backhop: it counts how often a message is given back, and drops it "
-                 "in the end "
-                 "(20 times, where nothing else is set), so that looking would lose messages. Move them to a queue "
-                 "that Backhop "
-                 "declared, or raise its delivery-limit by a policy and say --any-queue.",
+                 "in the end (20 times by default), so that looking would lose messages. Move them to a queue that "
+                 "Backhop declared, or raise its delivery-limit by a policy and give --any-queue.",
                  self->queue);
         return EX_UNAVAILABLE;
     }
@@ -228,7 +226,7 @@ int parked_confirm(int64_t count, const char *what)
 {
     char line[64], wanted[32];
     if (!isatty(STDIN_FILENO))
-        options_refuse("there is no terminal to ask on: say --yes to %s", what);
+        options_refuse("there is no terminal to type the count on: give --yes to %s", what);
     fflush(stdout);
     fprintf(stderr, "Type %lld to %s: ", (long long)count, what);
     fflush(stderr);

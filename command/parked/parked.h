@@ -1,4 +1,4 @@
-/* Parked: what the sub-commands of `backhop parked` share. */
+/* Parked: declarations that the sub-commands of `backhop parked` share. */
 #ifndef BACKHOP_COMMAND_PARKED_H
 #define BACKHOP_COMMAND_PARKED_H
 
@@ -8,7 +8,7 @@
 #include "setup/setup.h"
 #include "move/snapshot.h"
 
-/* What all of them take. */
+/* The options that all of them take. */
 typedef struct parked_options {
     broker_options broker;
     topology_options topology;
@@ -32,7 +32,7 @@ typedef struct parked_options {
         "like", 0, OPTION_TEXT, "ID", "the group of this message, as list --wide has it", &(o)->like                   \
     }
 
-/* What a parked queue is looked at with, on one connection. */
+/* A look at a parked queue, on one connection. */
 typedef struct parked {
     const parked_options *options;
     connection *broker;
@@ -53,7 +53,7 @@ typedef struct parked {
 /* Begins on a connection. Wrong conditions end the program. */
 void parked_begin(parked *self, const parked_options *options, connection *broker);
 void parked_end(parked *self);
-/* The same on a connection of its own: EX_OK, or complains and returns the exit code. The conditions are read first. */
+/* Begins on a connection of its own: EX_OK, or complains and returns the exit code. The conditions are read first. */
 int parked_open(parked *self, const parked_options *options, const char *purpose);
 void parked_close(parked *self);
 /* Goes to a queue, by its name or its work queue's; the unroutable queue goes by its name. Checks that looking at it is safe, and
@@ -61,14 +61,14 @@ void parked_close(parked *self);
 int parked_go_to(parked *self, const char *name);
 /* Reads a message into delivery and history: whether it is selected. */
 int parked_reads(parked *self, const bh_message *message);
-/* The same in two steps: BH_OK where its properties can be read; whether the one that was read last is selected. */
+/* These two do the same in two steps: BH_OK if the properties can be read; 1 if the message read last is selected. */
 bh_status parked_read(parked *self, const bh_message *message);
 int parked_fits(const parked *self);
 /* Returns 1 if the message that was read last is `wanted`: its id, or "@3", the third. */
 int parked_is(const parked *self, const char *wanted, int64_t position);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
-/* The id by which `show` finds it. */
+/* Returns the id that `show` takes for the message read last. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */
 const char *count_messages(char out[64], int64_t count);

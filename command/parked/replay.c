@@ -1,8 +1,9 @@
 /*
  * backhop parked replay: sends parked messages back.
  *
- * The pure core plans each copy (bh_plan_replay), and the mover sends it. It goes in rounds: a snapshot of the queue, of which as many copies as
- * fit the memory are kept; they are sent; all others were held meanwhile, and are given back in one go, so that their order stays.
+ * The pure core plans each copy (bh_plan_replay), and the mover sends it. A replay goes in rounds. A round takes a
+ * snapshot of the queue, keeps as many copies as fit the memory, and sends them. Meanwhile it holds all other messages,
+ * and then gives them back in one go, so that their order stays.
  */
 #include "common/command.h"
 #include "move/mover.h"
@@ -63,7 +64,7 @@ typedef struct replay {
     double rates[MOST_RAMP];
     size_t rate_count;
     int is_late;     /* the round has to end */
-    const char *end; /* why it stops before its end, where that is not for the mover's reason; NULL: it does not */
+    const char *end; /* why it stops before its end, if not for the mover's reason; NULL: it does not */
 } replay;
 
 /* Why it stops before its end; NULL: it does not. */
@@ -111,7 +112,7 @@ static void pay(void *data, int64_t now_ms)
         self->paid_ms = (self->paid_ms > now - 1000 ? self->paid_ms : now) + 1000 / rate;
 }
 
-/* --------------------------------------------------------------------------------------------------- what comes back */
+/* ---------------------------------------------------------------------------------------------------- parked again */
 
 static void remember(void *data, uint64_t mark)
 {
@@ -158,7 +159,7 @@ static bh_status try_copy(replay *self, const bh_message *message)
     return status == BH_OK ? mover_try(&self->mover, message, self->plan) : status;
 }
 
-/* Keeps the copy that was planned last; false where it fits no frame. */
+/* Keeps the copy that was planned last. Returns false if it fits no frame. */
 static int keep_copy(replay *self, bh_message *message)
 {
     bh_copy planned;
@@ -236,7 +237,7 @@ static void show_progress(replay *self, int64_t now_ms, int is_last)
     fflush(stderr);
 }
 
-/* While copies go: sees whether the round has to end, or what is held has to be given back for a moment. */
+/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;
@@ -291,7 +292,7 @@ static void print_sample(const replay *self, int64_t position)
     free(safe);
 }
 
-/* Counts what would go, by looking at all. */
+/* Counts the messages that would go, by looking at all. */
 static int count_all(replay *self)
 {
     snapshot shot;
@@ -433,19 +434,19 @@ int parked_replay(int count, char **arguments)
         {"ramp", 0, OPTION_TEXT, "RATES", "rates one after the other, as 1,2,5,20; then --rate", &o.ramp},
         {"ramp-step", 0, OPTION_DURATION, "TIME", "how long each of these holds [10s]", &o.ramp_ms},
         {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many are parked again; 0: never [3]", &o.stop_after},
-        {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave what was replayed so often already", &o.max_replays},
+        {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave messages that were replayed so often already",
+         &o.max_replays},
         {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the work queue", &o.to},
-        {"dry-run", 'n', OPTION_FLAG, NULL, "say what would go, and do nothing", &o.dry_run},
-        {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &o.yes},
+        {"dry-run", 'n', OPTION_FLAG, NULL, "print what would go, and do nothing", &o.dry_run},
+        {"yes", 'y', OPTION_FLAG, NULL, "do not wait for the typed count", &o.yes},
         {"hold", 0, OPTION_DURATION, "TIME", "give the rest back for a moment so often [10m]", &o.hold_ms},
         PARKED_OPTIONS(&o.parked),
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
-        "Sends a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves the\n"
-        "parked queue after the broker confirmed its copy. What is parked meanwhile is not touched. Safe to "
-        "interrupt:\n"
-        "the same command goes on. Conditions are those of 'backhop parked list'.\n");
+        "Moves a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves "
+        "the parked queue after the broker confirmed its copy. Messages that are parked meanwhile stay parked. Safe "
+        "to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     replay *self = must(calloc(1, sizeof *self));

@@ -16,7 +16,7 @@ struct condition {
     field field;
     operation operation;
     char *name;     /* of a header */
-    char *text;     /* what was given */
+    char *text;     /* as typed */
     int64_t number; /* the same as a number or ms */
     int is_number;
 };
@@ -119,7 +119,7 @@ void selection_free(selection *self)
 
 /* ----------------------------------------------------------------------------------------------------------- fitting */
 
-/* Whether the text has this part, in capital letters or small ones. */
+/* Returns 1 if the text has this part, in capital letters or small ones. */
 static int has_part(bh_bytes text, const char *part)
 {
     size_t size = strlen(part);
@@ -255,7 +255,7 @@ bh_bytes error_class(bh_bytes error)
     return is_name ? (bh_bytes){line.data, size} : bh_str("");
 }
 
-/* The size of a number, or of a hexadecimal id of at least eight digits, at the beginning; 0 where there is none. */
+/* Returns the size of a number, or of a hexadecimal id of at least eight digits, at the beginning; 0 without one. */
 static size_t number_size(bh_bytes text)
 {
     size_t digits = 0, hex = 0;

@@ -1,9 +1,10 @@
 /*
- * Selection: which messages are meant, as `--where` says, and what they are grouped by. Pure: no broker, no clock.
+ * Selection: which messages `--where` selects, and how they are grouped. Pure: no broker, no clock.
  *
- * A condition is FIELD OPERATOR VALUE. Texts: id, error, class, reason, exchange, routing-key, header.NAME, by = != and by ~ !~, which
- * look for a part and take small letters for capital ones. Numbers: attempts, replays, header.NAME; time spans: age, since the first failure; by
- * = != < <= > >=. What a message has not, fits != and !~ alone.
+ * A condition is FIELD OPERATOR VALUE. Texts are id, error, class, reason, exchange, routing-key and header.NAME. Their
+ * operators are = and !=, and ~ and !~, which look for a part and ignore case. Numbers are attempts, replays and
+ * header.NAME. A time span is age, since the first failure. Numbers and spans take = != < <= > >=. A field that a
+ * message does not have fits != and !~ alone.
  */
 #ifndef BACKHOP_COMMAND_SELECTION_H
 #define BACKHOP_COMMAND_SELECTION_H
@@ -17,15 +18,16 @@ typedef struct selection {
     size_t count;
 } selection;
 
-/* Adds a condition; 0 where the text is none: what is wrong is in `problem` then. */
+/* Adds a condition. Returns 0 if the text is no condition, with the reason in `problem`. */
 int selection_add(selection *self, const char *text, char problem[256]);
 void selection_free(selection *self);
-/* Whether all conditions hold of a message; now_ms is ms since the epoch. */
+/* Returns 1 if all conditions hold for a message; now_ms is ms since the epoch. */
 int selection_fits(const selection *self, const bh_delivery *delivery, const bh_history *history, int64_t now_ms);
 
-/* An error's class: what stands before ": " on its first line where that is a name, as in "TimeoutError: no answer"; else "". */
+/* Returns an error's class: a name before ": " on its first line, as in "TimeoutError: no answer"; else "". */
 bh_bytes error_class(bh_bytes error);
-/* What errors of a kind have in common: the first line, numbers and hexadecimal ids as "#", at most KIND_BYTES. Returns its size. */
+/* Writes the part that errors of a kind share: the first line, with numbers and hexadecimal ids as "#", at most
+ * KIND_BYTES. Returns its size. */
 enum { KIND_BYTES = 160 };
 size_t error_kind(char out[KIND_BYTES + 1], bh_bytes error);
 

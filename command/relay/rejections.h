@@ -1,4 +1,4 @@
-/* Rejections: whether RabbitMQ dead-letters to a relay what the consumers of its work queues reject. */
+/* Rejections: checks that RabbitMQ dead-letters the rejected messages of a relay's work queues to the relay. */
 #ifndef BACKHOP_COMMAND_REJECTIONS_H
 #define BACKHOP_COMMAND_REJECTIONS_H
 

@@ -23,7 +23,7 @@
 
 enum { DRAIN_MS = 10000 };
 
-/* What was typed, or stands in the file; NULL: not at all. An option goes before the file. */
+/* The options, typed or read from the file; NULL: not given. An option goes before the file. */
 typedef struct relay_options {
     const char *management_url, *config, *ns, *queue_type, *stripes, *prefetch, *drain, *ca_file, *cert, *key;
     const char *outcomes[BH_DEATH_OTHER]; /* by bh_death_reason */
@@ -207,7 +207,7 @@ static bh_relay *make_relay(const relay_options *o)
     add_queues(relay, o);
     bh_status status = bh_relay_build(relay);
     if (status == BH_ERR_STATE)
-        options_refuse("which queues? Give --queue NAME, or a --config FILE with 'queues:'");
+        options_refuse("no queue is given: give --queue NAME, or a --config FILE with 'queues:'");
     expect(relay, status);
     return relay;
 }
@@ -222,11 +222,9 @@ static int print_policies(bh_relay *relay, const relay_options *o)
     if (o->uris.count > 0 && bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) == BH_OK)
         vhost = uri.vhost;
     printf("# An administrator runs these once, and again when the queues of the relay change. A queue takes one "
-           "policy, the one of the\n"
-           "# highest priority: what another policy gives these queues has to be added to both.\n"
-           "# Quorum queues, whose dead letters then wait for the relay; those with a max-length refuse publishes "
-           "while they are full:\n"
-           "%s\n",
+           "policy, the one of the\n# highest priority: add the settings of your other policies for these queues to "
+           "both.\n# Quorum queues, whose dead letters then wait for the relay; queues with a max-length refuse "
+           "publishes while they are full:\n%s\n",
            bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str(vhost)).data);
     printf("# Classic queues, whose dead letters the broker sends once, without waiting for a confirm:\n%s\n",
            bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, bh_str(vhost)).data);
@@ -367,7 +365,7 @@ static int relay_on(bh_worker *worker, relay_options *o)
     return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
 }
 
-/* What a look at the broker found; BH_ERR_STATE: nothing yet. */
+/* The result of a look at the broker; BH_ERR_STATE: none yet. */
 typedef struct finding {
     bh_status status;
     char *text;
@@ -414,11 +412,10 @@ static int check(bh_worker *worker, const bh_relay *relay, const relay_options *
 }
 
 static const char *const intro =
-    "Retries for consumers that can only reject (requeue=false), in any language. What they reject comes back later "
+    "Retries for consumers that can only reject (requeue=false), in any language. A rejected message comes back later "
     "to its queue alone, and is parked in QUEUE.parked after the last attempt. RabbitMQ dead-letters it to the relay "
-    "by the policy "
-    "that --print-policy shows. FILE has 'queues:', each with its policy, 'policy:' for all, and options by their "
-    "names; what is typed goes first.\n";
+    "by the policy that --print-policy shows. FILE has 'queues:', each with its policy, 'policy:' for all, and options "
+    "by their names; a typed option goes before the file.\n";
 
 int relay_main(int count, char **arguments)
 {
@@ -428,10 +425,10 @@ int relay_main(int count, char **arguments)
         {"config", 'c', OPTION_TEXT, "FILE", "settings (YAML)", &o.config},
         {"check", 0, OPTION_FLAG, NULL, "lists what the broker lacks, and changes nothing", &o.check},
         {"print-policy", 0, OPTION_FLAG, NULL, "shows the broker's policies for the work queues", &o.print_policy},
-        {"rejected", 0, OPTION_TEXT, "WHAT", "what is rejected: retry, park or drop it [retry]", &o.outcomes[0]},
-        {"expired", 0, OPTION_TEXT, "WHAT", "what expired in a work queue [park]", &o.outcomes[1]},
-        {"maxlen", 0, OPTION_TEXT, "WHAT", "what a full work queue pushed out [park]", &o.outcomes[2]},
-        {"delivery-limit", 0, OPTION_TEXT, "WHAT", "what was delivered too often [park]", &o.outcomes[3]},
+        {"rejected", 0, OPTION_TEXT, "WHAT", "rejected messages: retry, park or drop them [retry]", &o.outcomes[0]},
+        {"expired", 0, OPTION_TEXT, "WHAT", "messages that expired in a work queue [park]", &o.outcomes[1]},
+        {"maxlen", 0, OPTION_TEXT, "WHAT", "messages that a full work queue pushed out [park]", &o.outcomes[2]},
+        {"delivery-limit", 0, OPTION_TEXT, "WHAT", "messages that were delivered too often [park]", &o.outcomes[3]},
         {"namespace", 0, OPTION_TEXT, "NAME", "prefix of shared names [backhop, backhop.classic]", &o.ns},
         DELAY_OPTIONS(&o.policy, NAME),
         {"management", 'm', OPTION_SECRET, "URL", NULL, &o.management_url},

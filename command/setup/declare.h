@@ -14,8 +14,8 @@ bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *
 /* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
  * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */
 bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue);
-/* Whether what declare_compare met tells that the queue counts deliveries and drops, or dead-letters, a message that has too many: by a limit of
- * its own, or RabbitMQ 4's (20) where none is set. */
+/* Returns 1 if declare_compare found a queue that counts deliveries, and drops or dead-letters a message with too many.
+ * The limit is the queue's own, or 20, the default of RabbitMQ 4. */
 int declare_found_limit(const connection *broker, bh_status status);
 
 #endif

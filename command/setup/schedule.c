@@ -1,4 +1,4 @@
-/* backhop schedule: what a policy and the waits make of each failure. */
+/* backhop schedule: shows each failure's delay and wait queue. */
 #include "common/command.h"
 #include "common/output.h"
 #include "setup/setup.h"
@@ -86,10 +86,9 @@ int schedule_main(int count, char **arguments)
         {"attempts", 'n', OPTION_NUMBER, "COUNT", "show so many attempts instead of all", &shown_attempts},
         JSON_OPTION(&json),
     };
-    int at = options_read(
-        count, arguments, rules, sizeof rules / sizeof rules[0], "",
-        "What a policy makes of each failure, and on which wait queues it waits: shares are those of many\n"
-        "messages that fail together. Asks no broker.\n");
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "",
+                          "Shows what a policy does after each failure, and the wait queues: their shares are for "
+                          "many messages that fail together. Needs no broker.\n");
     if (at < count)
         options_refuse("'%s': no operand is wanted", arguments[at]);
     bh_policy *policy = setup_policy(&with);
@@ -105,7 +104,7 @@ int schedule_main(int count, char **arguments)
     else
         print_table(topology, policy, failures);
     if (!json && limit > 0 && attempts >= limit && failures < MOST_ATTEMPTS)
-        printf("The %lld%s attempt is the last; what fails then is parked.\n", (long long)limit,
+        printf("The %lld%s attempt is the last; a message that fails then is parked.\n", (long long)limit,
                limit == 1   ? "st"
                : limit == 2 ? "nd"
                : limit == 3 ? "rd"

@@ -23,14 +23,14 @@ typedef struct topology_options {
 #define DELAY_OPTIONS(o, HELP)                                                                                         \
     {"kind", 0, OPTION_TEXT, "KIND", HELP("exponential, linear, fixed or steps [exponential]"), &(o)->kind},           \
         {"initial", 0, OPTION_TEXT, "TIME", HELP("delay after the first failure [1s]"), &(o)->initial},                \
-        {"factor", 0, OPTION_TEXT, "NUMBER", HELP("exponential: what each delay is multiplied by [2]"), &(o)->factor}, \
+        {"factor", 0, OPTION_TEXT, "NUMBER", HELP("exponential: the factor between delays [2]"), &(o)->factor},        \
         {"max", 0, OPTION_TEXT, "TIME", HELP("no delay is above it, jitter included [5m]"), &(o)->max},                \
         {"steps", 0, OPTION_TEXT, "TIME,...", HELP("the delays of kind steps, as 10s,1m,1h"), &(o)->steps},            \
         {"jitter", 0, OPTION_TEXT, "JITTER", HELP("none, spread:0.2, equal, full, decorrelated"), &(o)->jitter},       \
         {"max-attempts",    0, OPTION_TEXT, "COUNT", HELP("handler's attempts in all; 0: no limit [10]"),              \
          &(o)->max_attempts},                                                                                          \
     {                                                                                                                  \
-        "max-age", 0, OPTION_TEXT, "TIME", HELP("parks what would start later than this"), &(o)->max_age               \
+        "max-age", 0, OPTION_TEXT, "TIME", HELP("parks a message whose attempt would start later"), &(o)->max_age      \
     }
 #define POLICY_OPTIONS(o, HELP)                                                                                        \
     {"policy", 'p', OPTION_TEXT, "FILE", HELP("JSON, as {\"initial\": \"10s\"}"), &(o)->file}, DELAY_OPTIONS(o, HELP), \
@@ -53,7 +53,7 @@ typedef struct topology_options {
 
 /* The options of a policy and a topology that decide the names of the wait queues. */
 #define WAIT_OPTIONS(p, t)                                                                                             \
-    {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy whose wait queues are meant", &(p)->file},                \
+    {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy, for its wait queues", &(p)->file},                       \
         {"strategy", 0, OPTION_TEXT, "NAME", "ladder, message-ttl, delayed-exchange [ladder]", &(t)->strategy},        \
         {"queue-type", 0, OPTION_TEXT, "TYPE", "of the wait queues: quorum or classic [quorum]", &(t)->queue_type},    \
         {"namespace", 0, OPTION_TEXT, "NAME", "the topology's namespace [backhop]", &(t)->ns},                         \
@@ -66,9 +66,10 @@ typedef struct topology_options {
 bh_policy *setup_policy(const policy_options *options);
 /* Makes the policy; an option goes before the JSON object, which "where" names in messages. */
 bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
-/* Sets what a JSON object of the file's form says ("where" names it in messages). Ends the program as above. */
+/* Sets the fields of a JSON object of the file's form ("where" names it in messages). Ends the program as above. */
 void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
-/* A word of a set, by its place; and a whole number. What is none ends the program with 64; `name` is the option's. */
+/* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64; `name` is the
+ * option's. */
 int setup_word(const char *name, const char *text, const char *const *words, size_t count);
 int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t highest);
 bh_queue_type setup_queue_type(const char *name, const char *text);

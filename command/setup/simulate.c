@@ -33,7 +33,7 @@ static double calls_at(const simulation *of, size_t at)
     return at < of->count ? of->buckets[at].calls : 0;
 }
 
-/* Where the plot ends: behind the last bucket in which something happens. */
+/* Returns the end of the plot: behind the last bucket that has a call or a message. */
 static size_t last_bucket(const simulate *self)
 {
     size_t last = self->with.count > self->without.count ? self->with.count : self->without.count;
@@ -139,7 +139,7 @@ static void add_row(text_table *out, const simulate *self, const simulation *of,
         table_add(out, "%s after", show_duration(time, of->drained_ms - self->of.down_to_ms));
 }
 
-/* Prints what the two rows mean: messages that are parked first, then failed calls. */
+/* Prints the meaning of the two rows: first parked messages, then failed calls. */
 static void print_verdict(const simulate *self)
 {
     const simulation *with = &self->with, *without = &self->without;
@@ -168,7 +168,7 @@ static void print_all(const simulate *self)
                                          "at most", "queued", "waiting", "backlog gone"};
     text_table out = {.columns = 9};
     char from[TIME_TEXT], to[TIME_TEXT];
-    printf("%g messages a second, of which the downstream answers %g; it is down from %s to %s; seed %lld\n\n",
+    printf("%g messages a second; the downstream answers %g a second; it is down from %s to %s; seed %lld\n\n",
            self->of.rate, self->of.capacity, show_duration(from, self->of.down_from_ms),
            show_duration(to, self->of.down_to_ms), (long long)self->seed);
     for (size_t i = 0; i < out.columns; i++)
@@ -240,11 +240,10 @@ int simulate_main(int count, char **arguments)
         {"series", 0, OPTION_TEXT, "R5..R40", "rungs a decade [R10]", &self.topology.series},
         JSON_OPTION(&self.json),
     };
-    int at = options_read(
-        count, arguments, rules, sizeof rules / sizeof rules[0], "",
-        "Plays a downstream that is down for a while: the calls that reach it, queues, and how long until the backlog "
-        "is gone,\n"
-        "with a policy's back-off, and retried at once. The library itself decides each delay. Asks no broker.\n");
+    int at = options_read(count, arguments, rules, sizeof rules / sizeof rules[0], "",
+                          "Simulates a downstream that is down for a while: the calls that reach it, queues, and how "
+                          "long until the backlog is gone, with a policy's back-off, and retried at once. The library "
+                          "itself decides each delay. Needs no broker.\n");
     if (at < count)
         options_refuse("'%s': no operand is wanted", arguments[at]);
     read_down(&self);

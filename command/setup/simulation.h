@@ -1,6 +1,6 @@
 /*
- * Simulation: a failing downstream, and what a policy makes of it, as a sequence of events. Pure: the same seed has the same outcome on
- * every machine. The pure core decides each delay, with the random bytes that it would get from the system.
+ * Simulation: a failing downstream, and a policy's retries, as a sequence of events. Pure: the same seed has the same
+ * outcome on every machine. The pure core decides each delay, with the random bytes that it would get from the system.
  */
 #ifndef BACKHOP_COMMAND_SIMULATION_H
 #define BACKHOP_COMMAND_SIMULATION_H
@@ -22,7 +22,7 @@ typedef struct scenario {
     int at_once;     /* retries at once, without a wait: what one would have without back-off */
 } scenario;
 
-/* What was in a bucket of time. */
+/* The counts of one bucket of time. */
 typedef struct bucket {
     double calls;   /* a second, at the downstream */
     int64_t queued; /* ready in the work queue at its end */

@@ -1,4 +1,4 @@
-/* backhop topology: what a work queue's retries need on the broker. */
+/* backhop topology: the exchanges, queues and bindings of a work queue's retries. */
 #include "common/command.h"
 #include "setup/declare.h"
 #include "common/output.h"
@@ -16,7 +16,7 @@ typedef struct topology_command {
     int json;
 } topology_command;
 
-/* The topology of the one work queue that the operands name. Ends the program where it is none. */
+/* The topology of the one work queue that the operands name. Ends the program if they name none. */
 typedef struct made {
     bh_policy *policy;
     bh_topology *topology;
@@ -96,11 +96,11 @@ static int topology_show(int count, char **arguments)
     int all = 0;
     const option_rule rules[] = {
         PURE_OPTIONS(&self),
-        {"all", 'a', OPTION_FLAG, NULL, "what is made on demand too", &all},
+        {"all", 'a', OPTION_FLAG, NULL, "also queues and bindings that are declared on demand", &all},
         JSON_OPTION(&self.json),
     };
     made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
-                   "Lists the exchanges, queues and bindings that a work queue's retries need. Asks no broker.\n");
+                   "Lists the exchanges, queues and bindings that a work queue's retries need. Needs no broker.\n");
     text_table out = {.columns = 4};
     static const char *const titles[] = {"what", "name", "type", "details"};
     for (size_t i = 0; i < out.columns; i++)
@@ -133,13 +133,12 @@ static int topology_export(int count, char **arguments)
     topology_command self = {.vhost = "/"};
     const option_rule rules[] = {
         PURE_OPTIONS(&self),
-        {"vhost", 0, OPTION_TEXT, "NAME", "whose definitions they are [/]", &self.vhost},
+        {"vhost", 0, OPTION_TEXT, "NAME", "the vhost of the definitions [/]", &self.vhost},
     };
-    made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
-                   "Writes what a work queue's retries need as RabbitMQ definitions (JSON), for an administrator to "
-                   "import. They\n"
-                   "include the wait queues that 'declare' leaves to the first message that needs them. Reads no "
-                   "broker.\n");
+    made it = make(
+        &self, count, arguments, rules, sizeof rules / sizeof rules[0],
+        "Writes the topology of a work queue as RabbitMQ definitions (JSON), for an administrator to import. "
+        "They include the wait queues that 'declare' leaves to the first message that needs them. Needs no broker.\n");
     bh_status status = bh_topology_export(it.topology, bh_str(self.vhost));
     if (status == BH_OK)
         printf("%s\n", bh_topology_definitions(it.topology).data);
@@ -200,8 +199,8 @@ static int topology_dot(int count, char **arguments)
     topology_command self = {.json = 0};
     const option_rule rules[] = {PURE_OPTIONS(&self)};
     made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
-                   "Draws what a work queue's retries need, for Graphviz: 'backhop topology dot orders | dot -Tsvg'. "
-                   "Asks no broker.\n");
+                   "Draws the topology of a work queue, for Graphviz: 'backhop topology dot orders | dot -Tsvg'. Needs "
+                   "no broker.\n");
     printf("digraph backhop {\n  rankdir=LR;\n");
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(it.topology, i, &each) == BH_OK; i++)
@@ -242,19 +241,17 @@ static int on_broker(int count, char **arguments, bh_mode mode, const char *intr
 
 static int topology_declare(int count, char **arguments)
 {
-    return on_broker(
-        count, arguments, BH_MODE_CREATE,
-        "Makes on the broker what a work queue's retries need, where it is missing. What is there already with other\n"
-        "arguments is an error, and stays as it is.\n");
+    return on_broker(count, arguments, BH_MODE_CREATE,
+                     "Declares the topology of a work queue on the broker. An exchange or queue that exists with other "
+                     "arguments is an error, and stays unchanged.\n");
 }
 
 static int topology_verify(int count, char **arguments)
 {
-    return on_broker(
-        count, arguments, BH_MODE_VERIFY,
-        "Says what a work queue's retries need and the broker has not, or has with other arguments. Changes nothing.\n"
-        "Wait queues that are made on demand may be missing; bindings cannot be looked at by AMQP: 'backhop doctor' "
-        "tries them.\n");
+    return on_broker(count, arguments, BH_MODE_VERIFY,
+                     "Lists the exchanges and queues that a work queue's retries need, and that are missing or have "
+                     "other arguments. Changes nothing. Wait queues that are made on demand may be missing. AMQP "
+                     "cannot read bindings: 'backhop doctor' tries them.\n");
 }
 
 /* -------------------------------------------------------------------------------------------------------- permissions */
@@ -315,11 +312,12 @@ int topology_main(int count, char **arguments)
     static const command commands[] = {
         {"show", "lists the exchanges, queues and bindings", topology_show},
         {"declare", "makes them on the broker", topology_declare},
-        {"verify", "says what is missing or different there", topology_verify},
+        {"verify", "lists the missing and the different ones there", topology_verify},
         {"export", "writes them as RabbitMQ definitions", topology_export},
         {"permissions", "prints the least permissions of a consumer's user", topology_permissions},
         {"dot", "draws them for Graphviz", topology_dot},
     };
-    return command_dispatch("backhop topology", "What a work queue's retries need on the broker.\n", commands,
+    return command_dispatch("backhop topology",
+                            "The exchanges, queues and bindings that a work queue's retries need.\n", commands,
                             sizeof commands / sizeof commands[0], "", count, arguments);
 }

@@ -1,4 +1,4 @@
-# Completion for bash: the commands and options are those that `backhop ... --help` lists.
+# Completion for bash. `backhop ... --help` lists the commands and options.
 _backhop() {
     local word=${COMP_WORDS[COMP_CWORD]} typed=() each
     for each in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do

@@ -1,5 +1,5 @@
 'use strict'
-// The same with the worker, which keeps connections of its own.
+// The CDN purge with the worker, which keeps connections of its own.
 //
 //     AMQP_URL=amqp://guest:guest@localhost/ node cdn-purge-worker.js
 

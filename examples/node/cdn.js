@@ -13,7 +13,7 @@ const QUEUE = 'backhop-example.cdn-purge'
 const PAGES = [...Array.from({ length: 19 }, (_, i) => `/article/${i + 1}`), '/old/front-page']
 const AMQP_URL = process.env.AMQP_URL ?? 'amqp://guest:guest@localhost/'
 
-/** 507: the API takes no more at the moment; `retryAfter` in milliseconds, 0 where it does not say. */
+/** 507: the API takes no more at the moment; `retryAfter` in milliseconds, 0 if it does not say. */
 class QueueFullError extends Error {
   constructor (retryAfter) {
     super('507 queue is full')
@@ -58,7 +58,7 @@ class PurgeApi {
     return [202, {}]
   }
 
-  /** What a client of the API does. */
+  /** Purges a page, as a client of the API does. */
   async purge (path) {
     const request = http.request({ method: 'PURGE', host: '127.0.0.1', port: this.#server.address().port, path })
     request.end()

@@ -19,7 +19,7 @@ AMQP_URL = os.environ.get("AMQP_URL", "amqp://guest:guest@localhost/")
 
 
 class QueueFullError(Exception):
-    """507: the API takes no more at the moment; ``retry_after`` in seconds, 0 where it does not say."""
+    """507: the API takes no more at the moment; ``retry_after`` in seconds, 0 if it does not say."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__("507 queue is full")
@@ -55,7 +55,7 @@ class PurgeApi(ThreadingHTTPServer):
             return 202, "accepted", 0
 
     def purge(self, path: str) -> None:
-        """What a client of the API does."""
+        """Purges a page, as a client of the API does."""
         connection = HTTPConnection("127.0.0.1", self.server_port, timeout=10)
         try:
             connection.request("PURGE", path)

@@ -1,4 +1,4 @@
-"""The same with the worker, which keeps connections of its own and hands messages to threads.
+"""The CDN purge with the worker, which keeps connections of its own and hands messages to threads.
 
 AMQP_URL=amqp://guest:guest@localhost/ python cdn_purge_worker.py
 """

@@ -15,7 +15,7 @@ module CDN
 
   # 507: the API takes no more at the moment.
   class QueueFull < StandardError
-    # Seconds; 0 where the API does not say.
+    # Seconds; 0 if the API does not say.
     attr_reader :retry_after
 
     def initialize(retry_after)
@@ -53,7 +53,7 @@ module CDN
       end
     end
 
-    # What a client of the API does.
+    # Purges a page, as a client of the API does.
     def purge(path)
       response = Net::HTTP.start("127.0.0.1", @server.config[:Port]) do |http|
         http.request(Net::HTTPGenericRequest.new("PURGE", false, true, path))

@@ -43,7 +43,7 @@ class Decider {
     checkServed(topology, policies)
     this.frameMax = frameMax
     this.clock = callable(clock, 'clock', ' that gives milliseconds since the epoch')
-    this.random = callable(random, 'random', ' that gives as many random bytes as it is asked for')
+    this.random = callable(random, 'random', ' that returns the requested number of random bytes')
     if (legacyCounter !== undefined) text(legacyCounter, 'legacyCounter', 'the name of a header')
     this.#settings = { topology, legacyCounter, waitQueues: texts(waitQueues, 'waitQueues') }
     setHistory(this.#history, this.#settings)

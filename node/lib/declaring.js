@@ -3,8 +3,8 @@
 // executes the steps.
 //
 // A step is { declaration, passive }; passive checks whether the exchange or queue exists. A
-// client's channel resolves to undefined, or to the refusal { code, text } with which the broker
-// closed the channel or the connection.
+// client's channel resolves to undefined. If the broker refuses, it closes the channel or the
+// connection, and the channel resolves to the refusal { code, text }.
 
 const c = require('./core')
 const { check, errorOf, made } = require('./errors')
@@ -16,7 +16,7 @@ const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_M
 const declared = new WeakMap() // by connection
 
 /**
- * Returns the core's record of what is declared on a connection. It saves steps for further work
+ * Returns the core's record of the declarations on a connection. It saves steps for further work
  * queues.
  */
 function declaredOn (connection) {

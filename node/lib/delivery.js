@@ -109,7 +109,7 @@ class Delivery {
   }
 }
 
-/** Fills a delivery of the core, and replaces what it held. */
+/** Fills a delivery of the core, and replaces its content. */
 function fillDelivery (native, { exchange, routingKey, properties, headers = properties?.headers }) {
   check(native.begin(shortText(exchange || ''), shortText(routingKey || '')))
   if (properties) setProperties(native, properties)

@@ -263,8 +263,8 @@ function shortText (text) {
 
 /**
  * Returns a header's value in a form that amqplib can write. Two kinds of table are marked as
- * tables, in amqplib's notation: a table that looks like a tagged value, and a table with a key
- * hasOwnProperty (amqplib before 1.0 calls it).
+ * tables, in amqplib's notation. One is a table that looks like a tagged value. The other has a key
+ * hasOwnProperty, which amqplib before 1.0 calls.
  */
 function wireValue (value) {
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array || value instanceof Date) return value

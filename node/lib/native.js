@@ -1,4 +1,4 @@
 'use strict'
-// The key under which objects of this package hold those of the core.
+// The key under which objects of this package hold objects of the core.
 
 module.exports = Symbol('native')

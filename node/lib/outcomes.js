@@ -110,7 +110,7 @@ function delayOf (delay) {
 const RELEASED = Object.freeze({ outcome: 'released', error: '', retryAfter: 0 })
 const ABORTS = ['AbortError', 'CanceledError'] // the latter is axios's
 const NO_ERROR = 'the handler rejected without an error'
-const UNPRINTABLE = 'what was thrown cannot be printed'
+const UNPRINTABLE = 'the thrown value cannot be printed'
 const OK = Object.freeze({ outcome: 'ok', error: '', retryAfter: 0 })
 const CHOOSES = 'a class of errors, a function that is given the error, or an array of these'
 const PAIRS = 'an array of [class of errors, or function that is given the error; Policy], or a Map'
@@ -276,8 +276,8 @@ function answerOf (predicate, thrown, name) {
     const give = 'true, false, a delay, or a Throttled'
     return milliseconds(answer, `what a function of ${name} answers`, { least: 1, give })
   } catch (error) {
-    warn(`a function of ${name} does not tell whether to try again: ${textOf(error)}: it is tried again, as the ` +
-      `policy says; it was asked of ${textOf(thrown)}`, 'BACKHOP_CHOICE')
+    warn(`a function of ${name} failed to decide on a retry: ${textOf(error)}: it is tried again, as the ` +
+      `policy says; it was called with ${textOf(thrown)}`, 'BACKHOP_CHOICE')
     return undecided
   }
 }

@@ -48,8 +48,8 @@ const { array: ARRAY, int64: INT64, void: VOID } = TYPES
 const NO_RANDOM = Buffer.alloc(RANDOM_BYTES)
 const WRITTEN = Buffer.alloc(MOST_PROPERTY_BYTES) // the properties of the last copy
 
-// One of the core's for all plans, as making them costs more than deciding: a plan whose place
-// another one took decides again, which gives the same.
+// All plans share one plan of the core, as making one costs more than deciding. If another plan has
+// taken it, a plan decides again, with the same result.
 const shared = made(c.bh_plan_new())
 let holder
 let traced = '' // traceparent in the shared plan

@@ -45,7 +45,8 @@ export interface WorkerOptions extends CommonOptions {
    * retries without end.
    *
    * Errors that count: refused password, vhost or permission; missing work queue; queue with other
-   * arguments; strategy that the broker cannot serve; certificate that does not match.
+   * arguments. Two more are a strategy that the broker cannot serve, and a certificate that does
+   * not match.
    */
   failFast?: boolean | undefined
 }
@@ -91,8 +92,8 @@ export class Worker extends EventEmitter implements Health {
    *
    * @param handle called with each message
    * @param options `signal`: aborting it stops the worker. `signals`: the first of these signals of
-   *   the process stops the worker (true: SIGTERM and SIGINT), and a second one has its default
-   *   effect; default: none
+   *   the process stops the worker. A second one has its default effect. true: SIGTERM and SIGINT;
+   *   default: none
    * @throws {@link StateError} if the worker runs already
    * @throws {@link AccessError}, {@link MissingError}, {@link ClashError}, {@link BrokerError} or
    *   {@link TLSError} with failFast, if the first start cannot succeed

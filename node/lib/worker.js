@@ -234,7 +234,7 @@ class Worker extends EventEmitter {
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
     if (!this.#watch) throw new StateError('the worker does not run: replay while it does')
-    if (this.#replaying) throw new StateError('a replay is under way already: await it first')
+    if (this.#replaying) throw new StateError('a replay runs already: await it first')
     check(this.#native.replay(most), 'the worker stops: replay while it runs', StateError)
     return new Promise((resolve, reject) => { this.#replaying = { resolve, reject } })
   }

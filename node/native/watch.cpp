@@ -1,11 +1,11 @@
 /*
- * Watch: tells when a descriptor is readable, by the event loop's own poll, without reading it.
+ * Watch: calls back when a descriptor is readable, by the event loop's own poll, without reading it.
  *
  *     const watch = new Watch(descriptor, callback)     watching begins
- *     watch.stop(); watch.start()                       while nobody can take what is there
+ *     watch.stop(); watch.start()                       while the caller cannot take the input
  *     watch.close()                                     before the descriptor is closed; no callback comes any more
  *
- * An open watch keeps the process running. Where its thread's environment ends first, it is closed then.
+ * An open watch keeps the process running. If its thread's environment ends first, that closes the watch.
  */
 #include <napi.h>
 #include <uv.h>
@@ -92,7 +92,7 @@ private:
             poll->watch->Close();
     }
 
-    /* In C, as nothing can be thrown where the environment ends meanwhile. */
+    /* In C, because C++ can throw nothing if the environment ends meanwhile. */
     static void Readable(uv_poll_t *handle, int, int)
     {
         Watch *self = static_cast<Poll *>(handle->data)->watch;

@@ -1,5 +1,5 @@
 'use strict'
-// The bytes that node-amqp does not keep: what is read of a header frame, and what a copy's has.
+// The bytes that node-amqp does not keep: of a header frame that it reads, and of a copy.
 
 const assert = require('node:assert/strict')
 const { once } = require('node:events')

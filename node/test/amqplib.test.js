@@ -1,5 +1,5 @@
 'use strict'
-// amqplib's own shapes, by amqplib's own codec: what it reads of a message, and what it writes of a copy.
+// amqplib's own shapes, by amqplib's own codec: of a message that it reads, and of a copy that it writes.
 
 const assert = require('node:assert/strict')
 const path = require('node:path')
@@ -29,7 +29,7 @@ function encoded (properties) {
   return encodeProperties(BasicProperties, 1, 0, properties).subarray(HEAD, -1)
 }
 
-/** What amqplib reads of what it writes. */
+/** Returns properties as amqplib reads them, after it wrote them. */
 function wire (properties) {
   return decode(BasicProperties, encoded(properties))
 }
@@ -40,7 +40,7 @@ function planOf (properties) {
   return { history, plan: decider.plan(history, decider.result(new Error('no'))) }
 }
 
-/** What a failed message's copy has on the wire, as amqplib reads it: the same bytes, whether the core or amqplib writes it. */
+/** Returns a failed message's copy as amqplib reads it: the same bytes, whether the core or amqplib writes it. */
 function copied (properties, isWritten = true) {
   const { history, plan } = planOf(properties)
   const written = plan._encodedProperties()
@@ -166,7 +166,7 @@ describe('a copy over amqplib', () => {
     const values = ['x', 1e17, 70_000, -1, -5, true, null, Buffer.from('x'), [1], { places: 1, digits: -1 }, {}]
     for (const tag of looks) {
       for (const value of values) {
-        if (tag === 'timestamp' && value > 0) continue // amqplib reads it as one: nobody can tell
+        if (tag === 'timestamp' && value > 0) continue // amqplib reads it as one: the types are the same
         const inner = { '!': tag, value }
         const { headers } = wire({ headers: { a: table(inner), deep: [{ b: table(inner) }] } })
         assert.deepEqual(headers.a, inner)

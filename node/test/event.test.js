@@ -1,5 +1,5 @@
 'use strict'
-// Events, and who is told: listeners, bridges, the log.
+// Events, and their receivers: listeners, bridges, the log.
 
 const assert = require('node:assert/strict')
 const diagnostics = require('node:diagnostics_channel')

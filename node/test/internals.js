@@ -1,5 +1,5 @@
 'use strict'
-// What is not public, of the package that is installed.
+// Internals of the installed package.
 
 const path = require('node:path')
 

@@ -47,7 +47,7 @@ function span () {
   return spans[0]
 }
 
-/** What the one who listens did wrong, as it was warned of; in this turn. */
+/** Returns the warnings about a listener's faults; in this turn. */
 async function complaints (emitter, handle) {
   const before = warnings.length
   const outcome = await Promise.resolve().then(() => emitter.handle(messageOf(), handle)).then(

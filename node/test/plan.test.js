@@ -46,7 +46,7 @@ function countsAs ({ outcome = 'failed' }, history, topology) {
   return event === 'failed' && outcome === 'permanent' ? 'permanent' : event
 }
 
-/** Names as strings that tell them apart, whatever bytes they hold. */
+/** Names as distinct strings, whatever bytes they hold. */
 const key = name => raw(name).toString('latin1')
 
 function compareKeptHeaders ({ delivery }, plan, expected) {
@@ -98,7 +98,7 @@ vectors.cases('plan', each => {
   }
   planOf(each, history, topology)
   const plan = planOf(each, history, topology)
-  new Plan(new History(new Delivery()), topology) // takes its place; what is asked then is decided again
+  new Plan(new History(new Delivery()), topology) // takes its place; the next reads decide again
   vectors.compare(each.expect, {
     action: is(() => plan.action),
     counts_as: is(() => countsAs(each, history, topology)),

@@ -14,7 +14,7 @@ const { is } = vectors
 
 function compareDelays (policy, rows) {
   for (const [attempt, previous, u, expected] of rows) {
-    // the core's own: the class refuses what is below or beyond
+    // the core's own: the class refuses numbers below or beyond the range
     const delay = policy[NATIVE].delay_ms(vectors.integer(attempt), Number(previous), vectors.fraction(u))
     assert.equal(delay, vectors.integer(expected), `attempt ${attempt}, u ${vectors.fraction(u)}`)
   }

@@ -1,5 +1,5 @@
 'use strict'
-// What no broker does on demand: answers in an order of the test's own, an original that is gone, a turn without time.
+// Tests that no broker can do: answers in an order of the test's own, an original that is gone, a turn without time.
 
 const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')
@@ -29,7 +29,7 @@ class Connection {
   channels = 0
   takes = 0 // ms, to publish one
 
-  /** The ids of what was published, in its order. */
+  /** Returns the ids of the published messages, in their order. */
   get sent () {
     return this.published.map(({ id }) => id).join('')
   }

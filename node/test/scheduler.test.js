@@ -1,5 +1,5 @@
 'use strict'
-// What is done in a turn of the event loop, and what in the next.
+// The work of one turn of the event loop, and the work of the next.
 
 const assert = require('node:assert/strict')
 const { AsyncLocalStorage } = require('node:async_hooks')

@@ -1,5 +1,5 @@
 'use strict'
-// What clients give, in their own shapes.
+// Values from clients, in their own shapes.
 
 const assert = require('node:assert/strict')
 const { test } = require('node:test')
@@ -79,7 +79,7 @@ test('headers of any depth do no harm', () => {
 
 test('properties are taken as clients give them', () => {
   const delivery = new Delivery({
-    properties: { // amqplib's, with what is absent as undefined
+    properties: { // amqplib's, with missing ones as undefined
       contentType: 'text/plain', contentEncoding: undefined, headers: { a: 1 }, deliveryMode: 2, priority: '5', expiration: 100,
       messageId: 42, timestamp: new Date(1_700_000_000_000), clusterId: null
     }

@@ -123,7 +123,7 @@ function tells (error, texts = []) {
 
 // --- Values ----------------------------------------------------------------------------------------------------------
 
-/** A Number, or a BigInt where it would not be exact. */
+/** Returns a Number, or a BigInt if a Number would not be exact. */
 function integer (value) {
   const exact = BigInt(value)
   return Number.isSafeInteger(Number(exact)) ? Number(exact) : exact

@@ -1,5 +1,5 @@
 'use strict'
-// What a worker does without a broker.
+// A worker without a broker.
 
 const assert = require('node:assert/strict')
 const { execFile, execFileSync } = require('node:child_process')
@@ -206,7 +206,7 @@ for (const end of ['terminate', 'stop']) {
         return exit
       }))
     }
-    await round() // the runtime keeps some of what it begins
+    await round() // the runtime keeps some of the handles that it begins
     const before = held()
     for (let i = 0; i < 6; i++) await round(end === 'terminate' && i % 2 === 1)
     await settledAt(before)

@@ -1,6 +1,6 @@
 'use strict'
-// Values that no caller should give, through the public classes: each gets an error of the package's own, in the caller's
-// names and units, before anything is sent.
+// Values that no caller should give, through the public classes. Each gets an error of the package's own, in the
+// caller's names and units, before anything is sent.
 
 const assert = require('node:assert/strict')
 const { cpSync, mkdtempSync, rmSync } = require('node:fs')
@@ -54,7 +54,7 @@ const SHARED = {
   backOff: [null, 100, '1s', {}]
 }
 
-/** [what it is, the wrong values, what takes one] */
+/** [name, wrong values, a function that takes one] */
 const TABLE = [
   ...Object.entries({
     initial: [...NOT_DURATIONS, 0, -1, Infinity, '900 years'],

@@ -81,7 +81,7 @@ class Broker:
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
 
     def close(self) -> None:
-        """Deletes what was declared."""
+        """Deletes the declared queues."""
         for name in self._queues:
             self.channel.queue_delete(name)
         self._connection.close()

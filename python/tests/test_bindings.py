@@ -61,7 +61,7 @@ def _enumerators() -> set[str]:
 
 
 def _bound(function: str) -> str:
-    """What the extension calls it: bh_policy_free is delete_Policy, bh_policy_kind Policy_kind."""
+    """Returns the extension's name: bh_policy_free is delete_Policy, bh_policy_kind Policy_kind."""
     noun, _, verb = function.removeprefix("bh_").partition("_")
     if noun not in NOUNS or verb == "new" or hasattr(c, function):
         return function

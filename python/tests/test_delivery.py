@@ -50,7 +50,7 @@ def _native(given: Any) -> Any:
 
 
 def _values(found: Any) -> Any:
-    """The same with the word for what is no number, which does not equal itself."""
+    """Replaces each NaN by a word, as NaN does not equal itself."""
     if isinstance(found, dict):
         return {name: _values(value) for name, value in found.items()}
     if isinstance(found, list):

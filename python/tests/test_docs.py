@@ -1,4 +1,4 @@
-"""What the docstrings show is what happens, and help() has something to say about everything public."""
+"""The docstrings show real results, and help() has a text for everything public."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_an_event_can_be_copied_pickled_and_made_a_dict() -> None:
 
 
 class Surrounding(Observer):
-    """What fails, or would swallow what a handler raises."""
+    """An observer that fails, or would swallow the exception of a handler."""
 
     def __init__(self, fails_at: str) -> None:
         self.fails_at = fails_at

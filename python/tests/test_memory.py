@@ -1,4 +1,4 @@
-"""Objects that outlive others, threads, and what is not given back."""
+"""Objects that outlive others, threads, and leaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both clients publish with, and what a broker cannot be made to say."""
+"""The publisher of both clients, with answers that no broker gives on demand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Connection:
 
 
 class NotingPublisher(Publisher):
-    """Its connection is open, and what it does is noted."""
+    """Its connection is open, and its actions are noted."""
 
     _connection = Connection()
     _is_open = True
@@ -110,7 +110,7 @@ def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:
 
 
 def go_on(publisher: NotingPublisher, time: Time, seconds: float) -> None:
-    """The event loop turns, and calls what is due."""
+    """The event loop turns, and calls the timers that are due."""
     end = time.now + seconds
     while time.now < end and publisher.timers:
         delay, callback = publisher.timers.pop(0)

@@ -27,7 +27,7 @@ def _worker(name: str, **options: Any) -> backhop.Worker:
 
 
 class Inbox:
-    """A handler that keeps what it gets, and raises what it is told to."""
+    """A handler that keeps its messages, and raises the given errors."""
 
     def __init__(self, *failures: BaseException) -> None:
         self._failures = list(failures)
@@ -50,7 +50,7 @@ class Inbox:
 
 
 class Events:
-    """What a worker met."""
+    """The events of a worker."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[backhop.Event] = queue.Queue()
@@ -65,7 +65,7 @@ class Events:
         return event
 
     def empty(self, name: str) -> bool:
-        """Whether none of this name came that was not asked for."""
+        """Returns true if no event of this name came beyond the awaited ones."""
         return name not in [event.name for event in self._events.queue]
 
 

@@ -1,4 +1,4 @@
-"""What is wrong is refused before anything is sent: by an error of this package, in the user's names and units."""
+"""Wrong values are refused before anything is sent: by an error of this package, in the user's names and units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUCH = "x" * 300
 
 
 class Unrelated:
-    """Of no use to anybody."""
+    """No value of any option."""
 
     def __repr__(self) -> str:
         return "<an object>"
@@ -68,7 +68,7 @@ def of_policy() -> dict[str, list[Any]]:
 
 
 def of_topology() -> dict[str, list[Any]]:
-    """Of Topology's, which retriers, the worker and rehearsals take too."""
+    """Returns Topology's wrong values, which retriers, the worker and rehearsals take too."""
     return {
         "policy": NO_POLICY,
         "strategy": NO_WORDS,
@@ -92,11 +92,11 @@ def of_topology() -> dict[str, list[Any]]:
 
 
 async def awaited(event: backhop.Event) -> None:
-    """A listener that nobody awaits."""
+    """A listener that no code awaits."""
 
 
 def of_consumers() -> dict[str, list[Any]]:
-    """Of retriers and the worker."""
+    """Returns the wrong values of retriers and the worker."""
     return {
         "queue": [*NO_NAMES[1:], "", MUCH, "amq.mine", "a\0b", b"\xff"],
         "topology": ["orders", POLICY, {}, THING, True],
@@ -138,7 +138,7 @@ def of_consumers() -> dict[str, list[Any]]:
 
 
 def refused(option: str, value: Any, call: Callable[[], object]) -> str:
-    """The text of the error; it has to be one of the package's own that speaks of the option as the user does."""
+    """Returns the text of the error. It must be one of the package's own that names the option as the user does."""
     with pytest.raises(backhop.Error) as raised:
         call()
     text = str(raised.value)

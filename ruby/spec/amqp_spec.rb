@@ -2,7 +2,7 @@
 
 require "amq/protocol/client"
 
-# Bunny's own shapes, as amq-protocol, which Bunny speaks by, decodes and encodes them.
+# Bunny's own shapes, as amq-protocol, its codec, decodes and encodes them.
 RSpec.describe "Bunny's values" do
   let(:moment) { Time.utc(2023, 11, 14, 22, 13, 20) }
   let(:headers) do

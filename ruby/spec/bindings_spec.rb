@@ -51,6 +51,6 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
                                       "bh_topology_permission", # 'backhop topology permissions' prints it
                                       "bh_event_is_of_each", "bh_event_set_history", # which fill_message calls
                                       "bh_log_omitted_line",
-                                      "bh_plan_copy_properties") # Bunny encodes what it publishes
+                                      "bh_plan_copy_properties") # Bunny encodes its publishes
   end
 end

@@ -81,7 +81,7 @@ RSpec.describe Backhop::Bunny do
       frames = nil
       allow(channel.connection).to receive(:send_frameset) { |given, _| frames = given }
       allow(channel).to receive(:closed?).and_return(false)
-      allow(channel.connection).to receive(:frame_max).and_return(131_072) # Bunny up to 2.24 asks the connection
+      allow(channel.connection).to receive(:frame_max).and_return(131_072) # Bunny up to 2.24 reads the connection's
       channel.instance_variable_set(:@frame_max, 131_072)
       copy.publish(channel)
       expect(frames.sum { |frame| frame.payload.b.count("x") }).to eq(300_000)

@@ -3,7 +3,7 @@
 require "vectors"
 
 RSpec.describe Backhop::Declaring do
-  # What is taken, as a vector has it, and the error in the end.
+  # Returns the steps, as a vector has them, and the error in the end.
   def execute(given)
     topology = Vectors.topology(given, Vectors.policy(given))
     options = { dialect: given.fetch("dialect", "c").to_sym, makes_rungs: given.fetch("makes_rungs", false) }

@@ -29,7 +29,7 @@ RSpec.describe Backhop::Delivery do
     end
   end
 
-  # A typed value as the gem gives it; the word for what is no number, which does not equal itself.
+  # A typed value as the gem gives it; a word for NaN, which does not equal itself.
   def ruby(given)
     type, content = Vectors.typed(given)
     case type

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What the documentation shows is what happens.
+# The documentation shows real results.
 RSpec.describe "The documentation" do
   root = File.expand_path("../..", __dir__)
   readme = File.join(root, "ruby/README.md")

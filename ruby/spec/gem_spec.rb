@@ -2,7 +2,7 @@
 
 require "rubygems/package"
 
-# What was built and what is in it.
+# The built gem and its contents.
 RSpec.describe "The gem" do
   it "has the core's version" do
     info = Backhop.build_info

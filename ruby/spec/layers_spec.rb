@@ -75,7 +75,7 @@ RSpec.describe "The library" do
   homes = files.each_with_object({}) do |(name, read), all|
     read.defined.each { |path| (all[path] ||= Set.new) << name }
   end
-  # A module that several files open is nobody's.
+  # A module that several files open belongs to none of them.
   homes.select! { |_, names| names.size == 1 }
 
   # The file that defines a constant, as seen from within a scope; nil if it is none of the library.

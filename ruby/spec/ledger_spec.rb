@@ -21,7 +21,7 @@ class LedgerSequence
     @comparisons = []
   end
 
-  # Plays a row; what it expects, beside what there is, goes into comparisons.
+  # Plays a row. Its expectations, beside the results, go into comparisons.
   def play(row)
     Vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies")
     @now_ms = row.fetch("at_ms", @now_ms)

@@ -3,7 +3,7 @@
 require "native"
 require "program"
 
-# Objects that outlive others, threads, the garbage collector at its worst, and what is not given back.
+# Objects that outlive others, threads, the garbage collector at its worst, and leaks.
 RSpec.describe "Memory", :unsigned do
   let(:headers) { { "tenant" => "acme", "x-death" => [{ "queue" => "orders", "reason" => "rejected", "count" => 3 }] } }
   let(:decider) { Backhop::Decider.new(Backhop::Topology.new("orders")) }

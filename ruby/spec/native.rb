@@ -1,4 +1,4 @@
 # frozen_string_literal: true
 
-# What SWIG made of the bindings, for the specs that look there.
+# SWIG's module of the bindings, for the specs that use it.
 Native = Backhop.const_get(:Native)

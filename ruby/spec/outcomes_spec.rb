@@ -8,7 +8,7 @@ RSpec.describe "An exception of a handler" do
 
   define_method(:result) { |exception, never = [], only = []| choice.new(never, only).result_of(exception).to_a.first(3) }
 
-  # What is rescued of a block.
+  # Returns the exception of a block.
   def raised
     yield
   rescue StandardError => e

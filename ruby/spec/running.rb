@@ -3,9 +3,9 @@
 require "async"
 require "timeout"
 
-# Runs workers, for the specs, and waits for what they do.
+# Runs workers, for the specs, and waits for their events.
 module Running
-  # What comes in, in order; waiting for it ends.
+  # Things that came in, in order; waiting for them ends.
   class Inbox
     def initialize
       @queue = Queue.new
@@ -18,7 +18,7 @@ module Running
     def empty? = @queue.empty?
   end
 
-  # A handler that keeps what it gets, and raises what it is told to.
+  # A handler that keeps its messages, and raises the given errors.
   class Handler < Inbox
     def initialize(*failures)
       super()
@@ -37,7 +37,7 @@ module Running
     def to_proc = method(:call).to_proc
   end
 
-  # What a worker met.
+  # The events of a worker.
   class Events < Inbox
     # The next one of this name.
     def get(name)

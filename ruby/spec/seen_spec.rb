@@ -22,7 +22,7 @@ RSpec.describe "What is seen" do
     Backhop.logger = before
   end
 
-  # What a retrier tells whom on_event names.
+  # A retrier whose events go to on_event.
   def retrier(on_event = told.method(:push), topology: Backhop::Topology.new("orders"), **options)
     Backhop::Retrier.new(topology, mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [],
                                    back_off: nil, on_event: on_event, clock: clock, random: Random.method(:urandom), **options)
@@ -235,7 +235,7 @@ RSpec.describe "What is seen" do
     double(pending: pending, readiness: readiness, topology: Backhop::Topology.new("orders"))
   end
 
-  # Whether a library is there, which the machine may lack.
+  # Returns true if a library is there, which the machine may lack.
   def self.there?(library)
     loud = $VERBOSE
     $VERBOSE = nil # its warnings are its own
@@ -471,7 +471,7 @@ RSpec.describe "What is seen" do
     let(:exporter) { OpenTelemetry::SDK::Metrics::Export::InMemoryMetricPullExporter.new }
     let(:provider) { OpenTelemetry::SDK::Metrics::MeterProvider.new.tap { |made| made.add_metric_reader(exporter) } }
 
-    # What the provider has now, by name.
+    # Returns the provider's current values, by name.
     def read
       exporter.reset
       exporter.pull

@@ -20,7 +20,7 @@ RSpec.configure do |config|
   config.raise_errors_for_deprecations!
   config.order = :random
 
-  # Where Timeout::Error is raised tells what the example waits for.
+  # The backtrace of Timeout::Error shows the place of the wait.
   config.around { |example| Timeout.timeout(2 * PATIENCE) { example.run } }
   config.before(:each, :worker) { skip "built without librabbitmq" unless Backhop.build_info.worker? }
 end

@@ -123,7 +123,7 @@ module Vectors
   # Bytes as the gem gives texts.
   def text(value) = raw(value).force_encoding(Encoding::UTF_8)
 
-  # A text of which "" is none, as the gem gives it.
+  # A text as the gem gives it: nil instead of "".
   def maybe(value)
     found = text(value)
     found.empty? ? nil : found
@@ -227,7 +227,7 @@ module Vectors
 
   def shape(given)
     fields = {}
-    # Ruby's policy refuses a factor where there is none, which the core ignores.
+    # Ruby's policy refuses a factor for kinds without one; the core ignores it.
     fields[:factor] = fraction(given["factor"]) if given.key?("factor") && given.fetch("kind", "exponential") == "exponential"
     fields[:steps] = given["steps_ms"].flat_map { |step| steps(step) } if given.key?("steps_ms")
     fields[:kind] = given.fetch("kind", "exponential").to_sym if given.key?("kind") || given.key?("steps_ms")

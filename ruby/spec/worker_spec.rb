@@ -163,7 +163,7 @@ RSpec.describe Backhop::Worker do
         worker.stop
         ended = begin
           thread.join(PATIENCE)
-        rescue Interrupt # where it was the run's own thread that took the event
+        rescue Interrupt # if it was the run's own thread that took the event
           thread
         end
         expect(ended).to be(thread)

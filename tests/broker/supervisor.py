@@ -49,10 +49,10 @@ ADVANCED_CONFIG = """
 [{rabbit, [{dead_letter_worker_publisher_confirm_timeout, RESEND_MS}]}].
 """
 DELAYED_PLUGIN = "rabbitmq_delayed_message_exchange"
-# What it does by itself after half a second.
+# RabbitMQ does this by itself after half a second.
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
-# get_alarms is answered after every connection was told, which set_vm_memory_high_watermark does not wait for.
+# get_alarms returns after every connection got the alarm; set_vm_memory_high_watermark does not wait for that.
 SET_WATERMARK = "vm_memory_monitor:set_vm_memory_high_watermark({:f}), rabbit_alarm:get_alarms()."
 TICK = 0.05  # seconds between two looks at something that is waited for
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -70,7 +70,7 @@ LEAST_MEMORY_KB = 4 << 20  # that has to be available before RabbitMQ's files ar
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 PR_SET_PDEATHSIG, CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 1, 0x20000, 0x4000000, 0x20000000
 CLONE_NEWNET = 0x40000000
-NOWHERE = "02:00:00:00:00:00"  # a hardware address that nobody has
+NOWHERE = "02:00:00:00:00:00"  # a hardware address that no interface has
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 # Runs $6… as user $3 on host $4 in tree $1, mounted read-only, with directory $2 as RabbitMQ's home and file $5 as its
@@ -129,7 +129,7 @@ openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 
 
 
 class Failure(Exception):
-    """What failed, why, and what to do, for the user."""
+    """The failure, the reason and the remedy, for the user."""
 
 
 class Abandoned(Exception):
@@ -344,7 +344,7 @@ class Network:
         self.nodes = [self.new_namespace() for _ in range(count)]
         self.ip(self.bridge, "link add bridge type bridge", "link set bridge up")
         for k in random.sample(range(256), 256):
-            try:  # the name of the host's end is what nobody else may have
+            try:  # the name of the host's end must be unique
                 self.connect(self.host, "host", f"backhop{k}", f"198.18.{k}.1")
                 break
             except Failure as failure:
@@ -389,7 +389,7 @@ class Network:
             raise Failure(f"cannot set up the network of a cluster: {done.stdout.strip()}")
 
     def separate(self, one: int, other: int) -> None:
-        """Has two nodes, by index, send to each other what nobody gets; nothing tells them so."""
+        """Has two nodes, by index, send to each other into the void; the kernel reports nothing to them."""
         for at, to in ((one, other), (other, one)):
             entry = f"{self.addresses[to]} lladdr {NOWHERE} dev eth0 nud permanent"
             self.ip(self.nodes[at], f"neigh replace {entry}")
@@ -406,7 +406,7 @@ def reserve_ports() -> tuple[socket.socket, range]:
     """Returns six free ports, and what keeps other copies of this program off them.
 
     That is a Unix socket with an abstract name, which one process at a time can bind.
-    The ports are below those that the kernel gives to outgoing connections.
+    The ports are below the range that the kernel gives to outgoing connections.
     """
     for base in random.sample(range(20000, 32000, 8), 200):
         reservation = socket.socket(socket.AF_UNIX)
@@ -422,7 +422,7 @@ def reserve_ports() -> tuple[socket.socket, range]:
 
 
 def delayed_plugin(version: str) -> Path | None:
-    """The file of the delayed-message plugin for this version, of those that BACKHOP_DELAYED_PLUGIN names."""
+    """Returns the delayed-message plugin's file for this version, from the files in BACKHOP_DELAYED_PLUGIN."""
     named = [Path(each) for each in os.environ.get("BACKHOP_DELAYED_PLUGIN", "").split(os.pathsep) if each]
     for file in named:
         if not file.is_file() or not re.fullmatch(rf"{DELAYED_PLUGIN}-v?\d+\.\d+\..*\.ez", file.name):
@@ -435,12 +435,12 @@ def delayed_plugin(version: str) -> Path | None:
 
 
 def wants_management() -> bool:
-    """Whether brokers are to serve the management API (BACKHOP_MANAGEMENT)."""
+    """Returns true if brokers must serve the management API (BACKHOP_MANAGEMENT)."""
     return os.environ.get("BACKHOP_MANAGEMENT", "") not in ("", "0")
 
 
 def wants_memory() -> bool:
-    """Whether RabbitMQ's files are to be in memory (BACKHOP_BROKER_MEMORY), and there is enough of it."""
+    """Returns true if RabbitMQ's files must be in memory (BACKHOP_BROKER_MEMORY), and there is enough of it."""
     if os.environ.get("BACKHOP_BROKER_MEMORY", "") in ("", "0"):
         return False
     available = re.search(r"^MemAvailable: *(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
@@ -448,7 +448,7 @@ def wants_memory() -> bool:
 
 
 def is_answering(address: str, port: int, tls: ssl.SSLContext | None) -> bool:
-    """Tells whether there is an AMQP 0-9-1 broker that greets clients (Connection.Start)."""
+    """Returns true if there is an AMQP 0-9-1 broker that greets clients (Connection.Start)."""
     try:
         with socket.create_connection((address, port), timeout=5) as plain:
             connection = tls.wrap_socket(plain, server_hostname=address) if tls else plain
@@ -569,11 +569,11 @@ class Node:
             os.chown(path, *map(int, self.user))
 
     def mount_memory(self) -> None:
-        """Has the home in memory, where nobody waits for a disk."""
+        """Has the home in memory, without waits for a disk."""
         system_call("mount", b"tmpfs", os.fsencode(self.home), b"tmpfs", 0, b"mode=0700")
 
     def free_memory(self, keep: bool) -> None:
-        """Undoes that, once the node has ended; where it is asked to, the files are on the disk then."""
+        """Undoes that, once the node has ended; with `keep` the files are on the disk then."""
         kept = self.directory / "kept"
         if keep:
             shutil.copytree(self.home, kept)
@@ -583,7 +583,7 @@ class Node:
             kept.rename(self.home)
 
     def spawn(self, program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Starts a program in the tree: one of RabbitMQ's, where it is no absolute path."""
+        """Starts a program in the tree. A relative path names one of RabbitMQ's."""
         tree, home, user = str(self.tree), str(self.home), ":".join(self.user)
         command = [self.host, str(self.directory / "hosts")]
         command += [os.path.join("/usr/lib/rabbitmq/bin", program), *arguments]
@@ -594,7 +594,7 @@ class Node:
         return self.process is not None and self.process.poll() is None
 
     def is_ready(self) -> bool:
-        """Tells whether RabbitMQ serves clients, with and without TLS, and has booted fully."""
+        """Returns true if RabbitMQ serves clients, with and without TLS, and has booted fully."""
         return (
             is_answering(self.address, self.port, None)
             and is_answering(self.address, self.tls_port, self.tls)
@@ -647,7 +647,7 @@ class Node:
         self.is_paused = False
 
     def administer(self, program: str, *command: str, stdin: Any = subprocess.DEVNULL) -> str:
-        """Has one of RabbitMQ's tools do something; returns what it says."""
+        """Has one of RabbitMQ's tools do something; returns its output."""
         with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
             process = self.spawn(
                 program, *command, stdin=stdin, stdout=output, stderr=errors
@@ -679,7 +679,7 @@ class Node:
         finish(self.process)
 
     def save(self) -> None:
-        """Has RabbitMQ save its list of quorum queues: what a kill takes from it, nobody can use again."""
+        """Has RabbitMQ save its list of quorum queues: a queue that a kill takes from it is lost for good."""
         self.evaluate(SAVE_QUEUES)
 
     def set_alarm(self) -> None:
@@ -697,17 +697,17 @@ class Node:
         self.administer("rabbitmq-upgrade", "revive")
 
 
-# What is asked of them
+# Requests
 
 
 def numbers(text: str) -> list[int]:
-    """Returns the numbers of "1,3"; none where it is something else."""
+    """Returns the numbers of "1,3"; none if it is something else."""
     parts = text.split(",")
     return [int(each) for each in parts] if all(each.isdecimal() for each in parts) else []
 
 
 class Broker:
-    """The nodes, one or a cluster, and what `ctl` can ask of them."""
+    """The nodes, one or a cluster, and the requests of `ctl`."""
 
     def __init__(self, nodes: Sequence[Node], network: Network | None = None) -> None:
         self.nodes = nodes
@@ -769,7 +769,7 @@ class Broker:
         )
 
     def leader(self, queue: str) -> str:
-        """Returns the number of the node where a quorum queue's leader is."""
+        """Returns the number of the node with a quorum queue's leader."""
         for node in self.nodes:  # not each of them may have a member, nor know its leader
             if not node.is_running() or node.is_paused:
                 continue
@@ -805,7 +805,7 @@ class Broker:
         return ""
 
     def partition(self, groups: Sequence[str]) -> None:
-        """Separates nodes in different groups, as "1" and "2,3"; those of a group, and clients, reach each other."""
+        """Separates nodes in different groups, as "1" and "2,3". Nodes of a group, and clients, reach each other."""
         parts = [numbers(each) for each in groups]
         named = sorted(number for part in parts for number in part)
         if not self.network or len(parts) < 2 or named != list(range(1, len(self.nodes) + 1)):
@@ -820,7 +820,7 @@ class Broker:
                     self.network.separate(one - 1, other - 1)
 
     def obey(self, request: Sequence[str], files: Sequence[int]) -> int:
-        """Does what ctl is asked for; returns the exit status.  `files`: ctl's 0, 1 and 2."""
+        """Executes ctl's request; returns the exit status.  `files`: ctl's 0, 1 and 2."""
         chosen = [self.node(each) for each in numbers(request[0])] if request else []
         words = request[1:] if chosen else request
         order, arguments = (words[0], words[1:]) if words else ("", [])
@@ -891,7 +891,7 @@ def serve(broker: Broker, owner: int) -> None:
 
 
 def make_broker(version: str, tree: Path, count: int, ports: Sequence[int]) -> Broker:
-    """Returns a broker whose files are in the current directory, ready to start; `count` is 0 where it is no cluster."""
+    """Returns a broker whose files are in the current directory, ready to start; `count` is 0 if it is no cluster."""
     cookie = f"{random.getrandbits(128):032X}"
     if not count:
         make_certificates(["DNS:localhost", "IP:127.0.0.1"])
@@ -934,7 +934,7 @@ def await_members(broker: Broker) -> None:
 
 
 def clean_up() -> None:
-    """Removes the directories of supervisors that were killed: those of this program that nobody has locked."""
+    """Removes the directories of this program's supervisors that were killed: their lock is free."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{LOCK}"):
         with contextlib.suppress(OSError), open(path) as lock:
             if path.stat().st_uid == os.geteuid() and try_lock(lock.fileno()):
@@ -959,7 +959,7 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     """Runs a broker in a new directory, which is removed in the end, until it is abandoned."""
     need_program("openssl")
     clean_up()
-    system_call("unshare", CLONE_NEWNS)  # what is mounted from here on ends with this process and its children
+    system_call("unshare", CLONE_NEWNS)  # a later mount ends with this process and its children
     system_call("mount", None, b"/", None, MS_REC | MS_PRIVATE, None)
     reservation, ports = reserve_ports()
     directory, lock = new_directory()

@@ -3,7 +3,7 @@
 
 BACKHOP_BROKER_VERSIONS="3.8 3.10 4.0 4.3" in the environment picks the versions (default: 4.0).
 Tests of the tool alone, which no version of RabbitMQ changes, run with the last of them.
-Each test has a limit, and says where it was when that was over.
+Each test has a limit, and reports its stack when that is over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 import supervisor
 
 BROKER = str(Path(__file__).resolve().with_name("broker"))
-LIMIT = 300.0  # seconds, for what may have to prepare a tree first
+LIMIT = 300.0  # seconds, for tests that may have to prepare a tree first
 TEST_LIMIT = 600  # seconds, for one test
 MANY = 1000  # seconds that a command sleeps which is not to end by itself
 PRINT_STATE = """
@@ -60,7 +60,7 @@ def greeting(url: str, ca_file: str) -> bytes:
 
 
 def processes_of(broker: dict[str, Any]) -> list[int]:
-    """Returns the IDs of RabbitMQ's processes (those that this user may look at)."""
+    """Returns the IDs of RabbitMQ's processes, as far as this user may look at them."""
     found = []
     for url in broker.get("AMQP_URLS", broker["AMQP_URL"]).split():
         node = urllib.parse.urlsplit(url)
@@ -125,7 +125,7 @@ class Tests:
     def launch(
         self: Any, *command: str, ignoring: signal.Signals | None = None, **changes: str
     ) -> Iterator[subprocess.Popen[str]]:
-        """Runs the tool, which ignores a signal from above; kills it where the test fails."""
+        """Runs the tool, which ignores a signal from above; kills it if the test fails."""
 
         def ignore() -> None:
             if ignoring:
@@ -371,7 +371,7 @@ class Tests:
 
 
 class ClusterTests(Tests):
-    """What a cluster of three nodes does, for one version of RabbitMQ."""
+    """The behaviour of a cluster of three nodes, for one version of RabbitMQ."""
 
     action = ("cluster", "3")
     DECLARE = """

@@ -40,14 +40,14 @@ class Handling:
     outcome: str
     attempt: int
     delay_ms: int
-    """What the message itself says that it had to wait."""
+    """The delay that the message itself has."""
     content: tuple[str, str, str, str]
     """Routing key, mark, message-id, body."""
 
 
 @dataclass
 class Journal:
-    """What one client's consumers wrote down."""
+    """The journal of one client's consumers."""
 
     handlings: dict[str, list[Handling]] = field(default_factory=lambda: defaultdict(list))
     connections: int = 0
@@ -74,7 +74,7 @@ class Journal:
 
 @dataclass
 class Account:
-    """What became of one client's messages. All but the first group and the duplicates have to be 0."""
+    """The account of one client's messages. All but the first group and the duplicates have to be 0."""
 
     done: int = 0
     parked: int = 0
@@ -130,8 +130,8 @@ def account(
 ) -> Account:
     """Accounts for one client.
 
-    `sure` are messages whose publishing was confirmed; `unsure` may be there or not; the ids in `unroutable` and
-    `waiting` are those of the queue's messages found there."""
+    `sure` are messages whose publishing was confirmed; `unsure` may be there or not. `unroutable` and `waiting` have
+    the ids of the queue's messages in `backhop.unroutable` and in the wait queues."""
     result = Account()
     published = {**sure, **unsure}
     parked_attempts: dict[str, list[int]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""The cluster as the chaos run sees it: what can be done to nodes, and queues, asked over whichever node answers."""
+"""The cluster as the chaos run sees it: actions on nodes and queues, over the first node that answers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Answer = TypeVar("Answer")
 
 
 class Unanswered(Exception):
-    """No node did what was asked, and what the last one said."""
+    """No node executed the request; the text has the last one's answer."""
 
 
 def ctl(*request: object) -> str:
-    """Has the cluster's supervisor do something; returns what it prints."""
+    """Has the cluster's supervisor do something; returns its output."""
     command = [os.environ["BACKHOP_BROKER_CTL"], *map(str, request)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=CTL_LIMIT, check=False)
     if done.returncode != 0:
@@ -49,7 +49,7 @@ def channel_to(url: str) -> Iterator[Any]:
 
 
 def ask(what: Callable[[Any], Answer], limit_s: float = ASK_LIMIT) -> Answer:
-    """Calls `what` with a channel to a node, and to the next one where that fails, until one answers."""
+    """Calls `what` with a channel to a node, and to the next one if that fails, until one answers."""
     limit = time.monotonic() + limit_s
     while True:
         for url in URLS:

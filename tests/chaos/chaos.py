@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
 EXCHANGE, AUDIT, UNROUTABLE, RUNGS = "chaos", "chaos.audit", "backhop.unroutable", "backhop.wait."
 QUORUM = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3}
-WORK_QUEUE = {**QUORUM, "x-delivery-limit": 1_000_000}  # RabbitMQ 4 would drop what came 21 times
+WORK_QUEUE = {**QUORUM, "x-delivery-limit": 1_000_000}  # RabbitMQ 4 would drop a message at its 21st delivery
 PREFETCH = 20
 MESSAGES = 240
 PER_SECOND = 20.0
@@ -108,7 +108,7 @@ class Consumers:
 
 
 class Publisher(threading.Thread):
-    """Publishes messages and waits for each one's confirm. What is not confirmed stays unsure; another is published."""
+    """Publishes messages and waits for each one's confirm. Without a confirm it stays unsure; another is published."""
 
     def __init__(self, number: int, seed: int) -> None:
         super().__init__(daemon=True)
@@ -148,14 +148,14 @@ class Publisher(threading.Thread):
 
 @dataclass
 class Stage:
-    """What a fault acts on."""
+    """The objects that a fault acts on."""
 
     consumers: Consumers
     random: random.Random
     happened: list[str]
 
     def tell(self, what: str) -> None:
-        """Says what is done now: for each of these a prefetch may come again."""
+        """Logs an action: for each of these a prefetch may come again."""
         self.happened.append(what)
         say(f"    {what}")
 
@@ -274,7 +274,7 @@ def mixed(stage: Stage) -> None:
 
 FAULTS: dict[
     str, tuple[str, Callable[[Stage], None], int]
-] = {  # by name: for the table; what is done; about how long, in s
+] = {  # by name: for the table; the action; about how long, in s
     "node": ("the consumers' node killed", node_of_consumers, 45),
     "queue-leader": ("leader of a work queue killed", leader_of_work_queue, 45),
     "rung-leader": ("leader of a rung killed", leader_of_rung, 45),

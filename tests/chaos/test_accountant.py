@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests that the accountant finds what is wrong: python3 tests/chaos/test_accountant.py; it needs no broker."""
+"""Tests that the accountant finds each fault: python3 tests/chaos/test_accountant.py; it needs no broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALWAYS = Message("1-2", 99, "1-2 99 cd", "purge.2", "mark")
 
 
 def line(message: Message, attempt: int, at_ms: int, delay_ms: int = 0, **changes: str) -> str:
-    """What a consumer writes down."""
+    """Returns a consumer's line."""
     content = {"key": message.routing_key, "mark": message.mark, "id": message.id, "body": message.body, **changes}
     outcome = "failed" if attempt <= message.fails else "done"
     return "\t".join(map(str, (at_ms, outcome, attempt, delay_ms, *content.values())))
@@ -30,7 +30,7 @@ def parked(message: Message, attempts: int = 5) -> tuple[Any, bytes]:
 
 
 def of(lines: list[str], *messages: Message, **more: Any) -> Account:
-    """The account of a journal with these lines, where these messages were published."""
+    """Returns the account of a journal with these lines, for these published messages."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "journal")
         path.write_text("".join(f"{each}\n" for each in ["900\tconnected\tnode1", *lines]))
@@ -62,7 +62,7 @@ class Accountant(unittest.TestCase):
     def test_what_differs_from_what_was_published_is_changed(self) -> None:
         for change in ({"key": "purge.9"}, {"mark": ""}, {"id": "None"}, {"body": TWICE.body + "!"}):
             self.assertEqual(of([*RIGHT[:2], line(TWICE, 3, 1950, 600, **change)], TWICE).faults, {"changed": 1})
-        self.assertEqual(of(RIGHT).faults, {"changed": 1})  # what nobody published
+        self.assertEqual(of(RIGHT).faults, {"changed": 1})  # a message that was not published
 
     def test_an_attempt_before_its_delay_is_early(self) -> None:
         lines = [RIGHT[0], line(TWICE, 2, 1299, 300), RIGHT[2]]

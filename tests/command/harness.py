@@ -1,4 +1,4 @@
-"""What the tests of the command share: they run the program as a user does."""
+"""Helpers of the command's tests: they run the program as a user does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INTERRUPTED = 130
 
 
 class Ran(subprocess.CompletedProcess):
-    """What the program did, as text."""
+    """The result of the program, as text."""
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -120,8 +120,9 @@ def scrape(url: str) -> str:
 class SlowChannel(Proxy):
     """A way to the broker of AMQP_URL on which messages get stuck.
 
-    After so many deliveries the others of their channel wait until it has answered twice. A broker that is slow may do so: an
-    answer can overtake what a queue had handed to the channel before, but not what the channel had in hand when it was asked.
+    After so many deliveries the others of their channel wait until it has answered twice. A slow broker may do so. An
+    answer can overtake deliveries that a queue had handed to the channel before. It cannot overtake deliveries that the
+    channel had in hand at the request.
     """
 
     DELIVER = (60, 60)
@@ -175,14 +176,14 @@ class LiveCase(Case):
         return f"command.{os.getpid()}.{next(self.numbers)}"
 
     def parked(self, count: int, *errors: str) -> str:
-        """A work queue of which a worker parked so many messages."""
+        """Makes a work queue, and has a worker park so many messages of it."""
         queue = self.queue()
         rig("park", queue, count, *errors)
         self.await_ready(queue + ".parked", at_least=count)
         return queue
 
     def saved(self, queue: str) -> list[str]:
-        """The ids of what is parked, in order."""
+        """Returns the ids of the parked messages, in order."""
         return [line["id"] for line in self.ok("parked", "save", queue, "-").objects]
 
     def await_ready(self, queue: str, at_least: int) -> None:

@@ -176,9 +176,10 @@ static int is_said_to_be_empty(amqp_connection_state_t state, const char *queue)
 }
 
 /*
- * Whether a queue that this connection consumes from has nothing more, and nothing of it is on its way here. A queue that is busy is said to have
- * no message, and no consumer either. The first answer may overtake deliveries that were made before it; those come before the second answer, as
- * their channel had them in hand when it was asked again.
+ * Returns 1 if a queue that this connection consumes from has nothing more, and nothing of it is on its way here.
+ *
+ * The broker reports no message for a busy queue, and no consumer either. The first answer may overtake deliveries that
+ * were made before it. They come before the second answer, as their channel has them in hand at the second request.
  */
 static int is_empty(amqp_connection_state_t state, const char *queue)
 {
@@ -293,7 +294,7 @@ static void publish(const char *queue, int count)
 
 static struct {
     int left; /* messages to settle */
-    int ends; /* to be told: parked */
+    int ends; /* events to come: parked */
     int fails;
     char **errors;
     int error_count;

@@ -1,4 +1,4 @@
-/* What of the command decides without a broker: conditions, kinds of errors, groups, the simulation. */
+/* Decisions of the command without a broker: conditions, kinds of errors, groups, the simulation. */
 #include "observe/overdue.h"
 #include "parked/groups.h"
 #include "setup/simulation.h"

@@ -6,7 +6,7 @@
 void allocations_start(long failing);
 /* Allocations since allocations_start, the failed one included; a realloc is one. */
 long allocations_count(void);
-/* 1 where the allocation that had to fail has done so. */
+/* Returns 1 if the allocation that had to fail has done so. */
 int allocations_failed(void);
 /* Blocks that are allocated now. */
 long allocations_live(void);

@@ -18,7 +18,7 @@ enum {
     ROUNDS_TO_THE_END = 400
 };
 
-/* What the model knows of a state: it does not draw the delays of the back-off. */
+/* The states of a message in the model: it does not draw the delays of the back-off. */
 typedef enum { ARRIVED, TAKEN, SETTLED, TO_BE_SENT, SENT, CONFIRMED, ABANDONED, ENDED } stage;
 
 typedef struct {
@@ -79,7 +79,7 @@ typedef struct {
     int is_doubtful;
     int64_t probe_ms;     /* when the last one went out; below 0: it was taken back, or its publisher ended */
     int64_t duplicate_ms; /* when a copy that was in flight went out again; below 0: not since a publisher ended */
-    int64_t due_ms;       /* after the last rest, where nothing happened since; below 0: unknown */
+    int64_t due_ms;       /* after the last rest, if nothing happened since; below 0: unknown */
 } model;
 
 static unsigned draw(model *self, unsigned below)
@@ -109,7 +109,7 @@ static int publishes_copy(const message *of)
     return of->action == BH_ACTION_RETRY || of->action == BH_ACTION_PARK || of->action == BH_ACTION_REPLAY;
 }
 
-/* --- what must always hold -------------------------------------------------------------------------------------- */
+/* --- invariants -------------------------------------------------------------------------------------------------- */
 
 static int is_at(stage at, bh_state state)
 {
@@ -250,7 +250,7 @@ static void check_event(model *self)
         CHECK(of->at == TO_BE_SENT);
         break;
     default:
-        CHECK(event == BH_EVENT_UNCONFIRMED); /* no other is told */
+        CHECK(event == BH_EVENT_UNCONFIRMED); /* no other is emitted */
     }
 }
 
@@ -333,7 +333,7 @@ static void take_back(model *self, const message *of)
     self->duplicate_ms = -1;
 }
 
-/* What the caller can do instead of writing a copy. */
+/* A reaction of the caller instead of writing a copy. */
 static void not_written(model *self)
 {
     message *of = find_entry(self, self->step.entry);
@@ -537,7 +537,7 @@ static int count_unanswered(const model *self, const message *of, int64_t number
     return count;
 }
 
-/* What a message that was sent may be after its publisher (0: all of them) ended. */
+/* Checks the state of a message that was sent, after its publisher (0: all of them) ended. */
 static void check_after_end(model *self, int64_t number, bh_ending ending)
 {
     int is_about_copy = number ? ending == BH_ENDING_ERROR || ending == BH_ENDING_MISSING : ending != BH_ENDING_ORDERLY;
@@ -634,8 +634,8 @@ static void confirm(model *self, const publisher *on, int64_t tag, int is_multip
     }
 }
 
-/* basic.return of a publish: every other one of that id may be it. Of one that the ledger may have forgotten it is not played: to
- * the ledger it would be one that fits none, after which all go out again. */
+/* Plays basic.return of a publish: every other one of that id may be it. It is not played if the ledger may have
+ * forgotten the publish. To the ledger it would then be one that fits none, after which all go out again. */
 static void bring_back(model *self, publish *returned)
 {
     char text[16];

@@ -14,7 +14,7 @@
 
 /* BH_PLAN_RANDOM_BYTES of the case's "random", which may be NULL. */
 void vector_fill_random(const vector *v, const json_t *json, char *out);
-/* Compares the plan, also with what is true of every plan. */
+/* Compares the plan, and checks the invariants of every plan. */
 void expect_plan(vector *v, const bh_plan *plan);
 
 #endif

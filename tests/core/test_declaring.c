@@ -50,7 +50,7 @@ static json_t *show_arguments(const bh_declaration *step)
     return list;
 }
 
-/* The step as a row: what it does, what, its name, and where the vector's row has them the arguments. */
+/* Returns the step as a row: action, kind, name, and the arguments if the vector's row has them. */
 static json_t *show_step(const bh_declaration *step, const json_t *expected)
 {
     json_t *row = json_pack("[s, s, s]", step->passive ? "find" : "declare", whats[step->kind], step->name.data);
@@ -61,7 +61,7 @@ static json_t *show_step(const bh_declaration *step, const json_t *expected)
     return row;
 }
 
-/* Answers the step with the case's refusal of it, where there is one. */
+/* Answers the step with the case's refusal of it, if there is one. */
 static void answer(vector *v, bh_declaring *declaring, const bh_declaration *step)
 {
     json_t *row = show_step(step, NULL);
@@ -89,7 +89,7 @@ static int code_at(vector *v, const json_t *row, size_t column)
     return (int)vector_int(v, "then", json_array_get(row, column));
 }
 
-/* What is asked after the steps. */
+/* Checks the results after the steps. */
 static void ask_then(vector *v, bh_declaring *declaring)
 {
     const json_t *row = vector_get(v, "then");
@@ -213,7 +213,7 @@ static unsigned draw(uint64_t *state, unsigned below)
     return (unsigned)(*state >> 33) % below;
 }
 
-/* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees what is read beyond. */
+/* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees a read beyond them. */
 static bh_bytes draw_words(uint64_t *state)
 {
     static const char *const pieces[] = {
@@ -288,8 +288,8 @@ static bh_declaring *declaring_of(const char *queue, int64_t rung_ms, bh_declare
     return declaring;
 }
 
-/* The names of the steps, each once, with a space behind; at the step of the name `refused` the broker closes the channel
- * with the code. */
+/* Returns the names of the steps, each once, with a space behind. At the step of the name `refused` the broker closes
+ * the channel with the code. */
 static const char *play_steps(bh_declaring *declaring, bh_mode mode, int64_t rung_ms, const char *refused, int code)
 {
     static char names[4096];

@@ -98,7 +98,7 @@ START_TEST(a_vector)
         vector_fail(v, "policy", "means nothing without a topology");
     }
     vector_fill_history(v, h);
-    /* Twice: reading replaces what was read before. */
+    /* Twice: reading replaces the history that was read before. */
     bh_history_read(h, d, t);
     if (expect_status(v, bh_history_read(h, d, t), bh_str(""))) {
         expect_int(v, v->expect, "attempts", bh_history_attempts(h));
@@ -249,7 +249,7 @@ START_TEST(a_legacy_counter_can_be_taken_back)
 }
 END_TEST
 
-/* What the history of these headers tells: those of digits are whole numbers. */
+/* Checks the story of these headers: values of digits are whole numbers. */
 static void expect_story(const char *const headers[][2], const char *story)
 {
     bh_delivery *delivery;

@@ -90,7 +90,7 @@ START_TEST(as_many_channels_are_open_at_once_as_a_connection_has)
         ck_assert_int_ne(channels[i], other);
         if (i == 40000)
             continue;
-        ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_ACK); /* in the order in which they were done */
+        ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_ACK); /* in the order of settling */
         ck_assert_int_eq(step.channel, channels[i]);
     }
     ck_assert_int_eq(next_kind(ledger, 0), BH_STEP_REST);
@@ -115,7 +115,7 @@ static bh_ledger *ledger_with_copy(bh_action action, int64_t *publisher, int64_t
     return ledger;
 }
 
-/* That the next step tells this. */
+/* That the next step emits this. */
 static void expect_words(bh_ledger *ledger, int64_t at_ms, const char *reason, const char *forgotten, const char *words)
 {
     ck_assert_int_eq(next_kind(ledger, at_ms), BH_STEP_EMIT);
@@ -195,7 +195,7 @@ START_TEST(what_no_broker_takes_is_told_with_how_long_it_is_left)
     ledger = ledger_with_copy(BH_ACTION_REPLAY, &publisher, &entry);
     bh_ledger_close_publisher(ledger, publisher, BH_ENDING_ERROR, 0);
     expect_words(ledger, 0, "406", "",
-                 "the broker closes the channel over the copy: 406; the message stays where it was");
+                 "the broker closes the channel over the copy: 406; the message stays in its queue");
     bh_ledger_free(ledger);
 
     ledger = ledger_with_copy(BH_ACTION_RETRY, &publisher, &entry);
@@ -376,7 +376,7 @@ static int flag_argument(const sequence *self, size_t n)
     return json_is_true(argument(self, n));
 }
 
-/* What the consuming side tells, and the settings. -1: it is something else. */
+/* Reports of the consuming side, and the settings. -1: it is something else. */
 static int consume(sequence *self, bh_status *status)
 {
     bh_ledger *ledger = self->ledger;
@@ -478,7 +478,7 @@ static json_t *show_step(const sequence *self)
     return json_pack("[s]", kind);
 }
 
-/* Every step until rest; where the row has `step`, that one. */
+/* Every step until rest; if the row has `step`, that one. */
 static void compare_steps(sequence *self, size_t at)
 {
     const json_t *one = json_object_get(self->row, "step"), *expected = json_object_get(self->row, "steps");

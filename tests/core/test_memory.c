@@ -32,8 +32,8 @@ typedef struct {
 } decision;
 
 /*
- * The status of a call. Where it is BH_ERR_NO_MEMORY the call is made once more, on the same objects: since "nothing
- * was changed" it now does what it would have done.
+ * The status of a call. If it is BH_ERR_NO_MEMORY, the call is made once more, on the same objects. Since "nothing was
+ * changed", the second call does the work.
  */
 #define TRY(self, expected, call_)                                                                                     \
     do {                                                                                                               \
@@ -190,7 +190,7 @@ static void free_all(decision *self)
     bh_policy_free(self->policy);
 }
 
-/* What was decided, as text; at least what tells one decision from another. */
+/* Writes the decision as text; at least the parts that differ between decisions. */
 static void describe(const decision *self, char *out, size_t size)
 {
     const bh_plan *plan = self->plan;
@@ -208,7 +208,7 @@ static void describe(const decision *self, char *out, size_t size)
 
 #define DESCRIPTION 65536
 
-/* A whole decision in which the allocation of this number fails. */
+/* Makes a whole decision. The allocation of this number fails. */
 static void decide(decision *self, bh_strategy strategy, long failing)
 {
     decision nothing = {NULL, NULL, NULL, NULL, NULL, 0, 0, ""};
@@ -431,7 +431,7 @@ END_TEST
 
 /* ----------------------------------------------------------------------------------------------------- declaring */
 
-/* Everything is missing or different, and is told in many words. */
+/* Everything is missing or different, and the texts are long. */
 static bh_status run_declaring(bh_declaring *declaring)
 {
     bh_declaration step;
@@ -534,7 +534,7 @@ START_TEST(test_each_allocation_of_a_ledger_may_fail_once)
         ck_assert_msg(self.told == failed, "allocation %ld failed and %d calls told so", failing, self.told);
         ck_assert_msg(leaked == 0, "allocation %ld: %ld blocks leak", failing, leaked);
         ck_assert_int_eq(acknowledged, LEDGER_MESSAGES);
-        ck_assert_int_eq(steps, 20 + 3 * LEDGER_MESSAGES); /* declare; publish, tell, acknowledge */
+        ck_assert_int_eq(steps, 20 + 3 * LEDGER_MESSAGES); /* declare; publish, emit, acknowledge */
     }
 }
 END_TEST

@@ -398,7 +398,7 @@ START_TEST(labels_are_escaped_and_absurd_values_are_bounded)
 }
 END_TEST
 
-/* What a message's headers say is a stranger's. */
+/* Numbers in a message's headers are untrusted. */
 START_TEST(what_headers_claim_adds_up_to_the_greatest_number_at_most)
 {
     enum { MANY = 20000 };
@@ -477,7 +477,7 @@ START_TEST(T3_consumers_that_are_ready_are_summed_by_queue)
 }
 END_TEST
 
-/* For promtool, which tests/interface/seeing asks where it is there. */
+/* For promtool, which tests/interface/seeing runs if it is installed. */
 START_TEST(each_metric_of_each_event_is_text)
 {
     const char *path = getenv("BACKHOP_METRICS_FILE");

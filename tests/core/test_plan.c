@@ -82,7 +82,7 @@ static bh_bytes header_name(const vector *v, const json_t *headers, size_t i)
     return vector_bytes(v, "headers", json_array_get(entry, 0));
 }
 
-/* Of the delivery's headers, the plan keeps the listed ones and no other. */
+/* The plan keeps the listed headers of the delivery and no other. */
 static void compare_kept_headers(vector *v, const bh_plan *plan)
 {
     const json_t *kept = json_object_get(v->expect, "kept_headers");
@@ -206,7 +206,7 @@ static void check_invariants(const vector *v, const bh_plan *plan)
     if (publishes_copy(plan) != publishes)
         vector_fail(v, "publishes", "does not go with the action");
     if (!publishes && bh_plan_header_count(plan))
-        vector_fail(v, "headers", "are set where nothing is published");
+        vector_fail(v, "headers", "are set although nothing is published");
     if ((action == BH_ACTION_PARK) != (bh_plan_reason(plan).size > 0))
         vector_fail(v, "reason", "does not go with the action");
     if (publishes &&
@@ -344,7 +344,7 @@ static void tear_down(void)
     bh_delivery_free(d);
 }
 
-/* What a plan says of a policy whose waits the topology, built for `p` with `strategy`, may not have. */
+/* Makes a plan by a policy whose delays the topology, built for `p` with `strategy`, may not have. */
 static bh_status make_with(bh_policy *other)
 {
     bh_bytes random = {zeros, sizeof zeros};
@@ -412,7 +412,7 @@ START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
 }
 END_TEST
 
-/* Makes plans for numbers that are spread evenly, and compares where they wait with what the topology says before. */
+/* Makes plans for numbers that are spread evenly, and compares their wait queues with the topology's preview. */
 static void compare_with_preview(int64_t attempt)
 {
     enum { STEPS = 50, PICKS = 20 };

@@ -61,8 +61,7 @@ START_TEST(a_vector)
         expect_name(v, v->expect, "jitter", vector_jitters, bh_policy_jitter(policy));
         expect_int(v, v->expect, "max_attempts", limits_of(policy).max_attempts);
         int64_t most = limits_of(policy).max_attempts;
-        ck_assert_int_eq(bh__policy_is_last(policy, most),
-                         most > 0); /* no attempt is the last where there is no limit */
+        ck_assert_int_eq(bh__policy_is_last(policy, most), most > 0); /* no attempt is the last if there is no limit */
         ck_assert_int_eq(bh__policy_is_last(policy, most - 1), 0);
         expect_int(v, v->expect, "max_ms", limits_of(policy).max_ms);
         expect_int(v, v->expect, "max_age_ms", limits_of(policy).max_age_ms);

@@ -100,7 +100,7 @@ static void compare(vector *v, bh_relay *relay)
     expect_bytes(v, v->expect, "quorum_policy", bh_relay_policy_line(relay, BH_QUEUE_QUORUM, host));
     expect_bytes(v, v->expect, "classic_policy", bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, host));
     if (vector_get(v, "delivery")) {
-        decide(v, relay, plan, d, h, &letter); /* twice: what was read before leaves nothing behind */
+        decide(v, relay, plan, d, h, &letter); /* twice: the first letter leaves nothing behind */
         ck_assert_int_eq(decide(v, relay, plan, d, h, &letter), BH_OK);
         expect_bytes(v, v->expect, "queue", letter.queue);
         expect_name(v, v->expect, "death", deaths, letter.reason);

@@ -217,7 +217,7 @@ START_TEST(a_vector)
         vector_fail(v, field, "was refused: %s", bh_policy_error(p).data);
     bh_status status = vector_new_topology(v, vector_get(v, "topology"), &t, &field);
     if (!status) {
-        /* Twice: building replaces what was built before. */
+        /* Twice: building replaces the topology that was built before. */
         bh_topology_build(t, p);
         status = bh_topology_build(t, p);
         field = "build";

@@ -345,7 +345,7 @@ int64_t vector_int(const vector *v, const char *field, const json_t *json)
     const char *digits = text && *text == '-' ? text + 1 : text;
     if (!digits || !*digits || digits[strspn(digits, "0123456789")])
         vector_fail(v, field, "must be an integer, or one as a string");
-    /* What only fits uint64 keeps its bits. */
+    /* A number that only fits uint64 keeps its bits. */
     return *text == '-' ? strtoll(text, NULL, 10) : (int64_t)strtoull(text, NULL, 10);
 }
 
@@ -374,7 +374,7 @@ static unsigned hex_digit(const vector *v, const char *field, char c)
     vector_fail(v, field, "bad hex digit '%c'; they are lower-case", c);
 }
 
-/* Writes the bytes to `out` where that is not NULL; returns how many there are. */
+/* Writes the bytes to `out` unless it is NULL; returns how many there are. */
 static size_t write_bytes(const vector *v, const char *field, const json_t *json, char *out)
 {
     if (json_is_string(json)) {

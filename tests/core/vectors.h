@@ -19,7 +19,7 @@ typedef struct vector {
     const char *name;
     json_t *json;
     const json_t *expect;
-    size_t checks; /* comparisons that the case asked for */
+    size_t checks; /* comparisons that the case made */
 } vector;
 
 typedef struct vectors {
@@ -48,13 +48,13 @@ void vectors_add(Suite *suite, const vectors *all, const TTest *test);
 /* Begins a case: allowed keys besides "name" and "expect", and the allowed keys of "expect", each separated by
  * spaces. */
 void vector_begin(vector *v, const char *keys, const char *expect_keys);
-/* Ends a case; fails it where it compared nothing. */
+/* Ends a case; fails it if it compared nothing. */
 void vector_end(vector *v);
 /* Fails the case. `field` says where. */
 _Noreturn void vector_fail(const vector *v, const char *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* What the case says, in C. What is allocated lives until the next case begins. */
+/* Read the case, in C. The results live until the next case begins. */
 void vector_keys(const vector *v, const char *where, const json_t *object, const char *keys);
 const json_t *vector_get(const vector *v, const char *key);
 int vector_name_value(const vector *v, const char *field, const json_t *json, const vector_name *names);
@@ -62,10 +62,10 @@ bh_status vector_status(const vector *v, const json_t *json);
 int64_t vector_int(const vector *v, const char *field, const json_t *json);
 double vector_double(const vector *v, const char *field, const json_t *json);
 bh_bytes vector_bytes(const vector *v, const char *field, const json_t *json);
-/* The header type that a typed value stands for; *content is what is inside. */
+/* Returns the header type that a typed value stands for; *content is the value inside. */
 bh_type vector_value(const vector *v, const char *field, const json_t *json, const json_t **content);
 
-/* Bytes for a message: quoted, with escapes, cut where they are long. */
+/* Bytes for a message: quoted, with escapes, cut if they are long. */
 const char *vector_show(bh_bytes bytes);
 int vector_same(bh_bytes a, bh_bytes b);
 
@@ -85,7 +85,7 @@ void expect_bytes(vector *v, const json_t *expect, const char *key, bh_bytes got
 void expect_name(vector *v, const json_t *expect, const char *key, const vector_name *names, int got);
 /* "error": a text or a list of texts that must be in `got`. */
 void expect_error(vector *v, const json_t *expect, bh_bytes got);
-/* "status", BH_OK where the case has none; `detail` is shown where they differ. 1: it is BH_OK, compare the rest. */
+/* "status", BH_OK if the case has none; `detail` is shown if they differ. 1: it is BH_OK, compare the rest. */
 int expect_status(vector *v, bh_status got, bh_bytes detail);
 /* Comparisons of parts that are no single key. `field` is for the message. */
 void same_int(vector *v, const char *field, int64_t expected, int64_t got);

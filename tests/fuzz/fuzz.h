@@ -1,4 +1,4 @@
-/* Fuzz: what the targets share. Each checks what must always hold, whatever bytes come. */
+/* Fuzz: helpers of the targets. Each target checks its invariants, whatever bytes come. */
 #ifndef BACKHOP_TESTS_FUZZ_H
 #define BACKHOP_TESTS_FUZZ_H
 

@@ -1,4 +1,4 @@
-/* Fuzzing: bytes become a history in the breaker's model, which checks what must always hold. */
+/* Fuzzing: bytes become a history in the breaker's model, which checks the invariants. */
 #include "../core/breaker_model.h"
 #include "fuzz.h"
 #include "model_input.h"

@@ -1,7 +1,8 @@
 /*
- * Fuzzing: bytes are the properties of a message, as they lie on the wire. What can be read goes through history and
- * plan into a copy, which must be readable, hold every foreign header and kept property byte for byte and nothing else
- * but what the plan sets, fit the frame, and tell the history on. Four bytes before them choose what is decided.
+ * Fuzzing: bytes are the properties of a message, as they lie on the wire. Readable properties go through history and
+ * plan into a copy. The copy must be readable and fit the frame, and continue the history. It must hold every foreign
+ * header and kept property byte for byte, and beyond them only the plan's own. The first four bytes choose the
+ * decision.
  */
 #include "../wire/properties.h"
 #include "fuzz.h"

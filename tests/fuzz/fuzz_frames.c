@@ -1,7 +1,7 @@
 /*
  * Fuzzing: bytes are what a broker sends, from the fourth on; those before choose the settings and how the stream falls
- * into pieces. What comes out of the link and the assembler must be the same, whatever the pieces are; and each message
- * that is whole, published by another link and read by a third, comes out as it went in.
+ * into pieces. The link and the assembler must give the same result, whatever the pieces are. Each whole message is
+ * published by another link and read by a third, and must come out as it went in.
  */
 #include "../wire/properties.h"
 #include "fuzz.h"
@@ -54,7 +54,7 @@ static void add_name(bh__buffer *log, char kind, amqp_bytes_t name)
     add_record(log, kind, 0, bh__from_amqp(name));
 }
 
-/* What announces content begins a message, as the consumer, the publisher and the replay do it. */
+/* A method that announces content begins a message, as the consumer, the publisher and the replay do it. */
 static void begin_message(bh__assembler *assembler, const amqp_method_t *method)
 {
     if (method->id == AMQP_BASIC_DELIVER_METHOD) {

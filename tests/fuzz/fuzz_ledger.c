@@ -1,5 +1,5 @@
 /*
- * Fuzzing: bytes become a history of happenings in the ledger's model, which checks what must always hold.
+ * Fuzzing: bytes become a history of happenings in the ledger's model, which checks the invariants.
  */
 #include "../core/ledger_model.h"
 #include "fuzz.h"

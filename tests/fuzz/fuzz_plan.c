@@ -1,6 +1,6 @@
 /*
- * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape; each message goes through
- * delivery, history and plan, as the first one and after others. What must always hold is checked: see check_copy.
+ * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape. Each message goes through
+ * delivery, history and plan, as the first one and after others. The invariants are checked: see check_copy.
  */
 #include "../topologies.h"
 #include "fuzz.h"
@@ -158,7 +158,7 @@ typedef struct {
     header headers[MOST_HEADERS];
     size_t count;
     char texts[2][LONGEST_TEXT];
-    int64_t properties[BH_PROPERTY_LAST]; /* bytes on the wire of those that it has */
+    int64_t properties[BH_PROPERTY_LAST]; /* bytes on the wire of the ones that it has */
     int64_t bytes;                        /* of flags, properties and headers */
 } message;
 
@@ -266,7 +266,7 @@ static int is_number(bh_property property)
            property == BH_PROPERTY_TIMESTAMP;
 }
 
-/* Every table and array ends within what holds it, and its end is where a reader that skips it goes on. */
+/* Every table and array ends within its container, and a reader that skips it goes on at its end. */
 static void check_values(const bh_delivery *d)
 {
     size_t count = bh_delivery_value_count(d), ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
@@ -321,7 +321,7 @@ static void push_message(input *in, bh_delivery *d, message *m)
     check_values(d);
 }
 
-/* What must hold. */
+/* Invariants. */
 
 static int begins(bh_bytes text, const char *start)
 {
@@ -395,7 +395,7 @@ static void check_history(const bh_history *h)
         checked(bh_history_problem(h, i));
 }
 
-/* Whether the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
+/* Returns 1 if the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
 static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
 {
     for (size_t i = 0; i < bh_topology_count(t); i++) {
@@ -434,7 +434,7 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
     CHECK(copy_of(plan).mandatory == !(copy_waits(plan) && strategy == BH_STRATEGY_DELAYED_EXCHANGE));
 }
 
-/* The bytes of a header's value, without its type, where it was pushed. */
+/* Returns the bytes of a header's value, without its type, as it was pushed. */
 static int64_t source_size(const message *m, bh_bytes name)
 {
     for (size_t i = 0; i < m->count; i++)
@@ -489,7 +489,7 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
     return bytes;
 }
 
-/* A copy: where it goes, what it carries, and that it fits. */
+/* Checks a copy: its destination, its headers and properties, and that it fits. */
 static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_topology *t,
                        const message *m, bh_bytes error, int64_t frame_max)
 {
@@ -584,7 +584,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
 }
 
-/* A wait for lost consumers: not longer than the policy's longest delay, but where the lowest rung is. */
+/* A delay for lost consumers: not longer than the policy's longest delay, unless the lowest rung is. */
 static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const bh_topology *t)
 {
     int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;

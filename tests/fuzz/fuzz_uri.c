@@ -1,5 +1,5 @@
-/* Fuzzing: bytes are a URI. What is understood is within its limits, and means the same once it is written anew with
- * every character escaped; what is not says why. */
+/* Fuzzing: bytes are a URI. An accepted URI is within its limits, and means the same when it is written anew with every
+ * character escaped. A refused URI has a reason. */
 #include "fuzz.h"
 
 #include "worker/wire/uri.h"

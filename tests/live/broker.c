@@ -420,7 +420,7 @@ static struct {
     char names[1024][256];
 } made;
 
-/* Deletes every queue and exchange of these names; neither complains where there is none. */
+/* Deletes every queue and exchange of these names. Neither deletion fails if there is none. */
 static void remove_made(void)
 {
     if (made.process != getpid())
@@ -451,7 +451,7 @@ void broker_remove_later(const char *name)
     snprintf(made.names[made.count++], sizeof made.names[0], "%s", name);
 }
 
-/* What became of the last method: 0, or the broker's reply code, and then the channel is open anew. */
+/* Returns the outcome of the last method: 0, or the broker's reply code, and then the channel is open anew. */
 static int settle_method(broker *self)
 {
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(self->state);

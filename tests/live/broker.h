@@ -1,7 +1,7 @@
 /*
  * Broker: a plain client of the broker under test, by librabbitmq alone. It does what the worker is tested against:
- * declares and publishes, looks at what is there, and breaks things. Where the broker refuses something that the test
- * did not ask it to refuse, the test fails.
+ * declares and publishes, reads queues, and breaks things. If the broker refuses something, the test fails, unless it
+ * calls a function that expects the refusal.
  */
 #ifndef BACKHOP_LIVE_BROKER_H
 #define BACKHOP_LIVE_BROKER_H
@@ -18,25 +18,25 @@ int64_t epoch_ms(void);
 void pause_ms(int64_t ms); /* between two looks at something that is waited for; and for delays of the test's own */
 
 /* The broker under test. The environment names it: AMQP_URL, and for the private ones AMQPS_URL, BACKHOP_CA_FILE and
- * BACKHOP_BROKER_CTL; "" where it does not. */
+ * BACKHOP_BROKER_CTL; "" if it does not. */
 const char *broker_url(void);
 const char *broker_tls_url(void);
 const char *broker_ca_file(void);
-/* Of a cluster's node, from 1 on: of AMQP_URLS. */
+/* The URL of a cluster's node, from 1 on, in AMQP_URLS. */
 const char *broker_node_url(int node);
 int broker_can_be_controlled(void);
-/* Learns its version and plugins, once; 0 and a line on standard error where it cannot be reached. */
+/* Reads its version and plugins, once; returns 0 and prints a line on standard error if it cannot be reached. */
 int broker_probe(void);
 const char *broker_version(void);
 int broker_is_at_least(int major, int minor);
 int broker_has_delayed_exchange(void);
 /* $BACKHOP_BROKER_CTL ARGS, words separated by one space. */
 void broker_ctl(const char *words);
-/* Writes to stderr what each queue holds, for a test that fails; nothing where the broker cannot be controlled. */
+/* Writes each queue's messages to stderr, for a test that fails; writes nothing if the broker cannot be controlled. */
 void broker_show_queues(void);
 /* Imports definitions (JSON), as an administrator does. */
 void broker_import(bh_bytes definitions);
-/* A URL of the broker as this user; `user` and `password` are escaped already, and NULL means those of AMQP_URL. `host`
+/* Writes a URL of the broker for this user. `user` and `password` are escaped already; NULL means AMQP_URL's. `host`
  * may be NULL too, and `port` 0. */
 void broker_make_url(char *url, size_t size, const char *user, const char *password, const char *host, int port);
 const char *broker_host(void);
@@ -59,7 +59,7 @@ amqp_table_entry_t entry_table(const char *name, amqp_table_entry_t *entries, in
 amqp_table_entry_t entry_array(const char *name, amqp_field_value_t *values, int count);
 amqp_bytes_t amqp_bytes_of(bh_bytes bytes);
 
-/* All are durable. What is declared is removed when the process ends. */
+/* All are durable. They are removed when the process ends. */
 void broker_declare_exchange(broker *self, const char *name, const char *type);
 void broker_declare_exchange_with(broker *self, const char *name, const char *type, amqp_table_entry_t *arguments,
                                   int count);
@@ -73,37 +73,37 @@ void broker_delete_exchange(broker *self, const char *name);
 void broker_purge(broker *self, const char *queue);
 int broker_has_queue(broker *self, const char *name);
 int broker_has_exchange(broker *self, const char *name);
-/* The reply code with which the broker refuses this declaration; 0: it took it. */
+/* Returns the reply code of the broker's refusal of this declaration; 0 if the broker accepted it. */
 int broker_try_queue(broker *self, const char *name, amqp_table_entry_t *arguments, int count);
-/* Removes these in the end, as those that were declared here. */
+/* Removes this queue or exchange in the end, as if it was declared here. */
 void broker_remove_later(const char *name);
 
-/* Messages that are ready. Of a quorum queue a busy broker may say 0: to see that some are there, wait for them. */
+/* Messages that are ready. A busy broker may report 0 for a quorum queue: to see that some are there, wait for them. */
 int broker_depth(broker *self, const char *queue);
 /* Waits until the queue has so many. */
 void broker_await_depth(broker *self, const char *queue, int depth);
 
-/* Publishes and waits for the confirm; again where the broker nacks, as it does while it makes a queue. */
+/* Publishes and waits for the confirm; again if the broker nacks, as it does while it makes a queue. */
 void broker_publish(broker *self, const char *exchange, const char *routing_key,
                     const amqp_basic_properties_t *properties, bh_bytes body);
 void broker_publish_text(broker *self, const char *exchange, const char *routing_key, const char *body);
 /* Publishes a text whose message-id is the body. */
 void broker_publish_with_id(broker *self, const char *exchange, const char *routing_key, const char *body);
-/* The same; what the broker made of it: 0 confirmed, 312 returned, 1 nacked, else its reply code. */
+/* Publishes once. Returns the broker's answer: 0 confirmed, 312 returned, 1 nacked, else its reply code. */
 int broker_try_publish(broker *self, const char *exchange, const char *routing_key,
                        const amqp_basic_properties_t *properties, bh_bytes body);
 
 /* Publishes the numbers from 0 to count - 1, in decimal, and waits for their confirms. */
 void broker_publish_numbers(broker *self, const char *queue, int count);
 
-/* Publishes a taken message again as hand-written code does: with every property and header that it has, x-death among
- * them, and this expiration, where there is one. The result is that of broker_try_publish. */
+/* Publishes a taken message again as hand-written code does: with all its properties and headers, x-death among them.
+ * Sets this expiration if there is one. Returns as broker_try_publish. */
 int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,
                          const char *expiration);
 
 /* Takes a message off the queue, waiting for it; free it with message_free. */
 void broker_get(broker *self, const char *queue, message *out);
-/* The same, without waiting: 0 where there is none. */
+/* Gets without waiting: returns 0 if there is no message. */
 int broker_try_get(broker *self, const char *queue, message *out);
 void broker_ack(broker *self, const message *taken);
 void broker_reject(broker *self, const message *taken, int requeue);

@@ -27,7 +27,7 @@ static const struct suite {
 
 enum { SUITES = sizeof suites / sizeof suites[0] };
 
-/* Tells for each suite whether it is to be run; false where a word is no suite's name. */
+/* Sets for each suite whether to run it. Returns false if a word is no suite's name. */
 static int suites_read(char **words, int is_chosen[SUITES])
 {
     int chosen = words[0] != NULL && strcmp(words[0], "but") != 0;

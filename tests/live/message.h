@@ -21,16 +21,16 @@ typedef struct message {
 void message_set(message *self, bh_bytes raw, bh_bytes body);
 void message_free(message *self);
 
-/* A header's value as it was on the wire: its type, then its bytes; size 0 where there is none. */
+/* A header's value as it was on the wire: its type, then its bytes; size 0 if there is none. */
 bh_bytes message_header(const message *self, const char *name);
 /* The next header's name, and its value as above; begin with *position 0; 0 after the last. */
 int message_next_header(const message *self, size_t *position, bh_bytes *name, bh_bytes *value);
-/* A long string or an integer of type l; it fails the test where the header is something else. */
+/* A long string or an integer of type l. Fails the test if the header is something else. */
 bh_bytes message_string(const message *self, const char *name);
 int64_t message_int(const message *self, const char *name);
-/* An integer of a table inside an array, as x-death has them: header[index][field]. -1 where it is missing. */
+/* An integer of a table inside an array, as x-death has them: header[index][field]. -1 if it is missing. */
 int64_t message_record_int(const message *self, const char *name, size_t index, const char *field);
-/* Its string; data NULL where it is missing. */
+/* Its string; data NULL if it is missing. */
 bh_bytes message_record_string(const message *self, const char *name, size_t index, const char *field);
 
 #endif

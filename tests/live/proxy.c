@@ -105,7 +105,7 @@ static ssize_t allow(proxy *self, const tunnel *way, int side, ssize_t size)
     return allowed;
 }
 
-/* Moves what has come from `side`; 0 where the connection has ended. */
+/* Moves the bytes that have come from `side`; returns 0 if the connection has ended. */
 static int pass_on(proxy *self, tunnel *way, int side)
 {
     ssize_t size = recv(way->ends[side], self->buffer, sizeof self->buffer, 0);
@@ -154,7 +154,7 @@ static void *serve(void *data)
                 self->has_answer = 1;
         }
         poll(fds, sizeof fds / sizeof fds[0], TICK_MS);
-        const int is_cut = self->cut; /* of all connections, whenever it is asked for */
+        const int is_cut = self->cut; /* of all connections, even while this loop runs */
         for (int i = 0; i < MOST_CONNECTIONS; i++) {
             tunnel *way = &self->tunnels[i];
             if (way->ends[CLIENT] < 0)

@@ -12,18 +12,18 @@ proxy *proxy_open(const char *address, int port);
 int proxy_port(const proxy *self);
 /* A worker's connections, which it names: the one that it consumes by and the one that it publishes by. */
 enum { PROXY_NONE = 0, PROXY_CONSUMER = 1, PROXY_PUBLISHER = 2, PROXY_ALL = 3 };
-/* On which of them what the broker says stays in the proxy. PROXY_ALL holds strangers too. */
+/* Keeps the broker's bytes to these connections in the proxy. PROXY_ALL holds connections of other clients too. */
 void proxy_hold_broker(proxy *self, int connections);
-/* The same for all, from the first request on that names this (a text that outlives the proxy); and waits until an
- * answer is held. */
+/* The first does so for all, from the first request on that names this (a text that outlives the proxy). The second
+ * waits until an answer is held. */
 void proxy_hold_answer_to(proxy *self, const char *name);
 void proxy_await_answer(proxy *self);
-/* Lets so many bytes more go from the broker to this connection, or from it to the broker, and then ends it: within a
- * frame, where one that is larger is under way. */
+/* Lets so many bytes more go from the broker to this connection, or from it to the broker, and then ends it. A larger
+ * frame is then cut within. */
 void proxy_cut_from_broker(proxy *self, int connection, int bytes);
 void proxy_cut_to_broker(proxy *self, int connection, int bytes);
-/* From now on, ends each connection whose client sends this (a text that outlives the proxy; NULL: none), as a proxy
- * between does that cannot stand it. How often it did. */
+/* Ends from now on each connection whose client sends this text, as a proxy between does that cannot stand it. The text
+ * outlives the proxy; NULL: none. The second returns how often it did. */
 void proxy_cut_on(proxy *self, const char *marker);
 int proxy_cut_count(const proxy *self);
 /* Ends the connections that there are, as a network does: by a reset. */

@@ -194,7 +194,7 @@ static void collect(rig *self)
     }
 }
 
-/* What has come and was not awaited, for a test that fails. */
+/* Returns the events that were not awaited, for a test that fails. */
 static const char *told(rig *self)
 {
     static char text[4096];
@@ -218,7 +218,7 @@ static int is_one_of(const bh_event *event, unsigned kinds, bh_bytes id)
            (id.size == 0 || (own.size == id.size && memcmp(own.data, id.data, id.size) == 0));
 }
 
-/* Moves the oldest of these kinds to self->event; 0 where there is none. */
+/* Moves the oldest of these kinds to self->event; returns 0 if there is none. */
 static int pick(rig *self, unsigned kinds, bh_bytes id)
 {
     for (size_t i = 0; i < self->event_count; i++)
@@ -232,7 +232,7 @@ static int pick(rig *self, unsigned kinds, bh_bytes id)
     return 0;
 }
 
-/* An event of one of these kinds (bits), about this message, where its id is known. */
+/* An event of one of these kinds (bits), about this message if its id is known. */
 static void await(rig *self, unsigned kinds, bh_bytes id, const char *what)
 {
     int64_t limit = now_ms() + LIMIT_MS;

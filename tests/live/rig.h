@@ -26,8 +26,8 @@ typedef struct rig {
     broker *broker;
     char ns[256];       /* the ladder's namespace, and the prefix of every name here */
     char queue[256];    /* the work queue */
-    char parked[300];   /* where its messages are parked */
-    char exchange[264]; /* topic: where the tests publish; "work.#" is bound to the work queue */
+    char parked[300];   /* the parked queue */
+    char exchange[264]; /* a topic exchange for the tests' messages; "work.#" is bound to the work queue */
     bh_strategy strategy;
     bh_queue_type type;
     bh_policy *policy;
@@ -36,13 +36,13 @@ typedef struct rig {
     bh_message *message;   /* what rig_take took last; the next rig_take frees it */
     bh_delivery *delivery; /* the same, read */
     bh_history *history;
-    bh_event *event;   /* what was awaited last; waiting for the next frees it */
-    bh_event **events; /* what came and was not awaited yet, the oldest first */
+    bh_event *event;   /* the event that was awaited last; waiting for the next frees it */
+    bh_event **events; /* events that were not awaited yet, the oldest first */
     size_t event_count;
 } rig;
 
 rig *rig_new(bh_strategy strategy, bh_queue_type type);
-/* The same for another work queue in the namespace of the first one. */
+/* Makes a rig for another work queue in the namespace of the first one. */
 rig *rig_new_beside(const rig *first, const char *name);
 /* Names of the test's own. */
 void rig_rename(rig *self, const char *ns, const char *queue);
@@ -53,11 +53,11 @@ void rig_leave_work_queue(rig *self);
 void rig_prepare(rig *self);
 void rig_make_worker(rig *self);
 void rig_connect(rig *self);
-/* The same by this URL. */
+/* Connects by this URL. */
 void rig_connect_by(rig *self, const char *url);
-/* All of it, but what the test did already where it made the worker; and binds the work queue. */
+/* Takes all of these steps that the test did not take itself; and binds the work queue. */
 void rig_start(rig *self);
-/* Frees the worker, so that what it has taken goes back, and the events that it told. */
+/* Frees the worker, so that its unsettled messages go back, and frees its events. */
 void rig_stop_worker(rig *self);
 /* Stops the worker, sees that nothing is ready in the work queue, and frees the rig. */
 void rig_free_with_nothing_ready(rig *self);
@@ -71,19 +71,19 @@ const char *rig_rung(const rig *self, int64_t ms);
 /* A queue of the namespace, bound to the rig's exchange by the key. */
 const char *rig_sibling(rig *self, const char *suffix, const char *key);
 
-/* The next message, within LIMIT_MS; its body must be this one, where it is given. */
+/* Takes the next message, within LIMIT_MS. If `body` is given, the message must have it. */
 void rig_take(rig *self, const char *body);
-/* The next message, where one comes within this time; 0 where none does. */
+/* Takes the next message, if one comes within this time; else returns 0. */
 int rig_try_take(rig *self, int64_t ms);
-/* Fails the test where something arrives within this time. */
+/* Fails the test if something arrives within this time. */
 void rig_expect_silence(rig *self, int64_t ms);
-/* Settles what was taken, and does not wait. */
+/* Settles the taken message, and does not wait. */
 void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms);
-/* Waits until something that was settled is retried, parked or stale, and gives which. */
+/* Waits until a settled message is retried, parked or stale, and returns which. */
 bh_event_kind rig_await_end(rig *self);
-/* Waits until what was taken and settled is retried or parked; r->event tells which, and has its count. */
+/* Waits until the taken and settled message is retried or parked; r->event has which, and its count. */
 void rig_await_settled(rig *self);
-/* Both of these, where it failed, and where it cannot succeed. */
+/* These do both: one for a message that failed, one for a message that cannot succeed. */
 void rig_fail(rig *self, const char *error);
 void rig_park(rig *self, const char *error);
 /* Settles and does not wait: there is no event for it. */
@@ -94,15 +94,15 @@ void rig_publish(rig *self, const char *routing_key, const char *body);
 void rig_publish_and_take(rig *self);
 
 /*
- * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Those of other kinds stay for
- * later calls. Where none comes, the test fails and shows what came.
+ * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Events of other kinds stay for
+ * later calls. If none comes, the test fails and shows the events that came.
  */
 void rig_await(rig *self, bh_event_kind kind);
 /* How many of this kind have come and were not awaited. */
 int rig_count_events(rig *self, bh_event_kind kind);
-/* Frees what has come, so that what is awaited next is new. */
+/* Frees all events, so that the next awaited one is new. */
 void rig_forget_events(rig *self);
-/* Waits until the worker's descriptor is readable; 0 where it was not in this time. */
+/* Waits until the worker's descriptor is readable; returns 0 if it was not in this time. */
 int rig_wait_readable(const rig *self, int64_t ms);
 
 /* That a text, as bytes or as a C string, is this one. */
@@ -116,10 +116,10 @@ int rig_wait_readable(const rig *self, int64_t ms);
 #define expect_event(r, kind, status, part) expect_event_at((r), (kind), (status), (part), __FILE__, __LINE__)
 /* That no event of this kind has come that was not awaited. */
 #define expect_no_event(r, kind) expect_no_event_at((r), (kind), __FILE__, __LINE__)
-/* That what was settled last was retried with this delay, or parked for this reason: r->event is about it. */
+/* That the message settled last was retried with this delay, or parked for this reason: r->event is about it. */
 #define expect_retried(r, delay_ms) expect_retried_at((r), (delay_ms), __FILE__, __LINE__)
 #define expect_parked(r, reason) expect_parked_at((r), (reason), __FILE__, __LINE__)
-/* That what was taken is this attempt; that it was first published there. */
+/* That the taken message is this attempt; that it was first published there. */
 #define expect_attempt(r, attempt) expect_attempt_at((r), (attempt), __FILE__, __LINE__)
 #define expect_origin(r, exchange, routing_key) expect_origin_at((r), (exchange), (routing_key), __FILE__, __LINE__)
 
@@ -140,9 +140,9 @@ void expect_waited(int64_t start, int64_t delay);
 
 /* One message of Backhop's: the headers that a copy of it has. */
 void expect_history(const message *copy, const rig *r, int64_t attempts, const char *error);
-/* Whether one of the broker's or Backhop's own headers. */
+/* Returns 1 if it is one of the broker's or Backhop's own headers. */
 int is_added_header(bh_bytes name);
-/* That the copy has each header of the original, byte for byte, and no other but those that are added. */
+/* That the copy has each header of the original, byte for byte, and no other except added ones. */
 void expect_same_headers(const message *copy, const message *original);
 /* That the copy has the original's properties byte for byte, but these. */
 void expect_same_properties(const message *copy, const message *original);

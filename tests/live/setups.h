@@ -19,8 +19,8 @@ int setup_can_be_served(const setup *self);
 int setup_first(void);
 /* A rig for setups[i]. */
 rig *setup_rig(int i);
-/* Adds a test case to the suite for each set-up that can be served, with those of the tests whose `publishes` allows
- * it. A test gets the set-up's index as _i. */
+/* Adds a test case to the suite for each set-up that can be served. It has the tests whose `publishes` allows the
+ * set-up. A test gets the set-up's index as _i. */
 typedef struct setup_test {
     const TTest *test;
     int publishers_only;

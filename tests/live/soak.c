@@ -1,7 +1,7 @@
 /*
- * Soak: 50,000 messages go round while the broker is killed and started ten times. Each fails once or twice and then
- * succeeds. None may be lost, and no more may come twice than were in flight at the kills. For a private broker, of
- * which BACKHOP_BROKER_CTL tells.
+ * Soak: 50,000 messages are retried while the broker is killed and started ten times. Each fails once or twice and then
+ * succeeds. None may be lost, and no more may come twice than were in flight at the kills. It needs a private broker,
+ * by BACKHOP_BROKER_CTL.
  */
 #include "trouble.h"
 
@@ -21,7 +21,7 @@ enum {
     /* Without a message. After a crash a wait queue sends its unconfirmed messages again after 180 s. Messages that it sent
      * just after its timer began come at the next turn, after 360 s. HOP of them hold up all others meanwhile. */
     PATIENCE_MS = 480000,
-    SILENCE_MS = 2000, /* after which no more is under way */
+    SILENCE_MS = 2000, /* then no more is in flight */
 };
 
 static struct {
@@ -71,7 +71,7 @@ static void note_events(bh_worker *worker)
     }
 }
 
-/* Handles the next message; 0 where none came within this time. */
+/* Handles the next message. Returns 0 if none came within this time. */
 static int handle_next(bh_worker *worker, int64_t ms)
 {
     bh_message *taken = NULL;

@@ -1,4 +1,5 @@
-/* What needs a cluster of three nodes that keep their clients where they lose it (from 4.3 on), as `tests/broker/broker cluster 3 VERSION` gives. */
+/* Tests on a cluster of three nodes, as `tests/broker/broker cluster 3 VERSION` gives. Its nodes keep their clients
+ * when they lose the cluster, as they do from 4.3 on. */
 #include "suites.h"
 #include "trouble.h"
 

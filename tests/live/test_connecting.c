@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A CA that signed nobody. */
+/* A CA that signed no certificate here. */
 static const char stranger_ca[] = "-----BEGIN CERTIFICATE-----\n"
                                   "MIIBmzCCAUGgAwIBAgIUKGBuKYKwAbVVXbHCywmA4ZY8ReIwCgYIKoZIzj0EAwIw\n"
                                   "IjEgMB4GA1UEAwwXQSBDQSB0aGF0IHNpZ25lZCBub2JvZHkwIBcNMjYxMTIwMTcw\n"
@@ -35,7 +35,7 @@ static void expect_at_work(rig *r)
     rig_succeed(r);
 }
 
-/* The same, by the broker's own URL, after a worker that could not connect. */
+/* Expects another worker at work, by the broker's own URL, after a worker that could not connect. */
 static void expect_another_at_work(rig *r)
 {
     rig_restart(r, BH_MODE_CREATE);
@@ -99,7 +99,7 @@ START_TEST(heartbeats_keep_a_connection_while_a_handler_works)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------- what is refused */
+/* --------------------------------------------------------------------------------------------------------- refusals */
 
 START_TEST(urls_that_cannot_be_understood_are_refused_without_repeating_them)
 {
@@ -265,7 +265,7 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
     int64_t start = now_ms();
     start_by(r, broker_url());
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION,
-                 "name service did not tell the address of " UNANSWERED_HOST);
+                 "name service did not return the address of " UNANSWERED_HOST);
     expect_waited(start, TIMEOUT);
     rig_await(r, BH_EVENT_CONNECTED);
     expect_at_work(r);

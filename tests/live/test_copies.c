@@ -186,7 +186,7 @@ START_TEST(a_parked_copy_has_every_property_and_header_type_as_it_was)
 }
 END_TEST
 
-/* RabbitMQ reads L as l, and writes it so where it writes headers anew: the bytes are the same. */
+/* RabbitMQ reads L as l, and writes it so if it writes headers anew: the bytes are the same. */
 START_TEST(a_uint64_comes_back_with_its_bytes)
 {
     rig *r = setup_rig(_i);
@@ -360,7 +360,7 @@ START_TEST(an_expiration_ends_with_the_first_failure_and_stays_readable)
     rig_take(r, "first");
     expect_waited(failed_at, DELAY);
     ck_assert(!bh_delivery_has_property(r->delivery, BH_PROPERTY_EXPIRATION));
-    pause_ms(EXPIRATION); /* what was sent ahead does not expire, so let it */
+    pause_ms(EXPIRATION); /* a message that the broker sent ahead does not expire, so let it */
     rig_stop_worker(r);
     message copy;
     broker_get(r->broker, r->queue, &copy);
@@ -445,12 +445,12 @@ static char *make_filler(void)
     return filler;
 }
 
-/* Messages that leave less and less room in the frame fail. Those that are retried come back, although the broker adds
- * x-death to them; the others are parked, and keep what they have. */
+/* Messages that leave less and less room in the frame fail. The retried ones come back, although the broker adds
+ * x-death to them. The others are parked, and keep their headers. */
 static void fail_large_messages(rig *r, const char *routing_key)
 {
     static const size_t spare[] = {8192, 4096, 3072, 2560, 2048, 1536, 1024, 768, 512, 384, 300, 200, 100, 50, 1};
-    enum { GET_ADDS = 26 }; /* x-delivery-count, with which 3.10 answers basic.get */
+    enum { GET_ADDS = 26 }; /* x-delivery-count: 3.10 adds it to its answer to basic.get */
     char *filler = make_filler();
     int retried = 0, parked = 0;
     for (size_t i = 0; i < sizeof spare / sizeof spare[0]; i++) {
@@ -525,7 +525,7 @@ START_TEST(headers_that_leave_no_room_at_all_stay_in_the_work_queue)
         rig_settle(r, outcomes[i], "507", 0);
         expect_event(r, BH_EVENT_REFUSED, BH_ERR_FRAME, "frame_max");
         expect_status(r->worker, settle_as(r->worker, r->message, BH_OUTCOME_OK, "", 0), BH_ERR_STATE);
-        rig_restart(r, BH_MODE_CREATE); /* with whom it goes back */
+        rig_restart(r, BH_MODE_CREATE); /* its connection's end gives the message back */
     }
     rig_take(r, "first");
     expect_attempt(r, 1);

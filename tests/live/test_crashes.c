@@ -25,11 +25,11 @@ enum {
     DEFAULT_MAX_MS = 300000
 };
 
-/* Which messages processes told, and how many these are. */
+/* The messages that processes printed, and their number. */
 typedef struct tally {
     int is_told[COUNT];
     int count;
-    int doubled; /* told again */
+    int doubled; /* printed again */
 } tally;
 
 /* A process that consumes, and the line that it is writing. */
@@ -76,7 +76,7 @@ static consumer start_consumer(const rig *r, int64_t initial_ms, int64_t max_ms,
     return started;
 }
 
-/* Reads what it has written within this time; false where it has closed its output, as it does when it ends. */
+/* Reads its output within this time. Returns false if it has closed its output, as it does when it ends. */
 static int listen_to(consumer *self, tally *heard, int ms)
 {
     char read_now[4096];
@@ -130,7 +130,7 @@ static void find_all(const rig *r, const char *queue, tally *there)
     }
 }
 
-/* Waits until the process has told so many messages. */
+/* Waits until the process has printed so many messages. */
 static void await_told(consumer *self, tally *heard, int count)
 {
     int64_t limit = now_ms() + LIMIT_MS;

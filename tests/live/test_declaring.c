@@ -46,7 +46,7 @@ static void restart(rig *r, bh_mode mode)
     start_by(r, broker_url());
 }
 
-/* The worker has taken its place: what fails goes round. */
+/* The worker consumes: a failed message is retried. */
 static void expect_at_work(rig *r)
 {
     rig_take(r, "first");
@@ -112,7 +112,7 @@ START_TEST(verifying_what_is_complete_is_content_and_changes_nothing)
 }
 END_TEST
 
-/* NULL where the strategy needs none. */
+/* NULL if the strategy needs none. */
 static const char *first_exchange(const rig *r)
 {
     for (size_t i = 0; i < bh_topology_count(r->topology); i++)
@@ -121,7 +121,7 @@ static const char *first_exchange(const rig *r)
     return NULL;
 }
 
-/* What the worker finds is deleted before it can compare it. */
+/* The queue that the worker finds is deleted before it can compare it. */
 START_TEST(verifying_makes_nothing_where_what_it_found_is_deleted_just_then)
 {
     char url[4096];
@@ -207,7 +207,7 @@ START_TEST(verifying_tells_another_alternate_exchange)
 }
 END_TEST
 
-/* A parked queue of the other type, where the topology wants its own. */
+/* A parked queue of the other type than the topology's. */
 START_TEST(what_is_different_tells_the_way_out_and_changes_nothing)
 {
     static const bh_mode modes[] = {BH_MODE_VERIFY, BH_MODE_CREATE};

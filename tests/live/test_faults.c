@@ -1,6 +1,6 @@
 /*
- * What brokers, networks and people do to a worker: each time the event that tells it, the recovery that needs nobody,
- * and the count of the messages: none is lost, and none comes twice that was not in flight.
+ * Faults of brokers, networks and people. Each test checks the event, the recovery without help, and the count of the
+ * messages. No message is lost, and none comes twice that was not in flight.
  */
 #include "../reading.h"
 #include "suites.h"
@@ -310,7 +310,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
     rig_await(r, BH_EVENT_DISCONNECTED);
     rig_await(r, BH_EVENT_CONNECTED);
     await_distinct(&all, CROWD);
-    pause_ms(1000); /* what comes again, comes at once */
+    pause_ms(1000); /* a message that comes again comes at once */
     pthread_mutex_lock(&all.mutex);
     all.is_over = 1;
     pthread_mutex_unlock(&all.mutex);
@@ -334,7 +334,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------- what a person mends */
+/* ----------------------------------------------------------------------------------------- repaired by an operator */
 
 static void remove_user(void)
 {
@@ -619,7 +619,7 @@ START_TEST(copies_that_are_not_confirmed_in_time_are_told_and_published_again)
 }
 END_TEST
 
-/* What comes behind a full prefetch shows that something was acknowledged. */
+/* A message behind a full prefetch shows that one was acknowledged. */
 static void expect_acknowledged_behind_unconfirmed(int prefetch)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());

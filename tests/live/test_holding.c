@@ -128,7 +128,7 @@ START_TEST(F2_messages_that_timed_out_with_the_broker_are_settled_when_they_come
     expect_ok(r->worker, bh_worker_take(r->worker, &behind, LIMIT_MS));
     expect_event(r, BH_EVENT_CANCELLED, broker_is_at_least(4, 3) ? BH_ERR_CANCELLED : BH_ERR_CHANNEL,
                  broker_is_at_least(3, 10) ? "timeout" : "timed out");
-    if (broker_is_at_least(4, 3)) /* first that it has ended, then what it meant */
+    if (broker_is_at_least(4, 3)) /* first that it has ended, then the reason */
         expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, "held longer");
     expect_part(bh_event_text(r->event), "was in hand for ");
     ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
@@ -240,7 +240,7 @@ static bh_outcome fail_until_told(bh_worker *worker, bh_message *taken, void *da
     calls *seen = data;
     (void)taken;
     if (++seen->count == seen->stop_after)
-        bh_worker_stop(worker, HOUR_MS); /* what is left to the broker is not waited for */
+        bh_worker_stop(worker, HOUR_MS); /* it does not wait for messages whose retries the broker does */
     return BH_OUTCOME_FAILED;
 }
 

@@ -1,4 +1,4 @@
-/* Operation: deploys, stops, cut-offs, wrong settings. What everyday use found. */
+/* Operation: deploys, stops, cut-offs, wrong settings: faults found in everyday use. */
 #include "suites.h"
 #include "trouble.h"
 
@@ -192,8 +192,8 @@ START_TEST(a_copy_that_ends_the_connection_is_tried_alone_then_left_and_its_comp
     rig_stop_worker(r);
     broker_await_depth(r->broker, r->queue, 1);
     int waiting =
-        broker_depth(r->broker, rig_rung(r, WAITING_MS)); /* what was published just before the first cut is */
-    ck_assert_int_ge(waiting, COPIES);                    /* there twice: its confirm was lost */
+        broker_depth(r->broker, rig_rung(r, WAITING_MS)); /* copies published just before the first cut are there */
+    ck_assert_int_ge(waiting, COPIES);                    /* twice: their confirms were lost */
     ck_assert_int_lt(waiting, 2 * COPIES);
     rig_free(r);
     proxy_close(network);
@@ -223,7 +223,7 @@ START_TEST(the_back_off_grows_while_connections_open_and_do_not_work)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------- what is left */
+/* --------------------------------------------------------------------------------------------------------- remains */
 
 START_TEST(messages_that_are_left_keep_no_bodies)
 {

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The exchange, and the queue, where the rig's messages wait. */
-/* The queue in which a message waits so long. */
+/* The exchange, and the queue, for messages that wait so long. */
 static const char *waiting_for(const rig *r, int64_t delay_ms)
 {
     switch (bh_topology_strategy(r->topology)) {
@@ -67,7 +66,7 @@ static void expect_repaired(rig *r)
     expect_no_event(r, BH_EVENT_RETURNED);
 }
 
-/* What was retried comes back, and nothing else does. */
+/* The retried messages come back, and nothing else does. */
 static void expect_back(rig *r)
 {
     expect_retried(r, RIG_DELAY_MS);
@@ -219,7 +218,7 @@ static void replace_by_full(rig *r, const char *queue, const char *exchange)
     broker_await_depth(r->broker, queue, 1);
 }
 
-/* What another worker does that creates the topology. */
+/* Declares as another worker does that creates the topology. */
 static void declare_again(const rig *r)
 {
     rig *other = rig_new_beside(r, "work");
@@ -463,7 +462,7 @@ START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
     int originals, copies;
     take_all(r, &originals, &copies);
     ck_assert_int_eq(originals, 0);
-    ck_assert_int_eq(copies, 1); /* what was sent once is not sent again */
+    ck_assert_int_eq(copies, 1); /* a copy that was sent once is not sent again */
     expect_nothing_left(r);
     rig_free(r);
 }
@@ -489,8 +488,8 @@ static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, 
     }
 }
 
-/* Classic queues do not confirm dead letters: what they reject and what is due before the broker has started its target is lost. So theirs are not
- * due, and wait on. */
+/* Classic queues do not confirm dead letters. Dead letters that they send before the broker has started their target
+ * are lost. So the messages of classic queues are not due, and wait on. */
 START_TEST(messages_wait_through_the_death_of_the_broker)
 {
     enum { COUNT = 20, DELAY = 1500, CLASSIC_DELAY = 3600000, MOST_RIGS = 8 };

@@ -1,6 +1,6 @@
 /*
- * What the retries that people write by hand do, on this broker, by librabbitmq alone: the facts that the README tells.
- * Backhop has no part in it.
+ * The retries that people write by hand, on this broker, by librabbitmq alone: the facts that the README has. Backhop
+ * has no part in it.
  */
 #include "setups.h"
 #include "suites.h"
@@ -53,7 +53,7 @@ static void retry(recipe *self, message *taken, const char *expiration)
     message_free(taken);
 }
 
-/* The blog post of 2014: each delay is three times the one before, which x-death tells. */
+/* The blog post of 2014: each delay is three times the one before, which it computes from x-death. */
 START_TEST(a_delay_that_multiplies_original_expiration_grows_on_4_and_is_stuck_on_3)
 {
     enum { ROUNDS = 4 };
@@ -125,7 +125,7 @@ START_TEST(dead_letters_to_the_primary_exchange_reach_its_other_queues_again)
     for (int round = 0; round < 3; round++) {
         message taken;
         broker_get(r->broker, r->queue, &taken);
-        broker_await_depth(r->broker, r->sibling, round + 1); /* for which nothing had failed */
+        broker_await_depth(r->broker, r->sibling, round + 1); /* nothing had failed for it */
         retry(r, &taken, "10");
     }
     end(r);
@@ -183,10 +183,12 @@ START_TEST(publishing_before_acknowledging_duplicates_the_message_of_a_process_t
 END_TEST
 
 /*
- * The post "RabbitMQ Retries: the (new) Full Story", its option C: work queues whose dead letters go to an error queue, a
- * consumer of that, which publishes what was rejected to an exchange that waits, and a consumer of the queue behind it, which
- * publishes to the queue that failed. Its wait is an exchange of the delayed-message plugin, which sends on at once what has
- * no header x-delay, as a fanout does; and the post sets x-wait.
+ * The post "RabbitMQ Retries: the (new) Full Story", its option C. Dead letters of the work queues go to an error
+ * queue. A consumer of that publishes rejected messages to an exchange that waits. A consumer of the queue behind it
+ * publishes to the queue that failed.
+ *
+ * The exchange that waits is one of the delayed-message plugin. It sends on at once a message without a header x-delay,
+ * as a fanout does; and the post sets x-wait.
  */
 typedef struct post {
     broker *broker;
@@ -237,7 +239,7 @@ static int64_t rejects_of(const message *taken)
     return -1;
 }
 
-/* What its two consumers do with the next dead letter: 1 where it is on its way again. */
+/* Does as its two consumers do with the next dead letter. Returns 1 if it is on its way again. */
 static int carry_out_post(const post *self)
 {
     enum { DELAYS = 4 };
@@ -298,7 +300,7 @@ START_TEST(the_newer_post_s_retries_never_end_on_4_and_lose_the_message_at_their
         ck_assert_int_eq(rounds, ITS_DELAYS);
         expect_gone(&self);
     }
-    broker_await_depth(self.broker, self.webhook, 1); /* for which nothing had failed */
+    broker_await_depth(self.broker, self.webhook, 1); /* nothing had failed for it */
     broker_close(self.broker);
 }
 END_TEST

@@ -228,7 +228,7 @@ START_TEST(what_is_dropped_by_setting_is_told_and_counted)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------- strangers */
+/* ------------------------------------------------------------------------------------------------ untrusted headers */
 
 static void publish_with_death(const relaying *self, const char *queue, const char *body)
 {
@@ -328,7 +328,7 @@ START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_
     expect_unroutable(&self, "one", "rejected", r->queue);
     declare_work(&self, r->queue, "quorum", no_more());
     int depth;
-    do { /* it is looked for with a rejection, where the last look is not just over; what came before is put aside */
+    do { /* the relay checks it at a rejection, unless it just did; earlier messages go to unroutable */
         broker_publish_text(r->broker, "", r->queue, "two");
         reject_next(&self, r->queue, &got);
         message_free(&got);
@@ -358,7 +358,7 @@ static int has_come(const relaying *self, const char *queue, const char *body)
     return found;
 }
 
-/* How many messages are ready on all rungs: none where the only one is on its way. */
+/* Returns how many messages are ready on all rungs: 0 if the only one is on its way. */
 static int waiting(const rig *r)
 {
     int sum = 0;
@@ -367,7 +367,7 @@ static int waiting(const rig *r)
     return sum;
 }
 
-/* What is sent again goes to the queue; before RabbitMQ 4.0 it finds no way there, and is put aside. */
+/* The broker sends it again to the queue. Before RabbitMQ 4.0 it has no route there, and goes to unroutable. */
 START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room)
 {
     relaying self = setup();
@@ -500,7 +500,7 @@ START_TEST(several_relays_side_by_side_lose_nothing_where_one_is_killed_again_an
     rig *r = self.rig;
     declare_work(&self, r->queue, "quorum", no_more());
     start(&self);
-    rig_stop_worker(r); /* it made what is needed: the broker sends again after half a minute what it could not route */
+    rig_stop_worker(r); /* it made the queues: after half a minute the broker sends unroutable dead letters again */
     killed = run_relay(&self);
     beside = run_relay(&self);
     publish_all(&self);
@@ -590,7 +590,7 @@ static void kill_the_relay_s_node(const relaying *self, int rejected)
     rig_await(self->rig, BH_EVENT_DISCONNECTED);
     rig_await(self->rig, BH_EVENT_CONNECTED);
     ck_assert(!holds(bh_str(broker_node_url(3)), bh_event_string(self->rig->event, BH_FIELD_HOST).data));
-    broker_reopen(self->rig->broker); /* it had asked a queue that may have had its leader there */
+    broker_reopen(self->rig->broker); /* it may have used a queue whose leader was there */
 }
 
 START_TEST(a_relay_whose_node_is_killed_goes_on_by_another_and_loses_nothing)
@@ -622,7 +622,7 @@ START_TEST(rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_
     broker_publish_text(r->broker, "", self.web, "later");
     reject_next(&self, self.web, &got);
     message_free(&got);
-    rig_await(r, BH_EVENT_RETRIED); /* the first that it hears of */
+    rig_await(r, BH_EVENT_RETRIED); /* its first event of them */
     broker_await_depth(r->broker, self.web, 1);
     ck_assert_int_eq(rig_count_events(r, BH_EVENT_RETRIED), 0);
     tear_down(&self);

@@ -278,7 +278,7 @@ static void lose(rig *r, const char *body)
     broker_delete_queue(r->broker, r->queue);
 }
 
-/* The work queue is the test's, so that nobody makes it again meanwhile. */
+/* The work queue is the test's, so that no worker makes it again meanwhile. */
 START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_stay)
 {
     rig *r = setup_rig(_i);
@@ -305,7 +305,7 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
     broker_await_depth(r->broker, unroutable, 4);
     replay(r, 10, 1);
     rig_take(r, "first");
-    expect_attempt(r, 1); /* it begins anew, as what was parked does */
+    expect_attempt(r, 1); /* it begins anew, as a parked message does */
     rig_succeed(r);
     replay(r, 10, 0);
     static const char *const left[] = {"theirs", "nobody's", "theirs too"};
@@ -422,7 +422,7 @@ START_TEST(what_is_parked_and_what_came_back_to_no_queue_count_together)
     broker_await_depth(r->broker, unroutable, 2);
     rig_restart(r, BH_MODE_NONE);
     broker_delete_queue(r->broker, unroutable);
-    replay(r, 10, 0); /* one that nobody declared has nothing in it */
+    replay(r, 10, 0); /* a missing queue has nothing in it */
     broker_publish_text(r->broker, "", r->queue, "next");
     rig_take(r, "next");
     rig_succeed(r);

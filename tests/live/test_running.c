@@ -100,7 +100,8 @@ static bh_policy *slow_policy(void)
     return slow;
 }
 
-/* `may` is what is expected where the attempt fails; one that fails for good is always parked, one that succeeds or is dropped never. */
+/* `may` is expected if the attempt fails. One that fails for good is always parked, one that succeeds or is dropped
+ * never. */
 static void expect_may_park(const rig *r, const bh_policy *policy, int64_t retry_after_ms, int may)
 {
     const struct {
@@ -159,7 +160,8 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
 }
 END_TEST
 
-/* By the slow policy, which the handler gives; at the second attempt by the worker's, as what it gives is refused. */
+/* Fails by the slow policy, which the handler gives. The second attempt has the worker's, as its settlement is
+ * refused. */
 static bh_outcome fail_by_turns(bh_worker *worker, bh_message *taken, void *data)
 {
     bh_policy *slow = slow_policy();
@@ -285,7 +287,7 @@ START_TEST(what_was_settled_before_the_worker_is_freed_is_settled)
         rig_succeed(r);
     }
     rig_stop_worker(r);
-    rig_restart(r, BH_MODE_CREATE); /* what was not acknowledged would come first */
+    rig_restart(r, BH_MODE_CREATE); /* an unacknowledged message would come first */
     broker_publish_text(r->broker, "", r->queue, "next");
     rig_take(r, "next");
     rig_free(r);
@@ -328,7 +330,7 @@ START_TEST(the_deletion_of_the_work_queue_cancels_the_consumer)
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
 
     broker_declare_quorum(r->broker, r->queue);
-    rig_await_settled(r); /* what was in hand is not lost with its queue */
+    rig_await_settled(r); /* messages in hand are not lost with their queue */
     rig_take(r, "first"); /* and retries find it again: the worker has bound it anew */
     expect_attempt(r, 2);
     rig_succeed(r);
@@ -371,7 +373,7 @@ START_TEST(two_workers_share_a_queue)
     broker_publish_text(r->broker, "", r->queue, "0");
     broker_publish_text(r->broker, "", r->queue, "1");
     broker_await_depth(r->broker, r->queue, 0);
-    rig_stop_worker(r); /* the other one gets what was with this one */
+    rig_stop_worker(r); /* the other one gets this one's messages */
     rig_take(other, NULL);
     rig_succeed(other);
     rig_take(other, NULL);
@@ -418,7 +420,7 @@ START_TEST(the_descriptor_is_readable_exactly_while_there_is_something_to_take)
     broker_publish_text(r->broker, "", r->queue, "second");
     expect_readable(r);
     rig_take(r, "first");
-    expect_readable(r); /* the second may be under way */
+    expect_readable(r); /* the second may be on its way */
     bh_message *second = NULL;
     expect_ok(r->worker, bh_worker_take(r->worker, &second, LIMIT_MS));
     ck_assert(!is_readable(r));
@@ -498,7 +500,7 @@ START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
         expect_ok(r->worker, settle_as(r->worker, taken, BH_OUTCOME_FAILED, "507", 0));
         bh_message_free(taken);
     }
-    bh_message *held[AHEAD]; /* as many as may be out: the others are acknowledged, and told of before that */
+    bh_message *held[AHEAD]; /* as many as may be out: the others are acknowledged, with their events before that */
     for (int i = 0; i < AHEAD; i++)
         expect_ok(r->worker, bh_worker_take(r->worker, &held[i], LIMIT_MS));
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), COUNT);

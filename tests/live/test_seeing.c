@@ -51,7 +51,7 @@ static void expect_line_of_metrics(rig *r, const char *line)
     bh_metrics_free(metrics);
 }
 
-/* The same of what has labels: those behind the queue's. */
+/* Expects a labelled metric's value: these labels stand behind the queue's. */
 static void expect_counted(rig *r, const char *name, const char *labels, const char *value)
 {
     char line[600];

@@ -305,7 +305,7 @@ END_TEST
 
 /* ------------------------------------------------------------------------------------------------------------ forks */
 
-/* What the child gets from each call; 0 where all are as they should be, else which is not. */
+/* Checks the child's results of each call. Returns 0 if all are as they should be, else which one is not. */
 static int misbehaves_in_child(rig *r)
 {
     bh_message *taken = NULL;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three failures with a delay of their own each, where the strategy has more than one. */
+/* Three failures with a delay of their own each, if the strategy has more than one. */
 enum { MOST_FAILURES = 3 };
 
 static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
@@ -103,7 +103,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
 }
 END_TEST
 
-/* What was settled last is parked for this reason, and nothing else of it is left. */
+/* The message settled last is parked for this reason, and nothing else of it remains. */
 static void expect_in_parked_queue(rig *r, const char *reason, int64_t attempts, const char *error)
 {
     message parked;
@@ -217,7 +217,7 @@ START_TEST(a_message_that_is_delivered_often_is_not_dropped)
     rig_start(r);
     rig_stop_worker(r); /* it would take them */
     deliver_often(r, r->parked);
-    if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* where each of these is a failure, with a delay */
+    if (setups[_i].strategy != BH_STRATEGY_NATIVE) /* native: each of these is a failure, with a delay */
         deliver_often(r, r->queue);
     rig_free(r);
 }
@@ -296,7 +296,7 @@ START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
         int id = atoi(bh_message_body(r->message).data);
-        ck_assert_int_ge(now_ms() - failed_at[id] + 1, delays[id]); /* later by what failed after it */
+        ck_assert_int_ge(now_ms() - failed_at[id] + 1, delays[id]); /* later by the failures after it */
         rig_succeed(r);
     }
     rig_free(r);
@@ -426,7 +426,7 @@ END_TEST
 
 /* ----------------------------------------------------------------------------------------------------------- reject */
 
-/* Nobody rejected it, so that the broker takes its way back for a cycle. The README warns of it. */
+/* No consumer rejected it, so the broker takes its return binding for a cycle. The README warns of it. */
 START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back)
 {
     rig *r = setup_rig(_i);
@@ -441,7 +441,7 @@ START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------- what is refused */
+/* --------------------------------------------------------------------------------------------------------- refusals */
 
 static void expect_refused(rig *r)
 {

@@ -1,37 +1,37 @@
-/* Trouble: what the tests put in a worker's way, and what they need for it. */
+/* Trouble: the faults that the tests cause a worker, and their tools. */
 #ifndef BACKHOP_LIVE_TROUBLE_H
 #define BACKHOP_LIVE_TROUBLE_H
 
 #include "proxy.h"
 #include "setups.h"
 
-#define WAITING_MS 600000 /* what is retried is counted in its rung: it does not come back while the test runs */
+#define WAITING_MS 600000 /* a retried message is counted in its rung: it does not come back while the test runs */
 
 /* A ladder whose messages wait so long. */
 rig *rig_that_waits(void);
 /* Prepared, with a worker that tries again every 50 ms and is not started. */
 rig *rig_in_a_hurry(rig *r);
-/* Starts the worker by this URL, and does not wait for what comes of it. */
+/* Starts the worker by this URL, and does not wait for the result. */
 void start_by(rig *r, const char *url);
 /* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */
 proxy *start_by_proxy(rig *r, const char *options);
 /* That the event awaited last says this too. */
 #define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)
-/* A host for which the name service has no answer, ever. */
+/* A host that the name service never answers. */
 #define UNANSWERED_HOST "host.unanswered"
 /* From now on the name service answers for no host. */
 void silence_name_service(void);
-/* Waits until a worker has asked it for an address that it does not get. */
+/* Waits until a worker has sent it a question for an address that it does not get. */
 void await_unanswered_question(void);
 /* While they are gone the system gives no random bytes. */
 void take_random_bytes_away(int are_gone);
 /* The alarm that lets the broker take no publishes. */
 void begin_alarm(void);
 void end_alarm(void);
-/* Adds a test whose `end` is called also where it fails. */
+/* Adds a test whose `end` is called even if the test fails. */
 void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end);
 
-/* What became of the messages 0 to count - 1, of broker_publish_numbers. */
+/* The state of the messages 0 to count - 1, of broker_publish_numbers. */
 enum { MOST_NUMBERS = 2000 };
 typedef struct tally {
     int count;

@@ -48,7 +48,7 @@ static int next_bytes(bh_bytes wire, size_t *at, size_t size, bh_bytes *out)
     return 1;
 }
 
-/* The next length and what it counts, as one. */
+/* The next length and the bytes that it counts, as one. */
 static int next_counted(bh_bytes wire, size_t *at, size_t length_size, bh_bytes *out)
 {
     bh_bytes length;

@@ -1,6 +1,6 @@
 /*
- * Properties: a message's properties as they lie on the wire (AMQP 0-9-1, section 4.2.6.1), written and read by the
- * shortest code that does it, to compare what the library makes of them.
+ * Properties: a message's properties as they lie on the wire (AMQP 0-9-1, section 4.2.6.1). They are written and read
+ * by the shortest code that does it, to check the library's results.
  */
 #ifndef BACKHOP_TESTS_WIRE_PROPERTIES_H
 #define BACKHOP_TESTS_WIRE_PROPERTIES_H
@@ -35,7 +35,7 @@ typedef struct property_list {
     size_t size; /* of the wire that it takes up */
 } property_list;
 
-/* 0 where it is malformed, nested values aside, or there are too many headers. */
+/* Returns 0 if it is malformed, nested values aside, or there are too many headers. */
 int property_list_read(property_list *self, bh_bytes wire);
 
 #endif

@@ -113,7 +113,7 @@ START_TEST(frames_that_do_not_belong_there_are_told)
     ck_assert_int_eq(add(AMQP_FRAME_METHOD, header), BH_ERR_CONNECTION);
     ck_assert_int_eq(add(AMQP_FRAME_HEADER, header), BH_OK);
     ck_assert_int_eq(add(AMQP_FRAME_HEADER, header), BH_ERR_CONNECTION);      /* a second header */
-    ck_assert_int_eq(add(AMQP_FRAME_BODY, bh_str("xyz")), BH_ERR_CONNECTION); /* more than was told */
+    ck_assert_int_eq(add(AMQP_FRAME_BODY, bh_str("xyz")), BH_ERR_CONNECTION); /* more than announced */
     ck_assert_ptr_null(message);
     ck_assert_int_eq(add(AMQP_FRAME_BODY, bh_str("xy")), BH_OK);
     ck_assert_ptr_nonnull(message);

@@ -2,8 +2,8 @@
  * Compatibility: copies.txt has copies that version 0.1.0 wrote before its core was split into folders. This version
  * reads each of them, and writes the same bytes. With BACKHOP_WRITE_COPIES=FILE the program writes that file anew.
  *
- * A line is: name of the case, failed attempts, last error, first failure in ms, reason of the park, the properties in
- * hexadecimal. "-" stands for an empty text.
+ * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park, and properties in
+ * hexadecimal. A "-" stands for an empty text.
  */
 #include "../reading.h"
 #include "properties.h"
@@ -86,7 +86,7 @@ static void publish_original(void)
     ck_assert_int_eq(bh_delivery_end(delivery), BH_OK);
 }
 
-/* Plans the next copy of the case: four failures, the last of which parks, then the replay. Returns its properties. */
+/* Plans the next copy of the case: four failures, parked at the last one, then the replay. Returns its properties. */
 static bh_bytes write_copy(int number)
 {
     char random[BH_PLAN_RANDOM_BYTES];
@@ -135,7 +135,7 @@ static void print_line(char *to, const char *name, bh_bytes properties)
     snprintf(to + used, 2, "\n");
 }
 
-/* Writes the lines of a case to `file`, or compares them with what it holds. */
+/* Writes the lines of a case to `file`, or compares them with the file's. */
 static void play(const setup *each, FILE *file, int is_writing)
 {
     build(each);

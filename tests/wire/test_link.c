@@ -99,7 +99,7 @@ START_TEST(what_is_no_amqp_is_told_with_what_to_check)
     static const char *const strangers[] = {"HTTP/1.1 400 Bad Request\r\n", "AMQP\0\0\x9\1", "\x15\3\3\0\2\2\x16 alert",
                                             "\0\0\0\0\0\0\0\0"};
     pair_send(&wire, strangers[_i], 8);
-    expect_broken("does not speak AMQP 0-9-1; check the port, and whether it wants TLS");
+    expect_broken("does not use AMQP 0-9-1; check the port, and whether it needs TLS");
     ck_assert_int_eq(wire.link.is_open, 0);
 }
 END_TEST
@@ -137,7 +137,7 @@ END_TEST
 START_TEST(a_frame_with_another_end_ends_the_connection)
 {
     pair_send(&wire, "\3\0\1\0\0\0\1x\xCD", 9);
-    expect_broken("does not end as it should");
+    expect_broken("has a wrong end");
 }
 END_TEST
 
@@ -399,7 +399,7 @@ START_TEST(a_heartbeat_is_sent_after_half_the_time_and_only_where_nothing_was)
     ck_assert_uint_eq(bh__buffer_size(&wire.link.out), 0);
     bh__link_beat(&wire.link, 600);
     bh__link_beat(&wire.link, 601);
-    ck_assert_int_eq(bh__link_next_beat_ms(&wire.link), 2100); /* what is written already is a sign of life */
+    ck_assert_int_eq(bh__link_next_beat_ms(&wire.link), 2100); /* a written frame is a sign of life */
     ck_assert_uint_eq(pair_receive(&wire, bytes, sizeof bytes), 8);
     ck_assert_mem_eq(bytes, "\x8\0\0\0\0\0\0\xCE", 8);
 }

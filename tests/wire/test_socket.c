@@ -21,8 +21,8 @@ enum { LIMIT_MS = 20000, TICK_MS = 5 };
 /* ------------------------------------------------------------------------------------------------------ descriptors */
 
 /*
- * What the library opens is looked at in the very moment in which it is open: a child that another thread starts just
- * then has it, unless it is made with FD_CLOEXEC. Descriptors that are set later are the race that this is about.
+ * The test looks at each descriptor that the library opens, in the very moment of opening. A child that another thread
+ * starts just then inherits it, unless it is made with FD_CLOEXEC. Setting FD_CLOEXEC later is the race of this test.
  */
 static int opened, inheritable, blocking;
 
@@ -262,7 +262,7 @@ static void free_certificate(void)
     EVP_PKEY_free(key);
 }
 
-/* Connects to the host by TLS, where the test has this certificate. */
+/* Connects to the host by TLS; the server has a certificate for these names. */
 static bh_status secure(const char *host, const char *common_name, const char *names, bh__report *report)
 {
     bh__uri uri = {.host = host, .port = 5671};
@@ -442,7 +442,7 @@ START_TEST(X14_a_certificate_or_key_that_is_none_is_refused_by_its_name)
 }
 END_TEST
 
-/* What the peer says is no TLS; nothing: it closes. */
+/* The peer sends words that are no TLS; no words: it closes. */
 static void expect_no_tls(const char *words)
 {
     bh__uri uri = {.host = "broker.example.com", .port = 5672};
@@ -461,7 +461,7 @@ static void expect_no_tls(const char *words)
         poll(NULL, 0, TICK_MS);
     }
     ck_assert_int_eq(status, BH_ERR_TLS);
-    ck_assert_msg(strstr(bh__report_text(&report).data, "check that this port speaks TLS") != NULL, "%s",
+    ck_assert_msg(strstr(bh__report_text(&report).data, "check that this port uses TLS") != NULL, "%s",
                   bh__report_text(&report).data);
     bh__socket_close(&made);
     close(peer);

@@ -12,8 +12,8 @@ BH_BEGIN_DECLS
  * A string of `size` bytes that may hold any byte, zero included.
  *
  * A function reads an argument during the call only. A result belongs to the object that returned it, and is valid until
- * that object changes or is freed. `data` of a result is never NULL, and a zero byte follows the last byte: you can use
- * text without zero bytes as a C string. A missing value is the empty string.
+ * that object changes or is freed. `data` of a result is never NULL, and a zero byte follows the last byte. So you can
+ * use text without zero bytes as a C string. A missing value is the empty string.
  */
 typedef struct bh_bytes {
     const char *data;

@@ -1,4 +1,4 @@
-/* Status: what a call that can fail returns, and the sentence for each code. */
+/* Status: the result of a call that can fail, and the sentence for each code. */
 #ifndef BACKHOP_STATUS_H
 #define BACKHOP_STATUS_H
 
@@ -26,8 +26,8 @@ BH_BEGIN_DECLS
     X(BH_ERR_CONNECTION, -11, "the broker could not be reached or the connection was lost; connect again")             \
     X(BH_ERR_TLS, -12, "TLS failed; check the CA file, the certificate's host name and the port")                      \
     X(BH_ERR_ACCESS, -13, "the broker refused the user, its password, the vhost or a permission")                      \
-    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; the event's text tells the way out")       \
-    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; the event's text tells which")                        \
+    X(BH_ERR_CLASH, -14, "an exchange or queue exists with other arguments; the event's text has the remedy")          \
+    X(BH_ERR_MISSING, -15, "an exchange or queue does not exist; the event's text names it")                           \
     X(BH_ERR_PUBLISH, -16, "a publish was returned, nacked or not confirmed in time; the original stays unacked")      \
     X(BH_ERR_CANCELLED, -17, "the broker cancelled the consumer")                                                      \
     X(BH_ERR_TIMEOUT, -18, "nothing arrived in the time given")                                                        \

@@ -25,7 +25,7 @@ BH_BEGIN_DECLS
 #define BH_TOPOLOGY_LONGEST_NAME 247
 
 /*
- * Where a message waits. Do not use reject for messages with an expiration: an expired message
+ * The place of a message during its delay. Do not use reject for messages with an expiration: an expired message
  * never comes back.
  */
 typedef enum bh_strategy {
@@ -46,7 +46,7 @@ typedef enum bh_series { BH_SERIES_R5 = 5, BH_SERIES_R10 = 10, BH_SERIES_R20 = 2
 
 /* How to declare a topology on the broker. */
 typedef enum bh_mode {
-    BH_MODE_CREATE, /* create what is missing */
+    BH_MODE_CREATE, /* create missing exchanges, queues and bindings */
     BH_MODE_VERIFY, /* change nothing; a missing or different exchange or queue is an error */
     BH_MODE_NONE    /* declare and check nothing */
 } bh_mode;

@@ -205,9 +205,9 @@ BH_API bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker);
  * Sets whether the worker stops if its first start cannot succeed.
  *
  * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
- * work queue that it does not declare; a queue with other arguments. Also for a strategy that the
- * broker cannot serve, and a certificate that does not match. The worker then drains within seconds
- * and emits BH_EVENT_DRAINED with the status and the reason.
+ * work queue; a queue with other arguments. The missing queue counts if the worker does not declare
+ * it. Two more are a strategy that the broker cannot serve, and a certificate that does not match.
+ * The worker then drains within seconds and emits BH_EVENT_DRAINED with the status and the reason.
  *
  * A broker that is not reachable yet never stops the worker. After the worker was ready once, it
  * retries all errors.

@@ -14,9 +14,9 @@ static bh_bytes replayed_text(bh_status status)
     case BH_ERR_CONTENT:
         return bh_str("a message can be neither read nor copied: it stays parked");
     case BH_ERR_CONNECTION:
-        return bh_str("the connection was lost: what was not replayed stays parked");
+        return bh_str("the connection was lost: the remaining messages stay parked");
     case BH_ERR_PUBLISH:
-        return bh_str("no copy can be published: what was not replayed stays parked");
+        return bh_str("no copy can be published: the remaining messages stay parked");
     default:
         return bh_str("");
     }
@@ -60,8 +60,8 @@ bh_bytes bh__event_standard_text(const bh_event *self)
     case BH_EVENT_DISCONNECTED:
         return bh_str(bh_event_has(self, BH_FIELD_DURATION)
                           ? "a handler held the event loop for longer than the heartbeat, and the connection was lost: "
-                            "the broker delivers again what was not acknowledged; move long computations to a worker"
-                          : "the connection was lost: the broker delivers again what was not acknowledged");
+                            "the broker delivers unacknowledged messages again; move long computations to a worker"
+                          : "the connection was lost: the broker delivers unacknowledged messages again");
     case BH_EVENT_UNAVAILABLE:
         return unavailable_text(bh_event_string(self, BH_FIELD_CONNECTION));
     case BH_EVENT_BLOCKED:

@@ -7,7 +7,7 @@
 #include <backhop/adapter/history.h>
 
 /*
- * Replaces the legacy counter and wait queues of `to` by those of `from`.
+ * Copies the legacy counter and wait queues of `from` to `to`, and frees the ones that `to` had.
  *
  * Errors: BH_ERR_NO_MEMORY; `to` is then unchanged.
  */

@@ -37,7 +37,7 @@ static void add_next(const bh_ledger *self, bh__report *out)
 {
     uint32_t index = bh__ledger_find_entry(self, self->step.entry);
     if (index != BH__NO_INDEX && self->entries[index].action == BH_ACTION_REPLAY) {
-        bh__report_add(out, "; the message stays where it was");
+        bh__report_add(out, "; the message stays in its queue");
     } else if (self->step.event == BH_EVENT_REFUSED) {
         bh__report_add(out, "; its original stays unacknowledged for ");
         bh__report_add_duration(out, self->abandon_ms);

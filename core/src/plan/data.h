@@ -88,7 +88,7 @@ void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in);
 int bh__plan_keeps_fit(const bh_plan *self, const bh_delivery *delivery);
 /* Removes headers that a copy can do without, and shortens the error's text, until all fit. Returns 0 if they do not. */
 int bh__plan_make_fit(bh_plan *self, const bh__plan_input *in);
-/* Removes every header for which the headers before it leave no room. */
+/* Removes every header that has no room behind the headers before it. */
 void bh__plan_remove_unfit(bh_plan *self, const bh__plan_input *in);
 
 /* ------------------------------------------------------------------------------------------------------ delay.c */

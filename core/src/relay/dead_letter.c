@@ -66,10 +66,10 @@ static void explain_stray(bh_relay *self, int has_record, const bh_delivery *del
         add_quoted(out, read_text(self, self->queue));
         bh__report_add(out, ", which the relay does not serve: add the queue to the relay, or end its policy");
     } else if (bh_delivery_is_truncated(delivery)) {
-        bh__report_add(out, "its headers go beyond the limits, and x-death is not among what was read of them");
+        bh__report_add(out, "its headers go beyond the limits, and x-death is not among the headers that were read");
     } else {
         bh__report_add(out,
-                       "no x-death tells which queue it is of: it was published to %s, and not dead-lettered there",
+                       "it has no x-death that names its queue: it was published to %s, and not dead-lettered there",
                        bh__topology_own_queue(self->topology).data);
     }
 }

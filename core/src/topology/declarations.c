@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /*
- * RabbitMQ 4 drops a message after 21 deliveries by default, for instance if somebody looks at
+ * RabbitMQ 4 drops a message after 21 deliveries by default, for instance if an operator looks at
  * parked messages. RabbitMQ 3 refuses a negative limit, which RabbitMQ 4 reads as no limit.
  */
 #define DELIVERY_LIMIT 1000000000

@@ -305,11 +305,10 @@ void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
         return;
     bh_bytes queue = bh_topology_queue(self->topology);
     self->has_ended = 1;
-    bh__report_set(
-        &self->result, BH_ERR_ARGUMENT,
-        "the consumer of \"%.*s\" gets its messages without acknowledgements, and the broker forgets each as "
-        "it sends it: what is in hand when the process ends is lost; consume with %.*s",
-        SHOWN(queue), SHOWN(with_acks));
+    bh__report_set(&self->result, BH_ERR_ARGUMENT,
+                   "the consumer of \"%.*s\" gets its messages without acknowledgements, and the broker forgets each "
+                   "as it sends it: messages in hand when the process ends are lost; consume with %.*s",
+                   SHOWN(queue), SHOWN(with_acks));
 }
 
 void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)

@@ -182,9 +182,8 @@ static bh_status build_delayed_exchange(bh_topology *self)
     if (self->declares_work_queue && self->work_queue_type == BH_QUEUE_QUORUM)
         return bh__topology_fail(
             self, BH_ERR_STRATEGY,
-            "strategy delayed-exchange loses what falls due while the broker restarts where the work queue is a "
-            "quorum queue, which has no leader yet when the plugin sends: make it classic, or take strategy "
-            "ladder");
+            "with a quorum work queue, strategy delayed-exchange loses messages that fall due while the broker "
+            "restarts: the queue has no leader yet when the plugin sends; make it classic, or take strategy ladder");
     bh_status status = build_return(self);
     if (status != BH_OK)
         return status;

@@ -1,6 +1,6 @@
 /*
- * A stand-in for a CDN's purge API. It keeps the purges that it was asked for in a queue of a few places and works them
- * off; during its peak it is slow, so the queue is full most of the time and the API answers 507.
+ * A stand-in for a CDN's purge API. It keeps purges in a queue of a few places and processes them one after the other.
+ * During its peak it is slow, so the queue is full most of the time and the API answers 507.
  */
 #ifndef CDN_PURGE_API_H
 #define CDN_PURGE_API_H
@@ -22,7 +22,7 @@ struct purge_answer {
     int64_t retry_after_ms; /* 0: the answer has no Retry-After */
 };
 
-/* Asks for a purge of a path. A path with an asterisk is many pages, more than the queue ever holds. */
+/* Requests a purge of a path. A path with an asterisk is many pages, more than the queue ever holds. */
 struct purge_answer purge(struct purge_api *api, int64_t now_ms, const char *path);
 
 #endif

@@ -31,15 +31,15 @@ static int company_fail(struct company *self, const char *what, amqp_rpc_reply_t
     return 0;
 }
 
-/* Whether the call before, the one that `what` names, succeeded. */
+/* Returns 1 if the call before, which `what` names, succeeded. */
 static int company_did(struct company *self, const char *what)
 {
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(self->connection);
     return reply.reply_type == AMQP_RESPONSE_NORMAL || company_fail(self, what, reply);
 }
 
-/* OpenSSL's variable, else the bundle of Debian, Fedora, openSUSE, or Alpine and the BSDs: librabbitmq before 0.14 does
- * not know where the system keeps its CAs. */
+/* Uses OpenSSL's variable, else the bundle of Debian, Fedora, openSUSE, or Alpine and the BSDs. librabbitmq before 0.14
+ * does not find the system's CAs. */
 static int trust_system(amqp_socket_t *socket)
 {
     const char *paths[] = {getenv("SSL_CERT_FILE"), "/etc/ssl/certs/ca-certificates.crt",
@@ -174,7 +174,7 @@ static int company_get(struct company *self, const char *queue, amqp_message_t *
     return -1;
 }
 
-/* A header's value where it has this type, else NULL. */
+/* Returns a header's value if it has this type, else NULL. */
 static const amqp_field_value_t *header(const amqp_message_t *message, const char *name, uint8_t kind)
 {
     const amqp_table_t *headers = &message->properties.headers;
@@ -230,7 +230,7 @@ static int company_read_index(struct company *self)
     return got == 0;
 }
 
-/* Reads the parked queue, as a person would: each message tells why it is there. */
+/* Reads the parked queue, as an operator does, and prints why each message is there. */
 static int company_read_parked(struct company *self, const char *queue)
 {
     amqp_message_t message;
@@ -260,7 +260,7 @@ static int company_depth(struct company *self, const char *queue)
     return -1;
 }
 
-/* Counts what waits in each wait queue. */
+/* Counts the messages in each wait queue. */
 static int company_sample(struct company *self)
 {
     struct record *record = self->record;
@@ -323,7 +323,7 @@ void company_end_thread(struct company *self)
     pthread_join(self->thread, NULL);
 }
 
-/* What is still in the work queue, the wait queues and unroutable; -1: failed. */
+/* Counts the messages in the work queue, the wait queues and unroutable; -1: failed. */
 static int company_count_left(struct company *self)
 {
     int working = company_sample(self) ? company_depth(self, CDN_PURGE) : -1;

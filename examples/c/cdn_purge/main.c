@@ -1,13 +1,14 @@
 /*
- * Purges pages of a news site from its CDN: each event of an article becomes a call of the CDN's purge API, and the API
- * answers "507 queue is full" during its peak. What it refuses waits in RabbitMQ and comes back, later each time, until
+ * Purges pages of a newspaper from its CDN. Each event of an article becomes a call of the CDN's purge API, and the API
+ * answers "507 queue is full" during its peak. A refused purge waits in RabbitMQ and comes back, later each time, until
  * the API takes it or the attempts are used up. Another queue gets the same events and must not notice any of it.
  *
  *     AMQP_URL=amqp://guest:guest@localhost/ cdn-purge
  *
  * This file is the consumer, and all there is to see of Backhop. A second consumer gets the same events and has a circuit
- * breaker (spared.c). Beside them: the stand-in for the API (api.c), the publisher and the rest of the company (company.c), what happened (record.c) and how it is drawn (screen.c). All that
- * it declares in the broker begins with "backhop-demo" and is deleted at the end.
+ * breaker (spared.c). Beside them are the stand-in for the API (api.c), and the publisher and the rest of the company
+ * (company.c). The record of the run is record.c's, and its drawing screen.c's. Everything that the demo declares in
+ * the broker begins with "backhop-demo" and is deleted at the end.
  */
 #define _DEFAULT_SOURCE
 
@@ -29,7 +30,7 @@
 #define API_CALL_MS 10
 #define CONNECT_MS 20000
 #define QUIET_MS 1500     /* so long the demo waits for surprises when all messages are settled */
-#define DEADLINE_MS 80000 /* then it stops and counts what is still waiting */
+#define DEADLINE_MS 80000 /* then it stops and counts the messages that still wait */
 #define ALARM_S 110       /* and then it ends, whatever hangs */
 
 struct consumer {
@@ -61,7 +62,7 @@ static void give_up(int number)
     _exit(2);
 }
 
-/* How long to wait, how often, how random. Small numbers, as nobody wants to watch for an hour. */
+/* Sets how long to wait, how often and how randomly. The numbers are small, so that the demo is short. */
 static bh_status choose_policy(bh_policy *policy)
 {
     bh_status status = bh_policy_set_initial_ms(policy, 800);
@@ -206,7 +207,7 @@ static int consumer_connect(struct consumer *self, const char *url)
     return *self->broker != '\0';
 }
 
-/* Whether the message is what was published: body, routing key, properties. Backhop's headers come on top. */
+/* Returns 1 if the message is as it was published: body, routing key, properties. Backhop's headers come on top. */
 static int is_as_published(const struct consumer *self, const bh_message *taken, const struct message *message)
 {
     return strcmp(bh_message_body(taken).data, message->path) == 0 &&
@@ -215,7 +216,7 @@ static int is_as_published(const struct consumer *self, const bh_message *taken,
            strcmp(bh_delivery_property(self->delivery, BH_PROPERTY_CONTENT_TYPE).data, "text/plain") == 0;
 }
 
-/* Handles a message: calls the API, and tells Backhop how it went. */
+/* Handles a message: calls the API, and gives Backhop the outcome. */
 static bh_status consumer_handle(struct consumer *self, bh_message *taken)
 {
     struct attempt attempt = {.at_ms = elapsed_ms(self->record)};
@@ -225,7 +226,7 @@ static bh_status consumer_handle(struct consumer *self, bh_message *taken)
         return status;
     bh_bytes id = bh_delivery_property(self->delivery, BH_PROPERTY_MESSAGE_ID);
     struct message *message = find_message(self->record, id.data, id.size);
-    if (!message) /* a stranger's */
+    if (!message) /* not one of the demo's */
         return bh_worker_settle(self->worker, taken, &(bh_settlement){.outcome = BH_OUTCOME_DROPPED});
 
     sleep_ms(API_CALL_MS);
@@ -244,8 +245,8 @@ static bh_status consumer_handle(struct consumer *self, bh_message *taken)
 }
 
 /*
- * Consumes until every message is settled and nothing more comes. bh_worker_run does as much for a program with nothing
- * else to do; this loop also draws the screen and watches the clock.
+ * Consumes until every message is settled and nothing more comes. A program with nothing else to do can call
+ * bh_worker_run instead. This loop also draws the screen and watches the clock.
  */
 static int consume(struct consumer *self, struct company *company, struct screen *screen)
 {
@@ -370,7 +371,7 @@ static int run(struct consumer *consumer, struct spared *spared, struct company 
             int64_t end_ms = elapsed_ms(consumer->record);
             company_end_thread(company);
             spared_finish(spared, DEADLINE_MS);
-            bh_worker_free(consumer->worker); /* what it took and did not settle is in the work queue again */
+            bh_worker_free(consumer->worker); /* unsettled messages are in the work queue again */
             consumer->worker = NULL;
             if (company_look(company, bh_topology_parked_queue(consumer->topology).data) && consumed)
                 status = screen_finish(screen, end_ms) && compare(consumer, spared) ? 0 : 1;

@@ -1,4 +1,4 @@
-/* What happened, as the two threads of the demo saw it: each takes the lock to write, the screen takes it to read. */
+/* The record of the run, as the two threads of the demo saw it: each takes the lock to write, the screen to read. */
 #ifndef CDN_PURGE_RECORD_H
 #define CDN_PURGE_RECORD_H
 
@@ -19,7 +19,7 @@
 /* One call of the handler, in ms since the start. */
 struct attempt {
     int64_t at_ms;      /* the message was taken */
-    int64_t settled_ms; /* its plan was carried out */
+    int64_t settled_ms; /* its plan was executed */
     int64_t delay_ms;   /* how long it will wait */
     bh_action action;
 };
@@ -72,7 +72,7 @@ void sleep_ms(int64_t ms);
 struct message *find_message(struct record *record, const void *id, size_t size);
 /* The first attempts of a message, as many as there was room to keep. */
 int kept_attempts(const struct message *message);
-/* 1 where its last attempt was not to be retried. */
+/* Returns 1 if its last attempt is not to be retried. */
 int is_settled(const struct message *message);
 /* How many of the events published have neither succeeded nor were found parked. */
 int count_missing(const struct record *record);

@@ -222,7 +222,7 @@ static void put_live(const struct screen *self, FILE *out, int64_t now_ms, int w
             (double)now_ms / 1000, published, record->delivered, settled, record->indexed);
 }
 
-/* What happened to the messages in one second, in as many lines as it takes. */
+/* Draws what happened to the messages in one second, in as many lines as it takes. */
 static void put_second(const struct screen *self, FILE *out, int64_t second)
 {
     int used = 0;
@@ -265,7 +265,7 @@ static void put_total(const struct screen *self, FILE *out, const char *name, in
     fprintf(out, " %-15s %s%4d%s  %s\n", name, colour, number, *colour ? "\033[0m" : "", what);
 }
 
-/* The numbers of the whole run; 1 where every event is settled and those that must be 0 are. */
+/* Prints the numbers of the whole run. Returns 1 if every event is settled and no count that must be 0 is above 0. */
 static int put_totals(const struct screen *self, FILE *out)
 {
     const struct record *record = self->record;
@@ -318,7 +318,7 @@ static void put_parked(const struct screen *self, FILE *out)
     }
 }
 
-/* A terminal's size; 0 by 0 where the timeline cannot be drawn in place. */
+/* Returns the terminal's size; 0 by 0 if the timeline cannot be drawn in place. */
 static void terminal_size(const struct screen *self, int *width, int *height)
 {
     struct winsize size = {0};

@@ -1,6 +1,6 @@
 /*
- * What the demo shows. On a terminal the timeline grows in place; elsewhere each second is a line. Both end with the
- * whole timeline, the wait queues, what was parked, and the totals.
+ * The demo's output. On a terminal the timeline grows in place; elsewhere each second is a line. Both end with the
+ * whole timeline, the wait queues, the parked messages and the totals.
  */
 #ifndef CDN_PURGE_SCREEN_H
 #define CDN_PURGE_SCREEN_H
@@ -17,9 +17,9 @@ struct screen {
 };
 
 void screen_open(struct screen *self, struct record *record);
-/* Draws what is new, where it is time for it. */
+/* Draws the changes if it is time for it. */
 void screen_update(struct screen *self);
-/* Shows how it all went; 1 where all was as it must be. Both threads have done their work. */
+/* Shows the results. Returns 1 if all is correct. Both threads have done their work. */
 int screen_finish(struct screen *self, int64_t end_ms);
 void screen_close(const struct screen *self);
 

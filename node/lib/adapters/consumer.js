@@ -12,7 +12,7 @@ const { LONGEST_TIMER } = require('./publisher')
 
 const LASTED_MS = 10_000 // after a consumer that lasted so long the back-off begins anew
 
-/** What `consume` resolves to. */
+/** The result of `consume`. */
 class Consumption {
   #retrier
   #consumer

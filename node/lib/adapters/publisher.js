@@ -69,7 +69,7 @@ class Copy {
     this.content = content
     this.original = original
     this.failure = failure
-    this.sent = 0 // performance.now() of the publish, if somebody observes it
+    this.sent = 0 // performance.now() of the publish, if it is observed
     this.replayed = replayed
   }
 }
@@ -232,7 +232,7 @@ class Publisher {
 
   // --- Steps -------------------------------------------------------------------------------------
 
-  /** Executes steps after this turn of the event loop, together with what else fails in it. */
+  /** Executes steps after this turn of the event loop, together with other failures in it. */
   #executeSoon () {
     if (this.#isDue) return
     this.#isDue = true

@@ -1,6 +1,6 @@
 'use strict'
-// Replaying: moves parked messages back to their work queue, and then those of this work queue that
-//   wait in the namespace's unroutable queue.
+// Replaying: moves parked messages back to their work queue, and then its messages in the namespace's
+//   unroutable queue.
 
 const c = require('../core')
 const { BackhopError } = require('../errors')

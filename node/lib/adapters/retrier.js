@@ -48,7 +48,7 @@ const successes = require('./successes')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'breaker', 'onEvent']
-const BEGAN = Symbol('began') // of a message: when its handler began, if somebody observes it
+const BEGAN = Symbol('began') // of a message: when its handler began, if it is observed
 const SETTLED = Symbol('settled') // of a client's message; a WeakSet of thousands takes 20 ms as it grows
 const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
 const PREFETCH = 100

@@ -81,7 +81,7 @@ class Emitter {
   }
 
   /**
-   * True if somebody needs the events of each message: delivered, succeeded, failed and dropped.
+   * True if a listener needs the events of each message: delivered, succeeded, failed and dropped.
    */
   get isObserved () {
     return this.#isObserved || CHANNEL.hasSubscribers

@@ -14,7 +14,7 @@ export interface Event {
    * The error. For failed, retried and parked it is the value that the handler threw.
    *
    * It is undefined for a message that is parked as poison: no handler had it. A worker omits it
-   * for a message that is parked as oversized, if nobody listened to retried when the run began;
+   * for a message that is parked as oversized, if retried had no listener when the run began;
    * `errorText` has its text.
    */
   readonly error: any
@@ -60,7 +60,7 @@ export interface Event {
   readonly isWarning: boolean
   /** Returns the event as one line of text. */
   toString (): string
-  /** Returns the fields for JSON, without those that are empty or 0. `error` is a text. */
+  /** Returns the fields for JSON, without fields that are empty or 0. `error` is a text. */
   toJSON (): { [name: string]: unknown }
 }
 

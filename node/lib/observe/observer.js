@@ -17,9 +17,9 @@
 // The source is a retrier or a worker. It has copies(), the number of unconfirmed copies, and
 // consumers(), which returns their queue and states, as { queue, states: ['ready'] }. A worker
 // also has countFor(metrics): its thread counts then into these metrics, for all observers; the
-// result adds what it counted to other metrics.
+// result adds these counts to other metrics.
 
 const ATTACH = Symbol('attach')
-const TRACE = Symbol('trace') // of a message: what its tracing keeps for its copy, { traceparent, ... }
+const TRACE = Symbol('trace') // of a message: its tracing's data for its copy, { traceparent, ... }
 
 module.exports = { ATTACH, TRACE }

@@ -1,2 +1,2 @@
-// The same names for ES modules.
+// ES modules import these names too.
 export * from './prom-client.js'

@@ -1,5 +1,5 @@
 'use strict'
-// What the retriers over each client could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
 
 const assert = require('node:assert/strict')
 const { spawn } = require('node:child_process')
@@ -27,7 +27,7 @@ process.on('unhandledRejection', error => { throw error })
 
 const warned = text => warnings.filter(message => message.includes(text)).length
 
-/** A handler that throws what it is told, and keeps what it got. */
+/** Returns a handler that throws these errors in turn, and keeps its messages. */
 function handling (...errors) {
   const handler = async message => {
     handler.messages.push(message)
@@ -338,7 +338,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       }
       const bodies = await broker.bodies(`${queue}.parked`, count)
       assert.equal(new Set(bodies).size, count)
-      await until(() => warned('the broker delivers again what was not acknowledged'), 'the loss is told')
+      await until(() => warned('the broker delivers unacknowledged messages again'), 'the loss is told')
     })
 
     it('a burst of failures waits for no confirm', async () => {
@@ -448,7 +448,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
 
     it('a broker that is killed loses nothing', NEEDS_CTL, async () => {
       const queue = await broker.queue({ 'x-queue-type': 'quorum' })
-      const options = { policy: new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) } // and no wait queue: where one is
+      const options = { policy: new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) } // and no wait queue: if one is
       // deleted just after a restart, RabbitMQ 3.10 dead-letters no more, and then declares none
       const consume = () => consuming(queue, async () => { throw new Park('why') }, options)
       let consumer = await consume()
@@ -998,7 +998,7 @@ describe('amqplib', NEEDS_BROKER, () => {
     assert.deepEqual([messageId, headers.deep, headers.more], ['id', { list: [1] }, undefined])
   })
 
-  /** A retrier's listener, before which somebody replaces the content of bad messages: no copy can be written. */
+  /** A retrier's listener. Before it, another listener replaces the content of bad messages: no copy can be written. */
   function breaking (handle) {
     const listener = consumer.retrier.wrap(handle)
     return incoming => listener(String(incoming.content) === 'bad' ? { ...incoming, content: 'parsed' } : incoming)

@@ -36,8 +36,8 @@ let leaving
 const WANTED = new RegExp(process.env.BACKHOP_SUITES ?? '')
 
 /**
- * As node:test's, where BACKHOP_SUITES, a regular expression, is not set or fits the name; what a test that failed
- * leaves open keeps the process no longer than LEAVING once all is over.
+ * Does as node:test's, if BACKHOP_SUITES, a regular expression, is not set or fits the name. A failed test may leave
+ * connections open; they keep the process no longer than LEAVING once all is over.
  */
 function describe (name, needs, body) {
   if (!WANTED.test(name)) return
@@ -88,7 +88,7 @@ class Broker {
     this.channel.on('error', () => {})
   }
 
-  /** Where the broker closed the channel, or the connection. */
+  /** Connects again if the broker closed the channel, or the connection. */
   async #again () {
     await this.#channel().catch(() => this.reconnect())
   }
@@ -122,7 +122,7 @@ class Broker {
     }
   }
 
-  /** Messages that are ready; 0 where the queue is missing. */
+  /** Counts the messages that are ready; 0 if the queue is missing. */
   async count (queue) {
     try {
       return (await this.channel.checkQueue(queue)).messageCount
@@ -148,7 +148,7 @@ class Broker {
     return taken
   }
 
-  /** Takes what comes out of a queue, as soon as it can be: one of quorum type has no leader yet when a broker started. */
+  /** Takes a queue's messages, as soon as it can: a quorum queue has no leader yet when its broker has just started. */
   async consume (queue, take) {
     const each = message => {
       if (!message) return
@@ -162,7 +162,7 @@ class Broker {
     return (await this.take(queue, count)).map(({ content }) => content.toString())
   }
 
-  /** Takes all that there is, once the queue is asked: nothing more may be on its way. */
+  /** Takes all messages until the queue reports none: then no more is on its way. */
   async all (queue) {
     const bodies = []
     for (let message; (message = await this.channel.get(queue, { noAck: true }));) bodies.push(message.content.toString())
@@ -182,7 +182,7 @@ class Broker {
     else if (what === 'exchange') await this.channel.deleteExchange(name)
   }
 
-  /** Deletes what was declared. */
+  /** Deletes the declared exchanges and queues. */
   async close () {
     for (const name of this.#queues) await this.channel.deleteQueue(name)
     await this.channel.deleteExchange(`${this.namespace}.events`)

@@ -60,7 +60,7 @@ class Promises extends Consumer {
     await this.isClosed
   }
 
-  /** Who asks for it waits for isClosed: where the broker ends the connection just then, amqplib calls nobody back. */
+  /** Callers wait for isClosed: if the broker ends the connection just then, amqplib never calls back. */
   close () {
     this.connection.close().catch(() => {})
   }
@@ -133,7 +133,7 @@ class NodeAmqp extends Consumer {
     this.isStopped = true
     await this.retrier.drain({ timeout: '20s' })
     this.connection.implOptions.reconnect = false
-    this.connection.reconnect = () => {} // where it is scheduled already
+    this.connection.reconnect = () => {} // it may be scheduled already
     const { socket } = this.connection
     if (socket.writable) {
       const isClosed = new Promise(resolve => this.connection.once('close', resolve)) // with or without an error

@@ -1,5 +1,5 @@
 'use strict'
-// The examples end as they tell, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+// The examples end as they print, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
 
 const assert = require('node:assert/strict')
 const { execFile, spawn } = require('node:child_process')

@@ -1,5 +1,5 @@
 'use strict'
-// What applications meet at the edges of the interface, on a broker: AMQP_URL names it.
+// Edges of the interface that applications meet, on a broker: AMQP_URL names it.
 
 const assert = require('node:assert/strict')
 const { AsyncLocalStorage } = require('node:async_hooks')
@@ -288,7 +288,7 @@ describe('the interface', NEEDS_BROKER, () => {
   const options = { contentType: 'application/json', contentEncoding: 'utf-8', correlationId: 'c', replyTo: 'answers',
     messageId: '42', timestamp: 1_767_323_045, type: 'kind', appId: 'shop', priority: 3, headers: { tenant: 'acme' } }
 
-  /** All that a message tells, and the second attempt ends it. */
+  /** Keeps all fields of a message, and the second attempt ends it. */
   function telling (told) {
     return async message => {
       told.push({
@@ -473,8 +473,8 @@ describe('the interface', NEEDS_BROKER, () => {
   it('amqplib: a broker that restarts ends a consumer whose connection it took', NEEDS_CTL, async () => {
     const queue = await broker.queue({ 'x-queue-type': 'quorum' })
     const { channel } = await channelOf()
-    const policy = new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) // and no wait queue: where one is deleted just after a
-    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more, and have no leader for any queue that does
+    const policy = new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) // and no wait queue: if one is deleted just after a
+    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more. They have no leader for a queue that does.
     const consumer = await new Retrier(channel, { queue, ...common, policy }).consume(() => {})
     control('kill')
     assert.ok(await consumer.closed instanceof ConnectionFailedError)

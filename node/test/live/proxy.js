@@ -41,7 +41,7 @@ class Proxy {
     if (this.#isHolding) server.pause()
   }
 
-  /** From now on the client hears nothing, while the broker does. */
+  /** From now on the client receives nothing, while the broker does. */
   hold () {
     this.#isHolding = true
     for (const socket of this.#held) socket.pause()
@@ -55,7 +55,7 @@ class Proxy {
   /** Ends all connections with a reset, as node-amqp connects again only after an error; new ones pass. */
   cut () {
     for (const socket of this.#sockets) {
-      if (socket.writableEnded) socket.destroy() // a reset beside the end that is under way would never close it
+      if (socket.writableEnded) socket.destroy() // it is ending already; after a reset too it would never close
       else socket.resetAndDestroy()
     }
     this.#isHolding = false

@@ -57,7 +57,7 @@ describe('a recipe', NEEDS_BROKER, () => {
     await broker.close()
   })
 
-  /** A message that fails once comes again, also where the connection was cut off before. */
+  /** A message that fails once comes again, even if the connection was cut off before. */
   async function comesAgain (body) {
     await broker.publish(body, queue)
     await until(() => seen.some(([of, attempt]) => of === body && attempt === 2), `${body} comes again`)

@@ -1,5 +1,5 @@
 'use strict'
-// What is seen of a message that fails, comes back and is parked: its events, metrics and spans, over each client.
+// Events, metrics and spans of a message that fails, comes back and is parked, over each client.
 
 const assert = require('node:assert/strict')
 const diagnostics = require('node:diagnostics_channel')
@@ -247,7 +247,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       await consumer.begin(() => {})
       const { channel, connection } = consumer
       control('set-alarm')
-      try { // of which the broker tells those that publish
+      try { // the broker notifies connections that publish
         if (channel) channel.publish('', queue, Buffer.from('body'))
         else connection.publish(queue, 'body')
         await until(() => events.some(({ name }) => name === 'blocked'), 'it is blocked')

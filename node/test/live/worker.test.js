@@ -18,9 +18,9 @@ const FAST = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttemp
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const NEEDS_TLS = process.env.BACKHOP_CA_FILE ? {} : { skip: 'there is no broker with TLS' }
 
-require('../warnings') // of events that nobody listens to
+require('../warnings') // of events without a listener
 
-/** A handler that keeps what it gets, and throws what it is told. */
+/** Returns a handler that keeps its messages, and throws these errors in turn. */
 function inbox (...errors) {
   const handle = async message => {
     handle.messages.push(message)

@@ -1,4 +1,5 @@
-// What has to be accepted of the adapters, and, by @ts-expect-error, what has not. tsc reads it, nobody runs it.
+// Types that the adapters must accept, and, by @ts-expect-error, types that they must refuse. tsc reads it; it never
+// runs.
 
 import * as amqplib from 'amqplib'
 import * as callbacks from 'amqplib/callback_api'

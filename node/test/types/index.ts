@@ -1,4 +1,4 @@
-// What has to be accepted, and, by @ts-expect-error, what has not. tsc reads it, nobody runs it.
+// Types that must be accepted, and, by @ts-expect-error, types that must be refused. tsc reads it; it never runs.
 
 import {
   BackhopError, Breaker, type BreakerState, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError, RetryAfter, Throttled, Topology, Worker, buildInfo, explain

@@ -39,7 +39,7 @@ def check_handler(handle: object, *, instead: str = "") -> None:
     function("the handler", handle)
     if instead and is_async(handle):
         raise ArgumentTypeError(
-            f"the handler is a coroutine function, which nobody awaits here: {instead}"
+            f"the handler is a coroutine function, and Backhop awaits none here: {instead}"
         )
 
 
@@ -53,7 +53,7 @@ def called(handle: Callable[[MessageT], object], message: MessageT) -> None:
         if hasattr(result, "close"):
             result.close()
         raise ArgumentTypeError(
-            "the handler gave an awaitable, which nobody awaits here: give a plain function"
+            "the handler gave an awaitable, and Backhop awaits none here: give a plain function"
         )
 
 

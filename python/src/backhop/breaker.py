@@ -350,7 +350,7 @@ def _checked_key(key: object) -> Callable[[Message], Text] | None:
     function("key", key)
     if is_async(key):
         raise ArgumentTypeError(
-            "key is a coroutine function, which nobody awaits: give a plain one"
+            "key is a coroutine function, and Backhop awaits none: give a plain one"
         )
     return key  # type: ignore[return-value]
 

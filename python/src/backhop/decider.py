@@ -149,6 +149,6 @@ def check_served(topology: Topology, policies: Policies | None) -> None:
         if c.Topology_check_policy(topology._handle, policy._handle):
             name = shortened(condition)
             raise ForeignPolicyError(
-                f"policies[{name}] is {policy!r}, of which the topology lacks a wait: make it with "
-                "Topology(..., policies=[...])"
+                f"policies[{name}] is {policy!r}, and the topology lacks one of its wait queues: "
+                "make it with Topology(..., policies=[...])"
             )

@@ -69,7 +69,7 @@ class Message:
         """The properties and headers of this delivery."""
         return self.history.delivery
 
-    # What arrived
+    # The delivery
 
     @property
     def queue(self) -> str:

@@ -212,12 +212,12 @@ def conditions(name: str, given: Any) -> tuple[Condition, ...]:
             raise ArgumentTypeError(f"{name} holds {shortened(each)}: {_ADVICE}")
         if is_async(each):
             raise ArgumentTypeError(
-                f"{name} holds a coroutine function, which nobody awaits: give a plain function"
+                f"{name} holds a coroutine function, and Backhop awaits none: give a plain function"
             )
     return found
 
 
-_ADVICE = "give classes of exceptions, or functions that tell of an exception"
+_ADVICE = "give classes of exceptions, or functions that take an exception"
 
 
 def _verdict(name: str, condition: Condition, exception: BaseException, otherwise: bool) -> Verdict:

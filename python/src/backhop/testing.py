@@ -188,8 +188,8 @@ def rehearse(
     """Passes a message to a handler until the message is settled for good.
 
     The message is the same as a retrier's or the worker's. It also has pika's ``method`` and
-    ``properties`` and aio-pika's ``incoming``. These have the attributes of what is on the wire,
-    and no methods.
+    ``properties`` and aio-pika's ``incoming``. These have the attributes of the delivery on the
+    wire, and no methods.
 
     :param handle: the handler; a coroutine function runs in an event loop of its own.
     :param body: the message's body.

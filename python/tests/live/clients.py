@@ -23,7 +23,7 @@ Handle = Callable[[Message], object]
 
 
 class Consumer:
-    """What the tests ask of each."""
+    """The interface that the tests use."""
 
     def __init__(self, url: str, queue: str, handle: Handle, **options: Any) -> None:
         self.url = url
@@ -72,7 +72,7 @@ class Consumer:
 
 
 def failure(handle: Handle, message: Message) -> Exception | None:
-    """What the handler raised."""
+    """Returns the exception of the handler."""
     try:
         handle(message)
     except Exception as error:

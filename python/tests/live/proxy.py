@@ -22,7 +22,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self) -> None:
-        """From now on the client hears nothing, while the broker does."""
+        """From now on the client receives nothing, while the broker does."""
         self._passes.clear()
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""What the adapters could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it."""
+"""Possible faults of the adapters, on a broker: AMQP_URL names it, as tests/broker/broker sets it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _collected() -> None:
 
 @pytest.fixture
 def namespace(broker: Broker) -> Iterator[str]:
-    """A namespace of the test's own; what it declared is deleted."""
+    """A namespace of the test's own; its exchanges and queues are deleted."""
     name = f"test-{uuid.uuid4().hex}"
     yield name
     for topology in (backhop.Topology("any", policy, namespace=name) for policy in (QUICK, SLOWER, backhop.Policy())):
@@ -86,7 +86,7 @@ def until(is_so: Callable[[], Any]) -> None:
 
 
 def there(broker: Broker, queue: str) -> int:
-    """Messages that are ready; none where the queue is missing."""
+    """Returns the number of ready messages; 0 if the queue is missing."""
     try:
         return broker.count(queue)
     except pika.exceptions.ChannelClosedByBroker:
@@ -126,7 +126,7 @@ def bodies(broker: Broker, queue: str, count: int) -> list[bytes]:
 
 
 class Handler:
-    """Raises what it is told, and keeps what it got."""
+    """Raises these errors in turn, and keeps its messages."""
 
     def __init__(self, *errors: BaseException | None) -> None:
         self.errors = list(errors)
@@ -509,7 +509,7 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
         try:
             consumer.begin()
             until(lambda: consumer.retrier.pending == count)
-            deadline = time.monotonic() + 5  # in which nothing may happen
+            deadline = time.monotonic() + 5  # nothing may happen until then
             while time.monotonic() < deadline:
                 assert consumer.retrier.pending == count
                 time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What is told of a message that fails, is late, and is parked: events, metrics and spans, over each client."""
+"""Events, metrics and spans of a message that fails, is late, and is parked, over each client."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Seen:
 
 
 def check(seen: Seen, queue: str, told: list[backhop.Event]) -> None:
-    """Of a message that failed twice with a TimeoutError, and was parked."""
+    """Checks a message that failed twice with a TimeoutError, and was parked."""
     about = [event for event in told if event.id == "m1"]
     assert [(event.name, event.attempt) for event in about] == [
         ("delivered", 1),
@@ -187,12 +187,12 @@ def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
             broker.publish(b"two", queue)
             until(lambda: any(message.body == b"two" for message in handler.messages))
     told = about_connections(events)
-    if client == "aio-pika robust":  # whose connection may come back later than it is first asked for
+    if client == "aio-pika robust":  # its connection may come back later than a retrier first needs it
         told = [each for each in told if each[0] != "unavailable"]
     assert told == [("disconnected", "consume", 0)]
     (lost,) = [event for event in events if event.name == "disconnected"]
     assert isinstance(lost.error, backhop.ConnectionFailedError)
-    assert "the broker delivers again what was not acknowledged" in lost.text
+    assert "the broker delivers unacknowledged messages again" in lost.text
 
 
 @EACH_CLIENT

@@ -62,7 +62,7 @@ HEADERS: dict[str, Any] = {"tenant": "acme", "n": {"list": [1, "two", None, True
 
 
 class Noting:
-    """Notes all that a message tells, and fails at first."""
+    """Notes all fields of a message, and fails at first."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []

@@ -93,7 +93,7 @@ module Backhop
     #   nil: it exists already. The strategies :reject and :native always declare it, since they
     #   need its arguments
     # @param work_queue_arguments [Hash{String, Symbol => String, Integer}] arguments of the work
-    #   queue besides those of the strategy
+    #   queue, besides the strategy's own
     # @param policies [Array<Policy>] further policies to serve
     # @raise [InvalidArgumentError] if an option has a wrong value
     # @raise [StrategyError] if the strategy cannot serve a policy; the text names a strategy that

@@ -380,9 +380,9 @@ module Backhop
 
     def begin_replay(most)
       @events.synchronize do # no other thread can take the event before @replayed is set
-        raise StateError, "a replay is under way already" if @replayed
+        raise StateError, "a replay runs already" if @replayed
 
-        Status.check(@native.replay(most), "the worker does not run, or a replay is under way already", StateError)
+        Status.check(@native.replay(most), "the worker does not run, or a replay runs already", StateError)
         @replayed = Queue.new
       end
     end

@@ -4,7 +4,7 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# What the adapters could get wrong, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+# Possible faults of the adapters, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
 RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
   include Live
 
@@ -23,7 +23,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     end
   end
 
-  # As a client does that gives what it cannot write.
+  # Does as a client that gives a value which it cannot write.
   def spoil(message) = message.arrived_properties[:headers]["unknown to AMQP"] = Object.new
 
   CLIENTS.each do |name, client|
@@ -316,7 +316,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           broker.bodies(parked, 1)
           until_true { consumer.retrier.pending.zero? }
           late = -> { log.string.scan("not confirmed within 2 s").size }
-          before = late.call # where the machine is slow
+          before = late.call # above 0 if the machine is slow
           broker.publish("body", queue)
           until_true { late.call > before }
           proxy.release
@@ -369,7 +369,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           begin
             consumer.begin
             until_true { consumer.retrier.pending == count }
-            deadline = now + 7 # in which nothing may happen
+            deadline = now + 7 # nothing may happen until then
             while now < deadline
               expect(consumer.retrier.pending).to eq(count)
               sleep 0.01
@@ -637,7 +637,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     it "publishes again what no channel was free for" do
       handler = Handler.new(Backhop::RetryAfter.new(0.3))
       policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 10)
-      given = { policy: policy, namespace: namespace, bunny: { channel_max: 4 } } # of which Bunny uses three
+      given = { policy: policy, namespace: namespace, bunny: { channel_max: 4 } } # Bunny uses three of them
       connected(BunnyClient, URL, queue, handler, **given) do |consumer|
         consumer.declare
         extra = []
@@ -715,7 +715,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         another = Backhop::Bunny::Retrier.new(consumer.channel, queue: sibling, **options)
         expect(first.size).to be > 5
         expect(declared.call(another)).to contain_exactly(sibling, "#{sibling}.parked")
-        expect(declared.call(another).size).to eq(first.size) # whoever declares again doubts
+        expect(declared.call(another).size).to eq(first.size) # declaring again trusts no earlier declaration
         connection = consumer.connection
         before = connection.transport
         proxy.cut
@@ -940,9 +940,10 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect(broker.channel.wait_for_confirms).to be(true)
         handler.saw(5)
         %w[kill start].each { |order| broker.control(order) }
-        # What was on its way back when the broker was killed, a wait queue sends again after three minutes, or six.
+        # If a message was coming back when the broker was killed, a wait queue sends it again after three minutes, or
+        # six.
         until_true(400) { handler.messages.select { |each| each.attempt == 3 }.map(&:body).uniq.size == 10 }
-        # RabbitMQ 4.0 can lose all of its quorum queues where a queue is deleted while it still settles its dead letters.
+        # RabbitMQ 4.0 can lose all of its quorum queues if a queue is deleted while it still settles its dead letters.
         counted = [ENV.fetch("BACKHOP_BROKER_CTL"), "rabbitmqctl", "--silent", "list_queues", "name", "messages"]
         waiting = /^#{Regexp.escape(namespace)}\.wait\S*\t(\d+)$/
         until_true(120) { IO.popen(counted, &:read).scan(waiting).flatten.uniq == ["0"] }

@@ -9,8 +9,8 @@ rescue LoadError
   nil # the patches of this file stand for its own
 end
 
-# What OpenTelemetry's instrumentation of Bunny does to it, where an example wants it: it adds a property, it asks a consumer's
-# queue for its channel and its name, and it writes a trace into the headers of what is published.
+# The changes of OpenTelemetry's instrumentation to Bunny, for the examples that need them. It adds a property, and it
+# reads a consumer's queue for its channel and its name. It writes a trace into the headers of published messages.
 module Instrumented
   TRACE = "00-#{"12" * 16}-#{"34" * 8}-01".freeze
 
@@ -48,7 +48,7 @@ module Instrumented
 
   def self.names = @names ||= Queue.new
 
-  # For good: the real one, where it is there.
+  # Installs it for good: the real one, if the machine has it.
   def self.install
     return OpenTelemetry::Instrumentation::Bunny::Instrumentation.instance.install || raise("it refuses") if real?
 

@@ -5,7 +5,7 @@ require "program"
 require "running"
 require_relative "support"
 
-# What is the same everywhere, and how a retrier consumes by itself.
+# The parts that are the same everywhere, and how a retrier consumes by itself.
 RSpec.describe "One interface", skip: NEEDS_BROKER do
   include Live
 

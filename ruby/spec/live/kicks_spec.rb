@@ -4,7 +4,7 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# The calls are those of Kicks 3 (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
+# Calls as Kicks 3 does (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
 RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
   include Live
 
@@ -16,7 +16,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
 
   after { connection.close }
 
-  # What Sneakers::Queue#subscribe does with a worker's options; gives the handler.
+  # Does as Sneakers::Queue#subscribe with a worker's options; returns the handler.
   def subscribe(name, **backhop)
     arguments = { "x-queue-type": "quorum", "x-max-length": 1000 }
     options = { ack: true, queue_options: { durable: true, arguments: arguments }, backhop: backhop }
@@ -60,7 +60,7 @@ RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
       second = arrived.get
       expect(second[0][:backhop]).to have_attributes(attempt: 1, redelivered?: true)
       handler.acknowledge(*second)
-      channel.close # what is unacknowledged goes back to the queue's head
+      channel.close # unacknowledged messages go back to the queue's head
       broker.publish("last", name)
       expect(broker.bodies(name, 1)).to eq(["last"])
     end

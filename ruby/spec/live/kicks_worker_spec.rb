@@ -7,8 +7,8 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# Kicks' own code runs a worker, in a process of its own, with the Bunny that it wants: BACKHOP_GEMS names the directory that
-# has them, beside the project by default.
+# Kicks' own code runs a worker, in a process of its own, with the Bunny that it needs. BACKHOP_GEMS names the directory
+# of both, beside the project by default.
 module RealKicks
   GEMS = ENV["BACKHOP_GEMS"] || File.expand_path("../../../../shared/gems", __dir__)
   WANTED = { "kicks-3.3.0" => "bunny-2.24.0", "kicks-main" => "bunny-3.2.0" }.freeze
@@ -84,7 +84,7 @@ module RealKicks
     "left out: #{gone.join(", ")}, which #{GEMS} has not" unless gone.empty?
   end
 
-  # The load path of a Kicks, with the Bunny that it wants where that is there, else the installed one.
+  # The load path of a Kicks, with the Bunny that it needs if GEMS has it, else the installed one.
   def self.library(kicks)
     gems = [kicks, "serverengine-2.4.0", WANTED.fetch(kicks), "amq-protocol-2.8.0"]
     found = gems.map { |gem| File.join(GEMS, gem, "lib") }.select { |path| File.directory?(path) }
@@ -98,7 +98,7 @@ RealKicks::VERSIONS.each_key do |kicks|
 
     let(:queue) { broker.queue({ "x-queue-type" => "quorum" }) }
 
-    # Runs the worker until the block has what it wants of what is told.
+    # Runs the worker until its events satisfy the block.
     def work(payloads)
       told = []
       Open3.popen2({ "RUBYLIB" => RealKicks.library(self.class.kicks) }, RbConfig.ruby, "-e", RealKicks::WORKER,

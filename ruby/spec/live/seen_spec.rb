@@ -91,14 +91,14 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     end
   end
 
-  # What is told until the block is true of it.
+  # Returns the events when the block is true of them.
   def told_until
     seen = []
     seen << Timeout.timeout(PATIENCE) { told.pop } until seen.any? && yield(seen.last)
     seen
   end
 
-  # A message whose acknowledgement a cut took comes again, before or after the loss is told.
+  # A message whose acknowledgement a cut took comes again, before or after the event of the loss.
   it "over a subscription is each loss of the connection, also with nothing in hand, and no orderly close" do
     others = %i[connected delivered succeeded]
     consuming(SubscribedClient, proxy.url, queue, method(:handle), policy: QUICK, namespace: namespace,
@@ -154,7 +154,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     end
   end
 
-  # Metrics that hand on what they count to a library, which here is a list of the numbers of copies.
+  # Metrics that hand their counts on to a library, which here is a list of the numbers of copies.
   let(:handing) do
     noted = []
     Class.new(Backhop::Metrics) do

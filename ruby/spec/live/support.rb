@@ -12,7 +12,7 @@ require "backhop/kicks"
 URL = ENV.fetch("AMQP_URL", "").chomp("/")
 VERSION = ENV.fetch("BACKHOP_BROKER_VERSION", "4.3").split(".").map(&:to_i)
 NEEDS_BROKER = ("AMQP_URL is not set: tests/broker/broker run 4.3 -- ..." if URL.empty?)
-# How long Bunny waits: where it gives up at a recovery, as for a queue without a leader, a consumer is lost for good.
+# Bunny's patience: if it gives up at a recovery, as for a queue without a leader, a consumer is lost for good.
 # Half the patience for an answer, as a recovery does not begin before one that is lost with its connection is given up.
 PATIENT = { continuation_timeout: PATIENCE * 500, write_timeout: PATIENCE, logger: Logger.new(IO::NULL) }.freeze
 QUICK = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.2, max_attempts: 3, max_retry_after: 0)
@@ -45,7 +45,7 @@ class Broker
     connect
   end
 
-  # Connects, again where it did.
+  # Connects, for the first time or again.
   def connect
     @connection = Bunny.new(URL, automatically_recover: false, session_error_handler: nobody, **PATIENT)
     @connection.start
@@ -88,7 +88,7 @@ class Broker
     @connection.transport.write(frames.join)
   end
 
-  # Messages that are ready; nil where the queue is missing. Of a quorum queue a busy broker may answer 0.
+  # Counts the messages that are ready; nil if the queue is missing. A busy broker may report 0 for a quorum queue.
   def count(queue)
     @channel.queue_declare(queue, passive: true).message_count
   rescue Bunny::NotFound
@@ -120,7 +120,7 @@ class Broker
     end
   end
 
-  # What controls the broker: tests/broker/README.md tells what it can.
+  # Controls the broker: tests/broker/README.md lists the requests.
   def control(*arguments)
     system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
   end
@@ -142,7 +142,7 @@ class Broker
 
   private
 
-  # Whom Bunny tells that a connection is lost.
+  # Bunny reports a lost connection to this thread.
   def nobody = Thread.new { sleep }.tap { |thread| thread.report_on_exception = false }
 
   def take(queue)
@@ -166,7 +166,7 @@ class Proxy
     @thread = Thread.new { accept }
   end
 
-  # From now on the client hears nothing, while the broker does.
+  # From now on the client receives nothing, while the broker does.
   def hold = @gate.synchronize { @is_held = true }
 
   def release
@@ -221,7 +221,7 @@ class Proxy
   end
 end
 
-# Raises what it is told, and keeps what it got.
+# Raises the given errors in turn, and keeps its messages.
 class Handler
   include Patience
 
@@ -248,9 +248,9 @@ class Handler
   def saw(count) = until_true { @messages.size >= count }
 end
 
-# What the clients share.
+# Helpers that the clients share.
 module Client
-  # A queue that is there. Bunny 3 would declare it after a recovery as it is told of here, and so with other arguments.
+  # A queue that exists. Bunny 3 would declare it after a recovery as it is described here, and so with other arguments.
   def self.queue(channel, name)
     queue = channel.queue(name, no_declare: true)
     registry = channel.connection.topology_registry if channel.connection.respond_to?(:topology_registry)
@@ -258,7 +258,7 @@ module Client
     queue
   end
 
-  # Consumes no more, and handles what was delivered.
+  # Consumes no more, and handles the delivered messages.
   def self.finish(consumer)
     return unless consumer&.channel&.connection&.open? && consumer.channel.open?
 
@@ -295,7 +295,7 @@ class BunnyClient
   end
 end
 
-# The same with a pool of handler threads on one channel.
+# A BunnyClient with a pool of handler threads on one channel.
 class PoolClient < BunnyClient
   def initialize(url, queue, handler, **options) = super(url, queue, handler, threads: 8, **options)
 end
@@ -311,7 +311,7 @@ class SubscribedClient < BunnyClient
   end
 end
 
-# A worker of Kicks: the calls that Kicks 3 makes, in the threads in which it makes them.
+# A worker of Kicks: makes the calls of Kicks 3, each in the right thread.
 class KicksClient
   attr_reader :retrier, :connection, :channel
 
@@ -327,7 +327,7 @@ class KicksClient
     @queue_object = Client.queue(@channel, queue)
     @kicks_handler = Backhop::Kicks::Handler.new(@channel, @queue_object, @options)
     @retrier = @kicks_handler.retrier
-    @retrier.instance_variable_set(:@mode, :create) # Kicks' handler declares where it is made, and this client when it is told
+    @retrier.instance_variable_set(:@mode, :create) # Kicks' handler declares when it is made, this client on `declare`
   end
 
   def declare(...) = @retrier.declare(...)
@@ -367,7 +367,7 @@ end
 
 CLIENTS = { "Bunny" => BunnyClient, "Bunny with a pool" => PoolClient, "Kicks" => KicksClient }.freeze
 
-# What the examples share.
+# Helpers that the examples share.
 module Live
   include Patience
 

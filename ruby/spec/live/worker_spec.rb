@@ -86,7 +86,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     output = program(<<~'RUBY', URL, name)
       policy = Backhop::Policy.new(kind: :fixed, initial: 0.1, jitter: :none, max_attempts: 3)
       held = Queue.new
-      stories = Queue.new # put out in the end: Ruby 3.1's puts may fail where a compaction runs beside it
+      stories = Queue.new # printed in the end: Ruby 3.1's puts may fail if a compaction runs beside it
       worker = Backhop::Worker.new(ARGV[0], queue: ARGV[1], policy: policy, threads: 2, retry_events: true,
                                             connect_timeout: 60,
                                             on_event: ->(event) { GC.stress = event.name == :connected })

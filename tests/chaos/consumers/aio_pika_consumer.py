@@ -1,4 +1,4 @@
-"""aio_pika_consumer.py QUEUE JOURNAL URL...: consumes over aio-pika, from the next node where one is lost."""
+"""aio_pika_consumer.py QUEUE JOURNAL URL...: consumes over aio-pika, from the next node if one is lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 'use strict'
-// amqplib_consumer.js QUEUE JOURNAL URL...: consumes over amqplib, from the next node where one is lost.
+// amqplib_consumer.js QUEUE JOURNAL URL...: consumes over amqplib, from the next node if one is lost.
 
 const { createRequire } = require('node:module')
 const fs = require('node:fs')

@@ -1,4 +1,4 @@
-"""What the consumers in Python share: the handler, and what it writes down."""
+"""Helpers of the consumers in Python: the handler, and its journal."""
 
 from __future__ import annotations
 

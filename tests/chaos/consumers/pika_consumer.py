@@ -1,4 +1,4 @@
-"""pika_consumer.py QUEUE JOURNAL URL...: consumes over a BlockingConnection, from the next node where one is lost."""
+"""pika_consumer.py QUEUE JOURNAL URL...: consumes over a BlockingConnection, from the next node if one is lost."""
 
 from __future__ import annotations
 

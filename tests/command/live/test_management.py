@@ -1,4 +1,4 @@
-"""What the management API adds; on brokers that BACKHOP_MANAGEMENT=1 has serve it."""
+"""The command with the management API; on brokers that BACKHOP_MANAGEMENT=1 has serve it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ MANY = 3000
 
 class Migrating(LiveCase):
     def set_up(self, *types: str) -> tuple[str, str, str]:
-        """A work queue whose rejections wait a fifth of a second, until `bind` leads them to where they wait for an hour."""
+        """Makes a work queue. Its rejections wait a fifth of a second, until `bind` has them wait for an hour."""
         work = self.queue()
         short, long, exchange = work + ".retry.200", work + ".retry.1h", work + ".retries"
         rig("exchange", exchange)
@@ -90,7 +90,7 @@ class Migrating(LiveCase):
     def test_it_takes_from_no_queue_of_backhop_and_says_what_an_exchange_hides(self) -> None:
         work, _, long = self.set_up()
         for own in (work, work + ".parked", "backhop.wait.7", "backhop.unroutable"):
-            self.assertIn("never taken from", self.ends(USAGE, "migrate", work, "--from", own).stderr)
+            self.assertIn("or one of Backhop's own", self.ends(USAGE, "migrate", work, "--from", own).stderr)
         self.assertIn("AMQP", self.ends(UNAVAILABLE, "migrate", work, "--from", work + ".retries").stderr)
         self.assertIn("no queue", self.ends(UNAVAILABLE, "migrate", work, "--from", "nowhere").stderr)
         fixed = self.policy({"kind": "fixed", "jitter": "none"})

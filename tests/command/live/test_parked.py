@@ -263,7 +263,7 @@ class Replaying(LiveCase):
         self.assertIn("parked again", ran["stopped"])
         self.assertGreaterEqual(ran["parked_again"], 3)
         self.assertLess(ran["replayed"], 150)
-        back = set(ids(drain(queue, 0)))  # the handler was terminated: what it had in hand may be there twice
+        back = set(ids(drain(queue, 0)))  # the handler was terminated: messages in hand may be there twice
         self.assertEqual(len(back | set(ids(drain(queue + ".parked", 200 - len(back))))), 200)
 
     def test_what_others_park_meanwhile_does_not_stop_it(self):

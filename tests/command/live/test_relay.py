@@ -1,4 +1,4 @@
-"""backhop relay on a broker: what it looks for, how it starts and ends, what it tells systemd."""
+"""backhop relay on a broker: its checks, its start and end, and its notices to systemd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "examples/go/README.md"
 
 @contextlib.contextmanager
 def relaying(*options: object) -> Iterator[list[dict]]:
-    """Runs `backhop relay --json`, connected: what it tells until its end in order, once it has ended."""
+    """Runs `backhop relay --json`, connected. After its end the list has all its events, in order."""
     command = [str(BUILD / "backhop"), "relay", "--json", *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
         try:

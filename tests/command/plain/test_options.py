@@ -23,7 +23,7 @@ def each_help(*command):
 
 
 def options_of(text):
-    """The options of a help: those it tells of, and those it only names."""
+    """Returns the options of a help, described or only named."""
     return set(re.findall("--([a-z-]+)", "\n".join(re.findall("^ +-.*", text, re.MULTILINE))))
 
 
@@ -238,7 +238,7 @@ def needs(case, program):
 
 
 class Completion(Case):
-    """Types into a real shell, and sees what it would run."""
+    """Types into a real shell, and checks the resulting command line."""
 
     bash = ["--norc", "--noprofile", "-i"], ". /usr/share/bash-completion/bash_completion; trap 'echo \"<$BASH_COMMAND>\"' DEBUG\r"
     zsh = ["-f", "-i"], "fpath=(%s $fpath); autoload -U compinit; compinit -D -u; preexec() { print \"<$1>\" }\r" % SHARE

@@ -1,4 +1,4 @@
-"""backhop relay without a broker: its policies for the broker, its settings, and what it refuses."""
+"""backhop relay without a broker: its policies for the broker, its settings, and its refusals."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 /*
  * Replay: the limits of moving parked messages back to their work queue, and the errors after which it goes on.
  *
- * A replay reads the parked queue and then the unroutable queue with basic.get, publishes a copy of each message
- * (bh_plan_replay) and acknowledges the message after the broker confirms the copy. It ends with the messages that were
- * in the queue at its start. Otherwise it would never end if a message fails and is parked again during the replay.
+ * A replay reads the parked queue and then the unroutable queue with basic.get, and publishes a copy of each message
+ * (bh_plan_replay). It acknowledges a message after the broker confirms its copy. The replay ends with the messages
+ * that were in the queue at its start. Otherwise it would never end if a message fails and is parked again during the
+ * replay.
  */
 #ifndef BACKHOP_REPLAY_H
 #define BACKHOP_REPLAY_H
@@ -31,8 +32,8 @@ BH_API int64_t bh_replay_limit(int64_t behind, int is_shared);
  * refused, and stays parked. Returns 0 if the replay ends. */
 BH_API int bh_replay_skips_message(bh_status status);
 
-/* Returns 1 if a replay ignores that reading the unroutable queue failed with `status`: the queue does not exist, or the
- * user may not read it. Returns 0 if the replay ends. */
+/* Returns 1 if a replay may leave out the unroutable queue after reading it failed with `status`. The queue does not
+ * exist, or the user may not read it. Returns 0 if the replay ends. */
 BH_API int bh_replay_skips_queue(bh_status status);
 
 /*

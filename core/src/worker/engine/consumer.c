@@ -137,7 +137,7 @@ void bh__consumer_limit(bh__consumer *self, const bh__context *context)
     self->most_in_hand = count_in_hand(context) + PREFETCHES * context->settings->prefetch;
 }
 
-/* Returns by what a message is known if it comes again; 0: by nothing. A relay decides on each
+/* Returns the mark that identifies a message when it comes again; 0: it has none. A relay decides on each
  * message at once. */
 static uint64_t fingerprint_of(const bh__context *context, const bh_message *message)
 {
@@ -190,7 +190,7 @@ static int is_allowed(bh__consumer *self, bh__context *context, const bh_message
     } else if (count_in_hand(context) >= self->most_in_hand) {
         bh__link_fail(link, BH_ERR_CONNECTION,
                       "the broker ignores the prefetch of %lld: %lld messages are in hand, and it sends more; check "
-                      "what is between this worker and RabbitMQ",
+                      "proxies between this worker and RabbitMQ",
                       (long long)context->settings->prefetch, (long long)count_in_hand(context));
     }
     return !bh__link_is_broken(link);

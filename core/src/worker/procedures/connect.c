@@ -38,7 +38,7 @@ static bh_status resolve(bh__runner *self, bh__link *link, const bh__uri *uri, i
         return BH_OK;
     if (!is_in_time)
         return bh__report_set(&self->problem, BH_ERR_CONNECTION,
-                              "the name service did not tell the address of %s within %lld ms; check that it works",
+                              "the name service did not return the address of %s within %lld ms; check that it works",
                               uri->host, (long long)self->context->settings->connect_timeout_ms);
     return bh__report_set(&self->problem, BH_ERR_CONNECTION,
                           "the host %s is not known to the name service (%s); check its name", uri->host,
@@ -102,7 +102,7 @@ static bh_status secure(bh__runner *self, bh__link *link, const bh__uri *uri, in
         status = bh__socket_handshake(&link->socket, uri, &step, &self->problem);
         if (status == BH_OK && step == BH__AGAIN && !go_on(self, deadline_ms))
             status = bh__report_set(&self->problem, BH_ERR_TLS,
-                                    "no TLS with %s:%d within %lld ms; check that this port speaks TLS (often 5671)",
+                                    "no TLS with %s:%d within %lld ms; check that this port uses TLS (often 5671)",
                                     uri->host, uri->port, (long long)self->context->settings->connect_timeout_ms);
     }
     return status;

@@ -130,9 +130,9 @@ static void abandon_channel(bh__runner *self)
     bh__consumer_give_back_all(consumer, context);
     bh__link_send(&context->consume.link, consumer->channel, AMQP_CHANNEL_CLOSE_METHOD, &close);
     bh__report reason = {.size = 0};
-    bh__report_set(&reason, BH_ERR_CANCELLED,
-                   "a message was held longer than the broker's consumer timeout, so that the broker delivers again "
-                   "what was in hand");
+    bh__report_set(
+        &reason, BH_ERR_CANCELLED,
+        "a message was held longer than the broker's consumer timeout: the broker delivers the messages in hand again");
     int64_t count = bh__consumer_time_out(consumer, context, &reason);
     if (count)
         bh__consumer_emit_cancelled(consumer, context, BH_ERR_CANCELLED, bh__report_text(&reason).data, count);

@@ -150,11 +150,9 @@ static bh_status check_work_queue(bh__runner *self, bh_bytes queue)
     if (is_down) /* copies wait until it is up */
         return BH_OK;
     if (status == BH_ERR_MISSING)
-        return bh__report_set(
-            &self->problem, status,
-            "the work queue \"%.*s\" is missing: what was dead-lettered from it goes to \"%s\" until it "
-            "is there",
-            (int)queue.size, queue.data, bh_topology_unroutable_queue(settings->topology).data);
+        return bh__report_set(&self->problem, status,
+                              "the work queue \"%.*s\" is missing: its dead letters go to \"%s\" until it exists",
+                              (int)queue.size, queue.data, bh_topology_unroutable_queue(settings->topology).data);
     if (status == BH_OK)
         status = bh__relay_topology_of(&part, settings->relay, queue);
     if (status == BH_OK)

@@ -113,8 +113,8 @@ static void follow_if_apart(bh__runner *self)
     int have_same_uri = consume->uri == publish->uri;
     bh__report_set(
         &self->problem, BH_ERR_BROKER,
-        "the consume connection is to cluster \"%s\", vhost %s, and the publish connection to cluster \"%s\", "
-        "vhost %s: an original would be acknowledged where its copy is not; give URIs of one cluster and vhost",
+        "the consume connection is to cluster \"%s\", vhost %s, and the publish connection to cluster \"%s\", vhost "
+        "%s: a copy would be on another broker than its original; give URIs of one cluster and vhost",
         consume->link.cluster, consume->uri->vhost, publish->link.cluster, publish->uri->vhost);
     bh__publisher_end(&self->engine.publisher, context, BH_ENDING_ORDERLY);
     bh__disconnect(self, publish);

@@ -32,7 +32,7 @@ typedef struct bh__runner {
     bh_declared *declared;   /* of a relay: the parts that exist for all its work queues */
     size_t next_uri;         /* of the next attempt to consume */
     int has_been_ready;      /* in this run */
-    size_t hopeless_count;   /* failures in a row before that, of a kind that needs a person (bh__needs_a_person) */
+    size_t hopeless_count;   /* failures in a row before it that no retry can repair (bh__needs_a_person) */
     int has_given_up;        /* the run ended because of these */
     int64_t watched_ms;      /* monotonic: the last bh__watch */
     int64_t reread_ms;       /* monotonic: when bh__watch reads the unroutable queue again */

@@ -77,8 +77,8 @@ static int is_stopping(const bh__runner *self)
     return atomic_load(&self->context->mailbox->stop_ms) != BH__NEVER;
 }
 
-/* Returns 1 if a worker that was never ready must stop: all its last failures need a person, at
- * all URIs and more than once. */
+/* Returns 1 if a worker that was never ready must stop: no retry can repair its errors, at all URIs
+ * and more than once. */
 static int is_to_give_up(const bh__runner *self)
 {
     const bh__settings *settings = self->context->settings;
@@ -234,7 +234,7 @@ static void emit_drained(bh__runner *self, int64_t count)
     } else if (count) {
         data.status = BH_ERR_TIMEOUT; /* its text says everything */
     } else {
-        data.text = bh_str("what was taken is settled, or the broker has it again");
+        data.text = bh_str("all messages in hand are settled, or the broker has them again");
     }
     bh__emit_last(self->context, data);
 }

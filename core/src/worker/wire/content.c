@@ -185,7 +185,7 @@ typedef struct level {
     int is_array;
 } level;
 
-/* Walks with a stack of its own: a stranger's nesting is bounded by the frame alone. */
+/* Walks with a stack of its own: only the frame limits how deep untrusted headers nest. */
 static bh_status push_headers(bh_delivery *out, bh_bytes headers)
 {
     level *open = NULL;

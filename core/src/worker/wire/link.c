@@ -154,7 +154,7 @@ int bh__link_next(bh__link *self, bh__frame *frame)
     if (frame->type != AMQP_FRAME_METHOD && frame->type != AMQP_FRAME_HEADER && frame->type != AMQP_FRAME_BODY &&
         frame->type != AMQP_FRAME_HEARTBEAT) {
         bh__link_fail(self, BH_ERR_CONNECTION,
-                      "the other side does not speak AMQP 0-9-1; check the port, and whether it wants TLS (amqps://)");
+                      "the other side does not use AMQP 0-9-1; check the port, and whether it needs TLS (amqps://)");
         return 0;
     }
     size_t most = self->frame_max + (frame->type == AMQP_FRAME_HEADER ? MOST_EXCESS : 0);
@@ -166,7 +166,7 @@ int bh__link_next(bh__link *self, bh__frame *frame)
     if (size < payload + FRAME_OVERHEAD)
         return 0;
     if ((unsigned char)at[FRAME_START + payload] != FRAME_END) {
-        bh__link_fail(self, BH_ERR_CONNECTION, "a frame came that does not end as it should");
+        bh__link_fail(self, BH_ERR_CONNECTION, "a frame has a wrong end");
         return 0;
     }
     frame->channel = (amqp_channel_t)bh__get_number(at + 1, 2);

@@ -185,7 +185,7 @@ static bh_status handshake_failed(const SSL *tls, const bh__uri *uri, int error,
     if (verified != X509_V_OK)
         return bh__report_set(report, BH_ERR_TLS, "the certificate of %s:%d is refused (%s); %s", uri->host, uri->port,
                               X509_verify_cert_error_string(verified), advice_for(verified));
-    return bh__report_set(report, BH_ERR_TLS, "no TLS with %s:%d (%s); check that this port speaks TLS (often 5671)",
+    return bh__report_set(report, BH_ERR_TLS, "no TLS with %s:%d (%s); check that this port uses TLS (often 5671)",
                           uri->host, uri->port, reason);
 }
 

@@ -1,5 +1,5 @@
 'use strict'
-// Backhop's channels among those of node-amqp's connection: they publish copies, declare and get.
+// Backhop's own channels on node-amqp's connection: they publish copies, declare and get.
 
 const { EventEmitter, once } = require('node:events')
 

@@ -1,5 +1,5 @@
 'use strict'
-// The channels that publish copies, and those that declare and get.
+// The channels that publish copies, and the channels that declare and get.
 
 const { ConnectionFailedError } = require('../../errors')
 const { frames } = require('../frames')
@@ -10,7 +10,7 @@ const COMMAND_INVALID = 503 // RabbitMQ before 4.0 closes the connection with it
 const BLOCK_BYTES = 65536 // copies are written to the socket in blocks of this size
 
 /**
- * Collects what a channel writes in one turn of the event loop, and passes it to amqplib's buffer
+ * Collects a channel's writes in one turn of the event loop, and passes it to amqplib's buffer
  * in one piece.
  */
 class WriteBuffer {

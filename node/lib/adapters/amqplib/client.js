@@ -61,7 +61,7 @@ function noChannel (given) {
   if (typeof given.createChannel === 'function') {
     return 'this is a connection of amqplib: give a channel, which its createChannel makes'
   }
-  return 'this is no channel of amqplib: give what createChannel or createConfirmChannel gave'
+  return 'this is no channel of amqplib: give the result of createChannel or createConfirmChannel'
 }
 
 module.exports = { call, checkChannel, close, isOpen, replyOf }

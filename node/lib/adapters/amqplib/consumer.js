@@ -75,7 +75,7 @@ class Consumer extends BaseConsumer {
     this._ended()
   }
 
-  // What a Connection calls
+  // The methods that a Connection calls
 
   lost () {
     this._ended()

@@ -119,8 +119,8 @@ export class Retrier extends BaseRetrier {
    * 30 s they wait in a wait queue.
    *
    * @param options `channel`: the channel that consumes; default: the retrier's. `cancelled`:
-   *   called if the broker cancels the consumer, for example because the queue is deleted (amqplib
-   *   passes null instead of a message); the process gets a warning too. An exception of
+   *   called if the broker cancels the consumer, for example because the queue is deleted. amqplib
+   *   then passes null instead of a message. The process gets a warning too. An exception of
    *   `cancelled` is an uncaughtException
    */
   wrap (

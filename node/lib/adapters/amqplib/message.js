@@ -54,7 +54,7 @@ class Original {
 }
 
 /**
- * What a handler gets. Headers are parsed on first access. A handler may change `fields` and
+ * The message that a handler gets. Headers are parsed on first access. A handler may change `fields` and
  * `properties`, so the history is read before the message shows them.
  */
 class Message extends BaseMessage {

@@ -38,7 +38,7 @@ class ChannelClosingError(Exception):
 class Copy:
     """The copy of a message in the ledger; without a content if the broker itself retries.
 
-    Many copies are in flight at once, so it keeps only what it needs until its confirm.
+    Many copies are in flight at once, so it keeps as little as possible until its confirm.
 
     :param message: has the original's properties
     :param error: what the handler raised

@@ -70,7 +70,7 @@ def declaring(
     """Yields the steps that declare or verify a topology.
 
     :param rungs: delays of rungs on demand, in ms; 0: everything that is no rung on demand
-    :param connection: a client's; what was declared on it already is left out
+    :param connection: a client's; skips the exchanges and queues that were declared on it already
     :param makes_rungs: mode verify: whether rungs on demand may be missing, because they are made
         later
     :raises Error: if the broker refused a step

@@ -303,6 +303,6 @@ def _check_listener(listener: object) -> None:
     function("on_event", listener)
     if is_async(listener):
         raise ArgumentTypeError(
-            f"on_event has {shortened(listener)}, a coroutine function, which nobody awaits: "
+            f"on_event has {shortened(listener)}, a coroutine function, and Backhop awaits none: "
             "give a plain function, which may call asyncio.create_task"
         )

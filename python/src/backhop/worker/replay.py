@@ -44,7 +44,7 @@ class Replay:
             return 0
         if event.name == "drained":
             raise StateError(
-                "the worker stopped before the replay ended: what did not go is parked still"
+                "the worker stopped before the replay ended: the remaining messages stay parked"
             )
         if event.error:
             raise event.error
@@ -70,7 +70,7 @@ class Replays:
         if count == 0:
             replay.end(None)
             return replay
-        detail = "the worker does not run, or a replay is under way already"
+        detail = "the worker does not run, or a replay runs already"
         with self._starting:
             if self._current is not None:
                 raise StateError(detail)

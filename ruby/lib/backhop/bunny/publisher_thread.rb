@@ -7,7 +7,7 @@ module Backhop
     # starts again with the next copy.
     # @api private
     class PublisherThread
-      TICK = 0.25 # seconds: how often it looks for changes that Bunny does not report, such as a blocked connection
+      TICK = 0.25 # seconds: how often it looks for changes that Bunny does not report, such as a blocked connection.
       LINGER = 1.0 # seconds without work after which the thread ends, or looks again if messages are in hand
       private_constant :TICK, :LINGER
 

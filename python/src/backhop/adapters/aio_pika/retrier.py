@@ -431,9 +431,9 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         """Moves parked messages back to their work queue, as if they had never failed.
 
         It ends with the messages that were parked when it began. Then, if the user may read it, it
-        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves those of this
-        work queue back, and leaves the others in order. A message that cannot be moved stays in its
-        queue. If its content is the reason, the replay goes on with the next.
+        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves this work
+        queue's messages back, and leaves the others in order. A message that cannot be moved stays
+        in its queue. If its content is the reason, the replay goes on with the next.
 
         :param most: the largest number of messages; default: all that are parked when it begins.
         :returns: the number of moved messages.

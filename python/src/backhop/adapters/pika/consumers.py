@@ -85,7 +85,7 @@ class Consumer:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether ``cancel`` was called."""
+        """True after ``cancel`` was called."""
         return self._is_cancelled
 
     @property

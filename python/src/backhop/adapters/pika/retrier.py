@@ -464,9 +464,9 @@ class Retrier(BaseRetrier[Any]):
         """Moves parked messages back to their work queue, as if they had never failed.
 
         It ends with the messages that were parked when it began. Then, if the user may read it, it
-        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves those of this
-        work queue back, and leaves the others in order. A message that cannot be moved stays in its
-        queue. If its content is the reason, the replay goes on with the next.
+        looks at the first 10,000 messages of ``topology.unroutable_queue``. It moves this work
+        queue's messages back, and leaves the others in order. A message that cannot be moved stays
+        in its queue. If its content is the reason, the replay goes on with the next.
 
         With an asynchronous connection it returns 0 at once. Later it calls back with the number of
         moved messages, and None or the error.
