@@ -33,8 +33,8 @@ module Backhop
           connection.backhop_lock = Monitor.new
         end
 
-        # Held while a channel is opened or closed: Bunny frees the number of a closed channel several times, and
-        # must not give it to another thread in between.
+        # Held while a channel is opened or closed. Bunny frees the number of a closed channel several times:
+        # another thread must not get it in between.
         attr_accessor :backhop_lock
 
         # Ignores a delivery that the broker sent after it closed the channel. Bunny 2's thread would end.
@@ -67,10 +67,10 @@ module Backhop
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.
         #
-        # Bunny's thread frees the number of a channel that the broker closed, and then waits for Bunny's lock
-        # of channels to unregister it. The thread that opens a channel has that lock while it waits for Bunny's
-        # thread. So no channel is opened while another one is closed, and after a time-out the connection is
-        # given up: a late answer would be taken for that of the next channel.
+        # While a thread opens a channel, it has Bunny's lock of channels and waits for Bunny's own thread.
+        # After the broker closed another channel, Bunny's own thread waits for that lock. So this waits until
+        # such a channel is unregistered. After a time-out it gives up the connection, as Bunny would take a
+        # late answer for the answer to the next opening.
         def open(connection, threads = 1)
           connection.backhop_lock.synchronize do
             wait_for_closing(connection)

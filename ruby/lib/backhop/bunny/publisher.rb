@@ -18,14 +18,14 @@ module Backhop
         @connection = connection
         @ledger = Core.made(Native.bh_ledger_new(back_off.native, Random.urandom(RANDOM_BYTES)))
         Status.check(@ledger.set_confirm_timeout_ms(confirm_timeout_ms))
-        @copies = {} # by ledger entry, until they are confirmed
-        @channels = {} # by channel number in the ledger: one Original of each channel
-        @settlements = {}.compare_by_identity # frames to write, by one Original of their channel
-        @replayed = [] # confirmed copies of a replay
-        @channel = nil # the ConfirmChannel that publishes
-        @transport = nil # the transport of all of them
-        @lost = [] # channels of lost connections, which Bunny opens again
-        @is_blocked = @is_connected = false # as of the last check
+        @copies = {} # by ledger entry, until they are confirmed.
+        @channels = {} # by channel number in the ledger: one Original of each channel.
+        @settlements = {}.compare_by_identity # frames to write, by one Original of their channel.
+        @replayed = [] # confirmed copies of a replay.
+        @channel = nil # the ConfirmChannel that publishes.
+        @transport = nil # the transport of all of them.
+        @lost = [] # channels of lost connections, which Bunny opens again.
+        @is_blocked = @is_connected = false # as of the last check.
         @is_declared = true
         @failures = @paused_until_ms = 0 # of opening the channel and of declaring
         @reason = "" # the broker's text for why it refused a copy
