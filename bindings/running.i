@@ -188,6 +188,7 @@ static void bh_health_free(bh_health *self)
     free(self);
 }
 %}
+%typemap(in, numinputs=0) char *wait_room (char room[BH_HEALTH_WAIT_ROOM]) "$1 = room;"
 %object(Health, bh_health)
 %rename(state) bh_health::current; /* bh_health_state is a type in C */
 %extend bh_health {
@@ -198,6 +199,7 @@ static void bh_health_free(bh_health *self)
     bh_bytes reason() {
         return bh_str($self->reason);
     }
+    bh_bytes wait_error(int is_worker, int64_t limit_ms, char *wait_room);
 }
 bh_status bh_health_new(bh_health **out);
 

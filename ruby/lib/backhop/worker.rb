@@ -226,7 +226,7 @@ module Backhop
     #
     # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
     # @return [self]
-    # @raise [WaitTimeoutError] the worker is not ready in that time; the text is {#state_reason}
+    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its reason
     # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
     #   first start cannot succeed
     # @raise [StateError] the worker has stopped
@@ -235,7 +235,7 @@ module Backhop
       deadline_ms = Deadline.after(timeout)
       until (health = self.health).state == :ready
         raise @run.failures.first || health.over if @run&.drained?
-        raise health.late if Deadline.remaining(deadline_ms)&.zero?
+        raise health.late(timeout) if Deadline.remaining(deadline_ms)&.zero?
 
         sleep READY_AFTER
       end
@@ -271,7 +271,7 @@ module Backhop
 
     private
 
-    def health = Health.new.tap { |health| @native.state(health.native) }
+    def health = Health.new(is_worker: 1).tap { |health| @native.state(health.native) }
 
     def check(status) = Status.check(status, @native.error)
 
