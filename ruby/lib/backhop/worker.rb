@@ -29,7 +29,6 @@ module Backhop
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are taken while every thread has a message
-    READY_AFTER = 0.02 # seconds: how often `ready` looks
     CLOCK = Time.method(:now)
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
@@ -38,7 +37,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :READY_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
     extend Checks::Keywords
 
@@ -120,6 +119,8 @@ module Backhop
       @events = Mutex.new
       @taking = Mutex.new
       @replays = Mutex.new
+      @changing = Mutex.new
+      @changed = ConditionVariable.new # each event
       @replayed = nil # during a replay: a Queue for its event
       @run = nil # the last one
       set_connections(uri, connect_timeout, confirm_timeout, back_off)
@@ -233,11 +234,15 @@ module Backhop
     # @raise [InvalidArgumentError] the timeout is no time or negative
     def ready(timeout = nil)
       deadline_ms = Deadline.after(timeout)
-      until (health = self.health).state == :ready
-        raise @run.failures.first || health.over if @run&.drained?
-        raise health.late(timeout) if Deadline.remaining(deadline_ms)&.zero?
+      @changing.synchronize do
+        until (health = self.health).state == :ready
+          raise @run.failures.first || health.over if @run&.drained?
 
-        sleep READY_AFTER
+          remaining = Deadline.remaining(deadline_ms)
+          raise health.late(timeout) if remaining&.zero?
+
+          @changed.wait(@changing, remaining)
+        end
       end
       self
     end
@@ -440,6 +445,7 @@ module Backhop
     ensure # also if on_event raises: the core returns an event only once
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
+      @changing.synchronize { @changed.broadcast }
     end
 
     # Ends the run. The core's error is its failure, unless only messages were not settled in time.
