@@ -10,7 +10,7 @@
 
 enum { AT_HAND = 8, PAUSE_MS = 200 };
 
-/* What a worker has in hand in each state of its breaker. */
+/* The state of a breaker, with the messages in hand. */
 typedef enum ending {
     CLOSED,  /* a message that its handler has */
     OPEN,    /* held messages; one message failed */
@@ -125,7 +125,7 @@ START_TEST(a_process_that_is_killed_in_each_state_loses_nothing)
     close(ends[1]);
     ck_assert_int_eq(read(ends[0], &reported, 1), 1);
     close(ends[0]);
-    pause_ms(200); /* so that the broker has read what it settled */
+    pause_ms(200); /* the broker reads the settlements */
     ck_assert_int_eq(kill(process, SIGKILL), 0);
     ck_assert_int_eq(waitpid(process, &status, 0), process);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -179,7 +179,7 @@ START_TEST(a_broker_that_restarts_in_each_state_loses_nothing)
     for (int i = 0; i < ENDINGS; i++)
         consumers[i] = begin_in((ending)i);
     broker_ctl("save");
-    pause_ms(200); /* so that the broker has read what was settled */
+    pause_ms(200); /* the broker reads the settlements */
     broker_ctl("kill");
     broker_ctl("start");
     for (int i = 0; i < ENDINGS; i++)

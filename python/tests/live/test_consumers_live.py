@@ -74,12 +74,12 @@ def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: s
         consumer.call(consumer.consumer.ready(PATIENCE))
         broker.channel.queue_delete(queue)
         until(lambda: consumer.consumer.state == "reconnecting")
-        with pytest.raises(backhop.WaitTimeoutError, match=r"^the consumer is not ready after 0\.1 s; its state is reconnecting: "):
+        with pytest.raises(backhop.WaitTimeoutError, match=r"consumer is not ready after 0\.1 s; its state is reconn"):
             consumer.call(consumer.consumer.ready("100ms"))
         broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
         consumer.call(consumer.consumer.ready(PATIENCE))
         consumer.cancel()
-        with pytest.raises(backhop.StateError, match="^the consumer has stopped and cannot become ready; consume again"):
+        with pytest.raises(backhop.StateError, match=r"^the consumer has stopped .* ready; consume again"):
             consumer.call(consumer.consumer.ready())
 
 
@@ -114,7 +114,7 @@ def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None: 
             worker.ready(PATIENCE)
             assert state_of(worker) == "ready"
         assert state_of(worker) == "stopped"
-        with pytest.raises(backhop.StateError, match="^the worker has stopped and cannot become ready; run it again"):
+        with pytest.raises(backhop.StateError, match=r"^the worker has stopped .* ready; run it again"):
             worker.ready(PATIENCE)
 
 

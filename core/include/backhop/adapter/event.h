@@ -112,7 +112,6 @@ BH_API void bh_health_observe(bh_health *self, const bh_event *event);
  * Returns the text of the error of a wait for BH_HEALTH_READY:
  *
  *   the worker is not ready after 5 s; its state is reconnecting: connection refused
- *   the consumer has stopped and cannot become ready; consume again: its queue was deleted
  *
  * is_worker: 1 for a worker, 0 for an adapter's consumer.
  * limit_ms: the limit that has passed; below 0: the worker or the consumer has stopped.

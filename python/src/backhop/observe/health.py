@@ -19,7 +19,7 @@ State: TypeAlias = Literal["starting", "ready", "reconnecting", "paused", "stopp
 class Health:
     """The core's health of one worker or consumer."""
 
-    __slots__ = ("handle", "_is_worker")
+    __slots__ = ("_is_worker", "handle")
 
     def __init__(self, *, is_worker: bool = False) -> None:
         self.handle = made(c.bh_health_new())
