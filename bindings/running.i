@@ -222,7 +222,7 @@ typedef enum bh_flow_kind {
     BH_FLOW_EMIT
 } bh_flow_kind;
 
-%record(bh_flow_step, 4, BH_PUT(kind) BH_PUT(event) BH_PUT(delay_ms) BH_PUT(due_ms))
+%record(bh_flow_step, 5, BH_PUT(kind) BH_PUT(event) BH_PUT(delay_ms) BH_PUT(due_ms) BH_PUT(is_limiting))
 
 %object(Flow, bh_flow)
 %extend bh_flow {

@@ -183,6 +183,29 @@ START_TEST(a_breaker_serves_two_workers)
 }
 END_TEST
 
+START_TEST(an_idle_worker_emits_a_change_by_hand_within_a_second)
+{
+    enum { SOON_MS = 2000 };
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
+    rig *r = rig_with(breaker, setup_first());
+    pause_ms(300); /* nothing else wakes the worker's thread any more */
+    int64_t start = now_ms();
+    open_until_closed(breaker);
+    rig_await(r, BH_EVENT_BREAKER_OPENED);
+    bh_breaker_close(breaker, now_ms());
+    rig_await(r, BH_EVENT_BREAKER_CLOSED);
+    ck_assert_int_lt(now_ms() - start, SOON_MS);
+    pause_ms(300);
+    start = now_ms();
+    bh_breaker_disable(breaker, start);
+    rig_await(r, BH_EVENT_BREAKER_CLOSED);
+    expect_part(bh_event_text(r->event), "disabled");
+    ck_assert_int_lt(now_ms() - start, SOON_MS);
+    rig_free(r);
+    bh_breaker_free(breaker);
+}
+END_TEST
+
 START_TEST(a_throttled_message_opens_it_for_the_whole_queue)
 {
     bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
@@ -320,6 +343,7 @@ Suite *suite_breaker(void)
     TCase *holding = add_case(suite, "holding");
     tcase_add_test(holding, a_held_message_cannot_be_taken_and_the_descriptor_is_quiet);
     tcase_add_test(holding, a_breaker_serves_two_workers);
+    tcase_add_test(holding, an_idle_worker_emits_a_change_by_hand_within_a_second);
     tcase_add_test(holding, a_throttled_message_opens_it_for_the_whole_queue);
     tcase_add_test(holding, a_failure_of_the_message_itself_opens_nothing);
     tcase_add_test(holding, a_stop_while_it_is_open_loses_nothing);

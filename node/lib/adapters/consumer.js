@@ -106,6 +106,7 @@ class BaseConsumer {
     this.#since = performance.now()
     this.#emit('connected', () => ({ connection: 'consume' }))
     this.#lookLater()
+    this.flow?.look()
   }
 
   /** Looks for the return exchange once a minute. */

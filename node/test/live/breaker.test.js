@@ -117,6 +117,25 @@ describe('a breaker', NEEDS_BROKER, () => {
       assert.equal(await broker.count(`${queue}.parked`), 0)
     })
 
+    it(`of ${name} emits a change by hand within a second, without a delivery`, needs, async () => {
+      const api = new Api()
+      const breaker = new Breaker('api', QUICK)
+      const carrier = await connected(name, { breaker })
+      await carrier.begin(api.handle)
+      if (!carrier.consumer && !carrier.worker) { // a message leads to the application's consumer
+        await publish(1)
+        await api.hasHandled(1)
+      }
+      for (const [change, event] of [['open', 'opened'], ['close', 'closed'], ['disable', 'closed']]) {
+        await sleep(300)
+        events.length = 0
+        const began = performance.now()
+        breaker[change]()
+        await until(() => happened(`breaker_${event}`), `it emits ${event}`)
+        assert.ok(performance.now() - began < 2000)
+      }
+    })
+
     it(`of ${name} by key lets messages of the bad key wait, and calls the others`, needs, async () => {
       const api = new Api()
       const key = ({ headers }) => headers.host

@@ -37,8 +37,8 @@ BreakerSettings = tuple[int, int, int, int, int, int, int, int, int, int]
 Permit = tuple[int, int, int]
 # state, generation, until_ms, limit, pauses, calls, failures, slow, grants, reason
 BreakerView = tuple[int, int, int, int, int, int, int, int, int, str]
-# kind, event, delay_ms, due_ms
-FlowStep = tuple[int, int, int, int]
+# kind, event, delay_ms, due_ms, is_limiting
+FlowStep = tuple[int, int, int, int, int]
 # kind, entry, channel, publisher, tag, multiple, event, status, delay_ms, count
 Step = tuple[int, int, int, int, int, int, int, int, int, int]
 

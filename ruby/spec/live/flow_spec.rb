@@ -123,6 +123,20 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
         expect(Array.new(6) { attempts.pop }).to eq([1] * 6)
       end
 
+      it "emits a change by hand within a second, without a delivery" do
+        carried(name, downstream, breaker) do
+          publish(1, "good")
+          until_true { downstream.handled.size == 1 }
+          %i[open close disable].zip(%i[breaker_opened breaker_closed breaker_closed]).each do |change, event|
+            sleep 0.3
+            began = now
+            breaker.public_send(change)
+            events.get(event)
+            expect(now - began).to be < 2
+          end
+        end
+      end
+
       it "loses nothing if it stops while it is open" do
         breaker.open
         publish(5)
@@ -141,6 +155,16 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
           expect(events.get(:parked).error).to be_a(KeyError)
         end
         expect([downstream.calls.size, parked]).to eq([0, 1])
+      end
+    end
+  end
+
+  %w[bunny-subscribe kicks].each do |name|
+    it "emits a change by hand over #{name} before the first delivery" do
+      carried(name, downstream, breaker) do |carrier|
+        until_true { carrier.waiting? }
+        breaker.open
+        events.get(:breaker_opened)
       end
     end
   end

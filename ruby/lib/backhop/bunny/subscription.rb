@@ -147,6 +147,7 @@ module Backhop
         @consumer = consumer
         channel.basic_consume_with(consumer)
         emit_connected
+        @gate&.watch(channel)
       rescue *Channels::LOST => e
         Channels.close(channel)
         raise error(e)

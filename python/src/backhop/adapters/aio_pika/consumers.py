@@ -227,6 +227,8 @@ class Consumer:
         await self._consume()
         self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
         self._changed.set()
+        if self._gate is not None:
+            self._gate.look()
 
     def _closed(self, _: object) -> None:
         self._retrier._doubt_acks()

@@ -183,6 +183,8 @@ class Consumer:
         self._is_consuming = True
         if is_new:
             self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
+        if self._gate is not None:
+            self._gate.look()
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
