@@ -75,7 +75,7 @@ describe('a breaker', NEEDS_BROKER, () => {
   async function connected (name, options) {
     const listeners = [event => events.push(event), ...options.listeners ?? []]
     const carrier = await ALL[name].connect(URL, options.queue ?? queue, {
-      policy: RETRIES, namespace: broker.namespace, breaker: options.breaker, onEvent: listeners
+      policy: options.policy ?? RETRIES, namespace: broker.namespace, breaker: options.breaker, onEvent: listeners
     })
     closing.push(() => carrier.stop())
     carrier.settings = name === 'worker' ? { concurrency: AT_ONCE, prefetch: AT_ONCE } : { prefetch: AT_ONCE }
@@ -134,6 +134,22 @@ describe('a breaker', NEEDS_BROKER, () => {
         await until(() => happened(`breaker_${event}`), `it emits ${event}`)
         assert.ok(performance.now() - began < 2000)
       }
+    })
+
+    it(`of ${name} stays closed while a fifth of the messages are at fault themselves`, needs, async () => {
+      const breaker = new Breaker('api', { ...QUICK, leastCalls: 10, failurePercent: 10, errors: TypeError })
+      let handled = 0
+      await publish(5, { headers: { host: 'bad' } })
+      await publish(20)
+      const carrier = await connected(name, { breaker, policy: new Policy({ kind: 'fixed', initial: 100, maxAttempts: 2 }) })
+      await carrier.begin(async message => {
+        if (message.headers.host) throw new RangeError('malformed')
+        handled++
+      })
+      await until(() => happened('parked') === 5 && handled === 20, 'the bad ones park')
+      assert.equal(breaker.state, 'closed')
+      assert.ok(!events.some(event => event.name.startsWith('breaker_')))
+      assert.equal(await broker.count(`${queue}.parked`), 5)
     })
 
     it(`of ${name} by key lets messages of the bad key wait, and calls the others`, needs, async () => {

@@ -137,6 +137,23 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
         end
       end
 
+      it "stays closed while a fifth of the messages are at fault themselves" do
+        ours = Backhop::Breaker.new("api", row_failures: 3, least_calls: 10, failure_percent: 10, errors: IOError)
+        handled = Queue.new
+        handler = lambda do |message|
+          raise ArgumentError, "malformed" if message.body.start_with?("bad")
+
+          handled << message.attempt
+        end
+        5.times { |index| [*Array.new(4) { "good" }, "bad"].each { |kind| broker.publish("#{kind}#{index}", queue) } }
+        carried(name, handler, ours, policy: Backhop::Policy.new(kind: :fixed, initial: 0.2, jitter: :none, max_attempts: 2)) do
+          5.times { expect(events.get(:parked).attempts).to eq(2) }
+          until_true { handled.size == 20 }
+          expect(ours.state).to eq(:closed)
+        end
+        expect([parked, broker.count(queue)]).to eq([5, 0])
+      end
+
       it "loses nothing if it stops while it is open" do
         breaker.open
         publish(5)
