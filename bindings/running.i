@@ -188,6 +188,7 @@ static void bh_health_free(bh_health *self)
     free(self);
 }
 %}
+%typemap(in, numinputs=0) char *wait_room (char room[BH_HEALTH_WAIT_ROOM]) "$1 = room;"
 %object(Health, bh_health)
 %rename(state) bh_health::current; /* bh_health_state is a type in C */
 %extend bh_health {
@@ -198,6 +199,7 @@ static void bh_health_free(bh_health *self)
     bh_bytes reason() {
         return bh_str($self->reason);
     }
+    bh_bytes wait_error(int is_worker, int64_t limit_ms, char *wait_room);
 }
 bh_status bh_health_new(bh_health **out);
 
@@ -220,7 +222,7 @@ typedef enum bh_flow_kind {
     BH_FLOW_EMIT
 } bh_flow_kind;
 
-%record(bh_flow_step, 4, BH_PUT(kind) BH_PUT(event) BH_PUT(delay_ms) BH_PUT(due_ms))
+%record(bh_flow_step, 5, BH_PUT(kind) BH_PUT(event) BH_PUT(delay_ms) BH_PUT(due_ms) BH_PUT(is_limiting))
 
 %object(Flow, bh_flow)
 %extend bh_flow {

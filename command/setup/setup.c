@@ -60,6 +60,23 @@ static int is_word(char character)
     return character == '_' || isalnum((unsigned char)character);
 }
 
+/* Prints a time span that options take, and loses no ms: "1 min 1.001 s". */
+static void print_exact_span(FILE *out, long long ms)
+{
+    static const struct {
+        long long ms;
+        const char *unit;
+    } units[] = {{86400000, "d"}, {3600000, "h"}, {60000, "min"}};
+    const char *between = "";
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; ms %= units[i++].ms)
+        if (ms >= units[i].ms) {
+            fprintf(out, "%s%lld %s", between, ms / units[i].ms, units[i].unit);
+            between = " ";
+        }
+    if (ms)
+        fprintf(out, "%s%g s", between, (double)ms / 1000);
+}
+
 /* Prints the number at `at`, which is in ms, as a time span. Returns what follows it and its unit. */
 static const char *print_span(FILE *out, const char *at)
 {
@@ -68,7 +85,7 @@ static const char *print_span(FILE *out, const char *at)
     if (bh_duration_ms(bh_duration_text(ms, room)) == ms)
         fputs(room, out);
     else
-        fprintf(out, "%lld ms", ms);
+        print_exact_span(out, ms);
     return strncmp(end, " ms", 3) == 0 && !is_word(end[3]) ? end + 3 : end;
 }
 

@@ -5,22 +5,23 @@ const { only } = require('./checks')
 const c = require('./core')
 const { StateError, WaitTimeoutError, check, made } = require('./errors')
 const NATIVE = require('./native')
-const { duration, milliseconds } = require('./times')
+const { milliseconds } = require('./times')
 
 const LONGEST_MS = 2 ** 31 - 1 // of a timer
 const { BH_HEALTH_READY: READY, BH_HEALTH_STOPPED: STOPPED, BH_FIELD_TEXT: TEXT } = c
 
 class Health {
+  #isWorker
   #read
   #waiting = new Set() // { resolve, reject }
   #drained = made(c.bh_event_new(c.BH_EVENT_DRAINED))
 
   /**
-   * what: "the worker", "the consumer"
+   * isWorker: 1 for a worker, 0 for a consumer
    * read: reads the state into the core's health; without it, the state follows `observe`
    */
-  constructor (what, read = () => {}) {
-    this.what = what
+  constructor (isWorker, read = () => {}) {
+    this.#isWorker = isWorker
     this.#read = read
     this[NATIVE] = made(c.bh_health_new())
   }
@@ -67,7 +68,13 @@ class Health {
   }
 
   #stopped () {
-    return new StateError(`${this.what} has stopped, or was not started${this.reason && `: ${this.reason}`}`)
+    return new StateError(this.#waitError(-1))
+  }
+
+  /** Returns the text of the error of a wait. limit: in ms; -1: it has stopped */
+  #waitError (limit) {
+    this.#read(this[NATIVE])
+    return String(this[NATIVE].wait_error(this.#isWorker, limit))
   }
 
   async ready (options = {}) {
@@ -83,8 +90,7 @@ class Health {
       if (limit === undefined) return
       timer = setTimeout(() => {
         this.#waiting.delete(waits)
-        const why = this.reason && `: ${this.reason}`
-        reject(new WaitTimeoutError(`${this.what} is not ready after ${duration(limit)}, but ${this.state}${why}`))
+        reject(new WaitTimeoutError(this.#waitError(limit)))
       }, Math.min(limit, LONGEST_MS))
     })
     await isReady.finally(() => clearTimeout(timer))

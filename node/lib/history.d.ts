@@ -53,7 +53,7 @@ export class History {
   readonly firstFailure: Date | undefined
   /** The last delay, in milliseconds; undefined if it is unknown. */
   readonly lastDelay: number | undefined
-  /** How often Throttled deferred it, which were no attempts. */
+  /** How often Throttled or a breaker deferred it: these were no attempts. */
   readonly deferrals: number
   /** The last error's text; "" if there is none. */
   readonly lastError: Text

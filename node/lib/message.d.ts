@@ -55,7 +55,7 @@ export class Message {
   readonly firstFailure: Date | undefined
   /** The delay before this attempt, in milliseconds; undefined if there was none. */
   readonly lastDelay: number | undefined
-  /** How often Throttled deferred it, which were no attempts. */
+  /** How often Throttled or a breaker deferred it: these were no attempts. */
   readonly deferrals: number
   /** The last error, at most 1 KiB: class, message, code, members, causes. "" if there is none. */
   readonly lastError: string

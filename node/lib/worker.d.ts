@@ -20,7 +20,7 @@ export interface WorkerOptions extends CommonOptions {
   /**
    * Longest time of a handler, at most 24 h; default: no limit. At the limit the worker aborts
    * `message.signal`, and the attempt has failed. A handler that blocks the event loop fails when it
-   * returns. The event busy reports that no handler was free for so long.
+   * returns. The event busy reports that all handlers were busy for that time.
    */
   timeout?: Duration | undefined
   /**

@@ -114,6 +114,14 @@ RSpec.describe Backhop::Worker do
       events.get(:drained)
     end
 
+    it "waits for an event to become ready, and does not poll" do
+      health = Backhop.const_get(:Health)
+      worker = described_class.new(nowhere, queue: "orders")
+      allow(health).to receive(:new).and_call_original
+      expect { worker.ready(0.4) }.to raise_error(Backhop::WaitTimeoutError, /is not ready after 0\.4 s/)
+      expect(health).to have_received(:new).at_most(3).times
+    end
+
     it "refuses a replay where it does not run" do
       expect { described_class.new(nowhere, queue: "orders").replay(1) }.to raise_error(Backhop::StateError, /does not run/)
     end

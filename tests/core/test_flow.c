@@ -94,7 +94,7 @@ START_TEST(a_closed_breaker_lets_each_message_through)
 {
     consumer self = begin(BH_STRATEGY_LADDER);
     ck_assert_int_eq(next(&self, 0), BH_FLOW_REST);
-    ck_assert_int_eq(self.step.due_ms, BH_FLOW_NEVER);
+    ck_assert_int_eq(self.step.is_limiting, 0);
     ck_assert_int_eq(next(&self, 3), BH_FLOW_CALL);
     ck_assert_int_eq(bh_flow_is_cancelled(self.flow), 0);
     end(&self);
@@ -108,6 +108,7 @@ START_TEST(messages_are_held_then_deferred_then_one_probes)
     expect_event(&self, 2, BH_EVENT_BREAKER_OPENED);
     ck_assert_int_eq(next(&self, 2), BH_FLOW_REST);
     ck_assert_int_eq(self.step.due_ms, self.now_ms + BH_FLOW_LOOK_MS);
+    ck_assert_int_eq(self.step.is_limiting, 1);
     self.now_ms += BH_FLOW_HOLD_MS - 1;
     ck_assert_int_eq(next(&self, 2), BH_FLOW_REST);
     self.now_ms++;
@@ -183,6 +184,28 @@ START_TEST(without_an_end_a_deferral_is_a_minute_and_near_the_end_a_second)
     bh_breaker_close(self.breaker, self.now_ms);
     expect_event(&self, 1, BH_EVENT_BREAKER_CLOSED);
     ck_assert_int_eq(next(&self, 1), BH_FLOW_CONSUME);
+    end(&self);
+}
+END_TEST
+
+START_TEST(an_idle_consumer_looks_each_second_and_sees_a_change_by_hand)
+{
+    consumer self = begin(BH_STRATEGY_LADDER);
+    ck_assert_int_eq(next(&self, 0), BH_FLOW_REST);
+    ck_assert_int_eq(self.step.due_ms, self.now_ms + BH_FLOW_IDLE_LOOK_MS);
+    ck_assert_int_eq(next(&self, 1), BH_FLOW_CALL); /* without a free handler */
+    ck_assert_int_eq(self.step.due_ms, self.now_ms + BH_FLOW_IDLE_LOOK_MS);
+    ck_assert_int_eq(bh_breaker_open(self.breaker, BH_BREAKER_NEVER, self.now_ms), BH_OK);
+    self.now_ms = self.step.due_ms;
+    expect_event(&self, 0, BH_EVENT_BREAKER_OPENED);
+    ck_assert_int_eq(next(&self, 0), BH_FLOW_REST);
+    ck_assert_int_eq(self.step.is_limiting, 1);
+    bh_breaker_close(self.breaker, self.now_ms);
+    expect_event(&self, 0, BH_EVENT_BREAKER_CLOSED);
+    bh_breaker_disable(self.breaker, self.now_ms);
+    expect_event(&self, 0, BH_EVENT_BREAKER_CLOSED);
+    ck_assert_int_eq(next(&self, 0), BH_FLOW_REST);
+    ck_assert_int_eq(self.step.due_ms, self.now_ms + BH_FLOW_IDLE_LOOK_MS);
     end(&self);
 }
 END_TEST
@@ -378,6 +401,7 @@ Suite *suite_flow(void)
     tcase_add_test(flow, a_probe_that_takes_long_does_not_hold_messages_for_ever);
     tcase_add_loop_test(flow, reject_and_native_hold_and_never_defer, 0, 2);
     tcase_add_test(flow, without_an_end_a_deferral_is_a_minute_and_near_the_end_a_second);
+    tcase_add_test(flow, an_idle_consumer_looks_each_second_and_sees_a_change_by_hand);
     tcase_add_test(flow, a_clock_that_goes_back_begins_to_hold_anew);
     tcase_add_test(flow, its_events_name_the_breaker_and_the_reason);
     tcase_add_test(flow, a_breaker_lives_as_long_as_its_flows);

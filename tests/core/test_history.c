@@ -282,6 +282,11 @@ static void expect_story(const char *const headers[][2], const char *story)
 START_TEST(a_story_tells_all_that_is_known)
 {
     expect_story((const char *const[][2]){{NULL, NULL}}, "It never failed.");
+    expect_story(
+        (const char *const[][2]){{"backhop-deferrals", "2"}, {NULL, NULL}},
+        "It never failed.\n"
+        "Its handler or its breaker deferred it 2 times, because the downstream was busy or down. A deferral is no "
+        "attempt.");
     expect_story((const char *const[][2]){{"backhop-attempts", "8"},
                                           {"backhop-first-failure", "1700000000000"},
                                           {"backhop-delay", "90000"},

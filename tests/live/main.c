@@ -22,7 +22,7 @@ static const struct suite {
     {"recipes", suite_recipes},       {"holding", suite_holding},     {"faults", suite_faults},
     {"stopping", suite_stopping},     {"operation", suite_operation}, {"crashes", suite_crashes},
     {"relay", suite_relay},           {"seeing", suite_seeing},       {"clusters", suite_clusters},
-    {"contract", suite_contract},     {"breaker", suite_breaker},
+    {"contract", suite_contract},     {"breaker", suite_breaker},     {"breaker_ends", suite_breaker_ends},
 };
 
 enum { SUITES = sizeof suites / sizeof suites[0] };

@@ -24,6 +24,7 @@ Suite *suite_relay(void);
 Suite *suite_clusters(void);
 Suite *suite_contract(void);
 Suite *suite_breaker(void);
+Suite *suite_breaker_ends(void);
 const TTest *test_of_a_relay_on_a_cluster(void);         /* which leaves it cut off */
 const TTest *test_of_a_relay_whose_node_is_killed(void); /* the third, which it leaves so */
 

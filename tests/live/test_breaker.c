@@ -12,27 +12,6 @@
 
 enum { HANDLERS = 4, MESSAGES = 200, ROW = 5, PAUSE_MS = 200, MOST_TRIES = 40 };
 
-/* A breaker that opens after `row` failures in a row, and closes after one success. Each pause is fixed. */
-static bh_breaker *make_breaker(int64_t row, int64_t pause_ms)
-{
-    bh_breaker_settings settings;
-    bh_breaker *breaker;
-    bh_policy *pauses;
-    ck_assert_int_eq(bh_policy_new(&pauses), BH_OK);
-    bh_policy_set_kind(pauses, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(pauses, pause_ms);
-    bh_policy_set_jitter(pauses, BH_JITTER_NONE, 0);
-    bh_breaker_defaults(&settings);
-    settings.name = bh_str("purge API");
-    settings.row_failures = row;
-    settings.least_calls = 1000000; /* only failures in a row count */
-    settings.probe_successes = 1;
-    settings.pauses = pauses;
-    ck_assert_int_eq(bh_breaker_new(&breaker, &settings, bh_str("12345678")), BH_OK);
-    bh_policy_free(pauses);
-    return breaker;
-}
-
 /* A rig whose worker has the breaker, and is started. */
 static rig *rig_with(bh_breaker *breaker, int at)
 {
@@ -123,7 +102,7 @@ START_TEST(only_probes_reach_a_downstream_that_is_down)
 {
     downstream api = {.is_down = 1};
     pthread_t threads[HANDLERS];
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, _i);
     api.worker = r->worker;
     broker_publish_numbers(r->broker, r->queue, MESSAGES);
@@ -155,7 +134,7 @@ END_TEST
 
 START_TEST(a_held_message_cannot_be_taken_and_the_descriptor_is_quiet)
 {
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, setup_first());
     bh_message *taken;
     bh_health health;
@@ -184,7 +163,7 @@ END_TEST
 
 START_TEST(a_breaker_serves_two_workers)
 {
-    bh_breaker *breaker = make_breaker(1, 60000);
+    bh_breaker *breaker = quick_breaker(1, 60000);
     rig *one = rig_with(breaker, setup_first()), *other = rig_with(breaker, setup_first());
     rig_publish(one, "work.a", "first");
     rig_take(one, "first");
@@ -204,9 +183,32 @@ START_TEST(a_breaker_serves_two_workers)
 }
 END_TEST
 
+START_TEST(an_idle_worker_emits_a_change_by_hand_within_a_second)
+{
+    enum { SOON_MS = 2000 };
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
+    rig *r = rig_with(breaker, setup_first());
+    pause_ms(300); /* nothing else wakes the worker's thread any more */
+    int64_t start = now_ms();
+    open_until_closed(breaker);
+    rig_await(r, BH_EVENT_BREAKER_OPENED);
+    bh_breaker_close(breaker, now_ms());
+    rig_await(r, BH_EVENT_BREAKER_CLOSED);
+    ck_assert_int_lt(now_ms() - start, SOON_MS);
+    pause_ms(300);
+    start = now_ms();
+    bh_breaker_disable(breaker, start);
+    rig_await(r, BH_EVENT_BREAKER_CLOSED);
+    expect_part(bh_event_text(r->event), "disabled");
+    ck_assert_int_lt(now_ms() - start, SOON_MS);
+    rig_free(r);
+    bh_breaker_free(breaker);
+}
+END_TEST
+
 START_TEST(a_throttled_message_opens_it_for_the_whole_queue)
 {
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, setup_first());
     rig_publish_and_take(r);
     expect_ok(r->worker, bh_worker_settle(r->worker, r->message,
@@ -231,7 +233,7 @@ END_TEST
 
 START_TEST(a_failure_of_the_message_itself_opens_nothing)
 {
-    bh_breaker *breaker = make_breaker(1, 60000);
+    bh_breaker *breaker = quick_breaker(1, 60000);
     rig *r = rig_with(breaker, setup_first());
     rig_publish_and_take(r);
     expect_ok(r->worker, bh_worker_settle(r->worker, r->message,
@@ -253,7 +255,7 @@ END_TEST
 START_TEST(a_stop_while_it_is_open_loses_nothing)
 {
     enum { COUNT = 10 };
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, setup_first());
     open_until_closed(breaker);
     broker_publish_numbers(r->broker, r->queue, COUNT);
@@ -276,7 +278,7 @@ END_TEST
 
 START_TEST(a_lost_connection_while_it_is_open_loses_nothing)
 {
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
@@ -303,7 +305,7 @@ END_TEST
 START_TEST(messages_that_are_held_too_long_wait_without_an_attempt)
 {
     enum { COUNT = 20, PAUSE = 33000 };
-    bh_breaker *breaker = make_breaker(ROW, PAUSE_MS);
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = setup_rig(_i);
     rig_prepare(r);
     rig_make_worker(r);
@@ -341,6 +343,7 @@ Suite *suite_breaker(void)
     TCase *holding = add_case(suite, "holding");
     tcase_add_test(holding, a_held_message_cannot_be_taken_and_the_descriptor_is_quiet);
     tcase_add_test(holding, a_breaker_serves_two_workers);
+    tcase_add_test(holding, an_idle_worker_emits_a_change_by_hand_within_a_second);
     tcase_add_test(holding, a_throttled_message_opens_it_for_the_whole_queue);
     tcase_add_test(holding, a_failure_of_the_message_itself_opens_nothing);
     tcase_add_test(holding, a_stop_while_it_is_open_loses_nothing);

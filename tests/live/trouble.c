@@ -16,6 +16,26 @@ rig *rig_that_waits(void)
     return r;
 }
 
+bh_breaker *quick_breaker(int64_t row, int64_t pause_ms)
+{
+    bh_breaker_settings settings;
+    bh_breaker *breaker;
+    bh_policy *pauses;
+    ck_assert_int_eq(bh_policy_new(&pauses), BH_OK);
+    bh_policy_set_kind(pauses, BH_KIND_FIXED);
+    bh_policy_set_initial_ms(pauses, pause_ms);
+    bh_policy_set_jitter(pauses, BH_JITTER_NONE, 0);
+    bh_breaker_defaults(&settings);
+    settings.name = bh_str("purge API");
+    settings.row_failures = row;
+    settings.least_calls = 1000000; /* only failures in a row count */
+    settings.probe_successes = 1;
+    settings.pauses = pauses;
+    ck_assert_int_eq(bh_breaker_new(&breaker, &settings, bh_str("12345678")), BH_OK);
+    bh_policy_free(pauses);
+    return breaker;
+}
+
 rig *rig_in_a_hurry(rig *r)
 {
     bh_policy *back_off;

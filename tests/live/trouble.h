@@ -5,12 +5,16 @@
 #include "proxy.h"
 #include "setups.h"
 
+#include <backhop/breaker.h>
+
 #define WAITING_MS 600000 /* a retried message is counted in its rung: it does not come back while the test runs */
 
 /* A ladder whose messages wait so long. */
 rig *rig_that_waits(void);
 /* Prepared, with a worker that tries again every 50 ms and is not started. */
 rig *rig_in_a_hurry(rig *r);
+/* A breaker that opens after `row` failures in a row, and closes after one success. Each pause is fixed. */
+bh_breaker *quick_breaker(int64_t row, int64_t pause_ms);
 /* Starts the worker by this URL, and does not wait for the result. */
 void start_by(rig *r, const char *url);
 /* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */

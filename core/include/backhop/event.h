@@ -65,7 +65,7 @@ typedef enum bh_level {
     X(BH_EVENT_UNBLOCKED, "unblocked", INFO, "the broker accepts publishes again, or the connection was lost [count]") \
     X(BH_EVENT_CANCELLED, "cancelled", WARNING, "the broker cancelled the consumer; it consumes again [status, text]") \
     X(BH_EVENT_BUSY, "busy", WARNING,                                                                                  \
-      "no handler was free for longer than the handler's time limit [count of handlers, duration_us]")                 \
+      "all handlers were busy for longer than their time limit [count of handlers, duration_us]")                      \
     X(BH_EVENT_BREAKER_OPENED, "breaker_opened", WARNING,                                                              \
       "the downstream is down: messages are held, or wait without an attempt [breaker, text, delay_ms of the pause]")  \
     X(BH_EVENT_BREAKER_HALF_OPEN, "breaker_half_open", INFO, "the pause is over: one message probes [breaker, text]")  \

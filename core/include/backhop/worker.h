@@ -152,7 +152,7 @@ BH_API bh_status bh_worker_set_timeouts_ms(bh_worker *self, int64_t connect_ms, 
  * Sets the time limit of a handler. If a message is settled later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become
  * BH_OUTCOME_FAILED. The error is "the handler ran for longer than its limit of 30 s", its class "TimeoutError".
  *
- * The worker aborts no handler. BH_EVENT_BUSY reports that no handler was free for that time while messages waited.
+ * The worker aborts no handler. BH_EVENT_BUSY reports that all handlers were busy for that time.
  *
  * limit_ms: 1 to 86 400 000; 0: no limit, the default.
  * Errors: BH_ERR_ARGUMENT.

@@ -59,9 +59,10 @@ bh_bytes bh__event_standard_text(const bh_event *self)
         return stale_text((bh_status)bh_event_int(self, BH_FIELD_STATUS));
     case BH_EVENT_DISCONNECTED:
         return bh_str(bh_event_has(self, BH_FIELD_DURATION)
-                          ? "a handler held the event loop for longer than the heartbeat, and the connection was lost: "
-                            "the broker delivers unacknowledged messages again; move long computations to a worker"
-                          : "the connection was lost: the broker delivers unacknowledged messages again");
+                          ? "a handler blocked the event loop for longer than the heartbeat, so the connection was "
+                            "lost: the broker redelivers all unacknowledged messages; move long computations to a "
+                            "thread or a process"
+                          : "the connection was lost: the broker redelivers all unacknowledged messages");
     case BH_EVENT_UNAVAILABLE:
         return unavailable_text(bh_event_string(self, BH_FIELD_CONNECTION));
     case BH_EVENT_BLOCKED:
@@ -71,8 +72,8 @@ bh_bytes bh__event_standard_text(const bh_event *self)
     case BH_EVENT_CANCELLED:
         return cancelled_text((bh_status)bh_event_int(self, BH_FIELD_STATUS));
     case BH_EVENT_BUSY:
-        return bh_str(
-            "no handler was free for longer than the time limit of handlers; find the call that they wait for");
+        return bh_str("all handlers were busy for longer than their time limit, and no other message was handled; find "
+                      "the call that blocks them");
     case BH_EVENT_EARLY:
         return bh_str(
             "retries came back before their time: a policy of RabbitMQ shortens the TTL of wait queues, or the "

@@ -1,7 +1,9 @@
 /* Health: the state that events lead to. */
 #include "events/internal.h"
 
+#include <backhop/adapter/duration.h>
 #include <backhop/adapter/event.h>
+#include <stdio.h>
 
 bh_bytes bh_health_name(int state)
 {
@@ -77,4 +79,20 @@ void bh_health_observe(bh_health *self, const bh_event *event)
     bh_bytes text = bh__cut(bh_event_text(event), BH_HEALTH_REASON_BYTES - 1);
     memcpy(self->reason, text.data, text.size);
     self->reason[text.size] = '\0';
+}
+
+bh_bytes bh_health_wait_error(const bh_health *self, int is_worker, int64_t limit_ms, char room[BH_HEALTH_WAIT_ROOM])
+{
+    char limit[BH_DURATION_ROOM];
+    const char *who = is_worker ? "worker" : "consumer";
+    if (!self)
+        return bh_str("");
+    const char *colon = *self->reason ? ": " : "";
+    if (limit_ms < 0)
+        snprintf(room, BH_HEALTH_WAIT_ROOM, "the %s has stopped and cannot become ready; %s again%s%s", who,
+                 is_worker ? "run it" : "consume", colon, self->reason);
+    else
+        snprintf(room, BH_HEALTH_WAIT_ROOM, "the %s is not ready after %s; its state is %s%s%s", who,
+                 bh_duration_text(limit_ms, limit).data, bh_health_name((int)self->state).data, colon, self->reason);
+    return bh_str(room);
 }

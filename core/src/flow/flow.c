@@ -96,10 +96,11 @@ static int is_hold_over(const bh_flow *self)
            (self->is_cancelled || self->now_ms - self->held_since_ms >= BH_FLOW_HOLD_MS);
 }
 
-/* Other consumers of the breaker, and calls by hand, can change its state at any time. */
-static int64_t due_ms(const bh_flow *self, int64_t held)
+/* Sets a rest. Other consumers of the breaker, and calls by hand, can change its state at any time. */
+static void rest(const bh_flow *self, int64_t held, bh_flow_step *out)
 {
-    return is_paused(self) || (held > 0 && !self->view.grants) ? self->now_ms + BH_FLOW_LOOK_MS : BH_FLOW_NEVER;
+    out->is_limiting = is_paused(self) || (held > 0 && !self->view.grants);
+    out->due_ms = self->now_ms + (out->is_limiting ? BH_FLOW_LOOK_MS : BH_FLOW_IDLE_LOOK_MS);
 }
 
 /* Reads the state. A probe that takes too long is lost: only a permit or a record finds that. */
@@ -120,7 +121,7 @@ void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out
 {
     if (!out)
         return;
-    *out = (bh_flow_step){.event = BH_EVENT_LAST, .due_ms = BH_FLOW_NEVER};
+    *out = (bh_flow_step){.event = BH_EVENT_LAST};
     if (!self)
         return;
     self->now_ms = now_ms;
@@ -135,12 +136,13 @@ void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out
         out->kind = BH_FLOW_CONSUME;
     } else if (self->view.grants && held > 0) {
         out->kind = BH_FLOW_CALL;
+        out->due_ms = self->now_ms + BH_FLOW_IDLE_LOOK_MS;
     } else if (is_hold_over(self)) {
         out->kind = self->is_cancelled ? BH_FLOW_DEFER : BH_FLOW_CANCEL;
         out->delay_ms = self->is_cancelled ? deferral_ms(self) : 0;
         self->is_cancelled = 1;
     } else {
-        out->due_ms = due_ms(self, held);
+        rest(self, held, out);
     }
 }
 

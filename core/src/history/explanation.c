@@ -120,9 +120,9 @@ bh_bytes bh_history_explanation(bh_history *self)
     bh__report_clear(out);
     add_failures(out, &past);
     if (past.deferrals > 0) {
-        bh__report_add(out, "\nIts handler deferred it ");
+        bh__report_add(out, "\nIts handler or its breaker deferred it ");
         bh__report_add_times(out, past.deferrals);
-        bh__report_add(out, ", because the downstream was busy. These were no attempts.");
+        bh__report_add(out, ", because the downstream was busy or down. A deferral is no attempt.");
     }
     if (past.last_error.size > 0)
         add_line(out, "The last error was: ", past.last_error, "");

@@ -143,7 +143,7 @@ bh_status bh_policy_add_step_ms(bh_policy *self, int64_t step_ms)
     if (!bh__reserve(&steps, &self->step_capacity, sizeof *self->steps_ms, self->step_count + 1))
         return BH_ERR_NO_MEMORY;
     self->steps_ms = steps;
-    bh_status status = set_number(self, &self->steps_ms[self->step_count], "a step", step_ms, 1, BH_POLICY_LONGEST_MS);
+    bh_status status = set_number(self, &self->steps_ms[self->step_count], "step_ms", step_ms, 1, BH_POLICY_LONGEST_MS);
     if (status == BH_OK)
         self->step_count++;
     return status;

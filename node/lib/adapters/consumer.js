@@ -68,7 +68,7 @@ class BaseConsumer {
   #look // a timer
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
-  health = new Health('the consumer')
+  health = new Health(0)
   flow // undefined if the retrier has no breaker
 
   constructor (retrier) {
@@ -106,6 +106,7 @@ class BaseConsumer {
     this.#since = performance.now()
     this.#emit('connected', () => ({ connection: 'consume' }))
     this.#lookLater()
+    this.flow?.look()
   }
 
   /** Looks for the return exchange once a minute. */

@@ -22,14 +22,19 @@ class Flow {
   #consumer
   #held = [] // the oldest first
   #timer
+  #due = Infinity // when the timer ends
+  #latest // the original of the message that arrived last
+  #isOwn
   #isLooking = false
   #isStopped = false
 
   /**
    * consumer: executes steps. It has emit(kind, describe), defer(message, delay), giveBack(message),
    * pause() and resume()
+   * isOwn: the consumer is the application's
    */
-  constructor (breaker, topology, consumer) {
+  constructor (breaker, topology, consumer, isOwn) {
+    this.#isOwn = isOwn
     this.#native = made(c.bh_flow_new(breaker[NATIVE], topology[NATIVE]))
     this.#breaker = breaker
     this.#consumer = consumer
@@ -52,6 +57,7 @@ class Flow {
       return
     }
     held.isHeld = true
+    this.#latest = held.message[ORIGINAL]
     this.#held.push(held)
     this.look()
     if (held.isHeld) held.run = AsyncResource.bind(held.run) // its async context, of AsyncLocalStorage
@@ -60,7 +66,6 @@ class Flow {
   /** Executes the steps that are due. Call it after each end of a handler. */
   look = () => {
     if (this.#isLooking || this.#isStopped) return
-    clearTimeout(this.#timer)
     this.#isLooking = true
     try {
       this.#execute()
@@ -75,11 +80,22 @@ class Flow {
       this.#forgetClosed()
       const step = this.#native.next(this.#held.length, time)
       if (!this.#executeStep(step, time)) {
-        if (step[DUE] >= 0) this.#timer = setTimeout(this.look, Math.max(1, step[DUE] - time)).unref()
+        this.#setTimer(step[DUE], time)
         return
       }
     }
     setImmediate(this.look) // other work of the event loop comes first
+  }
+
+  /** Looks again at a time, unless no message can come: the channel of the application's consumer is closed. */
+  #setTimer (due, time) {
+    if (this.#due <= due || (this.#isOwn && !this.#held.length && !this.#latest?.isOpen)) return
+    clearTimeout(this.#timer)
+    this.#due = due
+    this.#timer = setTimeout(() => {
+      this.#due = Infinity
+      this.look()
+    }, Math.max(1, due - time)).unref()
   }
 
   /** Returns false if there is nothing to do before the step's due time. */

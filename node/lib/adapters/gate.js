@@ -26,7 +26,7 @@ class Gate {
       pause: () => consumer?.pause(),
       resume: () => consumer?.resume(),
       ...retrier
-    })
+    }, !consumer)
   }
 
   /**

@@ -11,7 +11,7 @@ const LEAST_HEARTBEAT = 1000 // ms
 class Handling {
   count = 0 // deliveries in hand; held messages do not count
   #retrier
-  #blocked // the last handler that held the event loop for long: { id, duration, until }
+  #blocked // the last handler that blocked the event loop for long: { id, duration, until }
   #arrived = new Scheduler() // a client delivers all that it has read at once
   #ended = new Scheduler() // many handlers may wait for one thing, and end at once
   #idle = [] // resolve functions of who waits until no handler runs
@@ -122,7 +122,7 @@ class Handling {
     settle()
   }
 
-  /** Records that a handler held the event loop for long. */
+  /** Records that a handler blocked the event loop for long. */
   #ran (message, began) {
     const until = performance.now()
     const duration = until - began
@@ -130,7 +130,7 @@ class Handling {
   }
 
   /**
-   * Returns the handler that held the event loop for longer than the heartbeat, just before now;
+   * Returns the handler that blocked the event loop for longer than the heartbeat, just before now;
    * undefined if there is none.
    */
   blockedFor (heartbeat) {

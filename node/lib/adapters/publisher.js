@@ -80,7 +80,7 @@ class Publisher {
   #backOff
   #emitter
   #isConsuming // whether the retrier has a consumer of its own
-  #held // returns the handler that held the event loop for longer than the heartbeat: { id, duration }
+  #held // returns the handler that blocked the event loop for longer than the heartbeat: { id, duration }
   #ledger
   #step = new Float64Array(DUE + 1) // the ledger's last step
   #copies = new Map() // by entry

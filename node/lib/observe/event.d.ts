@@ -89,8 +89,8 @@ export interface Event {
  *     blocked        the broker accepts no publishes: its memory or disk runs low
  *     unblocked      the broker accepts publishes again
  *     cancelled      the broker cancelled the consumer; it consumes again. From a retrier only after `consume`
- *     busy           no handler was free for longer than the time limit of handlers; `count` handlers have a
- *                    message, `duration` since one was last free
+ *     busy           all `count` handlers were busy for longer than their time limit; `duration` since one
+ *                    of them was free
  *     breaker_opened     the breaker opened: messages are held, and the first probe comes after `delay`
  *     breaker_half_open  the breaker probes: one message at a time
  *     breaker_closed     the breaker closed, or was disabled

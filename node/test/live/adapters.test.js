@@ -338,7 +338,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       }
       const bodies = await broker.bodies(`${queue}.parked`, count)
       assert.equal(new Set(bodies).size, count)
-      await until(() => warned('the broker delivers unacknowledged messages again'), 'the loss is told')
+      await until(() => warned('the broker redelivers all unacknowledged messages'), 'the loss is told')
     })
 
     it('a burst of failures waits for no confirm', async () => {

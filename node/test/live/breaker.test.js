@@ -75,7 +75,7 @@ describe('a breaker', NEEDS_BROKER, () => {
   async function connected (name, options) {
     const listeners = [event => events.push(event), ...options.listeners ?? []]
     const carrier = await ALL[name].connect(URL, options.queue ?? queue, {
-      policy: RETRIES, namespace: broker.namespace, breaker: options.breaker, onEvent: listeners
+      policy: options.policy ?? RETRIES, namespace: broker.namespace, breaker: options.breaker, onEvent: listeners
     })
     closing.push(() => carrier.stop())
     carrier.settings = name === 'worker' ? { concurrency: AT_ONCE, prefetch: AT_ONCE } : { prefetch: AT_ONCE }
@@ -115,6 +115,41 @@ describe('a breaker', NEEDS_BROKER, () => {
       assert.match(await register.metrics(), /^backhop_breaker_state\{queue="[^"]+",breaker="api"\} 0$/m)
       await broker.holds(queue, 0)
       assert.equal(await broker.count(`${queue}.parked`), 0)
+    })
+
+    it(`of ${name} emits a change by hand within a second, without a delivery`, needs, async () => {
+      const api = new Api()
+      const breaker = new Breaker('api', QUICK)
+      const carrier = await connected(name, { breaker })
+      await carrier.begin(api.handle)
+      if (!carrier.consumer && !carrier.worker) { // a message leads to the application's consumer
+        await publish(1)
+        await api.hasHandled(1)
+      }
+      for (const [change, event] of [['open', 'opened'], ['close', 'closed'], ['disable', 'closed']]) {
+        await sleep(300)
+        events.length = 0
+        const began = performance.now()
+        breaker[change]()
+        await until(() => happened(`breaker_${event}`), `it emits ${event}`)
+        assert.ok(performance.now() - began < 2000)
+      }
+    })
+
+    it(`of ${name} stays closed while a fifth of the messages are at fault themselves`, needs, async () => {
+      const breaker = new Breaker('api', { ...QUICK, leastCalls: 10, failurePercent: 10, errors: TypeError })
+      let handled = 0
+      await publish(5, { headers: { host: 'bad' } })
+      await publish(20)
+      const carrier = await connected(name, { breaker, policy: new Policy({ kind: 'fixed', initial: 100, maxAttempts: 2 }) })
+      await carrier.begin(async message => {
+        if (message.headers.host) throw new RangeError('malformed')
+        handled++
+      })
+      await until(() => happened('parked') === 5 && handled === 20, 'the bad ones park')
+      assert.equal(breaker.state, 'closed')
+      assert.ok(!events.some(event => event.name.startsWith('breaker_')))
+      assert.equal(await broker.count(`${queue}.parked`), 5)
     })
 
     it(`of ${name} by key lets messages of the bad key wait, and calls the others`, needs, async () => {

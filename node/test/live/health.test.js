@@ -111,7 +111,7 @@ describe('a health', NEEDS_BROKER, () => {
       await running
     })
     await assert.rejects(worker.ready({ timeout: 1 }), {
-      name: 'WaitTimeoutError', message: /^the worker is not ready after 0.001 s, but starting/
+      name: 'WaitTimeoutError', message: /^the worker is not ready after 0.001 s; its state is starting/
     })
   })
 })

@@ -183,7 +183,7 @@ class History:
 
     @property
     def deferrals(self) -> int:
-        """The number of times that Throttled deferred it, which were no attempts."""
+        """The number of times that Throttled or a breaker deferred it; no attempts."""
         return self._past().deferrals
 
     @property

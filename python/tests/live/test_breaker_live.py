@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,6 +92,9 @@ class Carried:
 
     def names(self) -> list[str]:
         return [event.name for event in list(self.events)]
+
+    def emitted(self, name: str) -> bool:
+        return name in self.names()
 
     @property
     def state(self) -> str:
@@ -182,6 +186,32 @@ def test_messages_that_are_bad_by_themselves_park_and_it_stays_closed(
     assert api.wrong == []
     assert not [name for name in carried.names() if name.startswith("breaker_")]
     assert broker.count(f"{queue}.parked") == 10
+
+
+@each_carrier
+def test_an_idle_consumer_emits_a_change_by_hand_within_a_second(
+    carrier: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, api, breaker = broker.queue(), Downstream(), quick()
+    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
+        if carrier.endswith("wrap"):  # it gets to know the application's consumer by a message
+            broker.publish(b"first", queue)
+            until(lambda: b"first" in api.done)
+        else:
+            until(lambda: carried.state == "ready")
+        for change, name in (
+            (breaker.open, "breaker_opened"),
+            (breaker.close, "breaker_closed"),
+            (breaker.disable, "breaker_closed"),
+        ):
+            time.sleep(0.3)
+            carried.events.clear()
+            began = time.monotonic()
+            change()
+            until(partial(carried.emitted, name))
+            assert time.monotonic() - began < 2
 
 
 # --- A pause that is longer than messages are held -------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
     assert told == [("disconnected", "consume", 0)]
     (lost,) = [event for event in events if event.name == "disconnected"]
     assert isinstance(lost.error, backhop.ConnectionFailedError)
-    assert "the broker delivers unacknowledged messages again" in lost.text
+    assert "the broker redelivers all unacknowledged messages" in lost.text
 
 
 @EACH_CLIENT

@@ -10,7 +10,9 @@ module Backhop
     # @return [Native::Health]
     attr_reader :native
 
-    def initialize
+    # @param is_worker [Integer] 1 for a worker, 0 for a subscription
+    def initialize(is_worker: 0)
+      @is_worker = is_worker
       @native = Core.made(Native.bh_health_new)
     end
 
@@ -26,10 +28,16 @@ module Backhop
     def reason = Core.text(@native.reason)
 
     # Returns the error of a wait for :ready that took too long.
-    def late = Status.error(WaitTimeoutError.status, reason || "")
+    #
+    # @param timeout [Numeric, String] the limit: seconds, or "20s"
+    def late(timeout) = error(WaitTimeoutError, Times.milliseconds(timeout))
 
     # Returns the error of a wait for :ready if there is no consumer any more.
-    def over = Status.error(StateError.status, reason || "")
+    def over = error(StateError, -1)
+
+    private
+
+    def error(raised, limit_ms) = Status.error(raised.status, @native.wait_error(@is_worker, limit_ms))
   end
   private_constant :Health
 end

@@ -143,7 +143,7 @@ module Backhop
     #   by another tool
     def replays = past.replays
 
-    # @return [Integer] how often Throttled deferred it, which were no attempts
+    # @return [Integer] how often Throttled or a breaker deferred it; these were no attempts
     def deferrals = past.deferrals
 
     # @return [Integer] x-delivery-count of a quorum queue; 0 if absent

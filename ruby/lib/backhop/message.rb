@@ -114,7 +114,7 @@ module Backhop
     # @return [Time, nil] time of the first failure, in UTC; nil before it
     def first_failure = history.first_failure
 
-    # @return [Integer] how often Throttled deferred it, which were no attempts
+    # @return [Integer] how often Throttled or a breaker deferred it; these were no attempts
     def deferrals = history.deferrals
 
     # @return [Float, nil] delay before this attempt, in seconds; nil for a first attempt

@@ -29,7 +29,6 @@ module Backhop
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1
     LOOK_AFTER = 1 # seconds: how often events are taken while every thread has a message
-    READY_AFTER = 0.02 # seconds: how often `ready` looks
     CLOCK = Time.method(:now)
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
@@ -38,7 +37,7 @@ module Backhop
       librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
       gem install --platform ruby backhop -- --with-librabbitmq
     TEXT
-    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :READY_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
+    private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
     extend Checks::Keywords
 
@@ -120,6 +119,8 @@ module Backhop
       @events = Mutex.new
       @taking = Mutex.new
       @replays = Mutex.new
+      @changing = Mutex.new
+      @changed = ConditionVariable.new # each event
       @replayed = nil # during a replay: a Queue for its event
       @run = nil # the last one
       set_connections(uri, connect_timeout, confirm_timeout, back_off)
@@ -226,18 +227,22 @@ module Backhop
     #
     # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
     # @return [self]
-    # @raise [WaitTimeoutError] the worker is not ready in that time; the text is {#state_reason}
+    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its reason
     # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
     #   first start cannot succeed
     # @raise [StateError] the worker has stopped
     # @raise [InvalidArgumentError] the timeout is no time or negative
     def ready(timeout = nil)
       deadline_ms = Deadline.after(timeout)
-      until (health = self.health).state == :ready
-        raise @run.failures.first || health.over if @run&.drained?
-        raise health.late if Deadline.remaining(deadline_ms)&.zero?
+      @changing.synchronize do
+        until (health = self.health).state == :ready
+          raise @run.failures.first || health.over if @run&.drained?
 
-        sleep READY_AFTER
+          remaining = Deadline.remaining(deadline_ms)
+          raise health.late(timeout) if remaining&.zero?
+
+          @changed.wait(@changing, remaining)
+        end
       end
       self
     end
@@ -271,7 +276,7 @@ module Backhop
 
     private
 
-    def health = Health.new.tap { |health| @native.state(health.native) }
+    def health = Health.new(is_worker: 1).tap { |health| @native.state(health.native) }
 
     def check(status) = Status.check(status, @native.error)
 
@@ -440,6 +445,7 @@ module Backhop
     ensure # also if on_event raises: the core returns an event only once
       end_replay(event) if event.name == :replayed
       end_run(event) if event.name == :drained
+      @changing.synchronize { @changed.broadcast }
     end
 
     # Ends the run. The core's error is its failure, unless only messages were not settled in time.

@@ -123,6 +123,37 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
         expect(Array.new(6) { attempts.pop }).to eq([1] * 6)
       end
 
+      it "emits a change by hand within a second, without a delivery" do
+        carried(name, downstream, breaker) do
+          publish(1, "good")
+          until_true { downstream.handled.size == 1 }
+          %i[open close disable].zip(%i[breaker_opened breaker_closed breaker_closed]).each do |change, event|
+            sleep 0.3
+            began = now
+            breaker.public_send(change)
+            events.get(event)
+            expect(now - began).to be < 2
+          end
+        end
+      end
+
+      it "stays closed while a fifth of the messages are at fault themselves" do
+        ours = Backhop::Breaker.new("api", row_failures: 3, least_calls: 10, failure_percent: 10, errors: IOError)
+        handled = Queue.new
+        handler = lambda do |message|
+          raise ArgumentError, "malformed" if message.body.start_with?("bad")
+
+          handled << message.attempt
+        end
+        5.times { |index| [*Array.new(4) { "good" }, "bad"].each { |kind| broker.publish("#{kind}#{index}", queue) } }
+        carried(name, handler, ours, policy: Backhop::Policy.new(kind: :fixed, initial: 0.2, jitter: :none, max_attempts: 2)) do
+          5.times { expect(events.get(:parked).attempts).to eq(2) }
+          until_true { handled.size == 20 }
+          expect(ours.state).to eq(:closed)
+        end
+        expect([parked, broker.count(queue)]).to eq([5, 0])
+      end
+
       it "loses nothing if it stops while it is open" do
         breaker.open
         publish(5)
@@ -141,6 +172,16 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
           expect(events.get(:parked).error).to be_a(KeyError)
         end
         expect([downstream.calls.size, parked]).to eq([0, 1])
+      end
+    end
+  end
+
+  %w[bunny-subscribe kicks].each do |name|
+    it "emits a change by hand over #{name} before the first delivery" do
+      carried(name, downstream, breaker) do |carrier|
+        until_true { carrier.waiting? }
+        breaker.open
+        events.get(:breaker_opened)
       end
     end
   end

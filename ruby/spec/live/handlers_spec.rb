@@ -152,7 +152,8 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
       expect(subscription.ready(PATIENCE).state).to eq(:ready)
       subscription.cancel(PATIENCE)
       expect(subscription.state).to eq(:stopped)
-      expect { subscription.ready }.to raise_error(Backhop::StateError)
+      expect { subscription.ready }
+        .to raise_error(Backhop::StateError, /\Athe consumer has stopped and cannot become ready; consume again/)
       expect { client.retrier.subscribe(timeout: -1) { nil } }.to raise_error(Backhop::InvalidArgumentError, /timeout is -1/)
     end
     proxy.close
@@ -165,7 +166,7 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
       client.channel.basic_publish("", "", "#{queue}.none") # the broker blocks what publishes
       until_true { subscription.state == :paused }
       expect(subscription.state_reason).to match(/memory or disk/)
-      expect { subscription.ready(0.05) }.to raise_error(Backhop::WaitTimeoutError, /memory or disk/)
+      expect { subscription.ready(0.05) }.to raise_error(Backhop::WaitTimeoutError, /its state is paused: .*memory or disk/)
     ensure
       broker.control("clear-alarm")
       subscription.ready(PATIENCE)

@@ -260,14 +260,15 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
   it "has a state, and can be awaited" do
     worker = worker()
     expect(worker.state).to eq(:stopped)
-    expect { worker.ready(0.05) }.to raise_error(Backhop::WaitTimeoutError)
+    expect { worker.ready("50ms") }
+      .to raise_error(Backhop::WaitTimeoutError, "the worker is not ready after 0.05 s; its state is stopped")
     running(worker) do
       expect(worker.ready(PATIENCE)).to be(worker)
       expect(worker.state).to eq(:ready)
       expect(worker.state_reason).to include("RabbitMQ")
     end
     expect(worker.state).to eq(:stopped)
-    expect { worker.ready }.to raise_error(Backhop::StateError)
+    expect { worker.ready }.to raise_error(Backhop::StateError, /\Athe worker has stopped and cannot become ready; run it/)
   end
 
   it "raises to who awaits it why it cannot start" do

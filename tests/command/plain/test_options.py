@@ -135,12 +135,23 @@ class Schedule(Case):
     def test_o11_errors_have_the_names_and_units_of_options(self):
         for arguments, said in (
             (("--initial", "1h", "--max", "1m"), "initial is 1 h, above max 1 min: raise max or lower initial"),
-            (("--steps", "1s,61001ms", "--max", "61s"), "step 2 is 61001 ms, above max 1 min 1 s"),
+            (("--steps", "1s,61001ms", "--max", "61s"), "step 2 is 1 min 1.001 s, above max 1 min 1 s"),
+            (("--steps", "1s,0s"), "step is 0 s: give a time span from 0.001 s to 1157 d 9 h 46 min 40 s"),
+            (("--max", "20000d"), "max is 20000 d: give a time span from 0.001 s to 1157 d 9 h 46 min 40 s"),
+            (("--strategy", "delayed-exchange", "--kind", "fixed", "--initial", "50d", "--max", "50d"),
+             "cannot delay by more than 49 d 17 h 2 min 47.295 s: lower max,"),
+            (("--strategy", "delayed-exchange", "--max-retry-after", "50d"), "47.295 s: lower max-retry-after,"),
             (("--max", "50ms", "--initial", "10ms"), "max is below the ladder's lowest rung of 0.1 s: raise max,"),
-            (("--initial", "0s"), "initial is 0 s: give a time span from 0.001 s to"),
+            (("--initial", "0s"), "initial is 0 s: give a time span from 0.001 s to 1157 d 9 h 46 min 40 s"),
         ):
             with self.subTest(arguments):
-                self.assertIn(said, self.ends(USAGE, "schedule", *arguments).stderr)
+                stderr = self.ends(USAGE, "schedule", *arguments).stderr
+                self.assertIn(said, stderr)
+                self.assertNotRegex(stderr, r"_ms\b|\d ms\b")
+
+    def test_an_error_shows_a_time_span_as_options_take_it(self):
+        self.ok("schedule", "--kind", "fixed", "--initial", "1157 d 9 h 46 min 40 s", "--max", "1157 d 9 h 46 min 40 s",
+                "--jitter", "none")
 
     def test_a_strategy_that_cannot_serve_the_policy_names_one_that_can(self):
         self.assertIn("strategy", self.ends(USAGE, "schedule", "--strategy", "reject").stderr)

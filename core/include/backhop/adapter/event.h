@@ -106,6 +106,19 @@ BH_API bh_status bh_event_set_cause(bh_event *self, bh_bytes cause);
  * An adapter emits BH_EVENT_CONNECTED after the broker confirmed its consumer.
  */
 BH_API void bh_health_observe(bh_health *self, const bh_event *event);
+/* The bytes that the text of bh_health_wait_error needs. */
+#define BH_HEALTH_WAIT_ROOM (BH_HEALTH_REASON_BYTES + 128)
+/*
+ * Returns the text of the error of a wait for BH_HEALTH_READY:
+ *
+ *   the worker is not ready after 5 s; its state is reconnecting: connection refused
+ *
+ * is_worker: 1 for a worker, 0 for an adapter's consumer.
+ * limit_ms: the limit that has passed; below 0: the worker or the consumer has stopped.
+ * room: the result points into it.
+ */
+BH_API bh_bytes bh_health_wait_error(const bh_health *self, int is_worker, int64_t limit_ms,
+                                     char room[BH_HEALTH_WAIT_ROOM]);
 
 /*
  * Counts a handled message. Equivalent to observing BH_EVENT_DELIVERED and then

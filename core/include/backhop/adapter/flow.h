@@ -12,8 +12,13 @@
  *         execute the step, by step.kind
  *     }
  *
+ * The breaker can change without a message: by hand (bh_breaker_open, bh_breaker_close,
+ * bh_breaker_disable), or by another of its consumers. So start a timer for step.due_ms also while no
+ * message is held, from the time when the consumer consumes. Events then come within a second.
+ *
  * For BH_FLOW_CALL, get a permit (bh_breaker_permit), and give the oldest held message to a handler.
- * When the handler ends, record it (bh_breaker_record). Without a free handler, end the loop instead.
+ * When the handler ends, record it (bh_breaker_record). Without a free handler, end the loop instead,
+ * as for BH_FLOW_REST.
  *
  * The messages of an open breaker:
  *
@@ -38,8 +43,8 @@
 BH_BEGIN_DECLS
 
 #define BH_FLOW_HOLD_MS 30000
-#define BH_FLOW_LOOK_MS 100       /* how soon a change by another consumer of the breaker is seen */
-#define BH_FLOW_NEVER INT64_C(-1) /* due_ms: no step becomes due by time alone */
+#define BH_FLOW_LOOK_MS 100       /* how soon another state is seen while messages wait for the breaker */
+#define BH_FLOW_IDLE_LOOK_MS 1000 /* the same, while no message waits for the breaker */
 
 /* The kind of a step, and the fields of bh_flow_step that it uses. */
 typedef enum bh_flow_kind {
@@ -55,7 +60,8 @@ typedef struct bh_flow_step {
     bh_flow_kind kind;
     bh_event_kind event; /* BH_EVENT_LAST: none */
     int64_t delay_ms;    /* of BH_FLOW_DEFER: for bh_plan_make, as retry_after_ms */
-    int64_t due_ms;      /* of BH_FLOW_REST */
+    int64_t due_ms;      /* of BH_FLOW_REST and BH_FLOW_CALL: when to call bh_flow_next again */
+    int is_limiting;     /* of BH_FLOW_REST: 1 if held messages, or the next one, wait for the breaker */
 } bh_flow_step;
 
 typedef struct bh_flow bh_flow;

@@ -65,6 +65,6 @@ void bh__gate_look(bh__gate *self, bh__consumer *consumer, bh__context *context)
     do
         bh_flow_next(self->flow, bh__consumer_count_untaken(consumer, context), bh__monotonic_ms(), &step);
     while (execute(self, &step, consumer, context));
-    self->is_limiting = step.due_ms != BH_FLOW_NEVER;
-    self->due_ms = self->is_limiting ? step.due_ms : INT64_MAX;
+    self->is_limiting = step.is_limiting;
+    self->due_ms = step.due_ms;
 }

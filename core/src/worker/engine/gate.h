@@ -12,7 +12,7 @@
 /* Zeroed: without a breaker. */
 typedef struct bh__gate {
     bh_flow *flow;   /* NULL: none */
-    int64_t due_ms;  /* monotonic: when to look again; INT64_MAX: at the next delivery or settlement */
+    int64_t due_ms;  /* monotonic: when to look again; INT64_MAX: never */
     int is_limiting; /* messages wait for the breaker, not for handlers */
 } bh__gate;
 
@@ -21,7 +21,7 @@ bh_status bh__gate_begin(bh__gate *self, const bh__settings *settings);
 void bh__gate_free(bh__gate *self);
 /* Executes the steps that are due. */
 void bh__gate_look(bh__gate *self, bh__consumer *consumer, bh__context *context);
-/* Returns when to look again, monotonic; INT64_MAX: not by time alone. */
+/* Returns when to look again, monotonic; INT64_MAX: never. */
 int64_t bh__gate_due_ms(const bh__gate *self);
 
 #endif

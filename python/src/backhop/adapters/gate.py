@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from .. import _backhop as c
@@ -16,6 +18,7 @@ from ..message import Message
 from ..observe.events import Events
 from ..observe.health import Health
 from ..topology import Topology
+from .copies import Original
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -59,7 +62,8 @@ class Gate(ABC, Generic[MessageT]):
         self._is_looking = False
         self._is_limited = False  # the breaker did not permit a message
         self._is_over = False
-        self._due_ms: int | None = None  # when the timer ends; None: there is none
+        self._due_ms: int | None = None  # when the next timer ends; None: there is none
+        self._latest: Original | None = None  # the delivery that arrived last
         self.consumer: GatedConsumer | None = None
         """The retrier's own consumer. None under ``wrap``: that consumer is the user's."""
 
@@ -74,6 +78,8 @@ class Gate(ABC, Generic[MessageT]):
             self._retrier._give_back(message)
             self._dropped(message)
             return
+        delivered: Any = message
+        self._latest = delivered._original
         self._held.append(message)
         self.look()
 
@@ -112,9 +118,10 @@ class Gate(ABC, Generic[MessageT]):
         step = self._next()
         if self._perform(step):
             return True
-        if step[0] == c.BH_FLOW_CALL:
-            return self._call()
-        self._is_limited = step[3] >= 0
+        if step[0] != c.BH_FLOW_CALL:
+            self._is_limited = bool(step[4])
+        elif self._call():
+            return True
         self._set_timer(step[3])
         return False
 
@@ -124,7 +131,7 @@ class Gate(ABC, Generic[MessageT]):
 
     def _perform(self, step: c.FlowStep) -> bool:
         """Executes a step that starts no handler. Returns False if it is no such step."""
-        kind, event, delay_ms, _ = step
+        kind, event, delay_ms, _, _ = step
         if kind == c.BH_FLOW_EMIT:
             self._emit(event)
         elif kind == c.BH_FLOW_DEFER:
@@ -168,15 +175,23 @@ class Gate(ABC, Generic[MessageT]):
         self._retrier._events.emit(event)
 
     def _set_timer(self, due_ms: int) -> None:
-        if due_ms < 0 or self._due_ms is not None:
-            return  # all steps are due within a short while
+        if self._is_gone or (self._due_ms is not None and self._due_ms <= due_ms):
+            return
         self._due_ms = due_ms
-        self._later(max(0, due_ms - now_ms()) / 1000)
+        self._later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
 
-    def _due(self) -> None:
-        """The timer ended."""
-        self._due_ms = None
-        self.look()
+    def _due(self, due_ms: int) -> None:
+        """A timer ended."""
+        if due_ms == self._due_ms:  # no later one was set for an earlier time
+            self._due_ms = None
+            self.look()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Returns whether no message can come: the channel of an own consumer is closed."""
+        if self.consumer is not None or self._held:
+            return False
+        return self._latest is None or not self._latest.is_here
 
     @property
     def _has_room(self) -> bool:
@@ -192,8 +207,8 @@ class Gate(ABC, Generic[MessageT]):
         """Starts the handler of a message. Calls ``ended`` when that ends."""
 
     @abstractmethod
-    def _later(self, delay: float) -> None:
-        """Calls ``_due`` after ``delay`` seconds, if the connection is open then."""
+    def _later(self, delay: float, callback: Callable[[], None]) -> None:
+        """Calls ``callback`` after ``delay`` seconds, if the connection is open then."""
 
     def _dropped(self, message: MessageT) -> None:
         """A held message was settled, given back or forgotten."""

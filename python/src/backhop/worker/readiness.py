@@ -11,7 +11,7 @@ from .. import _backhop as c
 from .._checks import wait_limit
 from .._errors import Error, WaitTimeoutError
 from .._times import Seconds
-from ..observe.health import Health, late, stopped
+from ..observe.health import Health
 
 
 class Readiness:
@@ -28,7 +28,7 @@ class Readiness:
     @property
     def health(self) -> Health:
         """The health now."""
-        health = Health()
+        health = Health(is_worker=True)
         self._read(health.handle)
         return health
 
@@ -50,7 +50,7 @@ class Readiness:
             if self._future.done():
                 self._future = Future()
             if not isinstance(error, Error):
-                error = stopped(self.health.reason)
+                error = self.health.stopped()
             self._future.set_exception(error)
 
     def wait(self, timeout: Seconds | None) -> None:
@@ -74,5 +74,4 @@ class Readiness:
             raise self._late(limit) from None
 
     def _late(self, limit: float | None) -> WaitTimeoutError:
-        health = self.health
-        return late(health.state, limit, health.reason)
+        return self.health.late(limit)

@@ -45,9 +45,9 @@ module Backhop
       private_constant :Guarded
 
       class << self
-        # Prepares a connection of Bunny, once.
+        # Extends a connection of Bunny, once. Returns it.
         def guard(connection)
-          LOCK.synchronize { connection.extend(Guarded) unless connection.is_a?(Guarded) }
+          LOCK.synchronize { connection.is_a?(Guarded) ? connection : connection.extend(Guarded) }
         end
 
         # Yields. Raises ConnectionFailedError instead of Bunny's exceptions for a lost connection.
@@ -72,7 +72,7 @@ module Backhop
         # such a channel is unregistered. After a time-out it gives up the connection, as Bunny would take a
         # late answer for the answer to the next opening.
         def open(connection, threads = 1)
-          connection.backhop_lock.synchronize do
+          guard(connection).backhop_lock.synchronize do
             wait_for_closing(connection)
             transport = connection.transport
             connection.create_channel(nil, threads).extend(Opened).tap { |channel| channel.opened_on = transport }
@@ -95,7 +95,7 @@ module Backhop
           transport = channel&.connection&.transport
           return unless channel && !channel.closed? && channel.connection.open?
 
-          channel.connection.backhop_lock.synchronize do
+          guard(channel.connection).backhop_lock.synchronize do
             channel.connection.synchronised_find_channel(channel.id) # waits while Bunny opens its channels again
             channel.here? ? channel.close : unregister(channel, transport)
           end

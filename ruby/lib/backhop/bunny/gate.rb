@@ -4,8 +4,8 @@ module Backhop
   module Bunny
     # Executes the flow of a breaker for one consumer. Messages that no handler may get yet are held here.
     #
-    # Threads with a free handler call {#take}. A thread of the gate calls {#look} while messages are
-    # held or the breaker is not closed, and ends then.
+    # Threads with a free handler call {#take}. A thread of the gate calls {#look}, once a second at least:
+    # the breaker can change by hand, or by another of its consumers. It ends with the consumer.
     # @api private
     class Gate
       LOOK_AFTER_MS = 100 # while a held message waits for a free handler
@@ -25,15 +25,32 @@ module Backhop
         @lock = Mutex.new
         @held = []
         @running = 0 # handlers
-        @due_ms = -1 # when to look again; below 0: not by time alone
+        @due_ms = 0 # when to look again
+        @until_ms = 0 # when the thread looks again
+        @sooner = ConditionVariable.new
+        @channel = nil # of the consumer, as far as it is known
         @events = [] # not emitted yet
         @emitting = Mutex.new
         @thread = nil
         @is_over = false
       end
 
+      # Looks for changes of the breaker from now on, even without a delivery.
+      #
+      # @param channel [::Bunny::Channel] of the consumer
+      def watch(channel)
+        @lock.synchronize { @channel = channel }
+        look
+        @lock.synchronize { start_thread }
+      end
+
       # Holds a message. Returns false if the gate is closed.
-      def hold(message) = @lock.synchronize { !@is_over && (@held << message) }
+      def hold(message)
+        @lock.synchronize do
+          @channel = message.delivery_info.channel
+          !@is_over && (@held << message)
+        end
+      end
 
       # Executes the steps that are due.
       #
@@ -77,6 +94,7 @@ module Backhop
       def close
         @lock.synchronize { @is_over = true }
         give_back
+        @lock.synchronize { @sooner.signal }
       end
 
       private
@@ -104,7 +122,7 @@ module Backhop
 
         now_ms = Times.monotonic_ms
         kind, event, delay_ms, due_ms = @flow.next(@held.size, now_ms)
-        @due_ms = due_ms
+        @due_ms = due_ms if due_ms.positive?
         case kind
         when Native::BH_FLOW_CALL then busy? ? [Native::BH_FLOW_REST] : [kind, yield]
         when Native::BH_FLOW_DEFER then [kind, @held.shift, delay_ms]
@@ -143,25 +161,42 @@ module Backhop
         end
       end
 
-      # Starts the gate's thread, with the lock, if it is needed.
+      # Starts the gate's thread, with the lock, if it is needed. Wakes it if it would look too late.
       def start_thread
-        return if @thread&.alive? || !pause
-
-        @thread = Thread.new { look_until_rest }
-        @thread.name = "backhop-gate"
+        if @thread&.alive?
+          @sooner.signal if next_ms < @until_ms
+        elsif !over?
+          @thread = Thread.new { look_until_over }
+          @thread.name = "backhop-gate"
+        end
       end
 
-      # Returns the seconds until the next look; nil if none is needed.
-      def pause
-        return if @is_over || (@due_ms.negative? && @held.empty?)
+      # Returns when to look again, with the lock.
+      def next_ms = @held.empty? ? @due_ms : [@due_ms, Times.monotonic_ms + LOOK_AFTER_MS].min
 
-        due_ms = @due_ms.negative? ? LOOK_AFTER_MS : @due_ms - Times.monotonic_ms
-        due_ms.clamp(1, LOOK_AFTER_MS) / 1000.0
+      # Returns true if no message can come, with the lock. The channel of a Subscription can be another one later.
+      def over?
+        return true if @is_over
+        return false if @changed || @held.any?
+
+        @channel.nil? || (@channel.closed? && !Channels.recovering?(@channel.connection))
       end
 
-      def look_until_rest
-        while (seconds = @lock.synchronize { pause || (@thread = nil) })
-          sleep seconds
+      # Waits until the next look. Returns false if none is needed.
+      def wait
+        @lock.synchronize do
+          if over?
+            @thread = nil
+          else
+            @until_ms = next_ms
+            @sooner.wait(@lock, [@until_ms - Times.monotonic_ms, 1].max / 1000.0)
+          end
+          !@thread.nil?
+        end
+      end
+
+      def look_until_over
+        while wait
           begin
             look
           rescue *Outcomes::FAILURES => e

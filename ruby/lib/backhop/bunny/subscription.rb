@@ -87,12 +87,12 @@ module Backhop
       #
       # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
       # @return [self]
-      # @raise [WaitTimeoutError] it does not consume in that time; the text is {#state_reason}
+      # @raise [WaitTimeoutError] it does not consume in that time; the text has the state and its reason
       # @raise [StateError] it is cancelled, or a handler ended the program
       # @raise [InvalidArgumentError] the timeout is no time or negative
       def ready(timeout = nil)
         is_in_time = wait_until(Deadline.after(timeout)) { @is_over || state == :ready }
-        raise @health.late unless is_in_time
+        raise @health.late(timeout) unless is_in_time
         raise @health.over if over?
 
         self
@@ -147,6 +147,7 @@ module Backhop
         @consumer = consumer
         channel.basic_consume_with(consumer)
         emit_connected
+        @gate&.watch(channel)
       rescue *Channels::LOST => e
         Channels.close(channel)
         raise error(e)

@@ -22,7 +22,7 @@ module Backhop
 
         intake = @backhop_intake
         intake.work = block
-        super(options) { |*delivery| intake.call(*delivery) }
+        super(options) { |*delivery| intake.call(*delivery) }.tap { intake.watch(channel) }
       end
     end
 
@@ -47,6 +47,11 @@ module Backhop
 
         @gate.hold(message)
         run
+      end
+
+      # Looks for changes of the breaker from now on.
+      def watch(channel)
+        @gate&.watch(channel)
       end
 
       private

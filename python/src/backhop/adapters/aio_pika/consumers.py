@@ -21,7 +21,7 @@ from ..._checks import wait_limit
 from ..._errors import Error
 from ..._times import Seconds
 from ...observe.event import Fields
-from ...observe.health import Health, State, late, stopped
+from ...observe.health import Health, State
 from ...topology import Topology
 from ..declaring import consumer_refused, forget
 from .channels import AMQP_ERRORS, reason_of, refusal_of
@@ -122,12 +122,12 @@ class Consumer:
         try:
             await asyncio.wait_for(self._until_ready(), limit)
         except asyncio.TimeoutError:
-            raise late(self.state, limit, self.state_reason) from None
+            raise self._health.late(limit) from None
 
     async def _until_ready(self) -> None:
         while (state := self.state) not in ("ready", "paused"):
             if state == "stopped":
-                raise stopped(self.state_reason)
+                raise self._health.stopped()
             self._changed.clear()
             await self._changed.wait()
 
@@ -227,6 +227,8 @@ class Consumer:
         await self._consume()
         self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
         self._changed.set()
+        if self._gate is not None:
+            self._gate.look()
 
     def _closed(self, _: object) -> None:
         self._retrier._doubt_acks()

@@ -69,9 +69,9 @@ class AioPikaGate(Gate[Message]):
         if waiting is not None and not waiting.done():
             waiting.set_result(may_run)
 
-    def _later(self, delay: float) -> None:
+    def _later(self, delay: float, callback: Callable[[], None]) -> None:
         if not self._client._is_over():
-            asyncio.get_running_loop().call_later(delay, self._due)
+            asyncio.get_running_loop().call_later(delay, callback)
 
 
 def gated(retrier: AioPikaGatedRetrier, start: Start) -> tuple[Start, AioPikaGate | None]:

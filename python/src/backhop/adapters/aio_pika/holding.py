@@ -1,4 +1,4 @@
-"""Notes which handler held the event loop, so that no heartbeat was sent."""
+"""Notes which handler blocked the event loop, so that no heartbeat was sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNTIL_CLOSED = 1.0  # seconds: the loop reads the end of a closed connection wi
 
 
 class Holding:
-    """The last handler whose first step held the event loop for long.
+    """The last handler whose first step blocked the event loop for long.
 
     A later step, after an ``await``, is not measured.
     """

@@ -19,7 +19,7 @@ from ..._checks import wait_limit
 from ..._errors import ArgumentTypeError, Error
 from ..._times import Seconds
 from ...observe.event import Fields
-from ...observe.health import Health, State, late, stopped
+from ...observe.health import Health, State
 from ...topology import Topology
 from ..declaring import Refusal, consumer_refused, forget
 from .channels import asynchronous
@@ -183,6 +183,8 @@ class Consumer:
         self._is_consuming = True
         if is_new:
             self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
+        if self._gate is not None:
+            self._gate.look()
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
@@ -297,10 +299,10 @@ class BlockingConsumer(Consumer):
         end = None if limit is None else time.monotonic() + limit
         while (state := self.state) not in ("ready", "paused"):
             if state == "stopped":
-                raise stopped(self.state_reason)
+                raise self._health.stopped()
             remaining = _LOOK_AFTER if end is None else end - time.monotonic()
             if remaining <= 0:
-                raise late(state, limit, self.state_reason)
+                raise self._health.late(limit)
             self._connection.process_data_events(min(_LOOK_AFTER, remaining))
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:

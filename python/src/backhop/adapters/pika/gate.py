@@ -59,14 +59,14 @@ class PikaGate(Gate[Message]):
     def _start(self, message: Message) -> None:
         self._begin(message)
 
-    def _later(self, delay: float) -> None:
+    def _later(self, delay: float, callback: Callable[[], None]) -> None:
         connection, blocking = self._client._connection, self._client._blocking
         if not connection.is_open:
             return
         if blocking is None:
-            connection._adapter_call_later(delay, self._due)
+            connection._adapter_call_later(delay, callback)
         else:
-            blocking.call_later(delay, self._due)  # there a handler may run
+            blocking.call_later(delay, callback)  # there a handler may run
 
 
 def gated(
