@@ -1,4 +1,5 @@
 /* backhop parked save, load, drop: to a file and back. */
+#include "parked/actions.h"
 #include "parked/archive.h"
 #include "common/command.h"
 #include "parked/loaded.h"
@@ -17,6 +18,8 @@
 
 typedef struct taking {
     parked_options parked;
+    action_options options;
+    action action;
     int drops;
     int yes;
     int dry_run;
@@ -65,6 +68,18 @@ static int is_safe(FILE *file)
     return fflush(file) == 0 && !ferror(file) && (fsync(fileno(file)) == 0 || errno == EINVAL || errno == EROFS);
 }
 
+/* Checks the number of messages, and records the action. EX_OK, or complains and returns the exit code. */
+static int begin_drop(taking *self, const parked *on, const char *name)
+{
+    int code = action_check(&self->options, self->fitting);
+    if (code != EX_OK)
+        return code;
+    json_t *facts = parked_facts(on, "drop");
+    json_object_set_new(facts, "messages", json_integer(self->fitting));
+    json_object_set_new(facts, "file", json_text(bh_str(name)));
+    return action_begin(&self->action, &self->options, facts);
+}
+
 static int save_all(taking *self, parked *on, const char *name)
 {
     snapshot shot;
@@ -75,8 +90,9 @@ static int save_all(taking *self, parked *on, const char *name)
     int is_written = is_safe(self->file);
     if (!is_written)
         complain("%s cannot be written: %s; nothing was taken off the queue", name, strerror(errno));
-    int is_whole = is_written && shot.status == BH_OK && !is_interrupted();
-    if (is_whole && self->drops) {
+    int is_whole = is_written && shot.status == BH_OK && !is_interrupted(),
+        refused = is_whole && self->drops ? begin_drop(self, on, name) : EX_OK;
+    if (is_whole && self->drops && refused == EX_OK) {
         shot.status = snapshot_close(&shot);
         for (size_t i = 0; shot.status == BH_OK && i < self->count; i++) {
             snapshot_ack(&shot, self->tags[i]);
@@ -85,6 +101,11 @@ static int save_all(taking *self, parked *on, const char *name)
         }
     }
     code = snapshot_end(&shot);
+    action_end(&self->action, code, must(json_pack("{s:I}", "dropped", (json_int_t)self->count)));
+    if (refused != EX_OK)
+        unlink(name);
+    if (refused != EX_OK)
+        return refused;
     if (code == EX_OK && is_written && self->parked.json)
         print_json(must(
             json_pack("{s:s, s:I, s:b}", "file", name, "messages", (json_int_t)self->count, "dropped", self->drops)));
@@ -102,8 +123,17 @@ static int confirm_drop(taking *self, parked *on, const char *name)
     int code = look(self, on, &shot);
     if (code == EX_OK)
         code = snapshot_end(&shot);
+    if (code == EX_OK && !self->dry_run)
+        code = action_check(&self->options, self->fitting);
     if (code != EX_OK || (self->yes && !self->dry_run))
         return code;
+    self->options.expected = self->fitting;
+    if (self->parked.json) {
+        print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:I}", "dry_run", self->dry_run, "from", on->queue, "parked",
+                                  (json_int_t)shot.given, "to_drop", (json_int_t)self->fitting, "malformed",
+                                  (json_int_t)on->malformed)));
+        return self->dry_run ? EX_OK : parked_confirm(self->fitting, "save them and drop them");
+    }
     say("%s of %lld in \"%s\" would be dropped, and saved to %s\n", count_messages(text, self->fitting),
         (long long)shot.given, on->queue, name);
     snprintf(what, sizeof what, "save them to %.4000s and drop them", name);
@@ -161,12 +191,13 @@ int parked_save(int count, char **arguments)
 
 int parked_drop(int count, char **arguments)
 {
-    taking self = {.drops = 1};
+    taking self = {.drops = 1, .options = {.expected = -1}};
     const option_rule rules[] = {
         WHERE_OPTION(&self.parked),
         LIKE_OPTION(&self.parked),
         {"dry-run", 'n', OPTION_FLAG, NULL, "say how many it would be, and do nothing", &self.dry_run},
         {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &self.yes},
+        ACTION_OPTIONS(&self.options),
         PARKED_OPTIONS(&self.parked),
     };
     return take_messages(&self, count, arguments, rules, sizeof rules / sizeof rules[0],
@@ -181,6 +212,8 @@ enum { BATCH = 512, CONFIRM_MS = 30000 };
 
 typedef struct loading {
     connection *broker;
+    action_options options;
+    action action;
     const char *file;
     const char *to;
     int64_t skip;
@@ -349,6 +382,14 @@ static int check_mark(const loading *self)
     return EX_USAGE;
 }
 
+static int begin_load(loading *self)
+{
+    json_t *facts =
+        must(json_pack("{s:s, s:o, s:o, s:o}", "action", "load", "vhost", json_text(bh_str(self->broker->uri.vhost)),
+                       "file", json_text(bh_str(self->file)), "queue", json_text(bh_str(self->to ? self->to : ""))));
+    return action_begin(&self->action, &self->options, facts);
+}
+
 static int open_for_load(loading *self, const broker_options *broker)
 {
     amqp_confirm_select_t select = {.nowait = 0};
@@ -367,12 +408,13 @@ static int open_for_load(loading *self, const broker_options *broker)
 
 int parked_load(int count, char **arguments)
 {
-    loading self = {.code = EX_OK};
+    loading self = {.code = EX_OK, .options = {.expected = -1}};
     broker_options broker = {.uri = NULL};
     int json = 0;
     const option_rule rules[] = {
         {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the one that each was saved from", &self.to},
         {"skip", 0, OPTION_NUMBER, "COUNT", "leave out so many lines: those that were loaded already", &self.skip},
+        HISTORY_OPTIONS(&self.options),
         BROKER_OPTIONS(&broker),
         JSON_OPTION(&json),
     };
@@ -393,11 +435,14 @@ int parked_load(int count, char **arguments)
     int code = check_mark(&self);
     if (code == EX_OK)
         code = open_for_load(&self, &broker);
+    if (code == EX_OK)
+        code = begin_load(&self);
     if (code == EX_OK) {
         load_all(&self);
         if (self.loaded > self.skip)
             loaded_mark(self.file, self.loaded);
         code = is_interrupted() && self.code == EX_OK ? EXIT_INTERRUPTED : self.code;
+        action_end(&self.action, code, must(json_pack("{s:I}", "loaded", (json_int_t)(self.loaded - self.skip))));
         if (json)
             print_json(must(json_pack("{s:I, s:I}", "loaded", (json_int_t)(self.loaded - self.skip), "lines",
                                       (json_int_t)self.loaded)));

@@ -66,12 +66,17 @@ bh_status parked_read(parked *self, const bh_message *message);
 int parked_fits(const parked *self);
 /* Returns 1 if the message that was read last is `wanted`: its id, or "@3", the third. */
 int parked_is(const parked *self, const char *wanted, int64_t position);
+/* Returns about when the message that was read last was parked, in ms since the epoch; -1: not known. No header has that time:
+ * it is the due time of its last attempt, else its first failure. */
+int64_t parked_time_ms(const parked *self);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
 /* The id by which `show` finds it. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */
 const char *count_messages(char out[64], int64_t count);
+/* Returns what an action's history says of the selection: vhost, queue, where, like. */
+json_t *parked_facts(const parked *self, const char *action_name);
 /* Reads the count from the terminal. EX_OK if it was typed. Without a terminal that is wrong usage. */
 int parked_confirm(int64_t count, const char *what);
 

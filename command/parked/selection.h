@@ -1,7 +1,7 @@
 /*
  * Selection: which messages are meant, as `--where` says, and what they are grouped by. Pure: no broker, no clock.
  *
- * A condition is FIELD OPERATOR VALUE. Texts: id, error, class, reason, exchange, routing-key, header.NAME, by = != and by ~ !~, which
+ * A condition is FIELD OPERATOR VALUE. Texts: id, error, kind (the error as a list has it: numbers as "#"), class, reason, exchange, routing-key, header.NAME, by = != and by ~ !~, which
  * look for a part and take small letters for capital ones. Numbers: attempts, replays, header.NAME; time spans: age, since the first failure; by
  * = != < <= > >=. What a message has not, fits != and !~ alone.
  */

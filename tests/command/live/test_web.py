@@ -1,0 +1,233 @@
+"""`backhop web` on a broker: looks, actions and refusals."""
+
+import json
+import os
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, LiveCase, broker_ctl, drain, rig
+from webclient import Web
+
+
+class WebCase(LiveCase):
+    def web(self, *arguments: object, **more: object) -> Web:
+        page = Web(*arguments, **more)
+        self.addCleanup(page.__exit__, None, None, None)
+        return page.log_in()
+
+    def acting(self, *queues: str, **more: object) -> Web:
+        return self.web("--allow", "replay,drop", *queues, **more)
+
+
+class Looks(WebCase):
+    def test_a_snapshot_groups_all_queues_by_error(self):
+        one, other = self.parked(4, "507 queue %d is full", "bad"), self.parked(2, "507 queue %d is full")
+        page = self.web(one, other)
+        self.assertEqual(page.get("/api/groups").json, {"number": 0})
+        snapshot = page.post("/api/groups", {"by": "error", "over_time": "1h"}).json
+        self.assertEqual([(group["error"], group["count"], len(group["queues"])) for group in snapshot["groups"]],
+                         [("# queue # is full", 4, 2), ("bad", 2, 1)])
+        self.assertEqual([sum(group["over_time"]["parked"]) for group in snapshot["groups"]], [4, 2])
+        self.assertEqual(page.get("/api/groups").json, snapshot)
+        self.assertEqual(page.post("/api/groups", {"by": "error", "where": ["error~FULL"]}).json["number"], 2)
+
+    def test_samples_and_one_message_with_its_body(self):
+        queue = self.parked(5, "507 queue %d is full", "bad")
+        before = self.saved(queue)
+        page = self.web(queue)
+        found = page.post("/api/samples", {"queue": queue, "where": ["kind=# queue # is full", "reason=permanent"], "limit": 2}).json["results"]
+        self.assertEqual([each["id"] for each in found], ["m000000", "m000002"])
+        self.assertIn("507 queue 0 is full", found[0]["story"])
+        self.assertNotIn("body", found[0])
+        (message,) = page.post("/api/message", {"queue": queue, "id": f"@{found[1]['position']}", "body_bytes": 65536}).json["results"]
+        self.assertEqual((message["id"], message["body"]), ("m000002", "Mg=="))
+        self.assertEqual(page.post("/api/message", {"queue": queue, "id": "none"}).status, 404)
+        self.assertEqual(self.saved(queue), before)
+
+    def test_live_figures_come_as_events_and_by_polling(self):
+        queue = self.parked(3, "bad")
+        page = self.web(queue)
+        connection = page.connect()
+        connection.request("GET", "/api/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.headers["Content-Type"], "text/event-stream")
+        depths = None
+        while not depths:
+            line = answer.readline()
+            if line.startswith(b"data: "):
+                depths = json.loads(line[6:])["depths"]
+        connection.close()
+        self.assertEqual([each["ready"] for each in depths if each["kind"] == "parked"], [3])
+        self.assertEqual([each["ready"] for each in page.get("/api/state").json["depths"] if each["kind"] == "parked"], [3])
+
+    def test_waits_have_the_time_when_the_first_one_is_due(self):
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--initial", "100s", "--jitter", "none")
+        page = self.web(queue, "--namespace", ns)
+        rig("fill", ns + ".wait.100000", 3)
+        until, waiting = time.monotonic() + LIMIT_S, None
+        while not waiting and time.monotonic() < until:
+            depths = page.get("/api/state").json["depths"] or []
+            waiting = [each for each in depths if each["kind"] == "waiting" and each["ready"]]
+            time.sleep(0.2)
+        (rung,) = waiting
+        self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
+        self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
+
+    @unittest.skipUnless(os.environ.get("BACKHOP_MANAGEMENT_URL"), "needs the management API")
+    def test_without_names_it_finds_the_queues(self):
+        queue = self.parked(1, "bad")
+        page = self.web("--management", os.environ["BACKHOP_MANAGEMENT_URL"])
+        while not page.get("/api/state").json["depths"]:
+            time.sleep(0.1)
+        groups = page.post("/api/groups", {}).json["groups"]
+        self.assertIn(queue + ".parked", [group["queue"] for group in groups])
+
+    def test_doctor_has_commands_to_copy(self):
+        queue = self.parked(1, "bad")
+        rig("delete", queue)
+        results = self.web(queue).post("/api/doctor", {"patience": "0s"}).json["results"]
+        self.assertIn(f"backhop topology declare {queue}", [each["command"] for each in results])
+
+    def test_hostile_texts_are_data(self):
+        hostile = '<img src=x onerror=alert(1)>\u202e\x1b[31m"</script>'
+        page = self.web(self.parked(1, hostile))
+        (group,) = page.post("/api/groups", {"by": "error"}).json["groups"]
+        self.assertEqual(page.post("/api/groups", {"by": "error"}).headers["Content-Type"], "application/json")
+        self.assertIn("<img src=x", group["error"])
+
+
+class Actions(WebCase):
+    def history(self, page: Web) -> list[dict]:
+        return page.get("/api/history").json["actions"]
+
+    def test_a_replay_is_counted_first_and_refused_if_the_count_moved(self):
+        queue = self.parked(5, "bad", "worse")
+        page = self.acting(queue)
+        wanted = {"queue": queue, "where": ["error=bad"]}
+        (found,) = page.post("/api/replay", {**wanted, "dry_run": True}).json["results"]
+        self.assertEqual((found["to_replay"], found["parked"]), (3, 5))
+        rig("park", queue, 1, "bad")
+        job = page.post("/api/replay", {**wanted, "expect": 3}).json
+        ended = page.await_job(job["job"])
+        self.assertEqual((ended["state"], ended["result"]), ("stopped", None))
+        self.assertIn("4 messages are selected now, and not 3: nothing was done", ended["problem"])
+        self.assertEqual(self.history(page), [])
+        ended = page.await_job(page.post("/api/replay", {**wanted, "expect": 4}).json["job"])
+        self.assertEqual((ended["state"], ended["result"]["replayed"]), ("done", 4))
+        self.assertEqual(len(drain(queue, 4)), 4)
+        self.assertEqual([each["error"] for each in self.ok("parked", "list", queue, "--json").objects], ["worse"])
+        (action,) = self.history(page)
+        self.assertEqual((action["action"], action["messages"], action["replayed"], action["where"], action["code"]), ("replay", 4, 4, ["error=bad"], 0))
+        self.assertTrue(action["user"])
+
+    def test_a_replay_is_stopped_and_goes_on(self):
+        queue = self.parked(40, "bad")
+        before = self.saved(queue)
+        page = self.acting(queue)
+        number = page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"]
+        while (page.await_job(number, "running")["progress"] or {"replayed": 0})["replayed"] < 3:
+            time.sleep(0.1)
+        self.assertEqual(page.post("/api/replay", {"queue": queue, "expect": 1}).status, 409)
+        self.assertEqual(page.post("/api/samples", {"queue": queue + ".parked"}).status, 409)
+        self.assertEqual(page.post("/api/stop", {"job": number}).json["state"], "stopping")
+        ended = page.await_job(number)
+        done = ended["result"]["replayed"]
+        self.assertEqual(ended["state"], "cancelled")
+        self.assertEqual(self.history(page)[0]["code"], INTERRUPTED)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        self.assertEqual(rest["to_replay"], 40 - done)
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": 40 - done}).json["job"], "done")
+        self.assertEqual([line.split("\t")[0] for line in drain(queue, 40)], before)
+
+    def test_a_killed_program_loses_nothing_and_its_history_says_so(self):
+        queue = self.parked(60, "bad")
+        before = self.saved(queue)
+        with tempfile.TemporaryDirectory() as state:
+            page = self.acting(queue, state=state)
+            number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"]
+            while (page.await_job(number, "running")["progress"] or {"replayed": 0})["replayed"] < 5:
+                time.sleep(0.1)
+            page.process.kill()
+            page.process.wait()
+            again = self.acting(queue, state=state)
+            until = time.monotonic() + LIMIT_S
+            while "ended_ms" not in self.history(again)[0] and time.monotonic() < until:
+                time.sleep(0.1)
+            (action,) = self.history(again)
+            self.assertEqual((action["code"], action["stopped"]), (INTERRUPTED, "interrupted"))
+            (rest,) = again.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+            self.assertEqual(rest["to_replay"], 60 - action["replayed"])
+            again.await_job(again.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        self.assertEqual([line.split("\t")[0] for line in drain(queue, 60)], before)
+
+    def test_a_killed_broker_ends_a_replay_and_the_rest_goes_on(self):
+        queue = self.parked(200, "bad")
+        page = self.acting(queue)
+        broker_ctl("save")
+        number = page.post("/api/replay", {"queue": queue, "expect": 200, "rate": 40}).json["job"]
+        self.await_ready(queue, at_least=5)
+        broker_ctl("kill")
+        ended = page.await_job(number)
+        broker_ctl("start")
+        self.assertEqual(ended["state"], "stopped")
+        self.assertIn("the connection was lost", ended["problem"])
+        self.assertLessEqual(ended["result"]["in_flight"], 512)
+        self.assertEqual(self.history(page)[0]["code"], TRY_AGAIN)
+        self.await_ready(queue + ".parked", at_least=1)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        ids = [line.split("\t")[0] for line in drain(queue, 200)]
+        self.assertEqual(len(set(ids)), 200)
+        self.assertLessEqual(len(ids), 200 + 512)
+
+    def test_a_drop_saves_and_a_load_brings_back(self):
+        queue = self.parked(4, "bad", "worse")
+        page = self.acting(queue)
+        wanted = {"queue": queue, "where": ["error=bad"]}
+        (found,) = page.post("/api/drop", {**wanted, "dry_run": True}).json["results"]
+        self.assertEqual(found["to_drop"], 2)
+        refused = page.await_job(page.post("/api/drop", {**wanted, "expect": 3}).json["job"])
+        self.assertEqual(refused["state"], "stopped")
+        self.assertEqual(page.get("/api/saved").json["saved"], [])
+        self.assertEqual(len(self.saved(queue)), 4)
+        ended = page.await_job(page.post("/api/drop", {**wanted, "expect": 2}).json["job"])
+        self.assertEqual((ended["state"], ended["result"]["messages"]), ("done", 2))
+        self.assertEqual(self.saved(queue), ["m000001", "m000003"])
+        lines = page.get(f"/api/saved/{ended['file']}").body.splitlines()
+        self.assertEqual([json.loads(line)["id"] for line in lines], ["m000000", "m000002"])
+        loaded = page.await_job(page.post("/api/load", {"file": ended["file"]}).json["job"])
+        self.assertEqual((loaded["state"], loaded["result"]["loaded"]), ("done", 2))
+        self.assertEqual(len(self.saved(queue)), 4)
+        self.assertEqual([action["action"] for action in self.history(page)], ["load", "drop"])
+
+    def test_a_proxy_s_user_is_in_the_history(self):
+        queue = self.parked(1, "bad")
+        page = Web("--allow", "replay", "--user-header", "X-User", queue, unix=True)
+        self.addCleanup(page.__exit__, None, None, None)
+        page.call = lambda *arguments, call=page.call, **more: call(*arguments, **{"X_User": "ana", **more})
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": 1}).json["job"], "done")
+        self.assertEqual(self.history(page)[0]["user"], "ana")
+
+    def test_the_command_writes_the_same_history(self):
+        queue = self.parked(3, "bad")
+        with tempfile.TemporaryDirectory() as directory:
+            file = directory + "/history"
+            self.assertIn("3 messages are selected now, and not 2",
+                          self.ends(TRY_AGAIN, "parked", "replay", queue, "--expect", 2, "--yes", "--history", file).stderr)
+            self.assertFalse(os.path.exists(file))
+            self.ok("parked", "replay", queue, "--limit", 1, "--expect", 1, "--yes", "--user", "ana", BACKHOP_HISTORY=file)
+            self.ok("parked", "drop", queue, directory + "/file", "--yes", "--history", file)
+            self.ok("parked", "load", directory + "/file", "--history", file)
+            lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        self.assertEqual([(line["event"], line["action"]) for line in lines],
+                         [(event, action) for action in ("replay", "drop", "load") for event in ("begun", "ended")])
+        self.assertEqual(lines[0]["user"], "ana")
+        self.assertEqual((lines[1]["replayed"], lines[3]["dropped"], lines[5]["loaded"]), (1, 2, 2))
+
+    def test_nothing_is_done_if_the_history_cannot_be_written(self):
+        queue = self.parked(1, "bad")
+        self.assertIn("nothing was done", self.ends(73, "parked", "replay", queue, "--yes", "--history", "/nowhere/file").stderr)
+        self.assertEqual(len(self.saved(queue)), 1)
