@@ -13,6 +13,7 @@
  * gives back in the order in which they were begun, and before 4.0 in that of their tags. A connection that closes before the broker has begun the
  * last one (150,000 messages on 4.3.6: within the first second) brings what the first ones have back behind the rest; a guard keeps it open for that
  * long where the process is killed. 2,000,000 messages can be looked at.
+ * A look at the first messages alone holds all of them too; it reads so many, and the end of the channel gives all back.
  * basic.get would be one consumer a message, which the broker does not sort.
  *
  * Acknowledgements that are on the wire when the channel ends can be lost, as RabbitMQ works on them later than on the end (seen on 3.10.8, 10,000
@@ -43,7 +44,9 @@ typedef struct snapshot {
     size_t consumers;
     bh__assembler assembler;
     bh__message_list arrived;
-    int expires; /* set after snapshot_begin: what is given back may leave the queue at once, and is not waited for */
+    int64_t most;  /* set after snapshot_begin: the number of messages to give, the oldest; 0: all. All are held */
+    int is_ending; /* what still comes is not kept */
+    int expires;   /* set after snapshot_begin: what is given back may leave the queue at once, and is not waited for */
     bh_status status; /* why it ended early */
 } snapshot;
 

@@ -5,7 +5,7 @@
  *      "queue": "orders.parked", "where": ["class=TimeoutError"], "messages": 120, ...}
  *     {"event": "ended", "id": "1f0c...", ..., "code": 0, "replayed": 120, "stopped": ""}
  *
- * A program that was killed leaves no second line.
+ * A program that was killed leaves no second line. --action-id sets the id, of at most 16 characters.
  */
 #ifndef BACKHOP_COMMAND_PARKED_ACTIONS_H
 #define BACKHOP_COMMAND_PARKED_ACTIONS_H
@@ -16,13 +16,14 @@
 
 typedef struct action_options {
     const char *file, *user;
+    const char *id;   /* NULL: a random one */
     int64_t expected; /* messages; -1: any number */
 } action_options;
 
 #define HISTORY_OPTIONS(o)                                                                                             \
-    {"history", 0, OPTION_TEXT, "FILE", NULL, &(o)->file},                                                             \
+    {"history", 0, OPTION_TEXT, "FILE", NULL, &(o)->file}, {"user", 0, OPTION_TEXT, "NAME", NULL, &(o)->user},         \
     {                                                                                                                  \
-        "user", 0, OPTION_TEXT, "NAME", NULL, &(o)->user                                                               \
+        "action-id", 0, OPTION_TEXT, "ID", NULL, &(o)->id                                                              \
     }
 #define ACTION_OPTIONS(o) {"expect", 0, OPTION_NUMBER, "COUNT", NULL, &(o)->expected}, HISTORY_OPTIONS(o)
 
@@ -37,6 +38,8 @@ typedef struct action {
 int action_begin(action *self, const action_options *options, json_t *facts);
 /* Records its end, with its exit code and results, an object, which is freed. Does nothing if no action was begun. */
 void action_end(action *self, int code, json_t *results);
+/* Makes a random id. */
+void action_make_id(char out[17]);
 /* Checks the number of messages. EX_OK; or complains and returns 75. */
 int action_check(const action_options *options, int64_t count);
 

@@ -12,6 +12,8 @@
 typedef struct listing {
     groups found;
     int64_t total;
+    int64_t remaining; /* messages that were not looked at */
+    int64_t first;     /* of each queue so many are looked at; 0: all */
     int64_t fitting;
     int by_error; /* the groups of all queues are one */
     int is_wide;
@@ -24,7 +26,9 @@ static int count_queue(parked *on, listing *counts)
     int code = snapshot_begin(&shot, on->broker, on->queue);
     if (code != EX_OK)
         return code;
+    shot.most = counts->first;
     for (bh_message *message; (message = snapshot_next(&shot)) != NULL;) {
+        parked_show_progress(on, &shot, 0);
         if (parked_reads(on, message)) {
             counts->fitting++;
             if (!groups_add(&counts->found, on->queue, on->history, parked_time_ms(on)))
@@ -32,7 +36,9 @@ static int count_queue(parked *on, listing *counts)
         }
         bh_message_free(message);
     }
+    parked_show_progress(on, &shot, 1);
     counts->total += shot.given;
+    counts->remaining += shot.total - shot.given;
     return snapshot_end(&shot);
 }
 
@@ -178,7 +184,11 @@ static void print_listing(const parked *on, const listing *counts)
     }
     if (counts->found.count)
         print_groups(counts);
-    printf("%s%s", count_messages(text, counts->total), on->selection.count ? "" : "\n");
+    printf("%s", count_messages(text, counts->total));
+    if (counts->remaining)
+        printf(" of %lld, the first of each queue", (long long)(counts->total + counts->remaining));
+    if (!on->selection.count)
+        putchar('\n');
     if (on->selection.count)
         printf(", %lld of them selected\n", (long long)counts->fitting);
     if (on->malformed)
@@ -231,6 +241,8 @@ int parked_list(int count, char **arguments)
         {"wide", 0, OPTION_FLAG, NULL, "an id of each group too, and dates", &counts.is_wide},
         {"by", 0, OPTION_TEXT, "queue|error", "error: groups of all queues as one [queue]", &by},
         {"over-time", 0, OPTION_DURATION, "TIME", NULL, &span_ms},
+        {"first", 0, OPTION_NUMBER, "COUNT", NULL, &counts.first},
+        PROGRESS_OPTION(&options),
         MANAGEMENT_OPTION(&api),
         PARKED_OPTIONS(&options)};
     int at = options_read(
@@ -243,6 +255,7 @@ int parked_list(int count, char **arguments)
     static const char *const ways[] = {"queue", "error"};
     counts.by_error = setup_word("by", by, ways, 2);
     counts.json = options.json;
+    options.progress &= options.json;
     set_span(&counts, span_ms);
     int code = management_name_queues(&queues, management_url(api), &options.broker, count - at, arguments + at);
     if (code != EX_OK)

@@ -141,6 +141,8 @@ typedef struct showing {
     int64_t shown;
 } showing;
 
+enum { MANY = 10000 }; /* messages: a look at more of them ends once it has shown enough */
+
 static void show_one(showing *self, parked *on, const bh_message *message, int64_t position)
 {
     if (self->shown >= self->limit || !parked_reads(on, message) || (self->id && !parked_is(on, self->id, position)))
@@ -159,8 +161,11 @@ static int show_all(showing *self, parked *on)
     int code = snapshot_begin(&shot, on->broker, on->queue);
     if (code != EX_OK)
         return code;
-    for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message))
+    for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message)) {
         show_one(self, on, message, shot.given);
+        if (self->shown >= self->limit && shot.total - shot.given > MANY)
+            shot.most = shot.given;
+    }
     code = snapshot_end(&shot);
     if (code == EX_OK && self->id && self->shown == 0) {
         complain("there is no message with this id in \"%s\"", on->queue);

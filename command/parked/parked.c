@@ -11,6 +11,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+enum { LOOK_PROGRESS_MS = 300 };
+
 static const command commands[] = {
     {"list", "groups of messages that failed alike", parked_list},
     {"show", "one message: its story, properties and headers", parked_show},
@@ -219,6 +221,17 @@ int parked_reads(parked *self, const bh_message *message)
         return parked_fits(self);
     self->malformed++;
     return 0;
+}
+
+void parked_show_progress(parked *self, const snapshot *shot, int is_last)
+{
+    int64_t now_ms = bh__monotonic_ms();
+    if (!self->options->progress || (!is_last && now_ms - self->shown_ms < LOOK_PROGRESS_MS))
+        return;
+    self->shown_ms = now_ms;
+    print_json(must(json_pack("{s:b, s:o, s:I, s:I}", "progress", 1, "queue", json_text(bh_str(self->queue)),
+                              "looked_at", (json_int_t)shot->given, "messages", (json_int_t)shot->total)));
+    fflush(stdout);
 }
 
 const char *parked_id(const parked *self, char out[256])

@@ -16,6 +16,7 @@ typedef struct parked_options {
     const char *like;
     int json;
     int any_queue;
+    int progress; /* of looks, as JSON */
 } parked_options;
 
 #define PARKED_OPTIONS(o)                                                                                              \
@@ -30,6 +31,10 @@ typedef struct parked_options {
 #define LIKE_OPTION(o)                                                                                                 \
     {                                                                                                                  \
         "like", 0, OPTION_TEXT, "ID", "the group of this message, as list --wide has it", &(o)->like                   \
+    }
+#define PROGRESS_OPTION(o)                                                                                             \
+    {                                                                                                                  \
+        "progress", 0, OPTION_FLAG, NULL, NULL, &(o)->progress                                                         \
     }
 
 /* What a parked queue is looked at with, on one connection. */
@@ -48,6 +53,7 @@ typedef struct parked {
     bh_delivery *delivery; /* of the message that was read last, as is history */
     bh_history *history;
     int64_t malformed; /* messages that could not be read */
+    int64_t shown_ms;  /* monotonic: when parked_show_progress printed last; 0: never */
 } parked;
 
 /* Begins on a connection. Wrong conditions end the program. */
@@ -71,6 +77,8 @@ int parked_is(const parked *self, const char *wanted, int64_t position);
 int64_t parked_time_ms(const parked *self);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
+/* Prints how far a look is, as JSON, if the last time is long enough ago, or it is the end of the look. */
+void parked_show_progress(parked *self, const snapshot *shot, int is_last);
 /* The id by which `show` finds it. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */

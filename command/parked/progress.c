@@ -56,7 +56,7 @@ static void print_progress_json(replay *self, int64_t now_ms, int is_last)
 void replay_show_progress(replay *self, int64_t now_ms, int is_last)
 {
     char remaining[TIME_TEXT] = "";
-    if (self->options->progress)
+    if (self->options->parked.progress)
         print_progress_json(self, now_ms, is_last);
     if (!isatty(STDERR_FILENO) || (!is_last && now_ms - self->shown_ms < PROGRESS_MS))
         return;

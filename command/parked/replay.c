@@ -208,6 +208,7 @@ static int count_all(replay *self)
         return code;
     self->at_first = shot.total;
     for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message)) {
+        parked_show_progress(&self->on, &shot, 0);
         if (!parked_reads(&self->on, message))
             continue;
         if (self->options->max_replays >= 0 && replay_past(self).replays >= self->options->max_replays) {
@@ -218,6 +219,7 @@ static int count_all(replay *self)
             replay_print_sample(self, shot.given);
         }
     }
+    parked_show_progress(&self->on, &shot, 1);
     self->wanted = self->options->limit >= 0 && self->options->limit < fits ? self->options->limit : fits;
     if (fits > SAMPLES && shows)
         printf("  ...\n");
@@ -295,7 +297,7 @@ int parked_replay(int count, char **arguments)
         {"dry-run", 'n', OPTION_FLAG, NULL, "say what would go, and do nothing", &o.dry_run},
         {"yes", 'y', OPTION_FLAG, NULL, "do not ask", &o.yes},
         {"hold", 0, OPTION_DURATION, "TIME", "give the rest back for a moment so often [10m]", &o.hold_ms},
-        {"progress", 0, OPTION_FLAG, NULL, "with --json: a line each second, with its progress", &o.progress},
+        PROGRESS_OPTION(&o.parked),
         ACTION_OPTIONS(&o.action),
         PARKED_OPTIONS(&o.parked),
     };
@@ -313,7 +315,7 @@ int parked_replay(int count, char **arguments)
         o.max_replays = -1;
     if (o.ramp)
         read_ramp(self, o.ramp);
-    o.progress &= o.parked.json;
+    o.parked.progress &= o.parked.json;
     if (o.ramp_ms < 1 || o.hold_ms < 1000)
         options_refuse("--ramp-step is longer than nothing, --hold is 1s or more");
     if (bh_plan_new(&self->plan) != BH_OK)

@@ -25,7 +25,6 @@ typedef struct replay_options {
     int64_t hold_ms;
     int dry_run;
     int yes;
-    int progress;
 } replay_options;
 
 typedef struct replay {

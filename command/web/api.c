@@ -12,6 +12,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+enum { FIRST_MESSAGES = 20000 /* of each queue, that a look at groups reads */ };
 enum { LONGEST_USER = 128, MOST_STREAMS = 16 /* so that other requests find a connection */ };
 
 /* ------------------------------------------------------------------------------------------------------------- answering */
@@ -197,8 +198,12 @@ static void look_at(const call *self, verb wanted)
     char problem[256];
     for (size_t i = 0; i < on->connecting.count; i++)
         texts_add(&more, on->connecting.items[i]);
-    for (size_t i = 0; i < on->naming.count; i++)
+    for (size_t i = 0; wanted != LOAD && i < on->naming.count; i++)
         texts_add(&more, on->naming.items[i]);
+    if (wanted == LIST || wanted == REPLAY || wanted == DROP)
+        texts_add(&more, "--progress");
+    if (wanted == LIST && !json_object_get(self->body, "first"))
+        json_object_set_new(self->body, "first", json_integer(FIRST_MESSAGES));
     int is_read = arguments_read(&arguments, wanted, self->body, &more, problem);
     int wants_queues = is_read && (wanted == LIST || wanted == DOCTOR) && !json_object_get(self->body, "queues");
     const char *queue = json_string_value(json_object_get(self->body, "queue"));
@@ -273,7 +278,16 @@ static void drop_messages(const call *self)
 
 static void load_messages(const call *self)
 {
-    jobs_begin(self->web, self->it, LOAD, self->body, self->user);
+    const char *name = json_string_value(json_object_get(self->body, "file"));
+    char *path = name ? saved_path(self->web, name) : NULL;
+    int is_dry = json_is_true(json_object_get(self->body, "dry_run"));
+    if (is_dry && path)
+        json_object_set_new(self->body, "file", json_text(bh_str(path)));
+    if (is_dry && !path)
+        web_refuse(self->it, 404, "there is no such file");
+    else
+        act(self, LOAD);
+    free(path);
 }
 
 static void stop_job(const call *self)

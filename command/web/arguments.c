@@ -33,7 +33,11 @@ static const struct {
     field fields[20];
 } verbs[VERB_COUNT] = {
     [LIST] = {{"parked", "list"},
-              {SELECTION, {"by", "by", TEXT}, {"over_time", "over-time", TEXT}, {"queues", NULL, OPERANDS}}},
+              {SELECTION,
+               {"by", "by", TEXT},
+               {"first", "first", NUMBER},
+               {"over_time", "over-time", TEXT},
+               {"queues", NULL, OPERANDS}}},
     [SAMPLES] = {{"parked", "show"}, {SELECTION, {"limit", "limit", NUMBER}, {"queue", NULL, OPERAND}}},
     [SHOW] = {{"parked", "show"},
               {{"body_bytes", "body-bytes", NUMBER}, {"queue", NULL, OPERAND}, {"id", NULL, OPERAND}}},
@@ -65,7 +69,12 @@ static const struct {
                {"dry_run", "dry-run", FLAG},
                {"queue", NULL, OPERAND},
                {"file", NULL, OPERAND}}},
-    [LOAD] = {{"parked", "load"}, {{"to", "to", TEXT}, {"skip", "skip", NUMBER}, {"file", NULL, OPERAND}}},
+    [LOAD] = {{"parked", "load"},
+              {{"to", "to", TEXT},
+               {"skip", "skip", NUMBER},
+               {"expect", "expect", NUMBER},
+               {"dry_run", "dry-run", FLAG},
+               {"file", NULL, OPERAND}}},
 };
 
 void arguments_add(texts *out, const char *text)

@@ -29,7 +29,7 @@ struct child {
 
 /* -------------------------------------------------------------------------------------------------------------- starting */
 
-static _Noreturn void become(const texts *arguments, const int pipes[4], pid_t parent)
+static _Noreturn void become(const texts *arguments, const int pipes[4], int kept, pid_t parent)
 {
     char **words = must(calloc(arguments->count + 2, sizeof *words));
     words[0] = copy_text(bh_str("backhop"));
@@ -40,6 +40,8 @@ static _Noreturn void become(const texts *arguments, const int pipes[4], pid_t p
     if (getppid() != parent)
         _exit(EX_TEMPFAIL);
     signal(SIGPIPE, SIG_DFL);
+    if (kept >= 0)
+        fcntl(kept, F_SETFD, 0);
     int nothing = open("/dev/null", O_RDONLY);
     dup2(nothing, STDIN_FILENO);
     dup2(pipes[1], STDOUT_FILENO);
@@ -56,7 +58,8 @@ static child **find_place(children *self)
     return NULL;
 }
 
-child *children_start(children *self, const texts *arguments, int64_t limit_ms, const child_listener *listener)
+child *children_start(children *self, const texts *arguments, int64_t limit_ms, int kept,
+                      const child_listener *listener)
 {
     child **place = find_place(self);
     int pipes[4] = {-1, -1, -1, -1};
@@ -65,7 +68,7 @@ child *children_start(children *self, const texts *arguments, int64_t limit_ms, 
         return NULL;
     pid_t process = pipe2(pipes + 2, O_CLOEXEC) == 0 ? fork() : -1;
     if (process == 0)
-        become(arguments, pipes, parent);
+        become(arguments, pipes, kept, parent);
     close(pipes[1]);
     if (pipes[3] >= 0)
         close(pipes[3]);

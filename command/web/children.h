@@ -26,8 +26,10 @@ typedef struct children {
     child *items[CHILDREN_MOST];
 } children;
 
-/* Starts `backhop ARGUMENTS`; NULL: there are too many, or it cannot be started. It is stopped after limit_ms; 0: never. */
-child *children_start(children *self, const texts *arguments, int64_t limit_ms, const child_listener *listener);
+/* Starts `backhop ARGUMENTS`; NULL: there are too many, or it cannot be started. It is stopped after limit_ms; 0: never. It
+ * keeps the file `kept` open until its end; -1: none. */
+child *children_start(children *self, const texts *arguments, int64_t limit_ms, int kept,
+                      const child_listener *listener);
 /* Ends it as Ctrl-C does; its listener gets the end. Again: kills it. */
 void child_stop(child *self);
 /* Writes what to poll, at most 2 for each child, and returns how many. */

@@ -59,7 +59,7 @@ static void start(web *self)
     arguments_add(&arguments, "--");
     for (int i = 0; i < self->queue_count; i++)
         arguments_add(&arguments, self->queues[i]);
-    it->child = children_start(&self->children, &arguments, LONGEST_MS, &listener);
+    it->child = children_start(&self->children, &arguments, LONGEST_MS, -1, &listener);
     arguments_free(&arguments);
 }
 
@@ -110,10 +110,10 @@ json_t *live_state(web *self)
 {
     live *it = &self->live;
     it->wanted_ms = bh__monotonic_ms();
-    return must(json_pack("{s:I, s:o, s:o, s:o, s:i}", "time_ms", (json_int_t)bh__epoch_ms(), "depths",
+    return must(json_pack("{s:I, s:o, s:o, s:o, s:i, s:o}", "time_ms", (json_int_t)bh__epoch_ms(), "depths",
                           it->depths ? json_incref(it->depths) : json_null(), "problem",
                           json_text(bh_str(it->problem ? it->problem : "")), "jobs", jobs_json(self), "groups_number",
-                          self->groups_number));
+                          self->groups_number, "look", looks_json(self)));
 }
 
 char *live_event(web *self)

@@ -19,6 +19,8 @@ static void end_look(look *self)
 {
     arguments_free(&self->arguments);
     json_decref(self->results);
+    json_decref(self->progress);
+    json_decref(self->last);
     *self = (look){.asker = NULL};
 }
 
@@ -27,9 +29,9 @@ static void keep_groups(look *self, const char *notice)
 {
     web *on = self->web;
     json_decref(on->groups);
-    on->groups =
-        must(json_pack("{s:i, s:I, s:O, s:o}", "number", ++on->groups_number, "taken_ms", (json_int_t)bh__epoch_ms(),
-                       "groups", self->results, "notice", json_text(bh_str(notice))));
+    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:O}", "number", ++on->groups_number, "taken_ms",
+                                (json_int_t)bh__epoch_ms(), "groups", self->results, "notice",
+                                json_text(bh_str(notice)), "queues", self->progress));
     live_change(on);
     web_answer(self->asker, 200, json_incref(on->groups));
 }
@@ -39,8 +41,25 @@ static void on_line(void *data, const char *line, size_t size)
     look *self = data;
     self->bytes += size;
     json_t *object = self->bytes <= CHILD_MOST_BYTES ? json_loadb(line, size, JSON_ALLOW_NUL, NULL) : NULL;
-    if (object)
+    const char *queue = json_string_value(json_object_get(object, "queue"));
+    if (object && json_object_get(object, "progress")) {
+        json_object_del(object, "progress");
+        json_decref(self->last);
+        self->last = object;
+        if (queue)
+            json_object_set(self->progress, queue, object);
+        live_change(self->web);
+    } else if (object) {
         json_array_append_new(self->results, object);
+    }
+}
+
+json_t *looks_json(const web *self)
+{
+    for (size_t i = 0; i < LOOKS_MOST; i++)
+        if (self->looks[i].runs && self->looks[i].last)
+            return json_incref(self->looks[i].last);
+    return json_null();
 }
 
 static void on_end(void *data, int code, const char *problem)
@@ -79,7 +98,7 @@ void looks_work(web *self)
             continue;
         const child_listener listener = {.on_line = on_line, .on_end = on_end, .data = each};
         each->runs = 1;
-        if (children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, &listener))
+        if (children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener))
             continue;
         web_refuse(each->asker, 503, "too much runs here at once; try again");
         end_look(each);
@@ -96,8 +115,12 @@ void looks_begin(web *self, request *asker, verb wanted, texts *arguments)
         web_refuse(asker, 503, "too many looks wait here; try again");
         return;
     }
-    *place =
-        (look){.web = self, .asker = asker, .verb = wanted, .arguments = *arguments, .results = must(json_array())};
+    *place = (look){.web = self,
+                    .asker = asker,
+                    .verb = wanted,
+                    .arguments = *arguments,
+                    .results = must(json_array()),
+                    .progress = must(json_object())};
     request_later(asker);
     looks_work(self);
 }

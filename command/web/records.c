@@ -48,6 +48,20 @@ static void add_line(json_t *known, json_t *order, json_t *line)
     json_object_update(action, line);
 }
 
+json_t *records_find(const web *self, const char *id)
+{
+    json_t *all = records_json(self), *found = NULL, *each;
+    size_t i;
+    json_array_foreach(all, i, each)
+    {
+        const char *its = json_string_value(json_object_get(each, "id"));
+        if (!found && its && strcmp(its, id) == 0)
+            found = json_incref(each);
+    }
+    json_decref(all);
+    return found;
+}
+
 json_t *records_json(const web *self)
 {
     json_t *known = must(json_object()), *order = must(json_array()), *list = must(json_array());

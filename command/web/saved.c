@@ -2,6 +2,7 @@
 #include "web/web.h"
 
 #include "common/output.h"
+#include "parked/loaded.h"
 #include "worker/wire/clock.h"
 
 #include <ctype.h>
@@ -82,12 +83,15 @@ void saved_list(const web *self, request *it)
     DIR *directory = opendir(path);
     for (struct dirent *each; directory && (each = readdir(directory)) != NULL;) {
         struct stat facts;
+        char *whole = saved_path(self, each->d_name);
+        int64_t loaded = whole ? loaded_lines(whole) : 0;
+        free(whole);
         if (!is_name(each->d_name) || json_array_size(list) >= MOST_FILES ||
             fstatat(dirfd(directory), each->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         json_array_append_new(
-            list, must(json_pack("{s:s, s:I, s:I}", "file", each->d_name, "bytes", (json_int_t)facts.st_size, "time_ms",
-                                 (json_int_t)facts.st_mtim.tv_sec * 1000)));
+            list, must(json_pack("{s:s, s:I, s:I, s:I}", "file", each->d_name, "bytes", (json_int_t)facts.st_size,
+                                 "time_ms", (json_int_t)facts.st_mtim.tv_sec * 1000, "loaded", (json_int_t)loaded)));
     }
     if (directory)
         closedir(directory);

@@ -87,7 +87,9 @@ static int make_state(web *self, const char *named)
     else
         self->state = join(home && *home ? home : ".", "/.local/state/backhop");
     char *saved = join(self->state, "/saved");
-    int is_made = make_directory(saved);
+    char *jobs = join(self->state, "/jobs");
+    int is_made = make_directory(saved) && make_directory(jobs);
+    free(jobs);
     if (!is_made)
         complain("%s cannot be made: %s; --state names another directory", saved, strerror(errno));
     free(saved);
@@ -121,6 +123,28 @@ static char *usual_api(const char *uri)
     return url;
 }
 
+/* Returns what jobs of a state directory have in common: the broker, and options of the topology. */
+static char *scope_of(const web *self, const char *uri)
+{
+    bh__uri parsed = {.text = NULL};
+    bh__report problem = {.status = BH_OK};
+    char *text = NULL;
+    if (bh__uri_parse(&parsed, bh_str(uri), &problem) != BH_OK)
+        text = copy_text(bh_str(""));
+    else if (asprintf(&text, "%s:%d %s", parsed.host, parsed.port, parsed.vhost) < 0)
+        must(NULL);
+    bh__uri_free(&parsed);
+    bh__report_free(&problem);
+    for (size_t i = 0; i < self->naming.count; i++) {
+        char *longer = NULL;
+        if (asprintf(&longer, "%s %s", text, self->naming.items[i]) < 0)
+            must(NULL);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
 /* Hands the broker to sub-commands: URLs, which have passwords, by the environment, which only this user can read. */
 static void prepare_children(web *self, const web_options *o)
 {
@@ -132,6 +156,7 @@ static void prepare_children(web *self, const web_options *o)
     add_option(&self->naming, "namespace", o->ns);
     add_option(&self->naming, "strategy", o->strategy);
     add_option(&self->naming, "queue-type", o->queue_type);
+    self->scope = scope_of(self, broker_uri(&o->broker));
     if (api) {
         setenv("BACKHOP_MANAGEMENT_URL", api, 1);
     } else if (self->queue_count == 0) {
@@ -176,12 +201,14 @@ static void serve(web *self)
         server_poll(self->server, polled, count, count > 0 || self->live.is_changed ? BUSY_POLL_MS : POLL_MS);
         children_work(&self->children);
         looks_work(self);
+        jobs_work(self);
         live_work(self);
     }
 }
 
 static void destroy(web *self)
 {
+    self->is_closing = 1;
     children_close(&self->children, GOODBYE_MS); /* their ends answer requests */
     server_close(self->server);
     looks_free(self);
@@ -192,6 +219,7 @@ static void destroy(web *self)
     texts_free(&self->settings.hosts);
     free(self->state);
     free(self->history);
+    free(self->scope);
     free(self);
 }
 
@@ -244,6 +272,7 @@ int web_main(int count, char **arguments)
     }
     if (code == EX_OK) {
         print_address(self);
+        kept_read(self);
         serve(self);
     }
     destroy(self);

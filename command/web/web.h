@@ -4,6 +4,7 @@
  *     api.c        routes of /api, and who may use them
  *     looks.c      looks, one after the other: each is a sub-command whose answer goes to the request
  *     jobs.c       replays, drops and loads, one for each queue
+ *     kept.c       their files, by which they go on after the program was started again
  *     live.c       depths, by `backhop top`, and what goes to all pages
  *     records.c    the history of actions
  *     saved.c      files of dropped messages
@@ -25,19 +26,26 @@ typedef struct look {
     verb verb;
     texts arguments;
     json_t *results;
+    json_t *progress; /* the last line of each queue, by its name */
+    json_t *last;     /* the last of all of them; NULL: none came */
     size_t bytes;
     int runs;
 } look;
 
 typedef struct job {
     struct web *web;
-    int number; /* 0: a free place */
+    int number;  /* 0: a free place */
+    char id[17]; /* of this run, in the history */
+    int kept;    /* its file, locked while this program or the sub-command has it; -1: none */
     verb verb;
     char *queue, *user, *file; /* owned; file: of a drop or a load */
     json_t *request, *progress, *result;
     char *problem;
     int64_t begun_ms, ended_ms; /* since the epoch; ended 0: it runs */
+    int64_t done_before;        /* messages that earlier runs of this job replayed, dropped or loaded */
     int code, is_stopped;
+    int is_interrupted; /* by the end of an earlier program; it does not go on by itself */
+    int is_waiting;     /* for the end of the run that an earlier program started */
     child *child;
 } job;
 
@@ -65,6 +73,8 @@ typedef struct web {
     const char *user_header, *base_path, *allow;
     char token[WEB_SECRET], session[WEB_SECRET], cookie[32];
     char *state, *history; /* paths */
+    char *scope;           /* the broker and the options of the topology: only jobs of the same scope go on */
+    int is_closing;
     look looks[LOOKS_MOST];
     json_t *groups; /* the last snapshot; NULL: none yet */
     int groups_number;
@@ -91,6 +101,8 @@ void pages_answer(request *it, const char *name);
 void looks_begin(web *self, request *asker, verb wanted, texts *arguments);
 /* Starts what waits, if nothing runs. */
 void looks_work(web *self);
+/* Returns how far the look that runs is; JSON's null: none runs, or nothing came yet. */
+json_t *looks_json(const web *self);
 void looks_free(web *self);
 
 /* Begins a job; answers the request. */
@@ -100,7 +112,22 @@ void jobs_stop(web *self, request *asker, int number);
 json_t *jobs_json(const web *self);
 /* Returns 1 if a job runs on the queue, by its name or its work queue's. */
 int jobs_is_busy(const web *self, const char *queue);
+/* Makes a job of a record that kept_read found. Returns 0 if there is no place. */
+int jobs_add(web *self, const char *id, int kept, json_t *record);
+/* Goes on with jobs whose run has ended with an earlier program, or shows them as interrupted. */
+void jobs_work(web *self);
 void jobs_free(web *self);
+
+/* Writes and locks the file of a job, under its id. Returns 0 if it cannot. */
+int kept_write(job *self);
+/* Removes it. Does nothing if there is none. */
+void kept_remove(job *self);
+/* Closes it: it stays. */
+void kept_close(job *self);
+/* Returns 1 once no other process has the file: the run has ended. `is_gone`: another program has removed it. */
+int kept_is_free(const job *self, int *is_gone);
+/* Adds the jobs of an earlier program. */
+void kept_read(web *self);
 
 /* Starts and ends `backhop top`, and sends events. */
 void live_work(web *self);
@@ -117,6 +144,8 @@ void live_free(web *self);
 
 /* Returns the last actions of the history, the newest first. */
 json_t *records_json(const web *self);
+/* Returns the action with this id, or NULL. The caller frees it. */
+json_t *records_find(const web *self, const char *id);
 
 /* Answers with a saved file, or with the list of them. */
 void saved_answer(const web *self, request *it, const char *name);

@@ -1,6 +1,7 @@
 """The page of `backhop web` in a browser, on a broker."""
 
 import re
+import tempfile
 import time
 
 from browser import SCREENS, Browser, chromium
@@ -100,6 +101,76 @@ class Operator(PageCase):
         page.keyboard.press("Enter")
         page.get_by_text("is done").wait_for()
         self.assertEqual(len(drain(queue, 30)), 30)
+
+    def test_a_saved_file_is_loaded_once_its_count_is_typed(self):
+        queue = self.parked(3, "bad")
+        browser = self.open("--allow", "replay,drop", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Drop…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_label("Type 3 to go on").fill("3")
+        page.keyboard.press("Enter")
+        page.get_by_text("3 messages saved and dropped").wait_for()
+        browser.go("history")
+        page.get_by_role("button", name="Load…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text(f"3 messages would go to {queue}.parked (3).").wait_for()
+        self.assertTrue(page.get_by_role("button", name="Load 3 messages").is_disabled())
+        page.get_by_label("Type 3 to go on").fill("3")
+        page.keyboard.press("Enter")
+        page.get_by_text("3 messages loaded.", exact=True).wait_for()
+        self.assertEqual(len(self.saved(queue)), 3)
+        browser.go("history")
+        page.get_by_role("button", name="Load…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text("0 messages would go to").wait_for()
+        self.assertEqual(browser.errors, [])
+
+    def test_a_look_at_a_part_is_said_and_all_are_a_click_away(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 20500)
+        self.await_ready(queue + ".parked", 20501)
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_text(f"20,000 of 20,501 in {queue}.parked").wait_for()
+        page.get_by_text("≥ 19,999").wait_for()
+        page.get_by_role("button", name="Look at all").click()
+        page.get_by_text("20,500", exact=True).wait_for()
+        self.assertEqual(page.get_by_text("≥").count(), 0)
+
+    def test_after_a_kill_a_replay_goes_on_and_a_killed_one_is_a_click_away(self):
+        queue = self.parked(60, "bad")
+        with tempfile.TemporaryDirectory() as state:
+            web = Web("--allow", "replay", queue, state=state).log_in()
+            self.addCleanup(web.__exit__, None, None, None)
+            web.await_replayed(web.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"], 5)
+            web.kill()
+            second = Web("--allow", "replay", queue, state=state)
+            self.addCleanup(second.__exit__, None, None, None)
+            browser = self.browser(second)
+            browser.open()
+            browser.go("jobs")
+            browser.page.get_by_text("It has gone on after a restart of this program").wait_for()
+            second.log_in().await_replayed(1, 5)
+            second.kill("replay")
+            third = Web("--allow", "replay", queue, state=state)
+            self.addCleanup(third.__exit__, None, None, None)
+            browser = self.browser(third)
+            page = browser.open()
+            browser.go("jobs")
+            page.get_by_text("was interrupted").wait_for()
+            page.get_by_role("button", name="Go on with the rest…").click()
+            page.get_by_label("Begin").select_option("")
+            page.get_by_label("Then, messages a second").fill("0")
+            page.get_by_role("button", name="Count them").click()
+            box = page.get_by_label(re.compile(r"^Type \d+ to go on"))
+            box.fill(re.search(r"\d+", page.locator("form label").inner_text()).group())
+            page.keyboard.press("Enter")
+            page.get_by_text("is done").wait_for()
+            self.assertEqual(len({line.split("\t")[0] for line in drain(queue, 60)}), 60)
 
     def test_the_keyboard_does_all(self):
         queue = self.parked(2, "bad")

@@ -7,10 +7,12 @@ import http.client
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -107,7 +109,20 @@ class Web(contextlib.AbstractContextManager):
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             for job in self.get("/api/state").json["jobs"]:
-                if job["job"] == number and job["state"] in (states or ("done", "stopped", "cancelled")):
+                if job["job"] == number and job["state"] in (states or ("done", "stopped", "cancelled", "interrupted")):
                     return job
             time.sleep(0.05)
         raise AssertionError(f"job {number} never was {states}")
+
+    def kill(self, *words: str) -> None:
+        """Kills the program by SIGKILL; before it its sub-commands that have one of the words."""
+        for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+            if set(words) & set(Path(f"/proc/{pid}/cmdline").read_text().split("\0")):
+                os.kill(int(pid), signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+
+    def await_replayed(self, number: int, count: int) -> None:
+        """Waits until a job has replayed so many messages."""
+        while (self.await_job(number, "running")["progress"] or {}).get("replayed", 0) < count:
+            time.sleep(0.1)

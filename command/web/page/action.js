@@ -1,9 +1,10 @@
-// The dialog of a replay or a drop: settings, the exact count, and the count typed.
-import { post } from './api.js'
-import { field, h, problem, select, set } from './dom.js'
+// The dialog of a replay, drop or load: settings, the exact count, and the count typed.
+import { get, post } from './api.js'
+import { field, h, lookProgress, problem, select, set } from './dom.js'
 import { count, messages } from './format.js'
 
 const RAMPS = [['1,2,5,20', 'slowly: 1, 2, 5, 20 a second'], ['5,20,100', 'faster: 5, 20, 100 a second'], ['', 'no ramp']]
+const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
 const dialog = document.getElementById('dialog')
 
 function settings (name, request) {
@@ -27,6 +28,10 @@ function settings (name, request) {
 }
 
 function prospect (name, found) {
+  if (name === 'load') {
+    return `${messages(found.to_load)} would go to ${Object.entries(found.queues).map(([queue, number]) => `${queue} (${count(number)})`).join(', ')}.${
+      found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''}`
+  }
   if (name === 'drop') return `${messages(found.to_drop)} of ${count(found.parked)} in ${found.from} would be saved to a file here, then taken off the queue. You can load them again.`
   const stays = [
     found.cannot_go && `${messages(found.cannot_go)} cannot go.`,
@@ -38,11 +43,11 @@ function prospect (name, found) {
 
 // Begins once the count that was shown is typed. The program refuses if another number is selected by then.
 function confirm (app, name, body, found, place) {
-  const number = name === 'drop' ? found.to_drop : found.to_replay
+  const number = found[`to_${name}`]
   set(place, h('p', {}, prospect(name, found)))
   if (!number) return
   const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
-  const go = h('button', { type: 'submit', class: name === 'drop' ? 'danger' : 'main', disabled: true }, name === 'drop' ? `Drop ${messages(number)}` : `Replay ${messages(number)}`)
+  const go = h('button', { type: 'submit', class: name === 'drop' ? 'danger' : 'main', disabled: true }, `${NAMES[name]} ${messages(number)}`)
   const trouble = h('div')
   typed.addEventListener('input', () => { go.disabled = typed.value.trim() !== String(number) })
   place.append(h('form', {
@@ -65,8 +70,10 @@ export function openAction (app, name, request) {
   const place = h('div', { 'aria-live': 'polite' })
   const own = settings(name, request)
   const check = async () => {
-    set(place, h('p', {}, 'Counting…'))
-    const body = { queue: request.queue, where: request.where || [], ...own.read() }
+    set(place, lookProgress(app))
+    const body = name === 'load'
+      ? { file: request.file, ...(request.skip && { skip: request.skip }) }
+      : { queue: request.queue, where: request.where || [], ...own.read() }
     try {
       const { results } = await post(name, { ...body, dry_run: true })
       confirm(app, name, body, results.at(-1), place)
@@ -74,12 +81,18 @@ export function openAction (app, name, request) {
       set(place, problem(error))
     }
   }
-  set(dialog, 
-    h('h2', { id: 'dialog-title' }, name === 'drop' ? `Drop from ${request.queue}` : `Replay from ${request.queue}`),
-    h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
+  set(dialog,
+    h('h2', { id: 'dialog-title' }, `${NAMES[name]} from ${request.queue || request.file}`),
+    name !== 'load' && h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
     ...own.elements,
     h('div', { class: 'row' }, h('button', { type: 'button', class: 'main', onclick: check }, 'Count them'),
       h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')),
     place)
   dialog.showModal()
+}
+
+// Opens the dialog for the rest of a saved file, after an earlier load.
+export async function openLoad (app, file) {
+  const { saved } = await get('saved')
+  openAction(app, 'load', { file, skip: saved.find(each => each.file === file)?.loaded || 0 })
 }

@@ -64,6 +64,19 @@ export function button (text, work, kind = '') {
   return h('div', {}, it, place)
 }
 
+// A line that shows how far the look is that runs. It follows the state until it leaves the page.
+export function lookProgress (app) {
+  const line = h('p', {}, 'Looking…')
+  let wasShown = false
+  const show = ({ look }) => {
+    wasShown ||= line.isConnected
+    if (wasShown && !line.isConnected) app.listeners = app.listeners.filter(each => each !== show)
+    else if (look) set(line, `Looking: ${Number(look.looked_at).toLocaleString('en')} of ${Number(look.messages).toLocaleString('en')} messages in ${look.queue}…`)
+  }
+  app.onState(show)
+  return line
+}
+
 export function copyButton (text) {
   const it = h('button', {
     type: 'button',

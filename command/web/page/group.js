@@ -1,9 +1,10 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
-import { button, h, problem, set, table } from './dom.js'
+import { button, h, lookProgress, problem, set, table } from './dom.js'
 import { clock, count, messages, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { openAction } from './action.js'
+import { partly } from './tonight.js'
 
 const BODY_BYTES = 65536
 
@@ -68,7 +69,7 @@ export default async function group (app, main, query) {
   }
   const samples = h('div', { 'aria-live': 'polite' })
   const load = queue => async () => {
-    set(samples, h('p', {}, 'Looking…'))
+    set(samples, lookProgress(app))
     try {
       const { results } = await post('samples', { queue, where, limit: 10 })
       set(samples, h('h3', {}, `The first ${messages(results.length)} in ${queue}`),
@@ -82,6 +83,7 @@ export default async function group (app, main, query) {
   main.append(
     h('p', {}, `${messages(found.count)}, parked as `, h('b', {}, found.reason || 'not by Backhop'), `. First failure ${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)}), last ${relative(found.last_first_failure_ms)}. `,
       found.least_attempts === found.most_attempts ? `${count(found.most_attempts)} ${found.most_attempts === 1 ? 'attempt' : 'attempts'} each.` : `${count(found.least_attempts)} to ${count(found.most_attempts)} attempts.`),
+    partly(app.groups).length > 0 && h('div', { class: 'card note' }, 'The look has read a part of the queues: it may be more messages. A replay or drop counts all.'),
     h('div', { class: 'card' }, sparkline(found.over_time)), queues, samples)
   let drawn = ''
   app.onState(state => {

@@ -1,13 +1,24 @@
-// The history of actions, by this page and by the command.
+// The history of actions, by this page and by the command; and saved files.
 import { get } from './api.js'
-import { h, problem, set, table } from './dom.js'
-import { clock, count, relative } from './format.js'
-import { openAction } from './action.js'
+import { button, h, problem, set, table } from './dom.js'
+import { clock, count, messages, relative } from './format.js'
+import { openAction, openLoad } from './action.js'
 
 function outcome (each) {
   if (!each.ended_ms) return h('span', { class: 'warn' }, 'runs, or was killed')
   const done = each.replayed ?? each.dropped ?? each.loaded ?? 0
   return [`${count(done)} of ${count(each.messages ?? done)}`, each.parked_again ? `, ${count(each.parked_again)} parked again` : '', each.stopped ? `; stopped: ${each.stopped}` : '', each.code ? ` (exit code ${each.code})` : '']
+}
+
+function savedFiles (app, saved) {
+  if (!saved.length) return null
+  return [h('h3', {}, 'Saved files'), table('Saved files', [
+    ['When', each => h('span', { title: clock(each.time_ms) }, relative(each.time_ms))],
+    ['File', each => h('a', { href: `api/saved/${each.file}`, download: each.file }, each.file), 'error'],
+    ['Bytes', each => count(each.bytes), 'number'],
+    ['Loaded', each => each.loaded ? messages(each.loaded) : '–', 'number'],
+    ['', each => app.session.may_drop && button('Load…', () => openLoad(app, each.file))]
+  ], [...saved].sort((a, b) => b.time_ms - a.time_ms))]
 }
 
 export default async function history (app, main) {
@@ -16,8 +27,8 @@ export default async function history (app, main) {
   const rest = each => each.action === 'replay' && app.session.may_replay && (each.code || !each.ended_ms) &&
     !app.state.jobs.some(job => job.ended_ms === 0 && job.queue.replace(/\.parked$/, '') === each.queue.replace(/\.parked$/, ''))
   try {
-    const { actions } = await get('history')
-    set(place, actions.length
+    const [{ actions }, { saved }] = await Promise.all([get('history'), get('saved')])
+    set(place, savedFiles(app, saved), saved.length > 0 && h('h3', {}, 'Actions'), actions.length
       ? table('Actions', [
         ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms))],
         ['Who', each => each.user],

@@ -2,16 +2,23 @@
 import { post } from './api.js'
 import { button, h, set } from './dom.js'
 import { clock, count, messages, relative, span } from './format.js'
-import { openAction } from './action.js'
+import { openAction, openLoad } from './action.js'
 
-const WORDS = { running: 'runs', stopping: 'is stopping', done: 'is done', cancelled: 'was stopped by you', stopped: 'has stopped' }
+const WORDS = { running: 'runs', stopping: 'is stopping', waiting: 'goes on in a moment', done: 'is done', cancelled: 'was stopped by you', stopped: 'has stopped', interrupted: 'was interrupted' }
 const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
+
+const before = job => job.done_before > 0 && h('p', { class: 'muted small' }, `It has gone on after a restart of this program. Before: ${messages(job.done_before)}.`)
 
 function progress (job) {
   const it = job.progress
+  if (it?.looked_at != null && !job.ended_ms) return h('p', { class: 'muted number' }, `It looks at the queue: ${count(it.looked_at)} of ${messages(it.messages)}.`)
+  if (it?.loaded != null && !job.ended_ms) {
+    return [h('progress', { value: it.loaded, max: it.to_load, 'aria-label': 'Loaded' }), h('p', { class: 'number' }, `${count(it.loaded)} of ${messages(it.to_load)} loaded.`)]
+  }
   if (!it || job.ended_ms) return h('p', { class: 'muted' }, job.ended_ms ? '' : 'It looks at the queue first.')
   const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'as fast as it goes'
   return [
+    before(job),
     h('progress', { value: it.replayed, max: it.to_replay, 'aria-label': 'Replayed' }),
     h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}`, it.remaining_ms != null && `, ${span(it.remaining_ms)} remaining`),
     job.request.ramp && h('p', { class: 'muted small' }, `Ramp: ${job.request.ramp} a second, ${job.request.ramp_step} each.`),
@@ -30,6 +37,7 @@ function result (job) {
 
 // Opens the dialog with the selection again, and the rest of a limit.
 function goOn (app, job) {
+  if (job.action === 'load') return openLoad(app, job.file)
   const { expect, ...request } = job.request
   const done = job.result?.replayed ?? job.progress?.replayed ?? 0
   if (request.limit) request.limit = Math.max(1, request.limit - done)
@@ -37,11 +45,11 @@ function goOn (app, job) {
 }
 
 function card (app, job) {
-  const canGoOn = job.action === 'replay' && job.ended_ms > 0 && job.state !== 'done' && app.session.may_replay
-  return h('section', { class: `card ${job.state === 'stopped' ? 'problem' : job.state === 'done' ? 'ok' : ''}` },
+  const canGoOn = job.ended_ms > 0 && job.state !== 'done' && (job.action === 'replay' ? app.session.may_replay : app.session.may_drop)
+  return h('section', { class: `card ${job.state === 'stopped' || job.state === 'interrupted' ? 'problem' : job.state === 'done' ? 'ok' : ''}` },
     h('h3', {}, `${NAMES[job.action]} ${job.job}: ${job.queue || job.file} ${WORDS[job.state]}`),
     h('p', { class: 'muted small' }, `By ${job.user}, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, (job.request.where || []).map(each => [h('code', {}, each), ' '])),
-    progress(job), result(job),
+    progress(job), job.ended_ms > 0 && before(job), result(job),
     job.problem && h('p', { class: 'small' }, job.problem),
     !job.ended_ms && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', () => post('stop', { job: job.job }), 'danger'),
     canGoOn && button('Go on with the rest…', () => goOn(app, job), 'main'))

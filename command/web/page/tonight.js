@@ -1,6 +1,6 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
-import { button, field, h, problem, select, set, table } from './dom.js'
+import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
 import { clock, count, messages, relative } from './format.js'
 import { sparkline } from './chart.js'
 
@@ -29,12 +29,21 @@ function rows (groups, order) {
   return [...groups].sort(by)
 }
 
+// Returns the queues that a look has not read to their end.
+export const partly = snapshot => Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
+
+function partNote (parts, lookAtAll) {
+  return h('div', { class: 'card note' },
+    h('p', {}, 'A look reads the first messages of a queue: ', parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', '), '. The others have further errors, maybe. A replay or drop always counts all.'),
+    button('Look at all', lookAtAll))
+}
+
 function list (snapshot, order) {
   const now = Date.now()
   if (!snapshot.groups.length) return h('div', { class: 'card ok' }, 'Nothing is parked that fits. All messages were handled, or still have attempts.')
   return table('Groups of parked messages', [
     ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
-    ['Messages', each => count(each.count), 'number'],
+    ['Messages', each => (partly(snapshot).length ? '≥ ' : '') + count(each.count), 'number'],
     ['Parked', each => sparkline(each.over_time)],
     ['First failure', each => [h('span', { title: clock(each.first_failure_ms) }, relative(each.first_failure_ms, now)), ' ',
       now - each.first_failure_ms < NEW_MS && h('span', { class: 'badge warn' }, 'new')], 'time'],
@@ -59,17 +68,19 @@ export default function tonight (app, main) {
       return
     }
     const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-    set(place, 
+    const parts = partly(snapshot)
+    set(place,
       h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
+      parts.length > 0 && partNote(parts, () => look({ first: 0 })),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }
-  const look = async () => {
+  const look = async (more = {}) => {
     app.span = spanField.value
     app.filter = text.value.trim()
-    set(place, h('p', {}, 'Looking…'))
+    set(place, lookProgress(app))
     try {
-      app.groups = await post('groups', { by: 'error', over_time: app.span, where: app.filter ? [`error~${app.filter}`] : [] })
+      app.groups = await post('groups', { ...more, by: 'error', over_time: app.span, where: app.filter ? [`error~${app.filter}`] : [] })
       known = app.groups.number
     } finally {
       draw()
@@ -81,7 +92,7 @@ export default function tonight (app, main) {
   })
   text.addEventListener('keydown', event => event.key === 'Enter' && look().catch(error => place.prepend(problem(error))))
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
-    h('div', { class: 'row' }, button('Look at parked messages', look, 'main'), field('Only errors that contain', text), field('Over', spanField), field('Order', order)),
+    h('div', { class: 'row' }, button('Look at parked messages', () => look(), 'main'), field('Only errors that contain', text), field('Over', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {
