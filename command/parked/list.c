@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sysexits.h>
 
+enum { SHOW_MS = 500 };
+
 /* The counts of a list. */
 typedef struct listing {
     groups found;
@@ -15,7 +17,8 @@ typedef struct listing {
     int64_t remaining; /* messages that were not looked at */
     int64_t first;     /* of each queue so many are looked at; 0: all */
     int64_t fitting;
-    int by_error; /* the groups of all queues are one */
+    int64_t shown_ms; /* monotonic: when the groups so far were printed; 0: never */
+    int by_error;     /* the groups of all queues are one */
     int is_wide;
     int json;
 } listing;
@@ -93,8 +96,10 @@ static json_t *queues_json(const groups *found, size_t begin, size_t end)
     return queues;
 }
 
-static void print_groups_json(const listing *counts)
+/* Returns all groups, in their order. */
+static json_t *groups_json(const listing *counts)
 {
+    json_t *list = must(json_array());
     const groups *found = &counts->found;
     for (size_t begin = 0, end; begin < found->count; begin = end) {
         end = counts->by_error ? groups_end_of_error(found, begin) : begin + 1;
@@ -107,8 +112,20 @@ static void print_groups_json(const listing *counts)
         }
         if (found->bucket_ms)
             add_over_time(object, found, &all);
-        print_json(object);
+        json_array_append_new(list, object);
     }
+    return list;
+}
+
+static void print_groups_json(const listing *counts)
+{
+    size_t i;
+    json_t *list = groups_json(counts), *each;
+    json_array_foreach(list, i, each)
+    {
+        print_json(json_incref(each));
+    }
+    json_decref(list);
 }
 
 static void add_shown(text_table *out, const char *text, size_t most)
@@ -195,6 +212,27 @@ static void print_listing(const parked *on, const listing *counts)
         complain("%s cannot be read: malformed properties", count_messages(text, on->malformed));
 }
 
+static void put_in_order(listing *counts)
+{
+    if (counts->by_error)
+        groups_join(&counts->found);
+    else
+        groups_sort(&counts->found);
+}
+
+/* Prints the groups so far, if the last time is long enough ago. */
+static void show_groups(listing *counts, int done, int queues)
+{
+    int64_t now_ms = bh__monotonic_ms();
+    if (counts->shown_ms && now_ms - counts->shown_ms < SHOW_MS)
+        return;
+    counts->shown_ms = now_ms;
+    put_in_order(counts);
+    print_json(must(json_pack("{s:b, s:i, s:i, s:o}", "progress", 1, "queues_done", done, "queues", queues, "groups",
+                              groups_json(counts))));
+    fflush(stdout);
+}
+
 /*
  * Groups the messages of all these queues. Complains of queues that cannot be looked at, and goes on with the others. EX_OK;
  * EX_UNAVAILABLE if there were such queues; or the exit code of a failure that ended it.
@@ -209,11 +247,10 @@ static int count_queues(parked *on, const queue_names *queues, listing *counts)
         int is_skipped = code == EX_UNAVAILABLE && !bh__link_is_broken(&on->broker->link);
         skipped += is_skipped;
         code = is_skipped ? EX_OK : code;
+        if (code == EX_OK && on->options->progress && i + 1 < queues->count)
+            show_groups(counts, i + 1, queues->count);
     }
-    if (counts->by_error)
-        groups_join(&counts->found);
-    else
-        groups_sort(&counts->found);
+    put_in_order(counts);
     return code == EX_OK && skipped > 0 ? EX_UNAVAILABLE : code;
 }
 

@@ -24,25 +24,39 @@ static void end_look(look *self)
     *self = (look){.asker = NULL};
 }
 
-/* Keeps a list as the snapshot that all pages show. */
-static void keep_groups(look *self, const char *notice)
+/* Keeps a list as the snapshot that all pages show. `groups` are of the queues that were looked at so far. */
+static void keep_groups(look *self, json_t *groups, const char *notice, int is_whole)
 {
     web *on = self->web;
     json_decref(on->groups);
-    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:O}", "number", ++on->groups_number, "taken_ms",
-                                (json_int_t)bh__epoch_ms(), "groups", self->results, "notice",
-                                json_text(bh_str(notice)), "queues", self->progress));
+    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b}", "number", ++on->groups_number, "taken_ms",
+                                (json_int_t)bh__epoch_ms(), "groups", groups, "notice", json_text(bh_str(notice)),
+                                "queues", json_copy(self->progress), "is_whole", is_whole));
+    self->is_partly_kept = !is_whole;
     live_change(on);
-    web_answer(self->asker, 200, json_incref(on->groups));
+}
+
+/* Marks the snapshot of a look that has failed after its first queues. */
+static void end_part(look *self, const char *problem)
+{
+    if (!self->is_partly_kept)
+        return;
+    json_object_set_new(self->web->groups, "is_whole", json_true());
+    json_object_set_new(self->web->groups, "notice", json_text(bh_str(problem)));
+    json_object_set_new(self->web->groups, "number", json_integer(++self->web->groups_number));
+    live_change(self->web);
 }
 
 static void on_line(void *data, const char *line, size_t size)
 {
     look *self = data;
-    self->bytes += size;
     json_t *object = self->bytes <= CHILD_MOST_BYTES ? json_loadb(line, size, JSON_ALLOW_NUL, NULL) : NULL;
     const char *queue = json_string_value(json_object_get(object, "queue"));
-    if (object && json_object_get(object, "progress")) {
+    json_t *groups = json_object_get(object, "groups");
+    if (groups) {
+        keep_groups(self, groups, "", 0);
+        json_decref(object);
+    } else if (object && json_object_get(object, "progress")) {
         json_object_del(object, "progress");
         json_decref(self->last);
         self->last = object;
@@ -50,6 +64,7 @@ static void on_line(void *data, const char *line, size_t size)
             json_object_set(self->progress, queue, object);
         live_change(self->web);
     } else if (object) {
+        self->bytes += size;
         json_array_append_new(self->results, object);
     }
 }
@@ -68,13 +83,16 @@ static void on_end(void *data, int code, const char *problem)
     char *text = web_problem(problem);
     int is_partial = self->verb == DOCTOR || self->verb == LIST, /* problems were found, or a queue was left out */
         has_result = code == EX_OK || (is_partial && code == EX_UNAVAILABLE && json_array_size(self->results) > 0);
+    if (self->bytes > CHILD_MOST_BYTES || !has_result)
+        end_part(self, text);
     if (self->bytes > CHILD_MOST_BYTES)
         web_refuse(self->asker, 502, "the answer is larger than 16 MB: select fewer messages");
     else if (!has_result)
         web_refuse(self->asker, web_status(code), "%s", text);
-    else if (self->verb == LIST)
-        keep_groups(self, text);
-    else
+    else if (self->verb == LIST) {
+        keep_groups(self, self->results, text, 1);
+        web_answer(self->asker, 200, json_incref(self->web->groups));
+    } else
         web_answer(self->asker, 200,
                    must(json_pack("{s:O, s:o}", "results", self->results, "notice", json_text(bh_str(text)))));
     free(text);

@@ -29,7 +29,7 @@ typedef struct look {
     json_t *progress; /* the last line of each queue, by its name */
     json_t *last;     /* the last of all of them; NULL: none came */
     size_t bytes;
-    int runs;
+    int runs, is_partly_kept;
 } look;
 
 typedef struct job {
