@@ -2,6 +2,7 @@
 #include "web/web.h"
 
 #include "common/command.h"
+#include "common/connection.h"
 #include "common/management.h"
 #include "common/output.h"
 #include "parked/actions.h"
@@ -135,7 +136,8 @@ static void on_end(void *data, int code, const char *problem)
     self->code = code;
     self->ended_ms = bh__epoch_ms();
     self->problem = web_problem(problem);
-    if (self->web->is_closing && code == EXIT_INTERRUPTED && !self->is_stopped)
+    int is_ending = self->web->is_closing || is_interrupted();
+    if (is_ending && code == EXIT_INTERRUPTED && !self->is_stopped)
         kept_close(self);
     else
         kept_remove(self);

@@ -114,11 +114,15 @@ class Web(contextlib.AbstractContextManager):
             time.sleep(0.05)
         raise AssertionError(f"job {number} never was {states}")
 
+    def children(self) -> list[int]:
+        """Returns the process ids of the sub-commands."""
+        return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
+
     def kill(self, *words: str) -> None:
         """Kills the program by SIGKILL; before it its sub-commands that have one of the words."""
-        for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+        for pid in self.children():
             if set(words) & set(Path(f"/proc/{pid}/cmdline").read_text().split("\0")):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
