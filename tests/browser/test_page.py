@@ -142,11 +142,11 @@ class Operator(PageCase):
         self.assertEqual(page.get_by_text("≥").count(), 0)
 
     def test_after_a_kill_a_replay_goes_on_and_a_killed_one_is_a_click_away(self):
-        queue = self.parked(60, "bad")
+        queue = self.parked(300, "bad")
         with tempfile.TemporaryDirectory() as state:
             web = Web("--allow", "replay", queue, state=state).log_in()
             self.addCleanup(web.__exit__, None, None, None)
-            web.await_replayed(web.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"], 5)
+            web.await_replayed(web.post("/api/replay", {"queue": queue, "expect": 300, "rate": 20}).json["job"], 5)
             web.kill()
             second = Web("--allow", "replay", queue, state=state)
             self.addCleanup(second.__exit__, None, None, None)
@@ -170,7 +170,7 @@ class Operator(PageCase):
             box.fill(re.search(r"\d+", page.locator("form label").inner_text()).group())
             page.keyboard.press("Enter")
             page.get_by_text("is done").wait_for()
-            self.assertEqual(len({line.split("\t")[0] for line in drain(queue, 60)}), 60)
+            self.assertEqual(len({line.split("\t")[0] for line in drain(queue, 300)}), 300)
 
     def test_the_keyboard_does_all(self):
         queue = self.parked(2, "bad")

@@ -120,6 +120,7 @@ class Web(contextlib.AbstractContextManager):
 
     def kill(self, *words: str) -> None:
         """Kills the program by SIGKILL; before it its sub-commands that have one of the words."""
+        self.process.send_signal(signal.SIGSTOP)  # it shall not see their end
         for pid in self.children():
             if set(words) & set(Path(f"/proc/{pid}/cmdline").read_text().split("\0")):
                 os.kill(pid, signal.SIGKILL)

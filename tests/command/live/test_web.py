@@ -277,7 +277,7 @@ class Restarts(WebCase):
         queue = self.parked(60, "bad")
         before = self.saved(queue)
         page = self.act(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 50, "limit": 50, "rate": 20}).json["job"]
+        number = page.post("/api/replay", {"queue": queue, "expect": 50, "limit": 50, "rate": 10}).json["job"]
         page.await_replayed(number, 5)
         page.kill()
         again = self.act(queue)
@@ -296,7 +296,7 @@ class Restarts(WebCase):
     def test_it_goes_on_after_an_orderly_end_too(self):
         queue = self.parked(40, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 20}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
         for pid in [*page.children(), page.process.pid]:  # as systemd ends a unit
             os.kill(pid, signal.SIGTERM)
         page.process.wait(LIMIT_S)
@@ -307,7 +307,7 @@ class Restarts(WebCase):
     def test_it_does_not_go_on_with_another_number(self):
         queue = self.parked(40, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 20}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
         page.kill()
         self.await_ready(queue + ".parked", 1)
         rig("fill", queue + ".parked", 3)
@@ -319,7 +319,7 @@ class Restarts(WebCase):
     def test_a_killed_action_is_shown_as_interrupted(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
         page.kill("replay")
         again = self.act(queue)
         ended = again.await_job(1, "interrupted")
@@ -333,7 +333,7 @@ class Restarts(WebCase):
     def test_jobs_of_another_broker_or_without_permission_do_not_go_on(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
         page.kill()
         other = self.web("--allow", "replay", "--namespace", "other", queue, state=self.state)
         self.assertEqual(other.get("/api/state").json["jobs"], [])
@@ -343,7 +343,7 @@ class Restarts(WebCase):
     def test_an_action_that_was_stopped_stays_stopped(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 20}).json["job"]
+        number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"]
         page.await_replayed(number, 5)
         page.post("/api/stop", {"job": number})
         page.await_job(number, "cancelled")
