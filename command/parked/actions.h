@@ -38,8 +38,6 @@ typedef struct action {
 int action_begin(action *self, const action_options *options, json_t *facts);
 /* Records its end, with its exit code and results, an object, which is freed. Does nothing if no action was begun. */
 void action_end(action *self, int code, json_t *results);
-/* Makes a random id. */
-void action_make_id(char out[17]);
 /* Checks the number of messages. EX_OK; or complains and returns 75. */
 int action_check(const action_options *options, int64_t count);
 

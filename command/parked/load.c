@@ -2,7 +2,7 @@
 #include "parked/actions.h"
 #include "parked/archive.h"
 #include "common/command.h"
-#include "parked/loaded.h"
+#include "common/loaded.h"
 #include "parked/parked.h"
 
 #include <errno.h>

@@ -5,7 +5,6 @@
 #include "common/connection.h"
 #include "common/management.h"
 #include "common/output.h"
-#include "parked/actions.h"
 #include "worker/wire/clock.h"
 
 #include <limits.h>
@@ -203,7 +202,7 @@ static unsigned run(job *self, char problem[256])
     texts arguments = {.items = NULL};
     char *path = self->file ? saved_path(on, self->file) : NULL;
     unsigned status = 503;
-    action_make_id(self->id);
+    web_make_secret(self->id, sizeof self->id);
     snprintf(problem, 256, "too much runs here at once; try again");
     if (self->file && !path) {
         snprintf(problem, 256, "there is no such file");

@@ -2,7 +2,7 @@
 #include "web/web.h"
 
 #include "common/output.h"
-#include "parked/loaded.h"
+#include "common/loaded.h"
 #include "worker/wire/clock.h"
 
 #include <ctype.h>

@@ -32,14 +32,14 @@ typedef struct web_options {
 
 /* -------------------------------------------------------------------------------------------------------------- settings */
 
-static void make_secret(char out[WEB_SECRET])
+void web_make_secret(char *out, size_t size)
 {
-    unsigned char bytes[(WEB_SECRET - 1) / 2];
+    unsigned char bytes[WEB_SECRET / 2];
     if (!bh__random(bytes, sizeof bytes)) {
         complain("the system has no random bytes");
         exit(EX_OSERR);
     }
-    for (size_t i = 0; i < sizeof bytes; i++)
+    for (size_t i = 0; i < size / 2; i++)
         snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
@@ -260,8 +260,8 @@ int web_main(int count, char **arguments)
     self->queue_count = count - at;
     check_settings(self);
     catch_interrupts();
-    make_secret(self->token);
-    make_secret(self->session);
+    web_make_secret(self->token, sizeof self->token);
+    web_make_secret(self->session, sizeof self->session);
     int code = make_state(self, o.state);
     prepare_children(self, &o);
     if (code == EX_OK && !server_open(&self->server, &self->settings))

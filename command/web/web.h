@@ -83,6 +83,8 @@ typedef struct web {
     live live;
 } web;
 
+/* Writes random digits from 0 to f, and a zero byte: `size` is odd, and WEB_SECRET at most. */
+void web_make_secret(char *out, size_t size);
 /* Answers with JSON, which is freed. */
 void web_answer(request *it, unsigned status, json_t *object);
 /* Answers {"error": ...}. */

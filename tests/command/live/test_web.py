@@ -297,7 +297,7 @@ class Restarts(WebCase):
         queue = self.parked(40, "bad")
         page = self.act(queue)
         page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
-        for pid in [*page.children(), page.process.pid]:  # as systemd ends a unit
+        for pid in [page.process.pid, *page.children()]:  # as systemd ends a unit
             os.kill(pid, signal.SIGTERM)
         page.process.wait(LIMIT_S)
         again = self.act(queue)

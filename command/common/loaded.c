@@ -1,4 +1,4 @@
-#include "parked/loaded.h"
+#include "common/loaded.h"
 
 #include "common/output.h"
 
