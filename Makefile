@@ -29,14 +29,14 @@ test: test-packages
 test-core test-python test-ruby test-node: test-%: test-packages
 	+@tools/follow build/test/log $(side-by-side) tests-of-$*
 test-packages: packages
-	@tools/install-packages command go $(languages)
+	@tools/install-packages command browser go $(languages)
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
 live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
 # Other versions of Bunny are tested on one version of RabbitMQ.
 bunny-version := $(firstword $(versions))
 bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
-tests-of-core := $(call live,core-slow core-crashes core-rest command) core-alone rogue example-in-go
+tests-of-core := $(call live,core-slow core-crashes core-rest command browser) core-alone rogue example-in-go
 tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
 tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
 tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
@@ -71,6 +71,8 @@ live/%/core-rest: | all
 live/%/command: export BACKHOP_MANAGEMENT = 1
 live/%/command: | all
 	$(call on,core: the command) tests/command/run $(out) live
+live/%/browser: | all
+	$(call on,core: the page in a browser) tests/browser/run $(out)
 live/%/python-adapters: | python-package
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
 live/%/python-rest: | python-package

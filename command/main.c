@@ -12,6 +12,7 @@
 
 static const command commands[] = {
     {"parked", "messages that had their last attempt: list, show, replay, save, load, drop", parked_main},
+    {"web", "parked messages, waits and problems in a browser", web_main},
     {"doctor", "finds problems of the broker, topology and queues", doctor_main},
     {"top", "ready, waiting and parked messages, live", top_main},
     {"exporter", "the same for Prometheus, over HTTP", exporter_main},

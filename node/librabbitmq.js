@@ -4,12 +4,12 @@
 //
 //   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs
 //
-// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no worker, and there is no
-// program. Without Jansson and libyaml there is no program either.
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker, and
+// there is no program; nor is there without Jansson, libyaml and libmicrohttpd.
 //
-// Node exports its own OpenSSL. An addon that names a shared OpenSSL still gets Node's functions. So both must be
-// OpenSSL 3; a shared one that is older is not used. A binary to hand on has its own OpenSSL inside, and does not
-// export it. BACKHOP_STATIC is then the directory of the librabbitmq.a to link with it.
+// Node exports its own OpenSSL, whose functions come before those of a shared one that an addon names: where both are
+// OpenSSL 3 they may, and an older one is not used. A binary to hand on has its own inside, and shows it to nobody:
+// BACKHOP_STATIC is the directory of the librabbitmq.a to link with it, and of libmicrohttpd/lib/libmicrohttpd.a.
 
 const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')
@@ -17,7 +17,7 @@ const path = require('node:path')
 
 const NEEDED = ['librabbitmq >= 0.11', 'openssl >= 3']
 
-const NEEDED_BY_COMMAND = [...NEEDED, 'jansson >= 2.13', 'yaml-0.1']
+const NEEDED_BY_COMMAND = [...NEEDED, 'jansson >= 2.13', 'yaml-0.1', 'libmicrohttpd >= 0.9.71']
 
 function pkgConfig (option, modules = NEEDED) {
   return execFileSync('pkg-config', [option, ...modules], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
@@ -63,7 +63,8 @@ function libs () {
 function commandLibs () {
   const directory = process.env.BACKHOP_STATIC
   if (!directory) return `${pkgConfig('--libs', NEEDED_BY_COMMAND)} -lm`
-  return `${directory}/librabbitmq.a -l:libssl.a -l:libcrypto.a -l:libjansson.a -l:libyaml.a -lm -ldl -Wl,--gc-sections`
+  const ours = `${directory}/librabbitmq.a ${directory}/libmicrohttpd/lib/libmicrohttpd.a`
+  return `${ours} -l:libssl.a -l:libcrypto.a -l:libjansson.a -l:libyaml.a -lm -ldl -Wl,--gc-sections`
 }
 
 process.stdout.write(ANSWERS[process.argv[2]]().trim())

@@ -30,6 +30,6 @@ Gem::Specification.new do |spec|
   spec.add_development_dependency "bunny", ">= 2.19", "< 4" # as Backhop::Bunny::VERSIONS, for who has it
   spec.requirements << "bunny >= 2.19, < 4, for Backhop::Bunny and Backhop::Kicks"
   spec.requirements << "librabbitmq >= 0.11 and OpenSSL, for Backhop::Worker"
-  spec.requirements << "these, Jansson >= 2.13 and libyaml, for the program `backhop`"
+  spec.requirements << "these, Jansson >= 2.13, libyaml and libmicrohttpd >= 0.9.71, for the program `backhop`"
   spec.metadata["rubygems_mfa_required"] = "true"
 end

@@ -32,5 +32,6 @@ int schedule_main(int count, char **arguments);
 int simulate_main(int count, char **arguments);
 int top_main(int count, char **arguments);
 int topology_main(int count, char **arguments);
+int web_main(int count, char **arguments);
 
 #endif

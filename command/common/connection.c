@@ -28,10 +28,12 @@ enum {
 
 static volatile sig_atomic_t interrupts;
 
+/* A second Ctrl-C ends the program. A second SIGTERM does not: a supervisor may send it to a program and its parent, which
+ * passes it on. */
 static void on_interrupt(int number)
 {
     interrupts++;
-    if (interrupts > 1)
+    if (interrupts > 1 && number == SIGINT)
         _exit(128 + number);
 }
 

@@ -33,7 +33,7 @@ struct connection {
     bh__report problem;
 };
 
-/* Ctrl-C and SIGTERM end waiting from here on; once more ends the program. */
+/* Ctrl-C and SIGTERM end waiting from here on; a second Ctrl-C ends the program. */
 void catch_interrupts(void);
 int is_interrupted(void);
 

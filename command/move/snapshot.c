@@ -34,7 +34,10 @@ static void on_message(snapshot *self, bh_message *message)
     self->is_acked[message->delivery_tag] = 0;
     self->held++;
     self->taken++;
-    bh__message_list_push(&self->arrived, message);
+    if (self->is_ending)
+        bh_message_free(message);
+    else
+        bh__message_list_push(&self->arrived, message);
 }
 
 void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
@@ -164,7 +167,8 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
 
 static int is_over(const snapshot *self)
 {
-    return self->given >= self->total || self->status != BH_OK || is_interrupted();
+    return self->given >= self->total || (self->most > 0 && self->given >= self->most) || self->status != BH_OK ||
+           is_interrupted();
 }
 
 /* Returns 1 if the broker reports an empty queue. A busy quorum queue also reports 0 messages, but then 0 consumers as
@@ -302,6 +306,8 @@ int snapshot_end(snapshot *self)
 {
     connection *broker = self->broker;
     bh_status status = self->status;
+    self->is_ending = 1;
+    bh__message_list_clear(&self->arrived);
     if (status == BH_OK)
         status = give_back(self);
     if (status == BH_OK)
@@ -311,7 +317,6 @@ int snapshot_end(snapshot *self)
         status = await_return(self, self->held);
     free(self->is_acked);
     self->is_acked = NULL;
-    bh__message_list_clear(&self->arrived);
     bh__assembler_clear(&self->assembler);
     if (status != BH_OK)
         return connection_complain(broker);

@@ -20,6 +20,11 @@ int depth_is_not_made(const depth *self)
     return self->kind == DEPTH_WAITING && self->ready < 0;
 }
 
+int64_t depth_due_by_ms(const depth *self, int64_t now_ms)
+{
+    return now_ms - (self->looked_ms - self->watch.since_ms) + self->wait_ms;
+}
+
 static void add(depths *self, depth_kind kind, const char *name, const char *work_queue, int64_t wait_ms)
 {
     for (size_t i = 0; i < self->count; i++)

@@ -35,6 +35,13 @@ void depths_free(depths *self);
 bh_status depths_read(depths *self, connection *broker);
 /* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */
 int depth_is_not_made(const depth *self);
+/*
+ * Returns when the first message of a wait queue comes back at the latest, in ms since the epoch. It has been there at least
+ * since the depth fell last.
+ *
+ * now_ms: the time of the last look.
+ */
+int64_t depth_due_by_ms(const depth *self, int64_t now_ms);
 const char *depth_word(depth_kind kind);
 
 #endif

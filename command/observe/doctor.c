@@ -133,6 +133,13 @@ static void find_unroutable(doctor *self, const depth *queue, const char *what)
     doctor_find(self, 1, what, "Their work queue was gone when they came back.", advice);
 }
 
+static void find_parked(doctor *self, const depth *queue, const char *what)
+{
+    char advice[400];
+    snprintf(advice, sizeof advice, "'backhop parked list %s' shows why", queue->work_queue);
+    doctor_find(self, 0, what, "They had their last attempt.", advice);
+}
+
 static void examine_depths(doctor *self, const depths *seen)
 {
     for (size_t i = 0; i < seen->count; i++) {
@@ -146,7 +153,7 @@ static void examine_depths(doctor *self, const depths *seen)
         else if (each->kind == DEPTH_UNROUTABLE && each->ready > 0)
             find_unroutable(self, each, what);
         else if (each->kind == DEPTH_PARKED && each->ready > 0)
-            doctor_find(self, 0, what, "They had their last attempt.", "'backhop parked list' shows why");
+            find_parked(self, each, what);
     }
 }
 

@@ -2,15 +2,17 @@
 #include "common/command.h"
 #include "observe/answers.h"
 #include "observe/depths.h"
-#include "observe/server.h"
 #include "common/management.h"
 #include "common/output.h"
+#include "web/server.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
-enum { AGAIN_MS = 2000, POLL_MS = 1000 };
+enum { AGAIN_MS = 2000, POLL_MS = 1000, REQUEST_MS = 2000 };
+
+static const char path[] = "/metrics", type[] = "text/plain; version=0.0.4; charset=utf-8";
 
 typedef struct exporter {
     broker_options broker;
@@ -22,7 +24,7 @@ typedef struct exporter {
     connection *connection; /* NULL: none now */
     answers answers;        /* of that connection */
     int64_t retry_ms;       /* monotonic: when to connect again */
-    server server;
+    server *server;
 } exporter;
 
 /* A label's value: backslash, quotation mark and line feed escaped, as Prometheus' text format 0.0.4 has it. */
@@ -138,9 +140,8 @@ static int look(exporter *self)
 }
 
 /* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else is written. */
-static void print_metrics(void *data, FILE *out)
+static void print_metrics(exporter *self, FILE *out)
 {
-    exporter *self = data;
     if (self->management)
         find_queues(self);
     int is_up = look(self);
@@ -159,21 +160,58 @@ static void print_metrics(void *data, FILE *out)
     print_consumers(self, out);
 }
 
+static void answer_metrics(exporter *self, request *it)
+{
+    char *body = NULL;
+    size_t size = 0;
+    FILE *out = must(open_memstream(&body, &size));
+    print_metrics(self, out);
+    fclose(out);
+    request_answer(it, 200, type, body, size);
+    free(body);
+}
+
+static void handle(void *data, request *it)
+{
+    static const char other[] = "there is /metrics alone\n";
+    const char *method = request_method(it);
+    int is_read = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    if (is_read && strcmp(request_path(it), path) == 0)
+        answer_metrics(data, it);
+    else
+        request_answer(it, 404, "text/plain", other, sizeof other - 1);
+}
+
 static void run(exporter *self)
 {
     while (!is_interrupted()) {
-        server_poll(&self->server, self->connection ? self->connection->link.socket.fd : -1, POLL_MS);
+        struct pollfd broker = {.fd = self->connection ? self->connection->link.socket.fd : -1, .events = POLLIN};
+        server_poll(self->server, &broker, 1, POLL_MS);
         if (self->connection && connection_pump(self->connection, bh__monotonic_ms()) != BH_OK) /* heartbeats */
             disconnect(self);
     }
 }
 
+/* Listens, and serves until it is interrupted. */
+static int serve(exporter *self, const server_settings *settings)
+{
+    char url[300];
+    if (!server_open(&self->server, settings))
+        return EX_UNAVAILABLE;
+    server_url(self->server, url);
+    complain("metrics at %s%s", url, path);
+    run(self);
+    return EX_OK;
+}
+
 int exporter_main(int count, char **arguments)
 {
-    exporter self = {.retry_ms = INT64_MIN, .server = {.path = "/metrics", .socket = -1}};
-    const char *api = NULL, *listen = "127.0.0.1:9419";
+    exporter self = {.retry_ms = INT64_MIN};
+    server_settings settings = {.address = "127.0.0.1:9419", .request_ms = REQUEST_MS, .handle = handle, .data = &self};
+    const char *api = NULL;
     const option_rule rules[] = {
-        {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &listen},
+        {"listen", 'l', OPTION_TEXT, "HOST:PORT", "where to answer; port 0: any [127.0.0.1:9419]", &settings.address},
+        {"host", 0, OPTION_TEXTS, "NAME", "a name that requests may have in Host, besides addresses", &settings.hosts},
         WAIT_OPTIONS(&self.policy, &self.topology),
         MANAGEMENT_OPTION(&api),
         BROKER_OPTIONS(&self.broker),
@@ -196,16 +234,10 @@ int exporter_main(int count, char **arguments)
         code = find_queues(&self);
     if (code == EX_OK && !self.management)
         plan_queues(&self);
-    self.server.type = "text/plain; version=0.0.4; charset=utf-8";
-    self.server.write = print_metrics;
-    self.server.data = &self;
-    if (code == EX_OK && !server_open(&self.server, listen))
-        code = EX_UNAVAILABLE;
-    if (code == EX_OK) {
-        server_print_url(&self.server);
-        run(&self);
-    }
-    server_close(&self.server);
+    if (code == EX_OK)
+        code = serve(&self, &settings);
+    server_close(self.server);
+    texts_free(&settings.hosts);
     connection_close(self.connection);
     management_close(self.management);
     queue_names_free(&self.queues);

@@ -4,10 +4,23 @@
 #include "common/output.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void print_painted(ink colour, const char *word)
 {
     printf("%s%s%s", paint(colour), word, paint(PLAIN));
+}
+
+/* Returns the first command that the advice has in quotation marks; NULL: none. */
+static json_t *command_of(const char *advice)
+{
+    static const char *const programs[] = {"'backhop ", "'rabbitmqctl "};
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++) {
+        const char *at = strstr(advice, programs[i]);
+        first = at && (!first || at < first) ? at : first;
+    }
+    return first ? json_text((bh_bytes){first + 1, strcspn(first + 1, "'")}) : json_null();
 }
 
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice)
@@ -15,9 +28,9 @@ void doctor_find(doctor *self, int is_serious, const char *what, const char *mea
     self->findings++;
     self->serious += is_serious;
     if (self->json) {
-        print_json(must(json_pack("{s:s, s:o, s:o, s:o}", "severity", is_serious ? "problem" : "note", "finding",
+        print_json(must(json_pack("{s:s, s:o, s:o, s:o, s:o}", "severity", is_serious ? "problem" : "note", "finding",
                                   json_text(bh_str(what)), "meaning", json_text(bh_str(meaning)), "advice",
-                                  json_text(bh_str(advice)))));
+                                  json_text(bh_str(advice)), "command", command_of(advice))));
         return;
     }
     print_painted(is_serious ? RED : YELLOW, is_serious ? "problem" : "note");

@@ -39,6 +39,10 @@ static void print_depths_json(const top *self, int64_t now_ms)
                            "consumers", each->consumers < 0 ? json_null() : json_integer(each->consumers)));
         if (each->wait_ms)
             json_object_set_new(object, "delay_ms", json_integer(each->wait_ms));
+        if (each->wait_ms && each->ready > 0)
+            json_object_set_new(object, "due_by_ms", json_integer(depth_due_by_ms(each, now_ms)));
+        if (each->wait_ms)
+            json_object_set_new(object, "late", json_integer(each->late));
         print_json(object);
     }
     fflush(stdout);

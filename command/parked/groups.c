@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static group *find(groups *self, const char *queue, const char *reason, const char *kind)
 {
@@ -34,7 +35,20 @@ void group_reason(char out[32], const bh_history *history)
     snprintf(out, 32, "%.*s", (int)(past.parked.size < 32 ? past.parked.size : 31), past.parked.data);
 }
 
-int groups_add(groups *self, const char *queue, const bh_history *history)
+/* Returns 1 if both have the same error and reason, in whichever queues. */
+static int is_alike(const group *one, const group *other)
+{
+    return strcmp(one->kind, other->kind) == 0 && strcmp(one->reason, other->reason) == 0;
+}
+
+static void count_time(const groups *self, group *found, int64_t parked_ms)
+{
+    int64_t bucket = self->bucket_ms ? (parked_ms - self->from_ms) / self->bucket_ms : -1;
+    if (parked_ms >= self->from_ms && bucket >= 0)
+        found->over_time[bucket < GROUPS_BUCKETS ? bucket : GROUPS_BUCKETS - 1]++;
+}
+
+int groups_add(groups *self, const char *queue, const bh_history *history, int64_t parked_ms)
 {
     char kind[KIND_BYTES + 1], reason[32];
     bh_past past;
@@ -59,6 +73,7 @@ int groups_add(groups *self, const char *queue, const bh_history *history)
     if (!found)
         return 0;
     found->count++;
+    count_time(self, found, parked_ms);
     if (first_ms >= 0 && (found->first_ms < 0 || first_ms < found->first_ms))
         found->first_ms = first_ms;
     if (first_ms > found->last_ms)
@@ -83,6 +98,47 @@ void groups_sort(groups *self)
 {
     if (self->count > 0)
         qsort(self->items, self->count, sizeof *self->items, larger);
+}
+
+static int larger_error(const void *a, const void *b)
+{
+    const group *one = a, *other = b;
+    if (one->total != other->total)
+        return one->total < other->total ? 1 : -1;
+    int order = strcmp(one->kind, other->kind);
+    order = order ? order : strcmp(one->reason, other->reason);
+    return order ? order : larger(a, b);
+}
+
+static int other_error(const void *a, const void *b)
+{
+    const group *one = a, *other = b;
+    int order = strcmp(one->kind, other->kind);
+    return order ? order : strcmp(one->reason, other->reason);
+}
+
+size_t groups_end_of_error(const groups *self, size_t begin)
+{
+    size_t end = begin + 1;
+    while (end < self->count && is_alike(&self->items[begin], &self->items[end]))
+        end++;
+    return end;
+}
+
+void groups_join(groups *self)
+{
+    if (self->count == 0)
+        return;
+    qsort(self->items, self->count, sizeof *self->items, other_error);
+    for (size_t begin = 0, end; begin < self->count; begin = end) {
+        int64_t total = 0;
+        end = groups_end_of_error(self, begin);
+        for (size_t i = begin; i < end; i++)
+            total += self->items[i].count;
+        for (size_t i = begin; i < end; i++)
+            self->items[i].total = total;
+    }
+    qsort(self->items, self->count, sizeof *self->items, larger_error);
 }
 
 void groups_free(groups *self)

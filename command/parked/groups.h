@@ -4,7 +4,7 @@
 
 #include "parked/selection.h"
 
-enum { GROUPS_MOST = 1000 }; /* further kinds of errors count as one */
+enum { GROUPS_MOST = 1000, GROUPS_BUCKETS = 60 }; /* further kinds of errors count as one */
 
 typedef struct group {
     char queue[256];
@@ -17,19 +17,26 @@ typedef struct group {
     int64_t last_ms;
     int64_t least_attempts;
     int64_t most_attempts;
+    int64_t total;                      /* of the groups of all queues with this error and reason, after groups_join */
+    uint32_t over_time[GROUPS_BUCKETS]; /* when they were parked */
 } group;
 
 typedef struct groups {
     group *items;
     size_t count;
+    int64_t from_ms, bucket_ms; /* of `over_time`: its begin, since the epoch, and a bucket's length; 0: not counted */
 } groups;
 
 /* Writes why a message was parked, as groups compare it. */
 void group_reason(char out[32], const bh_history *history);
-/* Counts a message of a queue; 0: no memory. */
-int groups_add(groups *self, const char *queue, const bh_history *history);
+/* Counts a message of a queue, which was parked at about `parked_ms`. Returns 0 if there is no memory. */
+int groups_add(groups *self, const char *queue, const bh_history *history, int64_t parked_ms);
 /* The largest first. */
 void groups_sort(groups *self);
+/* The largest error of all queues first; the groups of one error and reason follow each other, the largest first. */
+void groups_join(groups *self);
+/* Returns the place after the last group that has the error and reason of the one at `begin`. */
+size_t groups_end_of_error(const groups *self, size_t begin);
 void groups_free(groups *self);
 
 #endif

@@ -11,6 +11,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+enum { LOOK_PROGRESS_MS = 300 };
+
 static const command commands[] = {
     {"list", "groups of messages that failed alike", parked_list},
     {"show", "one message: its story, properties and headers", parked_show},
@@ -201,12 +203,33 @@ int parked_is(const parked *self, const char *wanted, int64_t position)
     return strcmp(wanted, place) == 0 || (*wanted && strcmp(wanted, parked_id(self, id)) == 0);
 }
 
+int64_t parked_time_ms(const parked *self)
+{
+    bh_past past;
+    bh_value due;
+    bh_history_past(self->history, &past);
+    int has_due = bh_delivery_header(self->delivery, bh_str("backhop-due"), &due) == BH_OK && due.type == BH_TYPE_INT64;
+    return has_due && due.integer > past.first_failure_ms && due.integer <= bh__epoch_ms() ? due.integer
+                                                                                           : past.first_failure_ms;
+}
+
 int parked_reads(parked *self, const bh_message *message)
 {
     if (parked_read(self, message) == BH_OK)
         return parked_fits(self);
     self->malformed++;
     return 0;
+}
+
+void parked_show_progress(parked *self, const snapshot *shot, int is_last)
+{
+    int64_t now_ms = bh__monotonic_ms();
+    if (!self->options->progress || (!is_last && now_ms - self->shown_ms < LOOK_PROGRESS_MS))
+        return;
+    self->shown_ms = now_ms;
+    print_json(must(json_pack("{s:b, s:o, s:I, s:I}", "progress", 1, "queue", json_text(bh_str(self->queue)),
+                              "looked_at", (json_int_t)shot->given, "messages", (json_int_t)shot->total)));
+    fflush(stdout);
 }
 
 const char *parked_id(const parked *self, char out[256])
@@ -220,6 +243,19 @@ const char *count_messages(char out[64], int64_t count)
 {
     snprintf(out, 64, count == 1 ? "%lld message" : "%lld messages", (long long)count);
     return out;
+}
+
+json_t *parked_facts(const parked *self, const char *action_name)
+{
+    json_t *where = must(json_array());
+    for (size_t i = 0; i < self->options->where.count; i++)
+        json_array_append_new(where, json_text(bh_str(self->options->where.items[i])));
+    json_t *facts = must(json_pack("{s:s, s:o, s:o, s:o}", "action", action_name, "vhost",
+                                   json_text(bh_str(self->broker->uri.vhost)), "queue", json_text(bh_str(self->queue)),
+                                   "where", where));
+    if (self->options->like)
+        json_object_set_new(facts, "like", json_text(bh_str(self->options->like)));
+    return facts;
 }
 
 int parked_confirm(int64_t count, const char *what)

@@ -16,6 +16,7 @@ typedef struct parked_options {
     const char *like;
     int json;
     int any_queue;
+    int progress; /* of looks, as JSON */
 } parked_options;
 
 #define PARKED_OPTIONS(o)                                                                                              \
@@ -30,6 +31,10 @@ typedef struct parked_options {
 #define LIKE_OPTION(o)                                                                                                 \
     {                                                                                                                  \
         "like", 0, OPTION_TEXT, "ID", "the group of this message, as list --wide has it", &(o)->like                   \
+    }
+#define PROGRESS_OPTION(o)                                                                                             \
+    {                                                                                                                  \
+        "progress", 0, OPTION_FLAG, NULL, NULL, &(o)->progress                                                         \
     }
 
 /* A look at a parked queue, on one connection. */
@@ -48,6 +53,7 @@ typedef struct parked {
     bh_delivery *delivery; /* of the message that was read last, as is history */
     bh_history *history;
     int64_t malformed; /* messages that could not be read */
+    int64_t shown_ms;  /* monotonic: when parked_show_progress printed last; 0: never */
 } parked;
 
 /* Begins on a connection. Wrong conditions end the program. */
@@ -66,12 +72,19 @@ bh_status parked_read(parked *self, const bh_message *message);
 int parked_fits(const parked *self);
 /* Returns 1 if the message that was read last is `wanted`: its id, or "@3", the third. */
 int parked_is(const parked *self, const char *wanted, int64_t position);
+/* Returns about when the message that was read last was parked, in ms since the epoch; -1: not known. No header has that time:
+ * it is the due time of its last attempt, else its first failure. */
+int64_t parked_time_ms(const parked *self);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
-/* Returns the id that `show` takes for the message read last. */
+/* Prints how far a look is, as JSON, if the last time is long enough ago, or it is the end of the look. */
+void parked_show_progress(parked *self, const snapshot *shot, int is_last);
+/* The id by which `show` finds it. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */
 const char *count_messages(char out[64], int64_t count);
+/* Returns what an action's history says of the selection: vhost, queue, where, like. */
+json_t *parked_facts(const parked *self, const char *action_name);
 /* Reads the count from the terminal. EX_OK if it was typed. Without a terminal that is wrong usage. */
 int parked_confirm(int64_t count, const char *what);
 

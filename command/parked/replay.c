@@ -5,73 +5,19 @@
  * snapshot of the queue, keeps as many copies as fit the memory, and sends them. Meanwhile it holds all other messages,
  * and then gives them back in one go, so that their order stays.
  */
+#include "parked/replay.h"
+
 #include "common/command.h"
-#include "move/mover.h"
-#include "parked/marks.h"
-#include "parked/parked.h"
-#include "parked/targets.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
-#include <unistd.h>
 
 enum {
     LOOK_MS = 200, /* how often to look for messages that are parked again */
-    PROGRESS_MS = 250,
-    SAMPLES = 5,
-    MOST_RAMP = 16
+    SAMPLES = 5
 };
-
-typedef struct replay_options {
-    parked_options parked;
-    const char *to;
-    const char *ramp;
-    int64_t ramp_ms; /* how long each rate of the ramp holds */
-    int64_t limit;   /* -1: no limit */
-    double rate;     /* a second; 0: as fast as it goes */
-    int64_t stop_after;
-    int64_t max_replays; /* -1: any */
-    int64_t hold_ms;
-    int dry_run;
-    int yes;
-} replay_options;
-
-typedef struct replay {
-    parked on;
-    const replay_options *options;
-    targets to;
-    bh_plan *plan;
-    mover mover;
-    int skipped;        /* some wait for another round */
-    int64_t wanted;     /* messages to replay */
-    int64_t at_first;   /* messages in the queue when it began */
-    int64_t taken;      /* selected so far */
-    int64_t refused;    /* that cannot go, as counted before */
-    int64_t homeless;   /* their work queue does not exist */
-    int64_t spared;     /* replayed too often already */
-    marks sent;         /* messages that were replayed */
-    int64_t again;      /* replayed, and parked again, as seen by a look */
-    int64_t others;     /* parked meanwhile by others, as seen by a look */
-    int64_t unseen;     /* parked since that look */
-    int64_t trusted_ms; /* no look at all again before */
-    int64_t begun_ms;   /* monotonic, as all times here */
-    double paid_ms;     /* up to when the rate is used up; parts of a ms count */
-    int64_t looked_ms;
-    int64_t shown_ms;
-    int64_t round_ms; /* since when messages of this round are looked at; then, since when copies of it go */
-    double rates[MOST_RAMP];
-    size_t rate_count;
-    int is_late;     /* the round has to end */
-    const char *end; /* why it stops before its end, if not for the mover's reason; NULL: it does not */
-} replay;
-
-/* Why it stops before its end; NULL: it does not. */
-static const char *ending(const replay *self)
-{
-    return self->end ? self->end : self->mover.end;
-}
 
 /* ------------------------------------------------------------------------------------------------------------- rates */
 
@@ -86,28 +32,17 @@ static void read_ramp(replay *self, const char *text)
     }
 }
 
-/* Messages a second now; 0: no limit. */
-static double rate_now(const replay *self, int64_t now_ms)
-{
-    if (self->rate_count == 0)
-        return self->options->rate;
-    size_t step = (size_t)((now_ms - self->begun_ms) / self->options->ramp_ms);
-    if (step < self->rate_count)
-        return self->rates[step];
-    return self->options->rate > 0 ? self->options->rate : self->rates[self->rate_count - 1];
-}
-
 /* When the rate lets the next copy go. */
 static int64_t next_ms(void *data, int64_t now_ms)
 {
     const replay *self = data;
-    return rate_now(self, now_ms) > 0 ? (int64_t)ceil(self->paid_ms) : now_ms;
+    return replay_rate(self, now_ms) > 0 ? (int64_t)ceil(self->paid_ms) : now_ms;
 }
 
 static void pay(void *data, int64_t now_ms)
 {
     replay *self = data;
-    double rate = rate_now(self, now_ms), now = (double)now_ms;
+    double rate = replay_rate(self, now_ms), now = (double)now_ms;
     if (rate > 0)
         self->paid_ms = (self->paid_ms > now - 1000 ? self->paid_ms : now) + 1000 / rate;
 }
@@ -120,18 +55,10 @@ static void remember(void *data, uint64_t mark)
     marks_add(&self->sent, mark);
 }
 
-/* Returns the past of the message that was read last. */
-static bh_past past_of(const replay *self)
-{
-    bh_past past;
-    bh_history_past(self->on.history, &past);
-    return past;
-}
-
 /* Returns 1 if this run replayed the message that was read last: it is parked again. */
 static int is_again(const replay *self)
 {
-    int64_t replays = past_of(self).replays;
+    int64_t replays = replay_past(self).replays;
     return replays > 0 && marks_have(&self->sent, mark_of(bh_history_id(self->on.history), replays));
 }
 
@@ -164,7 +91,7 @@ static int keep_copy(replay *self, bh_message *message)
 {
     bh_copy planned;
     bh_plan_copy(self->plan, &planned);
-    uint64_t of_copy = mark_of(planned.id, past_of(self).replays + 1);
+    uint64_t of_copy = mark_of(planned.id, replay_past(self).replays + 1);
     return mover_keep(&self->mover, message, self->plan, of_copy) == BH_OK;
 }
 
@@ -180,7 +107,8 @@ static void take(void *data, bh_message *message)
         return;
     }
     int is_meant = is_read && is_wanted && parked_fits(&self->on);
-    int is_spared = is_meant && self->options->max_replays >= 0 && past_of(self).replays >= self->options->max_replays;
+    int is_spared =
+        is_meant && self->options->max_replays >= 0 && replay_past(self).replays >= self->options->max_replays;
     int is_kept = is_meant && !is_spared && mover_has_room(&self->mover);
     self->skipped |= is_meant && !is_spared && !is_kept;
     if (is_kept && plan_copy(self) == BH_OK && keep_copy(self, message))
@@ -196,7 +124,7 @@ static void take(void *data, bh_message *message)
 static void look_for_parked_again(replay *self, int64_t now_ms)
 {
     int64_t ready;
-    if (now_ms - self->looked_ms < LOOK_MS || ending(self) || self->is_late)
+    if (now_ms - self->looked_ms < LOOK_MS || replay_ending(self) || self->is_late)
         return;
     self->looked_ms = now_ms;
     if (connection_look(self->on.broker, self->on.queue, &ready, NULL) != BH_OK)
@@ -221,28 +149,12 @@ static void looked(void *data)
     self->round_ms = now_ms;
 }
 
-static void show_progress(replay *self, int64_t now_ms, int is_last)
-{
-    char remaining[TIME_TEXT] = "";
-    if (!isatty(STDERR_FILENO) || (!is_last && now_ms - self->shown_ms < PROGRESS_MS))
-        return;
-    self->shown_ms = now_ms;
-    int64_t span_ms = now_ms - self->begun_ms > 0 ? now_ms - self->begun_ms : 1;
-    double rate = (double)self->mover.done * 1000 / (double)span_ms;
-    if (rate > 0 && !is_last)
-        show_duration(remaining, (int64_t)((double)(self->wanted - self->mover.done) / rate) * 1000);
-    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s%s, %lld parked again%s",
-            (long long)self->mover.done, (long long)self->wanted, rate, *remaining ? ", " : "", remaining,
-            *remaining ? " remaining" : "", (long long)self->again, is_last ? "\n" : "");
-    fflush(stderr);
-}
-
-/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
+/* While copies go: sees whether the round has to end, or what is held has to be given back for a moment. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;
     look_for_parked_again(self, now_ms);
-    show_progress(self, now_ms, 0);
+    replay_show_progress(self, now_ms, 0);
     self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
     if (targets_drop_messages(&self->to, self->mover.done, now_ms))
         self->end = "the queue that they go to drops messages";
@@ -270,29 +182,22 @@ static int play(replay *self)
     self->mover.confirmed = remember;
     self->mover.data = self;
     self->begun_ms = bh__monotonic_ms();
+    replay_show_progress(self, self->begun_ms, 1);
     self->paid_ms = (double)self->begun_ms;
     marks_init(&self->sent, self->wanted);
     do
         code = code == EX_OK ? play_round(self) : code;
-    while (code == EX_OK && !ending(self) && self->mover.done < self->wanted && (self->skipped || self->is_late));
+    while (code == EX_OK && !replay_ending(self) && self->mover.done < self->wanted &&
+           (self->skipped || self->is_late));
     if (code == EX_OK && self->unseen > 0)
         code = play_round(self); /* only looks */
-    show_progress(self, bh__monotonic_ms(), 1);
+    replay_show_progress(self, bh__monotonic_ms(), 1);
     return code;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- dry run */
 
-static void print_sample(const replay *self, int64_t position)
-{
-    char id[256];
-    char *error = shown(past_of(self).last_error, 100), *safe = shown(bh_str(parked_id(&self->on, id)), 64);
-    printf("  @%lld  %s  %s\n", (long long)position, *safe ? safe : "(no id)", error);
-    free(error);
-    free(safe);
-}
-
-/* Counts the messages that would go, by looking at all. */
+/* Counts what would go, by looking at all. */
 static int count_all(replay *self)
 {
     snapshot shot;
@@ -304,78 +209,22 @@ static int count_all(replay *self)
         return code;
     self->at_first = shot.total;
     for (bh_message *message; (message = snapshot_next(&shot)) != NULL; bh_message_free(message)) {
+        parked_show_progress(&self->on, &shot, 0);
         if (!parked_reads(&self->on, message))
             continue;
-        if (self->options->max_replays >= 0 && past_of(self).replays >= self->options->max_replays) {
+        if (self->options->max_replays >= 0 && replay_past(self).replays >= self->options->max_replays) {
             self->spared++;
         } else if ((status = try_copy(self, message)) != BH_OK) {
             *(status == BH_ERR_MISSING ? &self->homeless : &self->refused) += 1;
         } else if (fits++ < SAMPLES && shows) {
-            print_sample(self, shot.given);
+            replay_print_sample(self, shot.given);
         }
     }
+    parked_show_progress(&self->on, &shot, 1);
     self->wanted = self->options->limit >= 0 && self->options->limit < fits ? self->options->limit : fits;
     if (fits > SAMPLES && shows)
         printf("  ...\n");
     return snapshot_end(&shot);
-}
-
-static void print_prospect(const replay *self)
-{
-    char text[64];
-    if (self->options->parked.json) {
-        print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "dry_run", 1, "from", self->on.queue,
-                                  "to", targets_name(&self->to), "parked", (json_int_t)self->at_first, "to_replay",
-                                  (json_int_t)self->wanted, "cannot_go",
-                                  (json_int_t)self->refused + (json_int_t)self->homeless, "replayed_too_often",
-                                  (json_int_t)self->spared, "malformed", (json_int_t)self->on.malformed)));
-        return;
-    }
-    say("%s of %lld in \"%s\" would go to %s\n", count_messages(text, self->wanted), (long long)self->at_first,
-        self->on.queue, targets_text(&self->to));
-    if (self->refused)
-        printf("%s cannot go: headers that fit no frame\n", count_messages(text, self->refused));
-    if (self->homeless)
-        printf("%s cannot go: no work queue of theirs exists; --to QUEUE names one\n",
-               count_messages(text, self->homeless));
-    if (self->spared)
-        printf("%s stay: replayed %lld times or more\n", count_messages(text, self->spared),
-               (long long)self->options->max_replays);
-    if (self->on.malformed)
-        printf("%s cannot go: malformed properties\n", count_messages(text, self->on.malformed));
-}
-
-static void print_summary(const replay *self, int code)
-{
-    int64_t others = self->others + self->unseen;
-    int is_whole = code == EX_OK && !ending(self) && !is_interrupted();
-    char text[64];
-    int64_t missing = is_whole ? self->wanted - self->mover.done : 0; /* each that was there has gone */
-    if (self->options->parked.json) {
-        print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue,
-                                  "to", targets_name(&self->to), "replayed", (json_int_t)self->mover.done, "to_replay",
-                                  (json_int_t)self->wanted, "parked_again", (json_int_t)self->again, "parked_by_others",
-                                  (json_int_t)others, "taken_by_others", (json_int_t)missing, "stopped",
-                                  is_interrupted() ? "interrupted"
-                                  : ending(self)   ? ending(self)
-                                                   : "")));
-        return;
-    }
-    say("%lld of %lld replayed to %s; %lld of them parked again", (long long)self->mover.done, (long long)self->wanted,
-        targets_text(&self->to), (long long)self->again);
-    if (others > 0)
-        printf(", %lld others meanwhile", (long long)others);
-    if (missing > 0)
-        printf("; another consumer or command took %s", count_messages(text, missing));
-    puts(".");
-    if (code == EX_TEMPFAIL && self->mover.unconfirmed >= 0)
-        complain("%s in flight: they may come twice, as may the messages that were acknowledged last; the rest is "
-                 "parked as before, and the same command goes on",
-                 count_messages(text, self->mover.unconfirmed));
-    else if (is_interrupted())
-        complain("interrupted: the rest is parked as before; the same command goes on");
-    else if (ending(self))
-        complain("stopped: %s; the rest is parked as before", ending(self));
 }
 
 /* -------------------------------------------------------------------------------------------------------------- main */
@@ -394,23 +243,28 @@ static int run(replay *self, const char *queue)
     if (code != EX_OK)
         return code;
     if (self->options->dry_run || !self->options->yes)
-        print_prospect(self);
+        replay_print_prospect(self);
     if (self->options->dry_run || self->wanted == 0) {
         if (!self->options->dry_run && self->options->yes)
-            print_summary(self, EX_OK);
+            replay_print_summary(self, EX_OK);
         return EX_OK;
     }
     snprintf(what, sizeof what, "replay them to %s", targets_text(&self->to));
-    code = self->options->yes ? EX_OK : parked_confirm(self->wanted, what);
+    code = action_check(&self->options->action, self->wanted);
+    if (code == EX_OK && !self->options->yes)
+        code = parked_confirm(self->wanted, what);
+    if (code == EX_OK)
+        code = action_begin(&self->action, &self->options->action, replay_facts(self));
     if (code != EX_OK)
         return code;
     code = play(self);
-    if (code == EX_OK && !ending(self) && targets_dropped_messages(&self->to, self->mover.done))
+    if (code == EX_OK && !replay_ending(self) && targets_dropped_messages(&self->to, self->mover.done))
         self->end = "the queue that they go to drops messages";
-    print_summary(self, code);
-    if (code != EX_OK || !ending(self))
-        return code;
-    return self->end ? EX_TEMPFAIL : EX_UNAVAILABLE;
+    replay_print_summary(self, code);
+    if (code == EX_OK && replay_ending(self))
+        code = self->end ? EX_TEMPFAIL : EX_UNAVAILABLE;
+    action_end(&self->action, code, replay_results(self));
+    return code;
 }
 
 static void destroy(replay *self)
@@ -425,7 +279,12 @@ static void destroy(replay *self)
 
 int parked_replay(int count, char **arguments)
 {
-    replay_options o = {.limit = -1, .stop_after = 3, .ramp_ms = 10000, .hold_ms = 600000, .max_replays = INT64_MAX};
+    replay_options o = {.action = {.expected = -1},
+                        .limit = -1,
+                        .stop_after = 3,
+                        .ramp_ms = 10000,
+                        .hold_ms = 600000,
+                        .max_replays = INT64_MAX};
     const option_rule rules[] = {
         WHERE_OPTION(&o.parked),
         LIKE_OPTION(&o.parked),
@@ -440,13 +299,16 @@ int parked_replay(int count, char **arguments)
         {"dry-run", 'n', OPTION_FLAG, NULL, "print what would go, and do nothing", &o.dry_run},
         {"yes", 'y', OPTION_FLAG, NULL, "do not wait for the typed count", &o.yes},
         {"hold", 0, OPTION_DURATION, "TIME", "give the rest back for a moment so often [10m]", &o.hold_ms},
+        PROGRESS_OPTION(&o.parked),
+        ACTION_OPTIONS(&o.action),
         PARKED_OPTIONS(&o.parked),
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
-        "Moves a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves "
-        "the parked queue after the broker confirmed its copy. Messages that are parked meanwhile stay parked. Safe "
-        "to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
+        "Sends a work queue's parked messages back to it alone, to begin anew. A message leaves the\n"
+        "parked queue after the broker confirmed its copy. What is parked meanwhile is not touched. Safe to "
+        "interrupt:\n"
+        "the same command goes on.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     replay *self = must(calloc(1, sizeof *self));
@@ -455,6 +317,7 @@ int parked_replay(int count, char **arguments)
         o.max_replays = -1;
     if (o.ramp)
         read_ramp(self, o.ramp);
+    o.parked.progress &= o.parked.json;
     if (o.ramp_ms < 1 || o.hold_ms < 1000)
         options_refuse("--ramp-step is longer than nothing, --hold is 1s or more");
     if (bh_plan_new(&self->plan) != BH_OK)

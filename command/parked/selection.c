@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-typedef enum field { ID, ERROR, CLASS, REASON, EXCHANGE, ROUTING_KEY, HEADER, ATTEMPTS, REPLAYS, AGE } field;
+typedef enum field { ID, ERROR, KIND, CLASS, REASON, EXCHANGE, ROUTING_KEY, HEADER, ATTEMPTS, REPLAYS, AGE } field;
 typedef enum operation { IS, IS_NOT, HAS, HAS_NOT, BELOW, AT_MOST, ABOVE, AT_LEAST } operation;
 
 struct condition {
@@ -21,7 +21,7 @@ struct condition {
     int is_number;
 };
 
-static const char *const fields[] = {"id",          "error",  "class",    "reason",  "exchange",
+static const char *const fields[] = {"id",          "error",  "kind",     "class",   "reason", "exchange",
                                      "routing-key", "header", "attempts", "replays", "age"};
 /* The longer ones first. */
 static const struct {
@@ -93,7 +93,7 @@ int selection_add(selection *self, const char *text, char problem[256])
     }
     if (!sign || !find_field(text, length, &made.field)) {
         snprintf(problem, 256,
-                 "'%.60s' is no condition: write FIELD=VALUE; fields: id error class reason exchange routing-key "
+                 "'%.60s' is no condition: write FIELD=VALUE; fields: id error kind class reason exchange routing-key "
                  "header.NAME "
                  "attempts replays age",
                  text);
@@ -191,6 +191,7 @@ static int fits_header(const condition *self, const bh_delivery *delivery)
 static int fits(const condition *self, const bh_delivery *delivery, const bh_history *history, int64_t now_ms)
 {
     bh_past past;
+    char kind[KIND_BYTES + 1];
     bh_history_past(history, &past);
     int64_t first_ms = past.first_failure_ms;
     switch (self->field) {
@@ -198,6 +199,8 @@ static int fits(const condition *self, const bh_delivery *delivery, const bh_his
         return fits_text(self, bh_history_id(history));
     case ERROR:
         return fits_text(self, past.last_error);
+    case KIND:
+        return fits_text(self, (bh_bytes){kind, error_kind(kind, past.last_error)});
     case CLASS:
         return fits_text(self, error_class(past.last_error));
     case REASON:

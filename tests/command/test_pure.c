@@ -47,6 +47,9 @@ static const struct {
     {"error!~silent", 0},
     {"error=silent", 0},
     {"class=TimeoutError", 1},
+    {"kind=TimeoutError: host # is silent", 1},
+    {"kind=TimeoutError: host 17 is silent", 0},
+    {"kind~host #", 1},
     {"reason=exhausted", 1},
     {"reason~exh", 1},
     {"routing-key=orders.eu", 1},
@@ -163,7 +166,7 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
         bh_delivery_push(delivery,
                          &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-error"), .string = bh_str(error)});
         ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
-        ck_assert(groups_add(&of, "orders.parked", history));
+        ck_assert(groups_add(&of, "orders.parked", history, -1));
     }
     int64_t total = 0;
     for (size_t i = 0; i < of.count; i++)

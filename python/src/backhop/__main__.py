@@ -16,15 +16,15 @@ _UNAVAILABLE = 69  # of sysexits
 def main() -> None:
     """Replaces this process with the program, with the same arguments.
 
-    Exits with 69 if the package was built without the program, because librabbitmq, Jansson or
-    libyaml was missing.
+    Exits with 69 if the package was built without the program, because librabbitmq, Jansson,
+    libyaml or libmicrohttpd was missing.
     """
     program = Path(__file__).parent / "bin" / "backhop"
     if not program.exists():
         print(
             "backhop: this package was built without the command: install librabbitmq-dev, "
-            "libjansson-dev and "
-            "libyaml-dev, and "
+            "libjansson-dev, "
+            "libyaml-dev and libmicrohttpd-dev, and "
             "pip install --no-binary backhop --force-reinstall backhop",
             file=sys.stderr,
         )

@@ -12,7 +12,7 @@ HELP = <<~TEXT
     --with-librabbitmq            fail where librabbitmq 0.11 or newer, or OpenSSL, is not found
     --without-librabbitmq         build without the worker, Backhop::Worker
     (neither)                     build the worker where both are found, and say so where they are not
-    --without-command             build without the program `backhop`, which is built where the worker, Jansson and libyaml are
+    --without-command             build without the program `backhop`, which needs the worker, Jansson, libyaml and libmicrohttpd
     --enable-werror               make the compiler's warnings errors
     --with-pkg-config=COMMAND     which pkg-config finds them
 TEXT
@@ -26,10 +26,11 @@ TEXT
 
 OLDEST_LIBRABBITMQ = Gem::Version.new("0.11")
 
-# Modules of pkg-config that the program `backhop` needs, and the oldest version of each.
-COMMAND_NEEDS = { "jansson" => "2.13", "yaml-0.1" => "0.2" }.freeze
-COMMAND_ADVICE = "install Jansson 2.13 or newer and libyaml (Debian and Ubuntu: libjansson-dev libyaml-dev, Fedora: " \
-                 "jansson-devel libyaml-devel, Homebrew: jansson libyaml)\n"
+# Of the program `backhop`: modules of pkg-config, and the oldest version of each.
+COMMAND_NEEDS = { "jansson" => "2.13", "yaml-0.1" => "0.2", "libmicrohttpd" => "0.9.71" }.freeze
+COMMAND_ADVICE = "install Jansson 2.13 or newer, libyaml and libmicrohttpd (Debian and Ubuntu: libjansson-dev libyaml-dev " \
+                 "libmicrohttpd-dev, Fedora: jansson-devel libyaml-devel libmicrohttpd-devel, Homebrew: jansson libyaml " \
+                 "libmicrohttpd)\n"
 
 if arg_config("--help")
   $stdout.write(HELP)

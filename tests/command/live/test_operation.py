@@ -202,6 +202,19 @@ class Watching(LiveCase):
                 idle.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
             self.assertIn("backhop_up 1\n", scrape(url))
 
+    def test_a_name_that_was_not_allowed_gets_no_metrics(self):
+        queue = self.parked(1, "bad")
+        with exporter(queue, "--host", "metrics.example") as url:
+            for host, status in (("rebound.example", 421), ("", 421), ("metrics.example:9419", 200), ("10.0.0.7:80", 200), ("localhost", 200)):
+                request = urllib.request.Request(url, headers={"Host": host})
+                try:
+                    with urllib.request.urlopen(request, timeout=60) as answer:
+                        self.assertEqual(answer.status, status, host)
+                except urllib.error.HTTPError as refused:
+                    self.assertEqual(refused.code, status, host)
+                    self.assertNotIn(queue.encode(), refused.read())
+                    refused.close()
+
     def test_o27_an_exporter_whose_broker_is_silent_is_not_up_and_has_no_numbers(self):
         queue = self.parked(3, "bad")
         parked = f'backhop_parked_messages{{queue="{queue}"}} 3\n'

@@ -47,6 +47,13 @@ class Looking(LiveCase):
         self.assertIn("m000000", wide)
         self.assertRegex(wide, r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
+    def test_a_queue_that_cannot_be_looked_at_hides_no_other(self):
+        queue, foreign = self.parked(1, "bad"), self.queue()
+        rig("declare", foreign + ".parked", "quorum", "x-delivery-limit=5")
+        ran = self.ends(UNAVAILABLE, "parked", "list", foreign, queue, "--json")
+        self.assertEqual([group["error"] for group in ran.objects], ["bad"])
+        self.assertIn(f'"{foreign}.parked" was not declared by Backhop', ran.stderr)
+
     def test_conditions_select(self):
         queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
         for conditions, count in ((["error~TIMEOUT"], 2), (["attempts>=2"], 2), (["class=TimeoutError"], 2), (["error=bad"], 2),

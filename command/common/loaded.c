@@ -1,0 +1,49 @@
+#include "common/loaded.h"
+
+#include "common/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Returns FILE.loaded, if FILE is a regular file; else NULL. The caller frees it. */
+static char *mark_name(const char *file, const char *ending, struct stat *about)
+{
+    char *name = NULL;
+    if (stat(file, about) != 0 || !S_ISREG(about->st_mode))
+        return NULL;
+    if (asprintf(&name, "%s.loaded%s", file, ending) < 0)
+        must(NULL);
+    return name;
+}
+
+int64_t loaded_lines(const char *file)
+{
+    struct stat about;
+    char line[128] = "", *at = line;
+    char *name = mark_name(file, "", &about);
+    FILE *mark = name ? fopen(name, "re") : NULL;
+    free(name);
+    if (!mark)
+        return 0;
+    int is_read = fgets(line, sizeof line, mark) != NULL;
+    fclose(mark);
+    int64_t lines = strtoll(at, &at, 10), size = strtoll(at, &at, 10), changed = strtoll(at, &at, 10);
+    return is_read && lines > 0 && size == about.st_size && changed == about.st_mtime ? lines : 0;
+}
+
+void loaded_mark(const char *file, int64_t lines)
+{
+    struct stat about;
+    char *name = mark_name(file, "", &about), *next = name ? mark_name(file, ".new", &about) : NULL;
+    FILE *mark = next ? fopen(next, "we") : NULL;
+    int is_written = mark && fprintf(mark, "%lld %lld %lld (lines loaded, size and change of the file)\n",
+                                     (long long)lines, (long long)about.st_size, (long long)about.st_mtime) > 0;
+    is_written &= mark && fclose(mark) == 0;
+    if (name && (!is_written || rename(next, name) != 0)) /* a kill in between leaves the mark before */
+        complain("%s cannot be written: %s; a second load of %s would double its messages", name, strerror(errno),
+                 file);
+    free(name);
+    free(next);
+}

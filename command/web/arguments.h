@@ -1,0 +1,22 @@
+/*
+ * Arguments: the body of a request as arguments of a sub-command. Pure. The body is untrusted input: each value becomes the
+ * value of one option that the table in arguments.c has, or stands behind "--".
+ */
+#ifndef BACKHOP_COMMAND_WEB_ARGUMENTS_H
+#define BACKHOP_COMMAND_WEB_ARGUMENTS_H
+
+#include "common/options.h"
+
+#include <jansson.h>
+
+/* Work that a page can start. */
+typedef enum verb { LIST, SAMPLES, SHOW, DOCTOR, SCHEDULE, SIMULATE, REPLAY, DROP, LOAD, VERB_COUNT } verb;
+
+/* Appends the arguments to `out`, then `more` if the verb connects to the broker, then "--" and the operands. Returns 0 if the body has what the verb does not: `problem` says it.
+ * The texts are copied; arguments_free frees them. */
+int arguments_read(texts *out, verb wanted, const json_t *body, const texts *more, char problem[256]);
+/* Appends a copy of a text. */
+void arguments_add(texts *out, const char *text);
+void arguments_free(texts *self);
+
+#endif

@@ -1,0 +1,162 @@
+/* backhop web: depths, by `backhop top`, and events for all pages. */
+#include "web/web.h"
+
+#include "common/output.h"
+#include "worker/wire/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    QUIET_MS = 60,       /* after its last line a look is complete */
+    ENOUGH_MS = 20000,   /* without pages it ends */
+    AGAIN_MS = 3000,     /* after it failed */
+    LONGEST_MS = 600000, /* then queues are found anew */
+    BEAT_MS = 10000      /* an event at least so often, so that dead connections end */
+};
+
+/* --------------------------------------------------------------------------------------------------------- backhop top */
+
+static void on_line(void *data, const char *line, size_t size)
+{
+    live *self = data;
+    json_t *object = json_loadb(line, size, JSON_ALLOW_NUL, NULL);
+    if (!object)
+        return;
+    if (!self->coming)
+        self->coming = must(json_array());
+    json_array_append_new(self->coming, object);
+    self->came_ms = bh__monotonic_ms();
+}
+
+static void on_end(void *data, int code, const char *problem)
+{
+    live *self = data;
+    (void)code;
+    self->child = NULL;
+    self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
+    free(self->problem);
+    self->problem = web_problem(problem);
+    if (*self->problem) { /* old numbers would look like new ones */
+        json_decref(self->depths);
+        self->depths = NULL;
+    }
+    self->is_changed = 1;
+}
+
+static void start(web *self)
+{
+    live *it = &self->live;
+    const child_listener listener = {.on_line = on_line, .on_end = on_end, .data = it};
+    texts arguments = {.items = NULL};
+    static const char *const words[] = {"top", "--json", "--interval=2s"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        arguments_add(&arguments, words[i]);
+    for (size_t i = 0; i < self->connecting.count; i++)
+        arguments_add(&arguments, self->connecting.items[i]);
+    for (size_t i = 0; i < self->naming.count; i++)
+        arguments_add(&arguments, self->naming.items[i]);
+    arguments_add(&arguments, "--");
+    for (int i = 0; i < self->queue_count; i++)
+        arguments_add(&arguments, self->queues[i]);
+    it->child = children_start(&self->children, &arguments, LONGEST_MS, -1, &listener);
+    arguments_free(&arguments);
+}
+
+static void take_look(live *self)
+{
+    json_decref(self->depths);
+    self->depths = self->coming;
+    self->coming = NULL;
+    free(self->problem);
+    self->problem = NULL;
+    self->is_changed = 1;
+}
+
+void live_work(web *self)
+{
+    live *it = &self->live;
+    int64_t now_ms = bh__monotonic_ms();
+    if (server_streams(self->server) > 0)
+        it->wanted_ms = now_ms;
+    int is_wanted = it->wanted_ms && now_ms - it->wanted_ms < ENOUGH_MS;
+    if (is_wanted && !it->child && now_ms >= it->retry_ms)
+        start(self);
+    else if (!is_wanted && it->child && it->retry_ms < now_ms) {
+        child_stop(it->child);
+        it->retry_ms = now_ms + AGAIN_MS;
+    }
+    if (it->coming && now_ms - it->came_ms >= QUIET_MS)
+        take_look(it);
+    if (!it->is_changed && now_ms - it->sent_ms < BEAT_MS)
+        return;
+    it->is_changed = 0;
+    it->sent_ms = now_ms;
+    if (server_streams(self->server) == 0)
+        return;
+    char *event = live_event(self);
+    server_broadcast(self->server, event);
+    free(event);
+}
+
+void live_change(web *self)
+{
+    self->live.is_changed = 1;
+}
+
+/* ----------------------------------------------------------------------------------------------------------------- state */
+
+json_t *live_state(web *self)
+{
+    live *it = &self->live;
+    it->wanted_ms = bh__monotonic_ms();
+    return must(json_pack("{s:I, s:o, s:o, s:o, s:i, s:o}", "time_ms", (json_int_t)bh__epoch_ms(), "depths",
+                          it->depths ? json_incref(it->depths) : json_null(), "problem",
+                          json_text(bh_str(it->problem ? it->problem : "")), "jobs", jobs_json(self), "groups_number",
+                          self->groups_number, "look", looks_json(self)));
+}
+
+char *live_event(web *self)
+{
+    json_t *state = live_state(self);
+    char *text = must(json_dumps(state, JSON_COMPACT)), *event = NULL;
+    if (asprintf(&event, "data: %s\n\n", text) < 0)
+        must(NULL);
+    json_decref(state);
+    free(text);
+    return event;
+}
+
+static void add_queue(const web *self, texts *arguments, const char *queue, size_t *count)
+{
+    if (jobs_is_busy(self, queue))
+        return;
+    arguments_add(arguments, queue);
+    *count += 1;
+}
+
+size_t live_add_queues(const web *self, const char *wanted, texts *arguments)
+{
+    size_t count = 0, i;
+    const json_t *each;
+    for (int j = 0; !self->live.depths && j < self->queue_count; j++)
+        add_queue(self, arguments, self->queues[j], &count);
+    json_array_foreach(self->live.depths, i, each)
+    {
+        const char *kind = json_string_value(json_object_get(each, "kind")),
+                   *name = json_string_value(json_object_get(each, "queue"));
+        json_int_t ready = json_integer_value(json_object_get(each, "ready"));
+        int is_wanted = kind && strcmp(kind, wanted) == 0 && json_is_integer(json_object_get(each, "ready")),
+            is_unroutable = kind && strcmp(kind, "unroutable") == 0 && strcmp(wanted, "parked") == 0 && ready > 0;
+        if (name && (is_wanted || is_unroutable))
+            add_queue(self, arguments, name, &count);
+    }
+    return count;
+}
+
+void live_free(web *self)
+{
+    json_decref(self->live.depths);
+    json_decref(self->live.coming);
+    free(self->live.problem);
+}

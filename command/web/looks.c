@@ -1,0 +1,151 @@
+/* backhop web: looks. */
+#include "web/web.h"
+
+#include "common/output.h"
+#include "worker/wire/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+enum { LOOK_MS = 180000, THINK_MS = 30000 };
+
+static int connects(verb it)
+{
+    return it != SCHEDULE && it != SIMULATE;
+}
+
+static void end_look(look *self)
+{
+    arguments_free(&self->arguments);
+    json_decref(self->results);
+    json_decref(self->progress);
+    json_decref(self->last);
+    *self = (look){.asker = NULL};
+}
+
+/* Keeps a list as the snapshot that all pages show. `groups` are of the queues that were looked at so far. */
+static void keep_groups(look *self, json_t *groups, const char *notice, int is_whole)
+{
+    web *on = self->web;
+    json_decref(on->groups);
+    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b}", "number", ++on->groups_number, "taken_ms",
+                                (json_int_t)bh__epoch_ms(), "groups", groups, "notice", json_text(bh_str(notice)),
+                                "queues", json_copy(self->progress), "is_whole", is_whole));
+    self->is_partly_kept = !is_whole;
+    live_change(on);
+}
+
+/* Marks the snapshot of a look that has failed after its first queues. */
+static void end_part(look *self, const char *problem)
+{
+    if (!self->is_partly_kept)
+        return;
+    json_object_set_new(self->web->groups, "is_whole", json_true());
+    json_object_set_new(self->web->groups, "notice", json_text(bh_str(problem)));
+    json_object_set_new(self->web->groups, "number", json_integer(++self->web->groups_number));
+    live_change(self->web);
+}
+
+static void on_line(void *data, const char *line, size_t size)
+{
+    look *self = data;
+    json_t *object = self->bytes <= CHILD_MOST_BYTES ? json_loadb(line, size, JSON_ALLOW_NUL, NULL) : NULL;
+    const char *queue = json_string_value(json_object_get(object, "queue"));
+    json_t *groups = json_object_get(object, "groups");
+    if (groups) {
+        keep_groups(self, groups, "", 0);
+        json_decref(object);
+    } else if (object && json_object_get(object, "progress")) {
+        json_object_del(object, "progress");
+        json_decref(self->last);
+        self->last = object;
+        if (queue)
+            json_object_set(self->progress, queue, object);
+        live_change(self->web);
+    } else if (object) {
+        self->bytes += size;
+        json_array_append_new(self->results, object);
+    }
+}
+
+json_t *looks_json(const web *self)
+{
+    for (size_t i = 0; i < LOOKS_MOST; i++)
+        if (self->looks[i].runs && self->looks[i].last)
+            return json_incref(self->looks[i].last);
+    return json_null();
+}
+
+static void on_end(void *data, int code, const char *problem)
+{
+    look *self = data;
+    char *text = web_problem(problem);
+    int is_partial = self->verb == DOCTOR || self->verb == LIST, /* problems were found, or a queue was left out */
+        has_result = code == EX_OK || (is_partial && code == EX_UNAVAILABLE && json_array_size(self->results) > 0);
+    if (self->bytes > CHILD_MOST_BYTES || !has_result)
+        end_part(self, text);
+    if (self->bytes > CHILD_MOST_BYTES)
+        web_refuse(self->asker, 502, "the answer is larger than 16 MB: select fewer messages");
+    else if (!has_result)
+        web_refuse(self->asker, web_status(code), "%s", text);
+    else if (self->verb == LIST) {
+        keep_groups(self, self->results, text, 1);
+        web_answer(self->asker, 200, json_incref(self->web->groups));
+    } else
+        web_answer(self->asker, 200,
+                   must(json_pack("{s:O, s:o}", "results", self->results, "notice", json_text(bh_str(text)))));
+    free(text);
+    end_look(self);
+}
+
+/* Returns 1 if the look may begin: only one looks into queues at a time. */
+static int may_run(const web *self, const look *it)
+{
+    for (size_t i = 0; connects(it->verb) && i < LOOKS_MOST; i++)
+        if (self->looks[i].runs && connects(self->looks[i].verb))
+            return 0;
+    return 1;
+}
+
+void looks_work(web *self)
+{
+    for (size_t i = 0; i < LOOKS_MOST; i++) {
+        look *each = &self->looks[i];
+        if (!each->asker || each->runs || !may_run(self, each))
+            continue;
+        const child_listener listener = {.on_line = on_line, .on_end = on_end, .data = each};
+        each->runs = 1;
+        if (children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener))
+            continue;
+        web_refuse(each->asker, 503, "too much runs here at once; try again");
+        end_look(each);
+    }
+}
+
+void looks_begin(web *self, request *asker, verb wanted, texts *arguments)
+{
+    look *place = NULL;
+    for (size_t i = 0; !place && i < LOOKS_MOST; i++)
+        place = self->looks[i].asker ? NULL : &self->looks[i];
+    if (!place) {
+        arguments_free(arguments);
+        web_refuse(asker, 503, "too many looks wait here; try again");
+        return;
+    }
+    *place = (look){.web = self,
+                    .asker = asker,
+                    .verb = wanted,
+                    .arguments = *arguments,
+                    .results = must(json_array()),
+                    .progress = must(json_object())};
+    request_later(asker);
+    looks_work(self);
+}
+
+void looks_free(web *self)
+{
+    for (size_t i = 0; i < LOOKS_MOST; i++)
+        end_look(&self->looks[i]);
+    json_decref(self->groups);
+}

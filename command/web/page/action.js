@@ -1,0 +1,98 @@
+// The dialog of a replay, drop or load: settings, the exact count, and the count typed.
+import { get, post } from './api.js'
+import { field, h, lookProgress, problem, select, set } from './dom.js'
+import { count, messages } from './format.js'
+
+const RAMPS = [['1,2,5,20', 'slowly: 1, 2, 5, 20 a second'], ['5,20,100', 'faster: 5, 20, 100 a second'], ['', 'no ramp']]
+const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
+const dialog = document.getElementById('dialog')
+
+function settings (name, request) {
+  if (name !== 'replay') return { read: () => ({}), elements: [] }
+  const limit = h('input', { type: 'number', min: 1, step: 1, value: request.limit ?? '', placeholder: 'all' })
+  const ramp = select(RAMPS, request.ramp ?? '1,2,5,20')
+  const step = h('input', { type: 'text', value: request.ramp_step ?? '10s', size: 6 })
+  const rate = h('input', { type: 'number', min: 0, value: request.rate ?? 0 })
+  const stop = h('input', { type: 'number', min: 0, step: 1, value: request.stop_after ?? 3 })
+  return {
+    elements: [h('div', { class: 'grid' },
+      field('At most, the oldest first', limit), field('Begin', ramp), field('Each rate for', step),
+      field('Then, messages a second', rate, '0: the last rate of the ramp; without a ramp, no limit'), field('Stop if so many are parked again', stop, '0: never'))],
+    read: () => ({
+      ...(limit.value && { limit: Number(limit.value) }),
+      ...(ramp.value && { ramp: ramp.value, ramp_step: step.value }),
+      rate: Number(rate.value),
+      stop_after: Number(stop.value)
+    })
+  }
+}
+
+function prospect (name, found) {
+  if (name === 'load') {
+    return `${messages(found.to_load)} would go to ${Object.entries(found.queues).map(([queue, number]) => `${queue} (${count(number)})`).join(', ')}.${
+      found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''}`
+  }
+  if (name === 'drop') return `${messages(found.to_drop)} of ${count(found.parked)} in ${found.from} would be saved to a file here, then taken off the queue. You can load them again.`
+  const stays = [
+    found.cannot_go && `${messages(found.cannot_go)} cannot go.`,
+    found.replayed_too_often && `${messages(found.replayed_too_often)} were replayed too often.`,
+    found.malformed && `${messages(found.malformed)} cannot be read.`
+  ].filter(Boolean).join(' ')
+  return `${messages(found.to_replay)} of ${count(found.parked)} in ${found.from} would go to ${found.to}. ${stays}`
+}
+
+// Begins once the count that was shown is typed. The program refuses if another number is selected by then.
+function confirm (app, name, body, found, place) {
+  const number = found[`to_${name}`]
+  set(place, h('p', {}, prospect(name, found)))
+  if (!number) return
+  const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
+  const go = h('button', { type: 'submit', class: name === 'drop' ? 'danger' : 'main', disabled: true }, `${NAMES[name]} ${messages(number)}`)
+  const trouble = h('div')
+  typed.addEventListener('input', () => { go.disabled = typed.value.trim() !== String(number) })
+  place.append(h('form', {
+    onsubmit: async event => {
+      event.preventDefault()
+      go.disabled = true
+      try {
+        await post(name, { ...body, expect: number })
+        dialog.close()
+        app.go('#/jobs')
+      } catch (error) {
+        set(trouble, problem(error))
+      }
+    }
+  }, h('div', { class: 'row' }, field(`Type ${number} to go on`, typed), go), trouble))
+  typed.focus()
+}
+
+export function openAction (app, name, request) {
+  const place = h('div', { 'aria-live': 'polite' })
+  const own = settings(name, request)
+  const check = async () => {
+    set(place, lookProgress(app))
+    const body = name === 'load'
+      ? { file: request.file, ...(request.skip && { skip: request.skip }) }
+      : { queue: request.queue, where: request.where || [], ...own.read() }
+    try {
+      const { results } = await post(name, { ...body, dry_run: true })
+      confirm(app, name, body, results.at(-1), place)
+    } catch (error) {
+      set(place, problem(error))
+    }
+  }
+  set(dialog,
+    h('h2', { id: 'dialog-title' }, `${NAMES[name]} from ${request.queue || request.file}`),
+    name !== 'load' && h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
+    ...own.elements,
+    h('div', { class: 'row' }, h('button', { type: 'button', class: 'main', onclick: check }, 'Count them'),
+      h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')),
+    place)
+  dialog.showModal()
+}
+
+// Opens the dialog for the rest of a saved file, after an earlier load.
+export async function openLoad (app, file) {
+  const { saved } = await get('saved')
+  openAction(app, 'load', { file, skip: saved.find(each => each.file === file)?.loaded || 0 })
+}

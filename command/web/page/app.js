@@ -1,0 +1,87 @@
+// The page: session, screens, and the state that all screens share.
+import { follow, get, post } from './api.js'
+import { h, problem } from './dom.js'
+import { count, relative } from './format.js'
+import tonight from './tonight.js'
+import group from './group.js'
+import jobs from './jobs.js'
+import waits from './waits.js'
+import health from './health.js'
+import policy from './policy.js'
+import history from './history.js'
+
+const SCREENS = [
+  ['', 'Tonight', tonight], ['group', null, group], ['jobs', 'Actions', jobs], ['waits', 'Waits', waits],
+  ['health', 'Health', health], ['policy', 'Policy', policy], ['history', 'History', history]
+]
+
+// Shared by all screens. `listeners` are called with each new state, until the screen changes.
+const app = { session: null, state: { jobs: [], depths: null, problem: '' }, groups: null, listeners: [], go: hash => { location.hash = hash } }
+app.onState = listener => {
+  app.listeners.push(listener)
+  listener(app.state)
+}
+
+const main = document.getElementById('main')
+const tabs = document.getElementById('tabs')
+const status = document.getElementById('status')
+
+function place () {
+  const [name, query] = location.hash.replace(/^#\/?/, '').split('?')
+  const screen = SCREENS.find(([key]) => key === name) || SCREENS[0]
+  return { screen, query: new URLSearchParams(query) }
+}
+
+function drawTabs (name) {
+  const running = app.state.jobs.filter(job => job.ended_ms === 0).length
+  tabs.replaceChildren(...SCREENS.filter(([, title]) => title).map(([key, title]) => h('a', {
+    href: `#/${key}`, 'aria-current': key === name || (key === '' && name === 'group') ? 'page' : null
+  }, title, key === 'jobs' && running ? ` (${running})` : '')))
+}
+
+function show () {
+  const { screen: [name, title, draw], query } = place()
+  app.listeners = []
+  drawTabs(name)
+  document.title = `${title || 'One group'} · Backhop`
+  main.replaceChildren()
+  draw(app, main, query)
+}
+
+function onState (state) {
+  app.state = { ...app.state, ...state }
+  const parked = (state.depths || []).filter(({ kind }) => kind === 'parked').reduce((sum, each) => sum + Math.max(0, each.ready || 0), 0)
+  status.textContent = state.problem
+    ? `No live figures: ${state.problem.split('\n')[0]}`
+    : state.depths ? `${count(parked)} parked${state.jobs.some(job => !job.ended_ms) ? ' + held' : ''} · ${relative(state.time_ms - 1000)}` : 'Connecting to the broker…'
+  status.className = state.problem ? 'danger' : ''
+  drawTabs(place().screen[0])
+  for (const listener of app.listeners) listener(app.state)
+}
+
+async function begin () {
+  const token = /[#&]token=([0-9a-f]+)/.exec(location.hash)?.[1]
+  if (token) {
+    forgetToken()
+    await post('login', { token })
+  }
+  app.session = await get('session')
+  window.addEventListener('hashchange', () => {
+    show()
+    main.focus({ preventScroll: true })
+    window.scrollTo(0, 0)
+  })
+  show()
+  follow(onState)
+}
+
+// The token leaves the address at once, so that neither bookmarks nor the history keep it.
+function forgetToken () {
+  window.history.replaceState(null, '', location.pathname)
+}
+
+begin().catch(error => {
+  main.replaceChildren(h('h2', {}, 'You are not signed in'), problem(error),
+    h('p', {}, 'Start ', h('code', {}, 'backhop web'), ' in a terminal, and open the address that it prints. It ends in ',
+      h('code', {}, '#token=…'), ' and is new at each start.'))
+})

@@ -1,0 +1,90 @@
+// Elements. Text reaches the page as text alone: no markup is ever made of data.
+
+const SVG = 'http://www.w3.org/2000/svg'
+
+function fill (element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) element.addEventListener(name.slice(2), value)
+    else if (value === true) element.setAttribute(name, '')
+    else if (value !== false && value != null) element.setAttribute(name, String(value))
+  }
+  for (const child of children.flat(3)) {
+    if (child != null && child !== false) element.append(child instanceof Node ? child : document.createTextNode(String(child)))
+  }
+  return element
+}
+
+// h('p', { class: 'muted' }, 'text', h('b', {}, 'more'))
+export const h = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children)
+export const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children)
+
+// Replaces what an element has.
+export function set (element, ...children) {
+  element.replaceChildren()
+  fill(element, {}, children)
+}
+
+// A table. A column is [title, cell(row), class]; on a narrow screen each row is a card.
+export function table (caption, columns, rows) {
+  return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
+    h('table', { class: 'cards' },
+      h('thead', {}, h('tr', {}, columns.map(([title, , kind]) => h('th', { scope: 'col', class: kind }, title)))),
+      h('tbody', {}, rows.map(row => h('tr', {}, columns.map(([title, cell, kind]) =>
+        h('td', { class: kind, 'data-name': title }, cell(row))))))))
+}
+
+let number = 0
+export function field (label, input, hint) {
+  input.id ||= `field-${++number}`
+  return h('div', {}, h('label', { for: input.id }, label), input, hint && h('span', { class: 'small muted' }, hint))
+}
+
+export const select = (options, value, more = {}) =>
+  h('select', more, options.map(([key, text]) => h('option', { value: key, selected: key === value }, text)))
+
+export const problem = error => h('div', { class: 'card problem', role: 'alert' }, error.message || String(error))
+
+// A button that is off while its work runs, and shows its problem below it.
+export function button (text, work, kind = '') {
+  const place = h('div')
+  const it = h('button', {
+    type: 'button',
+    class: kind,
+    onclick: async () => {
+      it.disabled = true
+      set(place)
+      try {
+        await work()
+      } catch (error) {
+        set(place, problem(error))
+      }
+      it.disabled = false
+    }
+  }, text)
+  return h('div', {}, it, place)
+}
+
+// A line that shows how far the look is that runs. It follows the state until it leaves the page.
+export function lookProgress (app) {
+  const line = h('p', {}, 'Looking…')
+  let wasShown = false
+  const show = ({ look }) => {
+    wasShown ||= line.isConnected
+    if (wasShown && !line.isConnected) app.listeners = app.listeners.filter(each => each !== show)
+    else if (look) set(line, `Looking: ${Number(look.looked_at).toLocaleString('en')} of ${Number(look.messages).toLocaleString('en')} messages in ${look.queue}…`)
+  }
+  app.onState(show)
+  return line
+}
+
+export function copyButton (text) {
+  const it = h('button', {
+    type: 'button',
+    onclick: async () => {
+      await navigator.clipboard.writeText(text)
+      it.textContent = 'Copied'
+      setTimeout(() => { it.textContent = 'Copy' }, 1500)
+    }
+  }, 'Copy')
+  return it
+}

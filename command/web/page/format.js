@@ -1,0 +1,30 @@
+// Numbers and times with their units.
+
+export const count = number => Number(number).toLocaleString('en')
+export const messages = number => `${count(number)} ${number === 1 ? 'message' : 'messages'}`
+
+const UNITS = [[86400000, 'd'], [3600000, 'h'], [60000, 'min'], [1000, 's'], [1, 'ms']]
+
+// "4 min 30 s": at most two units.
+export function span (ms) {
+  const parts = []
+  let rest = Math.round(ms)
+  for (const [size, name] of UNITS) {
+    const whole = Math.floor(rest / size)
+    if (whole > 0 && (parts.length || name !== 'ms' || ms < 1000)) parts.push(`${whole} ${name}`)
+    rest -= whole * size
+    if (parts.length === 2) break
+  }
+  return parts.filter((part, at) => at === 0 || !part.endsWith(' ms')).join(' ') || '0 s'
+}
+
+export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : 'not known'
+
+// "12 min ago" or "in 12 min".
+export function relative (ms, now = Date.now()) {
+  if (!(ms > 0)) return 'not known'
+  const distance = Math.abs(now - ms)
+  if (distance < 1000) return 'now'
+  const text = span(distance).split(' ').slice(0, 2).join(' ')
+  return ms < now ? `${text} ago` : `in ${text}`
+}

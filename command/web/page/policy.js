@@ -1,0 +1,67 @@
+// A policy: its delays, and the calls that a failing downstream gets. Needs no broker.
+import { post } from './api.js'
+import { button, field, h, select, set, table } from './dom.js'
+import { count, span } from './format.js'
+import { plot } from './chart.js'
+
+const KINDS = ['exponential', 'linear', 'fixed', 'steps'].map(each => [each, each])
+const JITTERS = ['spread:0.2', 'none', 'equal', 'full', 'decorrelated'].map(each => [each, each])
+
+function form () {
+  const input = (value, more = {}) => h('input', { type: 'text', value, size: 8, ...more })
+  return {
+    kind: ['Kind', select(KINDS, 'exponential')],
+    initial: ['First delay', input('1s')],
+    factor: ['Factor', input('2')],
+    max: ['Longest delay', input('5m')],
+    steps: ['Steps, of kind steps', input('', { placeholder: '10s,1m,1h' })],
+    jitter: ['Jitter', select(JITTERS, 'spread:0.2')],
+    max_attempts: ['Attempts in all', input('10')],
+    down: ['The downstream fails', input('1m..6m')]
+  }
+}
+
+function schedule (rows) {
+  return table('Delays', [
+    ['After failure', each => each.failure, 'number'],
+    ['Delay', each => each.lowest_ms === each.highest_ms ? span(each.mean_ms) : `${span(each.lowest_ms)} to ${span(each.highest_ms)}`, 'number'],
+    ['Since the first', each => span(each.total_ms), 'number']
+  ], rows)
+}
+
+const KIND_OF = { 'back-off': 'one', 'at-once': 'two', breaker: 'three' }
+const NAME_OF = { 'back-off': 'With this policy', 'at-once': 'Retried at once', breaker: 'With this policy and a circuit breaker' }
+
+function plots (rows, runs, down) {
+  const line = run => ({ kind: KIND_OF[run.name], points: run.over_time.map(each => [each.time_ms, each.calls_per_s]) })
+  return [
+    h('h3', {}, 'Calls that the downstream gets'),
+    h('p', { class: 'muted small' }, 'Line: with this policy. Dots: with a circuit breaker too. Dashes: retried at once. Grey: the downstream fails.'),
+    plot('Calls a second, with this policy, with a circuit breaker too, and retried at once', 'calls a second', runs.map(line), down),
+    table('The fate of the messages', [
+      ['Retries', run => NAME_OF[run.name]],
+      ['Calls', run => count(run.calls), 'number'],
+      ['Of them failed', run => count(run.failed_calls), 'number'],
+      ['Most calls a second', run => count(Math.round(run.most_calls_per_s)), 'number'],
+      ['Parked', run => `${count(run.parked)} of ${count(run.messages)}`, 'number']
+    ], runs),
+    h('h3', {}, 'Delay by failure'),
+    plot('Delay after each failure', 'delay in s', [{ kind: 'one', points: rows.map(each => [each.total_ms, each.mean_ms / 1000]) }])
+  ]
+}
+
+export default function policy (app, main) {
+  const place = h('div', { 'aria-live': 'polite' })
+  const fields = form()
+  const compute = async () => {
+    const all = Object.fromEntries(Object.entries(fields).map(([name, [, input]]) => [name, input.value.trim()]).filter(([, value]) => value))
+    const { down, ...own } = all
+    if (own.kind !== 'steps') delete own.steps
+    const [rows, runs] = await Promise.all([post('schedule', own), post('simulate', { ...own, down, seed: 1, breaker: true })])
+    const outage = down.split('..').map(text => ({ ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 })[text.replace(/[\d.]/g, '')] * parseFloat(text))
+    set(place, ...plots(rows.results, runs.results, outage), h('h3', {}, 'Delays'), schedule(rows.results))
+  }
+  main.append(h('h2', {}, 'Policy'), h('p', {}, 'What a policy does, computed by the library itself. It changes nothing on the broker.'),
+    h('div', { class: 'grid card' }, Object.values(fields).map(([label, input]) => field(label, input))), button('Compute', compute, 'main'), place)
+  compute().catch(() => {})
+}

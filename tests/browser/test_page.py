@@ -1,0 +1,272 @@
+"""The page of `backhop web` in a browser, on a broker."""
+
+import re
+import tempfile
+import time
+
+from browser import SCREENS, Browser, chromium
+from harness import LiveCase, drain, rig
+from webclient import Web
+
+HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
+
+
+class PageCase(LiveCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.chromium = cls.enterClassContext(chromium())
+
+    def web(self, *arguments: object) -> Web:
+        page = Web(*arguments)
+        self.addCleanup(page.__exit__, None, None, None)
+        return page
+
+    def browser(self, web: Web, **more: object) -> Browser:
+        browser = Browser(self.chromium, web, **more)
+        self.addCleanup(browser.__exit__, None, None, None)
+        return browser
+
+    def open(self, *arguments: object, **more: object) -> Browser:
+        browser = self.browser(self.web(*arguments), **more)
+        browser.open()
+        return browser
+
+
+class Operator(PageCase):
+    def test_from_the_first_screen_to_a_replay_that_is_done(self):
+        queue, other = self.parked(6, "507 queue %d is full", "bad"), self.parked(2, "507 queue %d is full")
+        begun = time.monotonic()
+        browser = self.open("--allow", "replay,drop", queue, other)
+        page = browser.page
+        self.assertLess(time.monotonic() - begun, 15)
+        self.assertNotIn("token", page.url)
+        browser.look()
+        self.assertEqual(page.locator("tbody tr").count(), 2)
+        page.get_by_role("link", name="# queue # is full").click()
+        row = page.locator("tbody tr", has_text=queue)
+        row.get_by_role("button", name="Show messages").click()
+        page.locator("summary").first.click()
+        page.get_by_text("It was parked because").first.wait_for()
+        page.get_by_role("button", name="Show the body").first.click()
+        row.get_by_role("button", name="Replay…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text(re.compile(r"^3 messages of 6 in .* would go to")).wait_for()
+        go = page.get_by_role("button", name="Replay 3 messages")
+        self.assertTrue(go.is_disabled())
+        page.get_by_label("Type 3 to go on").fill("4")
+        self.assertTrue(go.is_disabled())
+        page.get_by_label("Type 3 to go on").fill("3")
+        go.click()
+        page.get_by_text("is done").wait_for()
+        page.get_by_text(re.compile(r"^3 of 3 messages replayed")).wait_for()
+        self.assertEqual(len(drain(queue, 3)), 3)
+        browser.go("history")
+        page.get_by_text("3 of 3").wait_for()
+        self.assertEqual(browser.errors, [])
+
+    def test_a_moved_count_is_refused_and_said(self):
+        queue = self.parked(2, "bad")
+        browser = self.open("--allow", "drop", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Drop…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_label("Type 2 to go on").fill("2")
+        rig("park", queue, 1, "bad")
+        page.get_by_role("button", name="Drop 2 messages").click()
+        page.get_by_text("3 messages are selected now, and not 2").wait_for()
+        self.assertEqual(len(self.saved(queue)), 3)
+
+    def test_a_running_replay_is_stopped_and_goes_on(self):
+        queue = self.parked(30, "bad")
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Replay…").click()
+        page.get_by_label("Each rate for").fill("5s")
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_label("Type 30 to go on").fill("30")
+        page.keyboard.press("Enter")
+        page.get_by_text(re.compile(r"^[1-9]\d* of 30 messages, . a second now")).wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_text("was stopped by you").wait_for()
+        page.get_by_role("button", name="Go on with the rest…").click()
+        page.get_by_label("Begin").select_option("")
+        page.get_by_role("button", name="Count them").click()
+        box = page.get_by_label(re.compile(r"^Type \d+ to go on"))
+        box.fill(re.search(r"\d+", page.locator("form label").inner_text()).group())
+        page.keyboard.press("Enter")
+        page.get_by_text("is done").wait_for()
+        self.assertEqual(len(drain(queue, 30)), 30)
+
+    def test_a_saved_file_is_loaded_once_its_count_is_typed(self):
+        queue = self.parked(3, "bad")
+        browser = self.open("--allow", "replay,drop", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Drop…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_label("Type 3 to go on").fill("3")
+        page.keyboard.press("Enter")
+        page.get_by_text("3 messages saved and dropped").wait_for()
+        browser.go("history")
+        page.get_by_role("button", name="Load…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text(f"3 messages would go to {queue}.parked (3).").wait_for()
+        self.assertTrue(page.get_by_role("button", name="Load 3 messages").is_disabled())
+        page.get_by_label("Type 3 to go on").fill("3")
+        page.keyboard.press("Enter")
+        page.get_by_text("3 messages loaded.", exact=True).wait_for()
+        self.assertEqual(len(self.saved(queue)), 3)
+        browser.go("history")
+        page.get_by_role("button", name="Load…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text("0 messages would go to").wait_for()
+        self.assertEqual(browser.errors, [])
+
+    def test_a_look_at_a_part_is_said_and_all_are_a_click_away(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 20500)
+        self.await_ready(queue + ".parked", 20501)
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_text(f"20,000 of 20,501 in {queue}.parked").wait_for()
+        page.get_by_text("≥ 19,999").wait_for()
+        page.get_by_role("button", name="Look at all").click()
+        page.get_by_text("20,500", exact=True).wait_for()
+        self.assertEqual(page.get_by_text("≥").count(), 0)
+
+    def test_after_a_kill_a_replay_goes_on_and_a_killed_one_is_a_click_away(self):
+        queue = self.parked(300, "bad")
+        with tempfile.TemporaryDirectory() as state:
+            web = Web("--allow", "replay", queue, state=state).log_in()
+            self.addCleanup(web.__exit__, None, None, None)
+            web.await_replayed(web.post("/api/replay", {"queue": queue, "expect": 300, "rate": 20}).json["job"], 5)
+            web.kill()
+            second = Web("--allow", "replay", queue, state=state)
+            self.addCleanup(second.__exit__, None, None, None)
+            browser = self.browser(second)
+            browser.open()
+            browser.go("jobs")
+            browser.page.get_by_text("It has gone on after a restart of this program").wait_for()
+            second.log_in().await_replayed(1, 5)
+            second.kill("replay")
+            third = Web("--allow", "replay", queue, state=state)
+            self.addCleanup(third.__exit__, None, None, None)
+            browser = self.browser(third)
+            page = browser.open()
+            browser.go("jobs")
+            page.get_by_text("was interrupted").wait_for()
+            page.get_by_role("button", name="Go on with the rest…").click()
+            page.get_by_label("Begin").select_option("")
+            page.get_by_label("Then, messages a second").fill("0")
+            page.get_by_role("button", name="Count them").click()
+            box = page.get_by_label(re.compile(r"^Type \d+ to go on"))
+            box.fill(re.search(r"\d+", page.locator("form label").inner_text()).group())
+            page.keyboard.press("Enter")
+            page.get_by_text("is done").wait_for()
+            self.assertEqual(len({line.split("\t")[0] for line in drain(queue, 300)}), 300)
+
+    def test_the_keyboard_does_all(self):
+        queue = self.parked(2, "bad")
+        page = self.open("--allow", "replay", queue).page
+        for name, done in (("Look at parked messages", "tbody a"), ("bad", "tbody button"), ("Replay…", "dialog[open]"), ("Count them", "form input")):
+            for _ in range(40):
+                page.keyboard.press("Tab")
+                if page.evaluate("document.activeElement.textContent") == name:
+                    break
+            else:
+                self.fail(f"no Tab reaches {name}")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(done)
+        page.keyboard.type("2")
+        page.keyboard.press("Enter")
+        page.get_by_text("is done").wait_for()
+
+    def test_without_allow_it_shows_no_actions(self):
+        browser = self.open(self.parked(1, "bad"))
+        browser.look()
+        browser.page.get_by_role("link", name="bad").click()
+        browser.page.get_by_text("only shown").wait_for()
+        self.assertEqual(browser.page.get_by_role("button", name="Replay…").count(), 0)
+
+
+class Hostile(PageCase):
+    def test_texts_of_messages_and_queues_run_nothing(self):
+        queue = "command.hostile<img src=x onerror=alert(3)>" + str(next(self.numbers))
+        rig("park", queue, 2, HOSTILE)
+        self.await_ready(queue + ".parked", at_least=2)
+        browser = self.open("--allow", "replay,drop", queue)
+        page = browser.page
+        browser.look()
+        self.assertIn("onerror=alert(", page.locator("tbody").inner_text())
+        page.locator("tbody a").click()
+        page.get_by_role("button", name="Show messages").click()
+        page.locator("summary").first.click()
+        page.get_by_role("button", name="Show the body").first.click()
+        page.get_by_role("button", name="Replay…").click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text("would go to").wait_for()
+        self.assertEqual(page.locator("main img, main script, dialog img").count(), 0)
+        self.assertEqual(browser.errors, [])
+
+    def test_an_address_without_its_fragment_says_what_to_do(self):
+        browser = self.browser(self.web("orders"))
+        browser.page.goto(browser.web.origin + "/")
+        browser.page.get_by_text("You are not signed in").wait_for()
+        self.assertIn("#token=", browser.page.locator("main").inner_text())
+
+    def test_figures_come_without_events(self):
+        browser = self.browser(self.web(self.parked(1, "bad")))
+        browser.page.route("**/api/live", lambda route: route.abort())
+        browser.open()
+        browser.page.get_by_text("1 parked").wait_for()
+
+    def test_a_program_that_ended_is_said(self):
+        browser = self.open(self.parked(1, "bad"))
+        browser.web.process.kill()
+        browser.page.get_by_text("Is backhop web still running?").first.wait_for()
+
+
+class Looks(PageCase):
+    def visit(self, browser: Browser):
+        """Goes through all screens."""
+        page = browser.page
+        browser.look()
+        yield "tonight"
+        page.locator("tbody a").first.click()
+        page.get_by_role("button", name="Show messages").first.click()
+        page.locator("summary").first.click()
+        yield "group"
+        page.get_by_role("button", name="Replay…").first.click()
+        page.get_by_role("button", name="Count them").click()
+        page.get_by_text("would go to").wait_for()
+        yield "dialog"
+        page.keyboard.press("Escape")
+        for screen in SCREENS[1:]:
+            browser.go(screen)
+            if screen == "health":
+                page.get_by_role("button", name="Examine").click()
+                page.wait_for_selector("main .card")
+            elif screen == "policy":
+                page.wait_for_selector("svg.plot")
+            page.wait_for_timeout(300)
+            yield screen
+
+    def test_axe_finds_nothing(self):
+        for scheme in ("light", "dark"):
+            browser = self.open("--allow", "replay,drop", self.parked(3, "507 queue %d is full", "bad"), scheme=scheme)
+            for screen in self.visit(browser):
+                self.assertEqual(browser.violations(), [], (scheme, screen))
+            self.assertEqual(browser.errors, [])
+
+    def test_a_phone_s_width_and_a_small_zoom_fit(self):
+        for width in (360, 1375):  # the second one is 1100 at 80 %
+            browser = self.open("--allow", "replay,drop", self.parked(3, "507 queue %d of a long name is full " + "x" * 80, "bad"), width=width)
+            for screen in self.visit(browser):
+                self.assertFalse(browser.is_too_wide(), (width, screen))

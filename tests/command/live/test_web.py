@@ -1,0 +1,427 @@
+"""`backhop web` on a broker: looks, actions and refusals."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, LiveCase, broker_ctl, drain, rig
+from webclient import Web
+
+
+class WebCase(LiveCase):
+    def web(self, *arguments: object, **more: object) -> Web:
+        page = Web(*arguments, **more)
+        self.addCleanup(page.__exit__, None, None, None)
+        return page.log_in()
+
+    def acting(self, *queues: str, **more: object) -> Web:
+        return self.web("--allow", "replay,drop", *queues, **more)
+
+
+class Looks(WebCase):
+    def test_a_snapshot_groups_all_queues_by_error(self):
+        one, other = self.parked(4, "507 queue %d is full", "bad"), self.parked(2, "507 queue %d is full")
+        page = self.web(one, other)
+        self.assertEqual(page.get("/api/groups").json, {"number": 0})
+        snapshot = page.post("/api/groups", {"by": "error", "over_time": "1h"}).json
+        self.assertEqual([(group["error"], group["count"], len(group["queues"])) for group in snapshot["groups"]],
+                         [("# queue # is full", 4, 2), ("bad", 2, 1)])
+        self.assertEqual([sum(group["over_time"]["parked"]) for group in snapshot["groups"]], [4, 2])
+        self.assertEqual(page.get("/api/groups").json, snapshot)
+        self.assertGreater(page.post("/api/groups", {"by": "error", "where": ["error~FULL"]}).json["number"], snapshot["number"])
+
+    def test_samples_and_one_message_with_its_body(self):
+        queue = self.parked(5, "507 queue %d is full", "bad")
+        before = self.saved(queue)
+        page = self.web(queue)
+        found = page.post("/api/samples", {"queue": queue, "where": ["kind=# queue # is full", "reason=permanent"], "limit": 2}).json["results"]
+        self.assertEqual([each["id"] for each in found], ["m000000", "m000002"])
+        self.assertIn("507 queue 0 is full", found[0]["story"])
+        self.assertNotIn("body", found[0])
+        (message,) = page.post("/api/message", {"queue": queue, "id": f"@{found[1]['position']}", "body_bytes": 65536}).json["results"]
+        self.assertEqual((message["id"], message["body"]), ("m000002", "Mg=="))
+        self.assertEqual(page.post("/api/message", {"queue": queue, "id": "none"}).status, 404)
+        self.assertEqual(self.saved(queue), before)
+
+    def test_live_figures_come_as_events_and_by_polling(self):
+        queue = self.parked(3, "bad")
+        page = self.web(queue)
+        connection = page.connect()
+        connection.request("GET", "/api/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
+        answer = connection.getresponse()
+        self.assertEqual(answer.headers["Content-Type"], "text/event-stream")
+        depths = None
+        while not depths:
+            line = answer.readline()
+            if line.startswith(b"data: "):
+                depths = json.loads(line[6:])["depths"]
+        connection.close()
+        self.assertEqual([each["ready"] for each in depths if each["kind"] == "parked"], [3])
+        self.assertEqual([each["ready"] for each in page.get("/api/state").json["depths"] if each["kind"] == "parked"], [3])
+
+    def test_waits_have_the_time_when_the_first_one_is_due(self):
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--initial", "100s", "--jitter", "none")
+        page = self.web(queue, "--namespace", ns)
+        rig("fill", ns + ".wait.100000", 3)
+        until, waiting = time.monotonic() + LIMIT_S, None
+        while not waiting and time.monotonic() < until:
+            depths = page.get("/api/state").json["depths"] or []
+            waiting = [each for each in depths if each["kind"] == "waiting" and each["ready"]]
+            time.sleep(0.2)
+        (rung,) = waiting
+        self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
+        self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
+
+    def test_a_look_at_the_first_messages_says_so_and_changes_no_order(self):
+        queue = self.parked(50, "bad")
+        before = self.saved(queue)
+        page = self.web("--allow", "replay", queue)
+        for _ in range(2):  # the second look finds messages that the first one gave back
+            snapshot = page.post("/api/groups", {"first": 20}).json
+            self.assertEqual([group["count"] for group in snapshot["groups"]], [20])
+            self.assertEqual(snapshot["queues"], {queue + ".parked": {"queue": queue + ".parked", "looked_at": 20, "messages": 50}})
+            self.assertEqual(self.saved(queue), before)
+        (whole,) = page.post("/api/groups", {"first": 0}).json["groups"]
+        self.assertEqual(whole["count"], 50)
+        (found,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        self.assertEqual(found["to_replay"], 50)  # an action never counts a part
+
+    def test_groups_of_the_first_queues_come_while_others_are_looked_at(self):
+        first, second = self.parked(3, "bad"), self.parked(1, "worse")
+        rig("fill", second + ".parked", 20000)
+        self.await_ready(second + ".parked", 20001)
+        page, parts = self.web(first, second), []
+        with ThreadPoolExecutor(1) as pool:
+            look = pool.submit(page.post, "/api/groups", {"by": "error", "queues": [first, second]})
+            while not look.done():
+                parts.append(page.get("/api/groups").json)
+        part = next(part for part in parts if part["number"] == 1)
+        self.assertEqual(([each["error"] for each in part["groups"]], part["is_whole"]), (["bad"], False))
+        self.assertTrue(look.result().json["is_whole"])
+        self.assertEqual(sum(each["count"] for each in look.result().json["groups"]), 20003)
+
+    def test_a_look_reads_no_more_than_20000_of_a_queue_unless_it_is_asked_to(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 20500)
+        self.await_ready(queue + ".parked", 20501)
+        page = self.web(queue)
+        (of_queue,) = page.post("/api/groups", {}).json["queues"].values()
+        self.assertEqual((of_queue["looked_at"], of_queue["messages"]), (20000, 20501))
+        (first,) = page.post("/api/samples", {"queue": queue, "limit": 1}).json["results"]
+        self.assertEqual(first["id"], "m000000")
+        self.assertEqual(self.saved(queue)[:3], ["m000000", "m000000", "m000001"])
+        self.assertEqual(len(self.saved(queue)), 20501)
+
+    @unittest.skipUnless(os.environ.get("BACKHOP_MANAGEMENT_URL"), "needs the management API")
+    def test_without_names_it_finds_the_queues(self):
+        queue = self.parked(1, "bad")
+        page = self.web("--management", os.environ["BACKHOP_MANAGEMENT_URL"])
+        while not page.get("/api/state").json["depths"]:
+            time.sleep(0.1)
+        groups = page.post("/api/groups", {}).json["groups"]
+        self.assertIn(queue + ".parked", [group["queue"] for group in groups])
+
+    def test_doctor_has_commands_to_copy(self):
+        queue = self.parked(1, "bad")
+        rig("delete", queue)
+        results = self.web(queue).post("/api/doctor", {"patience": "0s"}).json["results"]
+        self.assertIn(f"backhop topology declare {queue}", [each["command"] for each in results])
+
+    def test_hostile_texts_are_data(self):
+        hostile = '<img src=x onerror=alert(1)>\u202e\x1b[31m"</script>'
+        page = self.web(self.parked(1, hostile))
+        (group,) = page.post("/api/groups", {"by": "error"}).json["groups"]
+        self.assertEqual(page.post("/api/groups", {"by": "error"}).headers["Content-Type"], "application/json")
+        self.assertIn("<img src=x", group["error"])
+
+
+class Actions(WebCase):
+    def history(self, page: Web) -> list[dict]:
+        return page.get("/api/history").json["actions"]
+
+    def test_a_replay_is_counted_first_and_refused_if_the_count_moved(self):
+        queue = self.parked(5, "bad", "worse")
+        page = self.acting(queue)
+        wanted = {"queue": queue, "where": ["error=bad"]}
+        (found,) = page.post("/api/replay", {**wanted, "dry_run": True}).json["results"]
+        self.assertEqual((found["to_replay"], found["parked"]), (3, 5))
+        rig("park", queue, 1, "bad")
+        job = page.post("/api/replay", {**wanted, "expect": 3}).json
+        ended = page.await_job(job["job"])
+        self.assertEqual((ended["state"], ended["result"]), ("stopped", None))
+        self.assertIn("4 messages are selected now, and not 3: nothing was done", ended["problem"])
+        self.assertEqual(self.history(page), [])
+        ended = page.await_job(page.post("/api/replay", {**wanted, "expect": 4}).json["job"])
+        self.assertEqual((ended["state"], ended["result"]["replayed"]), ("done", 4))
+        self.assertEqual(len(drain(queue, 4)), 4)
+        self.assertEqual([each["error"] for each in self.ok("parked", "list", queue, "--json").objects], ["worse"])
+        (action,) = self.history(page)
+        self.assertEqual((action["action"], action["messages"], action["replayed"], action["where"], action["code"]), ("replay", 4, 4, ["error=bad"], 0))
+        self.assertTrue(action["user"])
+
+    def test_a_replay_is_stopped_and_goes_on(self):
+        queue = self.parked(40, "bad")
+        before = self.saved(queue)
+        page = self.acting(queue)
+        number = page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"]
+        page.await_replayed(number, 3)
+        self.assertEqual(page.post("/api/replay", {"queue": queue, "expect": 1}).status, 409)
+        self.assertEqual(page.post("/api/samples", {"queue": queue + ".parked"}).status, 409)
+        self.assertEqual(page.post("/api/stop", {"job": number}).json["state"], "stopping")
+        ended = page.await_job(number)
+        done = ended["result"]["replayed"]
+        self.assertEqual(ended["state"], "cancelled")
+        self.assertEqual(self.history(page)[0]["code"], INTERRUPTED)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        self.assertEqual(rest["to_replay"], 40 - done)
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": 40 - done}).json["job"], "done")
+        self.assertEqual([line.split("\t")[0] for line in drain(queue, 40)], before)
+
+    def test_a_killed_broker_ends_a_replay_and_the_rest_goes_on(self):
+        queue = self.parked(200, "bad")
+        page = self.acting(queue)
+        broker_ctl("save")
+        number = page.post("/api/replay", {"queue": queue, "expect": 200, "rate": 40}).json["job"]
+        self.await_ready(queue, at_least=5)
+        broker_ctl("kill")
+        ended = page.await_job(number)
+        broker_ctl("start")
+        self.assertEqual(ended["state"], "stopped")
+        self.assertIn("the connection was lost", ended["problem"])
+        self.assertLessEqual(ended["result"]["in_flight"], 512)
+        self.assertEqual(self.history(page)[0]["code"], TRY_AGAIN)
+        self.await_ready(queue + ".parked", at_least=1)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        ids = [line.split("\t")[0] for line in drain(queue, 200)]
+        self.assertEqual(len(set(ids)), 200)
+        self.assertLessEqual(len(ids), 200 + 512)
+
+    def test_a_drop_saves_and_a_load_brings_back(self):
+        queue = self.parked(4, "bad", "worse")
+        page = self.acting(queue)
+        wanted = {"queue": queue, "where": ["error=bad"]}
+        (found,) = page.post("/api/drop", {**wanted, "dry_run": True}).json["results"]
+        self.assertEqual(found["to_drop"], 2)
+        refused = page.await_job(page.post("/api/drop", {**wanted, "expect": 3}).json["job"])
+        self.assertEqual(refused["state"], "stopped")
+        self.assertEqual(page.get("/api/saved").json["saved"], [])
+        self.assertEqual(len(self.saved(queue)), 4)
+        ended = page.await_job(page.post("/api/drop", {**wanted, "expect": 2}).json["job"])
+        self.assertEqual((ended["state"], ended["result"]["messages"]), ("done", 2))
+        self.assertEqual(self.saved(queue), ["m000001", "m000003"])
+        lines = page.get(f"/api/saved/{ended['file']}").body.splitlines()
+        self.assertEqual([json.loads(line)["id"] for line in lines], ["m000000", "m000002"])
+        load = {"file": ended["file"]}
+        (found,) = page.post("/api/load", {**load, "dry_run": True}).json["results"]
+        self.assertEqual((found["to_load"], found["queues"]), (2, {queue + ".parked": 2}))
+        self.assertEqual(page.post("/api/load", load).status, 400)
+        refused = page.await_job(page.post("/api/load", {**load, "expect": 3}).json["job"])
+        self.assertIn("2 messages are selected now, and not 3: nothing was done", refused["problem"])
+        self.assertEqual(len(self.saved(queue)), 2)
+        loaded = page.await_job(page.post("/api/load", {**load, "expect": 2}).json["job"])
+        self.assertEqual((loaded["state"], loaded["result"]["loaded"], loaded["progress"]["to_load"]), ("done", 2, 2))
+        self.assertEqual(len(self.saved(queue)), 4)
+        self.assertEqual([each["loaded"] for each in page.get("/api/saved").json["saved"]], [2])
+        self.assertIn("were loaded before", page.post("/api/load", {**load, "dry_run": True}).json["error"])
+        self.assertEqual([each["action"] for each in self.history(page)], ["load", "drop"])
+        self.assertEqual(page.post("/api/load", {"file": "none.ndjson", "dry_run": True}).status, 404)
+
+    def test_a_proxy_s_user_is_in_the_history(self):
+        queue = self.parked(1, "bad")
+        page = Web("--allow", "replay", "--user-header", "X-User", queue, unix=True)
+        self.addCleanup(page.__exit__, None, None, None)
+        page.call = lambda *arguments, call=page.call, **more: call(*arguments, **{"X_User": "ana", **more})
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": 1}).json["job"], "done")
+        self.assertEqual(self.history(page)[0]["user"], "ana")
+
+    def test_the_command_writes_the_same_history(self):
+        queue = self.parked(3, "bad")
+        with tempfile.TemporaryDirectory() as directory:
+            file = directory + "/history"
+            self.assertIn("3 messages are selected now, and not 2",
+                          self.ends(TRY_AGAIN, "parked", "replay", queue, "--expect", 2, "--yes", "--history", file).stderr)
+            self.assertFalse(os.path.exists(file))
+            self.ok("parked", "replay", queue, "--limit", 1, "--expect", 1, "--yes", "--user", "ana", BACKHOP_HISTORY=file)
+            self.ok("parked", "drop", queue, directory + "/file", "--yes", "--history", file)
+            self.ok("parked", "load", directory + "/file", "--history", file)
+            lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        self.assertEqual([(line["event"], line["action"]) for line in lines],
+                         [(event, action) for action in ("replay", "drop", "load") for event in ("begun", "ended")])
+        self.assertEqual(lines[0]["user"], "ana")
+        self.assertEqual((lines[1]["replayed"], lines[3]["dropped"], lines[5]["loaded"]), (1, 2, 2))
+
+    def test_nothing_is_done_if_the_history_cannot_be_written(self):
+        queue = self.parked(1, "bad")
+        self.assertIn("nothing was done", self.ends(73, "parked", "replay", queue, "--yes", "--history", "/nowhere/file").stderr)
+        self.assertEqual(len(self.saved(queue)), 1)
+
+
+class Restarts(WebCase):
+    """The program ends while an action runs. Then it is started again with the same state directory."""
+
+    def setUp(self):
+        self.state = self.enterContext(tempfile.TemporaryDirectory())
+
+    def act(self, *queues: str, allow: str = "replay,drop") -> Web:
+        return self.web("--allow", allow, *queues, state=self.state)
+
+    def test_a_replay_goes_on_by_itself_after_a_kill_and_does_what_was_typed(self):
+        queue = self.parked(60, "bad")
+        before = self.saved(queue)
+        page = self.act(queue)
+        number = page.post("/api/replay", {"queue": queue, "expect": 50, "limit": 50, "rate": 10}).json["job"]
+        page.await_replayed(number, 5)
+        page.kill()
+        again = self.act(queue)
+        (job,) = again.get("/api/state").json["jobs"]
+        self.assertEqual((job["action"], job["queue"]), ("replay", queue))
+        ended = again.await_job(job["job"])
+        self.assertEqual(ended["state"], "done", ended)
+        self.assertGreaterEqual(ended["done_before"], 5)
+        self.assertEqual(ended["done_before"] + ended["result"]["replayed"], 50)
+        self.assertEqual([line.split("\t")[0] for line in drain(queue, 50)], before[:50])
+        self.assertEqual(self.saved(queue), before[50:])
+        self.assertEqual([(each["code"], each["messages"]) for each in again.get("/api/history").json["actions"]],
+                         [(0, 50 - ended["done_before"]), (INTERRUPTED, 50)])
+        self.assertEqual(os.listdir(self.state + "/jobs"), [])
+
+    def test_it_goes_on_after_an_orderly_end_too(self):
+        queue = self.parked(40, "bad")
+        page = self.act(queue)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
+        for pid in [page.process.pid, *page.children()]:  # as systemd ends a unit
+            os.kill(pid, signal.SIGTERM)
+        page.process.wait(LIMIT_S)
+        again = self.act(queue)
+        again.await_job(1, "done")
+        self.assertEqual(len(drain(queue, 40)), 40)
+
+    def test_it_does_not_go_on_with_another_number(self):
+        queue = self.parked(40, "bad")
+        page = self.act(queue)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
+        page.kill()
+        self.await_ready(queue + ".parked", 1)
+        rig("fill", queue + ".parked", 3)
+        again = self.act(queue)
+        ended = again.await_job(1)
+        self.assertEqual(ended["state"], "stopped")
+        self.assertIn(f"{43 - ended['done_before']} messages are selected now, and not {40 - ended['done_before']}: nothing was done", ended["problem"])
+
+    def test_a_killed_action_is_shown_as_interrupted(self):
+        queue = self.parked(60, "bad")
+        page = self.act(queue)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.kill("replay")
+        again = self.act(queue)
+        ended = again.await_job(1, "interrupted")
+        self.assertIn("it was killed", ended["problem"])
+        (rest,) = again.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        again.await_job(again.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        ids = [line.split("\t")[0] for line in drain(queue, 60)]
+        self.assertEqual(len(set(ids)), 60)
+        self.assertEqual(os.listdir(self.state + "/jobs"), [])
+
+    def test_jobs_of_another_broker_or_without_permission_do_not_go_on(self):
+        queue = self.parked(60, "bad")
+        page = self.act(queue)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.kill()
+        other = self.web("--allow", "replay", "--namespace", "other", queue, state=self.state)
+        self.assertEqual(other.get("/api/state").json["jobs"], [])
+        ended = self.act(queue, allow="drop").await_job(1, "interrupted")
+        self.assertIn("--allow", ended["problem"])
+
+    def test_an_action_that_was_stopped_stays_stopped(self):
+        queue = self.parked(60, "bad")
+        page = self.act(queue)
+        number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"]
+        page.await_replayed(number, 5)
+        page.post("/api/stop", {"job": number})
+        page.await_job(number, "cancelled")
+        page.kill()
+        self.assertEqual(self.act(queue).get("/api/state").json["jobs"], [])
+
+    def test_a_load_goes_on_where_it_was(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 9999)
+        self.await_ready(queue + ".parked", 10000)
+        page = self.act(queue)
+        file = page.await_job(page.post("/api/drop", {"queue": queue, "expect": 10000}).json["job"], "done")["file"]
+        page.post("/api/load", {"file": file, "expect": 10000})
+        self.await_ready(queue + ".parked", 1)
+        page.kill()
+        ended = self.act(queue).await_job(1)
+        self.assertEqual(ended["state"], "done", ended)
+        self.assertEqual(len(self.saved(queue)), 10000)
+
+    def test_a_killed_load_doubles_one_batch_at_most(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 9999)
+        self.await_ready(queue + ".parked", 10000)
+        page = self.act(queue)
+        file = page.await_job(page.post("/api/drop", {"queue": queue, "expect": 10000}).json["job"], "done")["file"]
+        page.post("/api/load", {"file": file, "expect": 10000})
+        self.await_ready(queue + ".parked", 600)
+        page.kill("load")
+        again = self.act(queue)
+        self.assertEqual(again.await_job(1, "interrupted")["action"], "load")
+        (saved,) = again.get("/api/saved").json["saved"]
+        self.assertGreaterEqual(saved["loaded"], 512)
+        (rest,) = again.post("/api/load", {"file": file, "skip": saved["loaded"], "dry_run": True}).json["results"]
+        self.assertEqual(rest["to_load"], 10000 - saved["loaded"])
+        again.await_job(again.post("/api/load", {"file": file, "skip": saved["loaded"], "expect": rest["to_load"]}).json["job"], "done")
+        self.assertLessEqual(len(self.saved(queue)) - 10000, 512)
+        self.assertEqual(len(set(self.saved(queue))), 9999)  # m000000 is there twice
+
+    def test_an_interrupted_drop_leaves_no_part_of_a_file(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 30000)
+        self.await_ready(queue + ".parked", 30001)
+        page = self.act(queue)
+        page.post("/api/drop", {"queue": queue, "expect": 30001})
+        while not os.listdir(self.state + "/saved"):
+            time.sleep(0.01)
+        page.kill("drop")
+        again = self.act(queue)
+        ended = again.await_job(1)
+        self.assertEqual(ended["state"], "done", ended)  # it had not begun, so it goes on
+        (saved,) = again.get("/api/saved").json["saved"]
+        self.assertEqual(saved["file"], ended["file"])
+        self.assertEqual(len(again.get(f"/api/saved/{ended['file']}").body.splitlines()), 30001)
+        self.assertEqual(int(rig("depth", queue + ".parked")[0]), 0)
+
+    def test_no_message_is_lost_if_the_program_is_killed_again_and_again(self):
+        """Each kill ends the program; every second one kills the replay too. Messages in flight may come twice."""
+        count = int(os.environ.get("BACKHOP_WEB_MESSAGES", "4000"))
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", count)
+        self.await_ready(queue + ".parked", count + 1)
+        page, kills = self.act(queue), 0
+        while (rest := page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"][0]["to_replay"]) > count / 3 and kills < 6:
+            number = page.post("/api/replay", {"queue": queue, "expect": rest, "rate": count / 20}).json["job"]
+            page.await_replayed(number, count // 50)
+            page.kill()
+            page = self.act(queue)
+            page.await_replayed(1, count // 50)  # it has gone on by itself
+            page.kill("replay")
+            page = self.act(queue)
+            page.await_job(1, "interrupted")
+            kills += 2
+        self.assertGreater(kills, 2)
+        (rest,) = page.post("/api/replay", {"queue": queue, "dry_run": True}).json["results"]
+        page.await_job(page.post("/api/replay", {"queue": queue, "expect": rest["to_replay"]}).json["job"], "done")
+        bodies = [line.split("\t")[4] for line in drain(queue, count + 1)]
+        self.assertEqual(list(dict.fromkeys(bodies)), [str(number) for number in range(count)])
+        doubled = len(bodies) - count - 1
+        print(f"{count + 1} messages, {kills} kills: {doubled} came twice", file=sys.stderr)
+        self.assertLessEqual(doubled, kills * (512 + 4096))
+        self.assertEqual(self.saved(queue), [])
