@@ -74,7 +74,7 @@ export function openAction (app, name, request) {
       set(place, problem(error))
     }
   }
-  set(dialog, 
+  set(dialog,
     h('h2', { id: 'dialog-title' }, name === 'drop' ? `Drop from ${request.queue}` : `Replay from ${request.queue}`),
     h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
     ...own.elements,

@@ -59,7 +59,7 @@ export default function tonight (app, main) {
       return
     }
     const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-    set(place, 
+    set(place,
       h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
