@@ -1,17 +1,22 @@
 import js from '@eslint/js'
 import stylistic from '@stylistic/eslint-plugin'
 
-const globals = Object.fromEntries([
+const readonly = names => Object.fromEntries(names.map(name => [name, 'readonly']))
+const OF_NODE = readonly([
   'AbortController', 'AbortSignal', 'Buffer', 'URL', '__dirname', 'clearInterval', 'clearTimeout', 'console', 'global',
   'module', 'performance', 'process', 'queueMicrotask', 'require', 'setImmediate', 'setInterval', 'setTimeout'
-].map(name => [name, 'readonly']))
+])
+const OF_BROWSERS = readonly([
+  'EventSource', 'Node', 'TextDecoder', 'URLSearchParams', 'atob', 'clearInterval', 'document', 'fetch', 'location',
+  'navigator', 'setInterval', 'setTimeout', 'window'
+])
 
 export default [
   js.configs.recommended,
   stylistic.configs.customize({ indent: 2, quotes: 'single', semi: false, commaDangle: 'never', braceStyle: '1tbs' }),
   {
     files: ['**/*.{js,mjs}'],
-    languageOptions: { ecmaVersion: 2022, globals },
+    languageOptions: { ecmaVersion: 2022 },
     linterOptions: { reportUnusedDisableDirectives: 'error' },
     rules: {
       '@stylistic/space-before-function-paren': ['error', 'always'],
@@ -33,7 +38,17 @@ export default [
       strict: ['error', 'global']
     }
   },
-  { files: ['**/*.js'], languageOptions: { sourceType: 'commonjs' } },
+  { files: ['**/*.{js,mjs}'], ignores: ['**/page/**'], languageOptions: { globals: OF_NODE } },
+  { files: ['**/*.js'], ignores: ['**/page/**'], languageOptions: { sourceType: 'commonjs' } },
+  { // the page of `backhop web`
+    files: ['**/page/**'],
+    languageOptions: { globals: OF_BROWSERS, sourceType: 'module' },
+    rules: {
+      '@stylistic/max-len': ['error', { code: 240 }],
+      eqeqeq: ['error', 'always', { null: 'ignore' }],
+      strict: 'off'
+    }
+  },
   { files: ['**/test/**'], rules: { '@stylistic/max-len': ['error', { code: 140 }] } },
   { files: ['**/*.mjs'], rules: { strict: 'off' } }
 ]

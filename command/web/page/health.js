@@ -15,7 +15,7 @@ export default function health (app, main) {
   const place = h('div', { 'aria-live': 'polite' })
   const draw = ({ results, notice }) => {
     const sorted = [...results].sort((a, b) => (b.severity === 'problem') - (a.severity === 'problem'))
-    set(place, 
+    set(place,
       sorted.length ? h('div', {}, sorted.map(finding)) : h('div', { class: 'card ok' }, 'No problem was found.'),
       notice ? h('p', { class: 'muted small' }, notice) : '')
   }

@@ -30,24 +30,24 @@ export default async function history (app, main) {
     const [{ actions }, { saved }] = await Promise.all([get('history'), get('saved')])
     set(place, savedFiles(app, saved), saved.length > 0 && h('h3', {}, 'Actions'), actions.length
       ? table('Actions', [
-        ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms))],
-        ['Who', each => each.user],
-        ['What', each => each.action],
-        ['Queue', each => each.queue || each.file],
-        ['Selected', each => [(each.where || []).map(text => h('div', {}, h('code', {}, text))), each.like && h('code', {}, `like ${each.like}`)], 'error'],
-        ['Result', outcome, 'number'],
-        ['', each => rest(each) && h('button', {
-          type: 'button',
-          onclick: () => openAction(app, 'replay', {
-            queue: each.queue,
-            where: each.where,
-            ramp: each.ramp,
-            rate: each.rate,
-            stop_after: each.stop_after,
-            ...(each.limit && { limit: Math.max(1, each.limit - (each.replayed || 0)) })
-          })
-        }, 'Go on…')]
-      ], actions)
+          ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms))],
+          ['Who', each => each.user],
+          ['What', each => each.action],
+          ['Queue', each => each.queue || each.file],
+          ['Selected', each => [(each.where || []).map(text => h('div', {}, h('code', {}, text))), each.like && h('code', {}, `like ${each.like}`)], 'error'],
+          ['Result', outcome, 'number'],
+          ['', each => rest(each) && h('button', {
+            type: 'button',
+            onclick: () => openAction(app, 'replay', {
+              queue: each.queue,
+              where: each.where,
+              ramp: each.ramp,
+              rate: each.rate,
+              stop_after: each.stop_after,
+              ...(each.limit && { limit: Math.max(1, each.limit - (each.replayed || 0)) })
+            })
+          }, 'Go on…')]
+        ], actions)
       : h('div', { class: 'card' }, 'Nobody has replayed, dropped or loaded messages yet. This page and the command (--history) write what they do here.'))
   } catch (error) {
     set(place, problem(error))
