@@ -70,10 +70,10 @@ static bh_message *lead_to(ending state, bh_worker *worker, bh_breaker *breaker)
 }
 
 /*
- * Handles what is left.
+ * Handles the remaining messages.
  *
- * handled: what succeeded before. At most `twice` of them come again.
- * unknown: how many others succeeded before.
+ * handled: the messages that succeeded before. At most `twice` of them come again.
+ * unknown: the number of others that succeeded before.
  * failed: how many attempts failed before.
  */
 static void expect_all_handled(rig *r, tally *handled, int twice, int unknown, int failed)
