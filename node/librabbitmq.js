@@ -4,12 +4,13 @@
 //
 //   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs
 //
-// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon is built without the worker, and
-// there is no program; nor is there without Jansson, libyaml and libmicrohttpd.
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no worker, and there is no
+// program. Without Jansson, libyaml and libmicrohttpd there is no program either.
 //
-// Node exports its own OpenSSL, whose functions come before those of a shared one that an addon names: where both are
-// OpenSSL 3 they may, and an older one is not used. A binary to hand on has its own inside, and shows it to nobody:
-// BACKHOP_STATIC is the directory of the librabbitmq.a to link with it, and of libmicrohttpd/lib/libmicrohttpd.a.
+// Node exports its own OpenSSL. An addon that names a shared OpenSSL still gets Node's functions. So both must be
+// OpenSSL 3; a shared one that is older is not used. A binary to hand on has its own OpenSSL inside, and does not
+// export it. BACKHOP_STATIC is then the directory of the librabbitmq.a to link with it, and of
+// libmicrohttpd/lib/libmicrohttpd.a.
 
 const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')

@@ -7,14 +7,9 @@
  *     while ((message = snapshot_next(&shot)) != NULL) ...             then bh_message_free
  *     code = snapshot_end(&shot);
  *
- * How the order stays, on quorum queues: what is given back goes behind what was given back before and not taken again. So a snapshot is
- * always of all messages. A consumer that can hold all of them takes them at once: wherever this process is killed from then on, all come back in
- * order. One consumer holds 65,535 at most (the protocol's limit of a prefetch), so that there are more of them for more, begun in one go; the broker
- * gives back in the order in which they were begun, and before 4.0 in that of their tags. A connection that closes before the broker has begun the
- * last one (150,000 messages on 4.3.6: within the first second) brings what the first ones have back behind the rest; a guard keeps it open for that
- * long where the process is killed. 2,000,000 messages can be looked at.
- * A look at the first messages alone holds all of them too; it reads so many, and the end of the channel gives all back.
- * basic.get would be one consumer a message, which the broker does not sort.
+ * How the order stays, on quorum queues: a returned message goes behind messages that were returned earlier and not
+ * taken again. So a snapshot always holds all messages, and so does a look at the first ones. That look reads so many,
+ * and the end of the channel returns all.
  *
  * A consumer that can hold all messages takes them at once. If this process is killed from then on, all come back in
  * order. One consumer holds 65,535 at most (the protocol's limit of a prefetch). So there are several consumers for
@@ -57,8 +52,8 @@ typedef struct snapshot {
     bh__assembler assembler;
     bh__message_list arrived;
     int64_t most;  /* set after snapshot_begin: the number of messages to give, the oldest; 0: all. All are held */
-    int is_ending; /* what still comes is not kept */
-    int expires;   /* set after snapshot_begin: what is given back may leave the queue at once, and is not waited for */
+    int is_ending; /* messages that still arrive are not kept */
+    int expires;   /* set after snapshot_begin: returned messages may leave the queue at once; do not wait for them */
     bh_status status; /* why it ended early */
 } snapshot;
 

@@ -77,9 +77,9 @@ int parked_is(const parked *self, const char *wanted, int64_t position);
 int64_t parked_time_ms(const parked *self);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
-/* Prints how far a look is, as JSON, if the last time is long enough ago, or it is the end of the look. */
+/* Prints the progress of a look as JSON, at most every so often, and at its end. */
 void parked_show_progress(parked *self, const snapshot *shot, int is_last);
-/* The id by which `show` finds it. */
+/* Returns the id that `show` takes for the message read last. */
 const char *parked_id(const parked *self, char out[256]);
 /* "1 message", "40 messages". */
 const char *count_messages(char out[64], int64_t count);

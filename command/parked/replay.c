@@ -149,7 +149,7 @@ static void looked(void *data)
     self->round_ms = now_ms;
 }
 
-/* While copies go: sees whether the round has to end, or what is held has to be given back for a moment. */
+/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;
@@ -197,7 +197,7 @@ static int play(replay *self)
 
 /* ----------------------------------------------------------------------------------------------------------- dry run */
 
-/* Counts what would go, by looking at all. */
+/* Counts the messages that would go, by looking at all. */
 static int count_all(replay *self)
 {
     snapshot shot;
@@ -305,10 +305,9 @@ int parked_replay(int count, char **arguments)
     };
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
-        "Sends a work queue's parked messages back to it alone, to begin anew. A message leaves the\n"
-        "parked queue after the broker confirmed its copy. What is parked meanwhile is not touched. Safe to "
-        "interrupt:\n"
-        "the same command goes on.\n");
+        "Moves a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves "
+        "the parked queue after the broker confirmed its copy. Messages that are parked meanwhile stay parked. Safe "
+        "to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     replay *self = must(calloc(1, sizeof *self));

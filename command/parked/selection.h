@@ -1,9 +1,11 @@
 /*
  * Selection: which messages `--where` selects, and how they are grouped. Pure: no broker, no clock.
  *
- * A condition is FIELD OPERATOR VALUE. Texts: id, error, kind (the error as a list has it: numbers as "#"), class, reason, exchange, routing-key, header.NAME, by = != and by ~ !~, which
- * look for a part and take small letters for capital ones. Numbers: attempts, replays, header.NAME; time spans: age, since the first failure; by
- * = != < <= > >=. What a message has not, fits != and !~ alone.
+ * A condition is FIELD OPERATOR VALUE. Texts are id, error, kind, class, reason, exchange, routing-key and
+ * header.NAME. A kind is an error as a list shows it, with "#" for each number. The operators of texts are = and !=,
+ * and ~ and !~, which look for a part and ignore case. Numbers are attempts, replays and header.NAME. A time span is
+ * age, since the first failure. Numbers and spans take = != < <= > >=. A field that a message does not have fits !=
+ * and !~ alone.
  */
 #ifndef BACKHOP_COMMAND_SELECTION_H
 #define BACKHOP_COMMAND_SELECTION_H

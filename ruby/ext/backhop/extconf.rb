@@ -26,7 +26,7 @@ TEXT
 
 OLDEST_LIBRABBITMQ = Gem::Version.new("0.11")
 
-# Of the program `backhop`: modules of pkg-config, and the oldest version of each.
+# Modules of pkg-config that the program `backhop` needs, and the oldest version of each.
 COMMAND_NEEDS = { "jansson" => "2.13", "yaml-0.1" => "0.2", "libmicrohttpd" => "0.9.71" }.freeze
 COMMAND_ADVICE = "install Jansson 2.13 or newer, libyaml and libmicrohttpd (Debian and Ubuntu: libjansson-dev libyaml-dev " \
                  "libmicrohttpd-dev, Fedora: jansson-devel libyaml-devel libmicrohttpd-devel, Homebrew: jansson libyaml " \
