@@ -9,7 +9,7 @@ api = cdn.PurgeApi()
 channel = pika.BlockingConnection(pika.URLParameters(cdn.AMQP_URL)).channel()
 cdn.change_pages(channel)
 
-ended = []
+ended: list[backhop.Event] = []
 
 
 def purge(message: backhop.pika.Message) -> None:
