@@ -82,8 +82,8 @@ export function openAction (app, name, request) {
     }
   }
   set(dialog,
-    h('h2', { id: 'dialog-title' }, name === 'drop' ? `Drop from ${request.queue}` : `Replay from ${request.queue}`),
-    h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
+    h('h2', { id: 'dialog-title' }, `${NAMES[name]} from ${request.queue || request.file}`),
+    name !== 'load' && h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
     ...own.elements,
     h('div', { class: 'row' }, h('button', { type: 'button', class: 'main', onclick: check }, 'Count them'),
       h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')),

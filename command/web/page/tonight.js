@@ -68,8 +68,11 @@ export default function tonight (app, main) {
       return
     }
     const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
+    const parts = partly(snapshot)
     set(place,
-      h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
+      h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, ${snapshot.is_whole === false ? 'not all queues yet, ' : ''}taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
+      snapshot.is_whole === false && lookProgress(app),
+      parts.length > 0 && partNote(parts, () => look({ first: 0 })),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }
