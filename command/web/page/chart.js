@@ -6,16 +6,24 @@ import { span, count } from './format.js'
 export function sparkline (over) {
   const counts = over?.parked || []
   const most = Math.max(1, ...counts)
-  const total = counts.reduce((sum, each) => sum + each, 0)
-  const minutes = over ? over.bucket_ms / 60000 : 1
-  const label = total
-    ? `At most ${count(Math.ceil(Math.max(...counts) / minutes))} a minute in the last ${span(counts.length * (over?.bucket_ms || 0))}`
-    : 'None in the time shown'
-  return svg('svg', { class: 'spark', viewBox: `0 0 ${counts.length * 3 || 1} 20`, preserveAspectRatio: 'none', role: 'img', 'aria-label': label },
-    svg('title', {}, label),
-    counts.map((each, at) => each && svg('rect', {
-      x: at * 3, width: 2, y: 20 - Math.max(1, 20 * each / most), height: Math.max(1, 20 * each / most)
-    })))
+  const label = sparklineLabel(counts, over?.bucket_ms || 0)
+  const bar = (each, at) => {
+    const height = Math.max(1, 20 * each / most)
+    return svg('rect', { x: at * 3, width: 2, y: 20 - height, height })
+  }
+  return svg('svg', {
+    class: 'spark',
+    viewBox: `0 0 ${counts.length * 3 || 1} 20`,
+    preserveAspectRatio: 'none',
+    role: 'img',
+    'aria-label': label
+  }, svg('title', {}, label), counts.map((each, at) => each > 0 && bar(each, at)))
+}
+
+function sparklineLabel (counts, bucketMs) {
+  const most = Math.max(0, ...counts)
+  if (!most) return 'None in the time shown'
+  return `At most ${count(Math.ceil(most / (bucketMs / 60000)))} a minute in the last ${span(counts.length * bucketMs)}`
 }
 
 const WIDTH = 640
@@ -30,15 +38,23 @@ export function plot (title, unit, lines, down) {
   const most = Math.max(1, ...points.map(([, value]) => value))
   const x = ms => LEFT + (WIDTH - LEFT - 8) * ms / end
   const y = value => 8 + (HEIGHT - BOTTOM - 8) * (1 - value / most)
-  const ticks = [0, 0.5, 1]
+  const outage = ([from, to]) => {
+    const width = Math.max(1, x(Math.min(to, end)) - x(from))
+    return svg('rect', { class: 'down', x: x(from), width, y: 8, height: HEIGHT - BOTTOM - 8 })
+  }
+  const tick = ([part, anchor]) => [
+    svg('line', { class: 'axis', x1: LEFT, x2: WIDTH - 8, y1: y(most * part), y2: y(most * part) }),
+    svg('text', { x: LEFT - 6, y: y(most * part) + 4, 'text-anchor': 'end' }, count(Math.round(most * part * 10) / 10)),
+    svg('text', { x: x(end * part), y: HEIGHT - 6, 'text-anchor': anchor }, span(end * part))
+  ]
+  const polyline = ({ kind, points }) => svg('polyline', {
+    class: kind,
+    points: points.map(([ms, value]) => `${x(ms).toFixed(1)},${y(value).toFixed(1)}`).join(' ')
+  })
   return svg('svg', { class: 'plot', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': title },
     svg('title', {}, title),
-    down && svg('rect', { class: 'down', x: x(down[0]), width: Math.max(1, x(Math.min(down[1], end)) - x(down[0])), y: 8, height: HEIGHT - BOTTOM - 8 }),
-    ticks.map(part => [
-      svg('line', { class: 'axis', x1: LEFT, x2: WIDTH - 8, y1: y(most * part), y2: y(most * part) }),
-      svg('text', { x: LEFT - 6, y: y(most * part) + 4, 'text-anchor': 'end' }, count(Math.round(most * part * 10) / 10)),
-      svg('text', { x: x(end * part), y: HEIGHT - 6, 'text-anchor': part === 0 ? 'start' : part === 1 ? 'end' : 'middle' }, span(end * part))
-    ]),
+    down && outage(down),
+    [[0, 'start'], [0.5, 'middle'], [1, 'end']].map(tick),
     svg('text', { x: LEFT + 4, y: 18 }, unit),
-    lines.map(line => svg('polyline', { class: line.kind, points: line.points.map(([ms, value]) => `${x(ms).toFixed(1)},${y(value).toFixed(1)}`).join(' ') })))
+    lines.map(polyline))
 }

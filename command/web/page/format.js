@@ -18,7 +18,8 @@ export function span (ms) {
   return parts.filter((part, at) => at === 0 || !part.endsWith(' ms')).join(' ') || '0 s'
 }
 
-export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : 'not known'
+const CLOCK = { dateStyle: 'medium', timeStyle: 'medium' }
+export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, CLOCK) : 'not known'
 
 // "12 min ago" or "in 12 min".
 export function relative (ms, now = Date.now()) {

@@ -30,7 +30,8 @@ export default function health (app, main) {
     }
   }
   main.append(h('h2', {}, 'Health'),
-    h('p', {}, 'Looks at the broker, the topology, the queues and their consumers. It sends a probe of its own through the wait queues, and changes nothing else.'),
+    h('p', {}, 'Looks at the broker, the topology, the queues and their consumers. ',
+      'It sends a probe of its own through the wait queues, and changes nothing else.'),
     button('Examine', examine, 'main'), place)
   if (app.health) draw(app.health)
 }
