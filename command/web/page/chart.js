@@ -22,8 +22,9 @@ export function sparkline (over) {
 
 function sparklineLabel (counts, bucketMs) {
   const most = Math.max(0, ...counts)
-  if (!most) return 'None in the time shown'
-  return `At most ${count(Math.ceil(most / (bucketMs / 60000)))} a minute in the last ${span(counts.length * bucketMs)}`
+  if (!most) return 'No message was parked in this time'
+  const rate = Math.ceil(most * 60000 / bucketMs)
+  return `Up to ${count(rate)} parked a minute in the last ${span(counts.length * bucketMs)}`
 }
 
 const WIDTH = 640

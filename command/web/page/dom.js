@@ -68,12 +68,12 @@ export function button (text, work, kind = '') {
 
 // A line that shows how far the look is that runs. It follows the state until it leaves the page.
 export function lookProgress (app) {
-  const line = h('p', {}, 'Looking…')
+  const line = h('p', {}, 'Reading…')
   let wasShown = false
   const show = ({ look }) => {
     wasShown ||= line.isConnected
     if (wasShown && !line.isConnected) app.listeners = app.listeners.filter(each => each !== show)
-    else if (look) set(line, `Looking: ${count(look.looked_at)} of ${messages(look.messages)} in ${look.queue}…`)
+    else if (look) set(line, `Reading: ${count(look.looked_at)} of ${messages(look.messages)} in ${look.queue}…`)
   }
   app.onState(show)
   return line

@@ -1,12 +1,16 @@
 // The history of actions, by this page and by the command; and saved files.
 import { get } from './api.js'
 import { button, h, problem, set, table } from './dom.js'
-import { clock, count, messages, relative } from './format.js'
+import { bytes, clock, count, messages, relative } from './format.js'
 import { openAction, openLoad } from './action.js'
-import { isBusy } from './state.js'
+import { isBusy, isRunning } from './state.js'
 
-function outcome (each) {
-  if (!each.ended_ms) return h('span', { class: 'warn' }, 'runs, or was killed')
+function outcome (app, each) {
+  if (!each.ended_ms) {
+    const runs = app.state.jobs.some(job => isRunning(job) && job.id === each.id)
+    if (runs) return h('a', { href: '#/jobs' }, 'is running')
+    return h('span', { class: 'warn' }, 'was killed, or runs elsewhere')
+  }
   const done = each.replayed ?? each.dropped ?? each.loaded ?? 0
   return [
     `${count(done)} of ${count(each.messages ?? done)}`,
@@ -18,11 +22,12 @@ function outcome (each) {
 
 function savedFiles (app, saved) {
   if (!saved.length) return null
-  return [h('h3', {}, 'Saved files'), table('Saved files', [
+  const what = 'A drop writes its messages to such a file first. "Load…" publishes them to their parked queues again.'
+  return [h('h3', {}, 'Saved files'), h('p', { class: 'muted small' }, what), table('Saved files', [
     ['When', each => h('span', { title: clock(each.time_ms) }, relative(each.time_ms))],
     ['File', each => h('a', { href: `api/saved/${each.file}`, download: each.file }, each.file), 'error'],
-    ['Bytes', each => count(each.bytes), 'number'],
-    ['Loaded', each => each.loaded ? messages(each.loaded) : '–', 'number'],
+    ['Size', each => bytes(each.bytes), 'number'],
+    ['Loaded again', each => each.loaded ? messages(each.loaded) : '–', 'number'],
     ['', each => app.session.may_drop && button('Load…', () => openLoad(app, each.file))]
   ], [...saved].sort((a, b) => b.time_ms - a.time_ms))]
 }
@@ -53,16 +58,16 @@ function goOn (app, each) {
 
 function list (app, actions) {
   if (!actions.length) {
-    return h('div', { class: 'card' }, 'Nobody has replayed, dropped or loaded messages yet. ' +
-      'This page and the command (--history) write what they do here.')
+    return h('div', { class: 'card' }, 'No message was replayed, dropped or loaded yet. ' +
+      'This list has the actions of this page, and of sub-commands with the same --history file.')
   }
   return table('Actions', [
     ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms))],
     ['Who', each => each.user],
     ['What', each => each.action],
     ['Queue', each => each.queue || each.file],
-    ['Selected', selection, 'error'],
-    ['Result', outcome, 'number'],
+    ['Selection', selection, 'error'],
+    ['Result', each => outcome(app, each), 'number'],
     ['', each => goOn(app, each)]
   ], actions)
 }

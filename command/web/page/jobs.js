@@ -6,7 +6,7 @@ import { isRunning } from './state.js'
 import { openAction, openLoad } from './action.js'
 
 const WORDS = {
-  running: 'runs',
+  running: 'is running',
   stopping: 'is stopping',
   waiting: 'goes on in a moment',
   done: 'is done',
@@ -18,7 +18,7 @@ const KINDS = { done: 'ok', stopped: 'problem', interrupted: 'problem' }
 const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
 
 const before = job => job.done_before > 0 && h('p', { class: 'muted small' },
-  `It has gone on after a restart of this program. Before: ${messages(job.done_before)}.`)
+  `This action went on after a restart of backhop web. Done before: ${messages(job.done_before)}.`)
 
 function loadProgress (it) {
   return [
@@ -28,23 +28,24 @@ function loadProgress (it) {
 }
 
 function replayProgress (it, request) {
-  const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'as fast as it goes'
+  const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'without a rate limit'
   const remaining = it.remaining_ms == null ? '' : `, ${span(it.remaining_ms)} remaining`
   return [
     h('progress', { value: it.replayed, max: it.to_replay, 'aria-label': 'Replayed' }),
     h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}${remaining}`),
-    request.ramp && h('p', { class: 'muted small' }, `Ramp: ${request.ramp} a second, ${request.ramp_step} each.`),
-    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${count(it.parked_again)} of them are parked again.`)
+    request.ramp && h('p', { class: 'muted small' },
+      `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
+    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again.`)
   ]
 }
 
 // Returns how far a running action is.
 function progress (job) {
   const it = job.progress
-  if (!it) return h('p', { class: 'muted' }, 'It looks at the queue first.')
+  if (!it) return h('p', { class: 'muted' }, 'Reading the queue…')
   if (it.looked_at != null) {
     const looked = `${count(it.looked_at)} of ${messages(it.messages)}`
-    return h('p', { class: 'muted number' }, `It looks at the queue: ${looked}.`)
+    return h('p', { class: 'muted number' }, `Reading the queue: ${looked}…`)
   }
   return it.loaded != null ? loadProgress(it) : [before(job), replayProgress(it, job.request)]
 }
@@ -52,8 +53,8 @@ function progress (job) {
 function replayResult (job, it) {
   const again = `${count(it.parked_again)} parked again.`
   return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${again}`,
-    it.stopped && ` It stopped: ${it.stopped}.`,
-    it.in_flight > 0 && ` ${messages(it.in_flight)} in flight: they may come twice.`,
+    it.stopped && ` Stopped: ${it.stopped}.`,
+    it.in_flight > 0 && ` ${messages(it.in_flight)} in flight may be delivered twice.`,
     job.state !== 'done' && ' The rest is parked as before.')
 }
 
@@ -87,7 +88,7 @@ function card (app, job) {
   const selection = (job.request.where || []).map(each => [h('code', {}, each), ' '])
   const stop = () => post('stop', { job: job.job })
   return h('section', { class: `card ${KINDS[job.state] || ''}` },
-    h('h3', {}, `${NAMES[job.action]} ${job.job}: ${job.queue || job.file} ${WORDS[job.state]}`),
+    h('h3', {}, `${NAMES[job.action]} ${job.job} from ${job.queue || job.file} ${WORDS[job.state]}`),
     h('p', { class: 'muted small' },
       `By ${job.user}, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, selection),
     isRunning(job) ? progress(job) : before(job),
@@ -98,8 +99,8 @@ function card (app, job) {
 }
 
 function noAction () {
-  return h('div', { class: 'card' }, 'No action ran since this program started. ' +
-    'Open a group on the first screen to replay or drop its messages. The tab History has earlier ones.')
+  return h('div', { class: 'card' }, 'No action has run since backhop web started. ' +
+    'To replay or drop messages, open a group on the first screen. The screen History has earlier actions.')
 }
 
 // Puts the focus back on the button that had it before the cards were drawn again.

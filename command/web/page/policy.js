@@ -14,10 +14,10 @@ function form () {
     initial: ['First delay', input('1s')],
     factor: ['Factor', input('2')],
     max: ['Longest delay', input('5m')],
-    steps: ['Steps, of kind steps', input('', { placeholder: '10s,1m,1h' })],
+    steps: ['Delays of kind steps', input('', { placeholder: '10s,1m,1h' })],
     jitter: ['Jitter', select(JITTERS, 'spread:0.2')],
-    max_attempts: ['Attempts in all', input('10')],
-    down: ['The downstream fails', input('1m..6m')]
+    max_attempts: ['Most attempts', input('10')],
+    down: ['The downstream fails from..to', input('1m..6m')]
   }
 }
 
@@ -29,7 +29,7 @@ function schedule (rows) {
   return table('Delays', [
     ['After failure', each => each.failure, 'number'],
     ['Delay', delay, 'number'],
-    ['Since the first', each => span(each.total_ms), 'number']
+    ['Since the first failure', each => span(each.total_ms), 'number']
   ], rows)
 }
 
@@ -52,15 +52,15 @@ function plots (rows, runs, down) {
       'Dashes: retried at once. Grey: the downstream fails.'),
     plot('Calls a second, with this policy, with a circuit breaker too, and retried at once', 'calls a second',
       runs.map(line), down),
-    table('The fate of the messages', [
+    table('Calls and parked messages', [
       ['Retries', run => NAME_OF[run.name]],
       ['Calls', run => count(run.calls), 'number'],
-      ['Of them failed', run => count(run.failed_calls), 'number'],
+      ['Failed calls', run => count(run.failed_calls), 'number'],
       ['Most calls a second', run => count(Math.round(run.most_calls_per_s)), 'number'],
       ['Parked', run => `${count(run.parked)} of ${count(run.messages)}`, 'number']
     ], runs),
     h('h3', {}, 'Delay by failure'),
-    plot('Delay after each failure', 'delay in s', [delays])
+    plot('Delay after each failure', 'delay, s', [delays])
   ]
 }
 
@@ -87,7 +87,8 @@ export default function policy (app, main) {
     set(place, ...plots(rows.results, runs.results, outage), h('h3', {}, 'Delays'), schedule(rows.results))
   }
   main.append(h('h2', {}, 'Policy'),
-    h('p', {}, 'What a policy does, computed by the library itself. It changes nothing on the broker.'),
+    h('p', {}, 'Computes the delays of a policy and the calls that a failing downstream gets. ',
+      'It changes nothing on the broker.'),
     h('div', { class: 'grid card' }, Object.values(fields).map(([label, input]) => field(label, input))),
     button('Compute', compute, 'main'), place)
   compute().catch(() => {})

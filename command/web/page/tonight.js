@@ -1,14 +1,14 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
-import { clock, count, messages, relative } from './format.js'
+import { clock, count, groups, messages, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { queuesOf, sumOf, workQueue } from './state.js'
 
 const SPANS = [
   ['1h', 'last hour'], ['6h', 'last 6 hours'], ['12h', 'last 12 hours'], ['24h', 'last 24 hours'], ['7d', 'last 7 days']
 ]
-const ORDERS = [['new', 'newest kind first'], ['many', 'most messages first']]
+const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
@@ -27,7 +27,7 @@ function facts (state) {
     fact('Waiting for a retry', sumOf(state, 'waiting')),
     fact('Ready in work queues', sumOf(state, 'work')),
     unroutable > 0 && fact('Unroutable', unroutable, 'danger'),
-    idle > 0 && fact('Queues without consumer', idle, 'danger')
+    idle > 0 && fact('Queues without consumers', idle, 'danger')
   ]
 }
 
@@ -41,9 +41,9 @@ export const partly = snapshot =>
 function partNote (parts, lookAtAll) {
   const bounds = parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', ')
   return h('div', { class: 'card note' },
-    h('p', {}, `A look reads the first messages of a queue: ${bounds}. `,
-      'The others have further errors, maybe. A replay or drop always counts all.'),
-    button('Look at all', lookAtAll))
+    h('p', {}, `Only the first messages were read: ${bounds}. `,
+      'The others may have other errors. A replay or drop always counts all messages.'),
+    button('Read all', lookAtAll))
 }
 
 const ago = (ms, now) => h('span', { title: clock(ms) }, relative(ms, now))
@@ -61,26 +61,24 @@ function list (snapshot, order) {
   const now = Date.now()
   const sign = partly(snapshot).length ? '≥ ' : ''
   if (!snapshot.groups.length) {
-    return h('div', { class: 'card ok' },
-      'Nothing is parked that fits. All messages were handled, or still have attempts.')
+    return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message fits.')
   }
   return table('Groups of parked messages', [
     ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
     ['Messages', each => sign + count(each.count), 'number'],
-    ['Parked', each => sparkline(each.over_time)],
+    ['Parked over time', each => sparkline(each.over_time)],
     ['First failure', each => firstFailure(each, now), 'time'],
-    ['Last', each => ago(each.last_first_failure_ms, now), 'time'],
+    ['Latest failure', each => ago(each.last_first_failure_ms, now), 'time'],
     ['Queues', queueNames],
-    ['Why', each => each.reason || '–']
+    ['Reason', each => each.reason || '–']
   ], [...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst))
 }
 
 function heading (snapshot) {
   const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-  const groups = `${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}`
-  const part = snapshot.is_whole === false ? 'not all queues yet, ' : ''
-  const taken = `${part}taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)})`
-  return h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${groups}, ${taken}.`)
+  const part = snapshot.is_whole === false ? ', further queues follow' : ''
+  const text = `${messages(total)} in ${groups(snapshot.groups.length)}, read on ${clock(snapshot.taken_ms)}${part}.`
+  return h('p', { class: 'muted' }, text)
 }
 
 export default function tonight (app, main) {
@@ -94,8 +92,8 @@ export default function tonight (app, main) {
   const draw = () => {
     const snapshot = app.groups
     if (!snapshot?.number) {
-      set(place, h('p', { class: 'muted' }, 'Nobody has looked at the parked messages yet. ',
-        'A look changes neither their order nor their number.'))
+      set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
+        'To read them changes neither their order nor their number.'))
       return
     }
     const parts = partly(snapshot)
@@ -127,8 +125,8 @@ export default function tonight (app, main) {
   })
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
-      button('Look at parked messages', () => look(), 'main'),
-      field('Only errors that contain', text), field('Over', spanField), field('Order', order)),
+      button('Read parked messages', () => look(), 'main'),
+      field('Only errors that contain', text), field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {

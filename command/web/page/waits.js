@@ -14,7 +14,7 @@ function ladder (waiting, now) {
     ['Delay', each => span(each.delay_ms), 'number'],
     ['Messages', each => count(each.ready), 'number'],
     ['', each => h('progress', { value: each.ready, max: most, 'aria-label': `${count(each.ready)} messages` })],
-    ['The first one is due', each => due(each, now)],
+    ['Next one due', each => due(each, now)],
     ['Overdue', each => each.late ? h('b', { class: 'danger' }, count(each.late)) : '0', 'number'],
     ['Queue', each => h('code', {}, each.queue)]
   ], waiting)
@@ -42,15 +42,15 @@ function workQueues (state) {
 
 function draw (state) {
   if (!state.depths) {
-    const text = state.problem || 'The first figures come in a moment.'
+    const text = state.problem || 'Waiting for the first figures…'
     return [h('div', { class: state.problem ? 'card problem' : 'card' }, text)]
   }
   const waiting = queuesOf(state, 'waiting').filter(each => each.ready > 0).sort((a, b) => a.delay_ms - b.delay_ms)
   const total = waiting.reduce((sum, each) => sum + each.ready, 0)
   return [
     h('p', {}, total
-      ? `${messages(total)} wait for a retry, of all work queues together.`
-      : 'Nothing waits: no message has a retry to come.'),
+      ? `Waiting for a retry: ${messages(total)} of all work queues.`
+      : 'No message waits for a retry.'),
     waiting.length > 0 && ladder(waiting, state.time_ms),
     h('h3', {}, 'Work queues'),
     workQueues(state)
@@ -59,6 +59,6 @@ function draw (state) {
 
 export default function waits (app, main) {
   const place = h('div')
-  main.append(h('h2', {}, 'What waits for a retry'), place)
+  main.append(h('h2', {}, 'Messages that wait for a retry'), place)
   app.onState(state => set(place, ...draw(state)))
 }
