@@ -24,7 +24,7 @@ function settings (name, request) {
       field('Ramp, messages a second', ramp),
       field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
       field('Then, messages a second', rate, '0: the last rate of the ramp, or no limit without a ramp'),
-      field('Stop after messages parked again', stop, '0: does not stop'))],
+      field('Most messages parked again', stop, 'Stops the replay. 0: no limit'))],
     read: () => ({
       ...(limit.value && { limit: Number(limit.value) }),
       ...(ramp.value && { ramp: ramp.value, ramp_step: step.value }),
@@ -38,7 +38,8 @@ const noneFits = found => `No message in ${found.from} fits now. Read the parked
 
 function loadProspect (found) {
   if (!found.to_load) return 'No message of this file remains to be loaded.'
-  const queues = Object.entries(found.queues).map(([queue, number]) => `${queue} (${count(number)})`).join(', ')
+  const all = Object.entries(found.queues)
+  const queues = all.map(([queue, number]) => all.length > 1 ? `${queue} (${count(number)})` : queue).join(', ')
   const loaded = found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''
   return `${messages(found.to_load)} will go to ${queues}.${loaded}`
 }

@@ -58,7 +58,7 @@ function show () {
 function summary (state) {
   if (state.problem) return `No live figures: ${state.problem.split('\n')[0]}`
   if (!state.depths) return 'Connecting to the broker…'
-  const held = state.jobs.some(isRunning) ? ', others held by an action' : ''
+  const held = state.look || state.jobs.some(isRunning) ? ', some held' : ''
   return `${count(sumOf(state, 'parked'))} parked${held} · ${relative(state.time_ms - 1000)}`
 }
 

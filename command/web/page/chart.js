@@ -1,5 +1,5 @@
 // Small charts, as SVG.
-import { svg } from './dom.js'
+import { h, svg } from './dom.js'
 import { span, count } from './format.js'
 
 // Bars of counts over time, with a text for screen readers.
@@ -20,6 +20,16 @@ export function sparkline (over) {
   }, svg('title', {}, label), counts.map((each, at) => each > 0 && bar(each, at)))
 }
 
+// A wide sparkline with its time and its highest rate.
+export function chart (over) {
+  const counts = over?.parked || []
+  const bucketMs = over?.bucket_ms || 0
+  return h('div', { class: 'card' }, sparkline(over), h('div', { class: 'scale muted small' },
+    h('span', {}, `${span(counts.length * bucketMs)} ago`),
+    h('span', {}, sparklineLabel(counts, bucketMs)),
+    h('span', {}, 'now')))
+}
+
 function sparklineLabel (counts, bucketMs) {
   const most = Math.max(0, ...counts)
   if (!most) return 'No message was parked in this time'
@@ -28,24 +38,39 @@ function sparklineLabel (counts, bucketMs) {
 }
 
 const WIDTH = 640
-const HEIGHT = 180
+const HEIGHT = 196
 const LEFT = 52
 const BOTTOM = 24
+const TOP = 24
+
+// Returns a round number that is at least `value`: 1, 2, 4, 6, 8 or 10 times a power of ten.
+function roundUp (value) {
+  const power = 10 ** Math.floor(Math.log10(value))
+  return [1, 2, 4, 6, 8, 10].find(each => each * power >= value) * power
+}
+
+// Explains a line, or the area of an outage (kind down).
+export function key (kind, text) {
+  const sign = kind === 'down'
+    ? svg('rect', { x: 1, y: 1, width: 34, height: 10 })
+    : svg('polyline', { class: kind, points: '0,6 36,6' })
+  return h('span', {}, svg('svg', { viewBox: '0 0 36 12', 'aria-hidden': 'true' }, sign), text)
+}
 
 // Lines over time: lines are { name, kind, points: [[ms, value]] }; down is [from, to], the time of an outage.
 export function plot (title, unit, lines, down) {
   const points = lines.flatMap(line => line.points)
   const end = Math.max(1, ...points.map(([ms]) => ms))
-  const most = Math.max(1, ...points.map(([, value]) => value))
+  const most = roundUp(Math.max(1, ...points.map(([, value]) => value)))
   const x = ms => LEFT + (WIDTH - LEFT - 8) * ms / end
-  const y = value => 8 + (HEIGHT - BOTTOM - 8) * (1 - value / most)
+  const y = value => TOP + (HEIGHT - BOTTOM - TOP) * (1 - value / most)
   const outage = ([from, to]) => {
     const width = Math.max(1, x(Math.min(to, end)) - x(from))
-    return svg('rect', { class: 'down', x: x(from), width, y: 8, height: HEIGHT - BOTTOM - 8 })
+    return svg('rect', { class: 'down', x: x(from), width, y: TOP, height: HEIGHT - BOTTOM - TOP })
   }
   const tick = ([part, anchor]) => [
     svg('line', { class: 'axis', x1: LEFT, x2: WIDTH - 8, y1: y(most * part), y2: y(most * part) }),
-    svg('text', { x: LEFT - 6, y: y(most * part) + 4, 'text-anchor': 'end' }, count(Math.round(most * part * 10) / 10)),
+    svg('text', { x: LEFT - 6, y: y(most * part) + 4, 'text-anchor': 'end' }, count(most * part)),
     svg('text', { x: x(end * part), y: HEIGHT - 6, 'text-anchor': anchor }, span(end * part))
   ]
   const polyline = ({ kind, points }) => svg('polyline', {
@@ -56,6 +81,6 @@ export function plot (title, unit, lines, down) {
     svg('title', {}, title),
     down && outage(down),
     [[0, 'start'], [0.5, 'middle'], [1, 'end']].map(tick),
-    svg('text', { x: LEFT + 4, y: 18 }, unit),
+    svg('text', { x: 0, y: 12 }, unit),
     lines.map(polyline))
 }

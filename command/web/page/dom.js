@@ -20,6 +20,9 @@ export const h = (name, attributes = {}, ...children) => fill(document.createEle
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, name), attributes, children)
 
+// Appends children; null and false are left out.
+export const add = (element, ...children) => fill(element, {}, children)
+
 // Replaces what an element has.
 export function set (element, ...children) {
   element.replaceChildren()

@@ -1,8 +1,8 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
-import { button, h, lookProgress, problem, set, table } from './dom.js'
+import { add, button, h, lookProgress, problem, set, table } from './dom.js'
 import { attempts, bytes, clock, count, messages, relative } from './format.js'
-import { sparkline } from './chart.js'
+import { chart } from './chart.js'
 import { openAction } from './action.js'
 import { isBusy } from './state.js'
 import { partly } from './tonight.js'
@@ -111,8 +111,8 @@ export default async function group (app, main, query) {
     }
   }
   const queues = h('div')
-  main.append(summary(found), partly(app.groups).length > 0 && partNote(),
-    h('div', { class: 'card' }, sparkline(found.over_time)), queues, samples)
+  add(main, summary(found), partly(app.groups).length > 0 && partNote(),
+    chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {
     const key = JSON.stringify(state.jobs.map(job => [job.job, job.ended_ms]))

@@ -8,7 +8,7 @@ function finding (each) {
     h('h3', {}, h('span', { class: `badge ${isProblem ? 'danger' : 'warn'}` }, each.severity), ` ${each.finding}`),
     each.meaning && h('p', {}, each.meaning),
     each.advice && h('p', {}, h('b', {}, 'What to do: '), each.advice),
-    each.command && h('div', { class: 'row' }, h('code', {}, each.command), copyButton(each.command)))
+    each.command && h('div', { class: 'command' }, h('code', {}, each.command), copyButton(each.command)))
 }
 
 export default function health (app, main) {

@@ -13,7 +13,7 @@ function outcome (app, each) {
   }
   const done = each.replayed ?? each.dropped ?? each.loaded ?? 0
   return [
-    `${count(done)} of ${count(each.messages ?? done)}`,
+    h('span', { class: 'whole' }, `${count(done)} of ${count(each.messages ?? done)}`),
     each.parked_again > 0 && `, ${count(each.parked_again)} parked again`,
     each.stopped && `; stopped: ${each.stopped}`,
     each.code > 0 && ` (exit code ${each.code})`
@@ -24,7 +24,7 @@ function savedFiles (app, saved) {
   if (!saved.length) return null
   const what = 'A drop writes its messages to such a file first. "Load…" publishes them to their parked queues again.'
   return [h('h3', {}, 'Saved files'), h('p', { class: 'muted small' }, what), table('Saved files', [
-    ['When', each => h('span', { title: clock(each.time_ms) }, relative(each.time_ms))],
+    ['When', each => h('span', { title: clock(each.time_ms) }, relative(each.time_ms)), 'time'],
     ['File', each => h('a', { href: `api/saved/${each.file}`, download: each.file }, each.file), 'error'],
     ['Size', each => bytes(each.bytes), 'number'],
     ['Loaded again', each => each.loaded ? messages(each.loaded) : '–', 'number'],
@@ -62,12 +62,12 @@ function list (app, actions) {
       'This list has the actions of this page, and of sub-commands with the same --history file.')
   }
   return table('Actions', [
-    ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms))],
+    ['When', each => h('span', { title: clock(each.begun_ms) }, relative(each.begun_ms)), 'time'],
     ['Who', each => each.user],
     ['What', each => each.action],
     ['Queue', each => each.queue || each.file],
     ['Selection', selection, 'error'],
-    ['Result', each => outcome(app, each), 'number'],
+    ['Result', each => outcome(app, each)],
     ['', each => goOn(app, each)]
   ], actions)
 }

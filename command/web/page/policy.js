@@ -2,7 +2,7 @@
 import { post } from './api.js'
 import { button, field, h, select, set, table } from './dom.js'
 import { count, span } from './format.js'
-import { plot } from './chart.js'
+import { key, plot } from './chart.js'
 
 const KINDS = ['exponential', 'linear', 'fixed', 'steps'].map(each => [each, each])
 const JITTERS = ['spread:0.2', 'none', 'equal', 'full', 'decorrelated'].map(each => [each, each])
@@ -17,7 +17,7 @@ function form () {
     steps: ['Delays of kind steps', input('', { placeholder: '10s,1m,1h' })],
     jitter: ['Jitter', select(JITTERS, 'spread:0.2')],
     max_attempts: ['Most attempts', input('10')],
-    down: ['The downstream fails from..to', input('1m..6m')]
+    down: ['Downstream fails, from..to', input('1m..6m')]
   }
 }
 
@@ -48,8 +48,9 @@ function plots (rows, runs, down) {
   const delays = { kind: 'one', points: rows.map(each => [each.total_ms, each.mean_ms / 1000]) }
   return [
     h('h3', {}, 'Calls that the downstream gets'),
-    h('p', { class: 'muted small' }, 'Line: with this policy. Dots: with a circuit breaker too. ',
-      'Dashes: retried at once. Grey: the downstream fails.'),
+    h('p', { class: 'muted small keys' },
+      key('one', 'with this policy'), key('three', 'with a circuit breaker too'), key('two', 'retried at once'),
+      key('down', 'the downstream fails')),
     plot('Calls a second, with this policy, with a circuit breaker too, and retried at once', 'calls a second',
       runs.map(line), down),
     table('Calls and parked messages', [

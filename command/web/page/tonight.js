@@ -3,7 +3,7 @@ import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
 import { clock, count, groups, messages, relative } from './format.js'
 import { sparkline } from './chart.js'
-import { queuesOf, sumOf, workQueue } from './state.js'
+import { isRunning, queuesOf, sumOf, workQueue } from './state.js'
 
 const SPANS = [
   ['1h', 'last hour'], ['6h', 'last 6 hours'], ['12h', 'last 12 hours'], ['24h', 'last 24 hours'], ['7d', 'last 7 days']
@@ -61,7 +61,7 @@ function list (snapshot, order) {
   const now = Date.now()
   const sign = partly(snapshot).length ? '≥ ' : ''
   if (!snapshot.groups.length) {
-    return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message fits.')
+    return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
   }
   return table('Groups of parked messages', [
     ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
@@ -93,13 +93,15 @@ export default function tonight (app, main) {
     const snapshot = app.groups
     if (!snapshot?.number) {
       set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
-        'To read them changes neither their order nor their number.'))
+        'Reading them changes neither their order nor their number.'))
       return
     }
     const parts = partly(snapshot)
     set(place,
       heading(snapshot),
       snapshot.is_whole === false && lookProgress(app),
+      app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
+        'An action is running. This list may lack the messages that it holds.'),
       parts.length > 0 && partNote(parts, () => look({ first: 0 })),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))

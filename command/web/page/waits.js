@@ -4,7 +4,9 @@ import { clock, count, messages, relative, span } from './format.js'
 import { isBusy, queuesOf } from './state.js'
 
 function due (each, now) {
-  const text = each.due_by_ms ? `${relative(each.due_by_ms, now)} at the latest` : '–'
+  if (!each.due_by_ms) return '–'
+  const remaining = each.due_by_ms - now
+  const text = remaining > 0 ? `in ${span(remaining)} at the latest` : relative(each.due_by_ms, now)
   return h('span', { title: clock(each.due_by_ms) }, text)
 }
 
