@@ -44,7 +44,6 @@ export default [
     files: ['**/page/**'],
     languageOptions: { globals: OF_BROWSERS, sourceType: 'module' },
     rules: {
-      '@stylistic/max-len': ['error', { code: 240 }],
       eqeqeq: ['error', 'always', { null: 'ignore' }],
       strict: 'off'
     }

@@ -140,7 +140,7 @@ static void log_in(const call *self)
     char cookie[300];
     const char *proto = request_header(self->it, "X-Forwarded-Proto"), *base = self->web->base_path;
     if (!access_is_secret(json_string_value(json_object_get(self->body, "token")), self->web->token)) {
-        web_refuse(self->it, 401, "this is not the token that the program printed when it started");
+        web_refuse(self->it, 401, "wrong token: open the address that backhop web printed at its last start");
         return;
     }
     snprintf(cookie, sizeof cookie, "%s=%s; Path=%s/; HttpOnly; SameSite=Strict%s", self->web->cookie,
@@ -220,7 +220,8 @@ static void look_at(const call *self, verb wanted)
     if (wants_queues && live_add_queues(on, wanted == LIST ? "parked" : "work", &arguments) == 0 && on->live.depths &&
         wanted == LIST) {
         arguments_free(&arguments);
-        web_refuse(self->it, 409, "there is no parked queue now whose messages no action holds: look again later");
+        web_refuse(self->it, 409,
+                   "no parked queue can be read now: none exists, or actions hold all of them; try again later");
         return;
     }
     looks_begin(on, self->it, wanted, &arguments);
@@ -284,7 +285,7 @@ static void load_messages(const call *self)
     if (is_dry && path)
         json_object_set_new(self->body, "file", json_text(bh_str(path)));
     if (is_dry && !path)
-        web_refuse(self->it, 404, "there is no such file");
+        web_refuse(self->it, 404, "no saved file has this name");
     else
         act(self, LOAD);
     free(path);
@@ -353,10 +354,11 @@ static void handle_call(web *self, request *it, const char *path)
     }
     const char *user = user_of(self, it);
     if (!user)
-        web_refuse(it, 401, "%s",
-                   self->user_header
-                       ? "the proxy in front named no user"
-                       : "open the address that the program printed when it started: it ends in #token=...");
+        web_refuse(
+            it, 401, "%s",
+            self->user_header
+                ? "the proxy sent no user; check its --user-header"
+                : "no session: open the address that backhop web printed at its last start; it ends in #token=...");
     else
         run_route(self, it, path, user);
 }

@@ -203,7 +203,7 @@ static unsigned run(job *self, char problem[256])
     char *path = self->file ? saved_path(on, self->file) : NULL;
     unsigned status = 503;
     web_make_secret(self->id, sizeof self->id);
-    snprintf(problem, 256, "too much runs here at once; try again");
+    snprintf(problem, 256, "too many commands of backhop web run at once; try again later");
     if (self->file && !path) {
         snprintf(problem, 256, "there is no such file");
         status = 404;
@@ -233,13 +233,13 @@ static int check(const web *self, request *asker, verb wanted, const json_t *bod
     const char *queue = json_string_value(json_object_get(body, "queue"));
     const char *file = json_string_value(json_object_get(body, "file"));
     if (!is_allowed(self, wanted))
-        web_refuse(asker, 403, "this program was started without --allow %s: it only shows",
+        web_refuse(asker, 403, "backhop web was started without --allow %s; start it again with that option",
                    wanted == REPLAY ? "replay" : "drop");
     else if (wanted != LOAD && (!queue || !json_is_integer(json_object_get(body, "expect"))))
-        web_refuse(asker, 400, "\"queue\" and \"expect\", the number of messages, are wanted");
+        web_refuse(asker, 400, "\"queue\" and \"expect\", the number of messages, are missing");
     else if (wanted == LOAD && (!file || !json_is_integer(json_object_get(body, "expect"))))
         web_refuse(asker, 400,
-                   "\"file\", the name of a saved file, and \"expect\", the number of messages, are wanted");
+                   "\"file\", the name of a saved file, and \"expect\", the number of messages, are missing");
     else if (wanted == LOAD && is_loading(self, file))
         web_refuse(asker, 409, "an action works on this file: wait for its end, or stop it");
     else if (wanted == DROP && json_object_get(body, "file"))
@@ -267,7 +267,7 @@ void jobs_begin(web *self, request *asker, verb wanted, json_t *body, const char
         return;
     job *made = find_place(self);
     if (!made) {
-        web_refuse(asker, 503, "too much runs here at once; try again");
+        web_refuse(asker, 503, "too many commands of backhop web run at once; try again later");
         return;
     }
     *made = (job){.web = self,

@@ -118,7 +118,7 @@ void looks_work(web *self)
         each->runs = 1;
         if (children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener))
             continue;
-        web_refuse(each->asker, 503, "too much runs here at once; try again");
+        web_refuse(each->asker, 503, "too many commands of backhop web run at once; try again later");
         end_look(each);
     }
 }
@@ -130,7 +130,7 @@ void looks_begin(web *self, request *asker, verb wanted, texts *arguments)
         place = self->looks[i].asker ? NULL : &self->looks[i];
     if (!place) {
         arguments_free(arguments);
-        web_refuse(asker, 503, "too many looks wait here; try again");
+        web_refuse(asker, 503, "too many readings of parked messages wait; try again later");
         return;
     }
     *place = (look){.web = self,

@@ -66,7 +66,7 @@ void saved_answer(const web *self, request *it, const char *name)
     if (fd < 0 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
         if (fd >= 0)
             close(fd);
-        web_refuse(it, 404, "there is no such file");
+        web_refuse(it, 404, "no saved file has this name");
         return;
     }
     snprintf(disposition, sizeof disposition, "attachment; filename=\"%s\"", name);

@@ -49,7 +49,7 @@ class Browser(contextlib.AbstractContextManager):
         return self.page
 
     def look(self) -> None:
-        self.page.get_by_role("button", name="Look at parked messages").click()
+        self.page.get_by_role("button", name="Read parked messages").click()
         self.page.wait_for_selector("tbody tr")
 
     def go(self, screen: str) -> None:

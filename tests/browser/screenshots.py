@@ -34,51 +34,100 @@ def spread(queue: str, hours: float) -> None:
         run("parked", "load", changed)
 
 
-def main() -> None:
-    to = Path(sys.argv[1])
-    to.mkdir(parents=True, exist_ok=True)
+def wait_in(delay_ms: int, number: int) -> None:
+    """Puts messages into a wait queue. Its TTL is longer than the pictures take."""
+    rig("fill", f"backhop.wait.{delay_ms}", number)
+
+
+def begin() -> None:
+    """Declares the queues, and parks messages whose failures are spread over the last hours."""
     for at, (queue, errors) in enumerate(ERRORS.items()):
         run("topology", "declare", queue, "--work-queue", "quorum")
         rig("park", queue, 400 - 120 * at, *errors)
         spread(queue, 9 - 3 * at)
+    for delay_ms, number in ((100000, 12), (160000, 48), (250000, 7)):
+        wait_in(delay_ms, number)
+
+
+class Camera:
+    """Takes the pictures of one session."""
+
+    def __init__(self, browser: Browser, to: Path) -> None:
+        self.browser, self.page, self.to = browser, browser.open(), to
+
+    def shot(self, name: str, height: int = 640) -> None:
+        self.page.set_viewport_size({"width": 1000, "height": height})
+        self.page.wait_for_timeout(200)
+        self.page.screenshot(path=self.to / f"{name}.png")
+
+    def tonight(self, name: str) -> None:
+        self.browser.look()
+        self.page.locator("button:enabled", has_text="Read parked messages").wait_for()  # all queues are read
+        self.shot(name)
+
+    def open_group(self) -> None:
+        self.page.locator("tbody a").first.click()
+        self.page.get_by_role("button", name="Show messages").first.click()
+        self.page.locator("summary").first.click()
+
+    def count(self, button: str) -> None:
+        """Opens the dialog of a button, and counts."""
+        self.page.get_by_role("button", name=button).first.click()
+        self.page.get_by_role("button", name="Count messages").click()
+        self.page.wait_for_selector("form input")
+
+    def confirm(self) -> None:
+        self.page.locator("form input").fill(self.page.locator("form label").inner_text().split()[1])
+        self.page.keyboard.press("Enter")
+
+    def act(self) -> None:
+        """A group, a replay that runs, and a drop that is done."""
+        self.open_group()
+        self.page.get_by_text("840 parked").wait_for()  # nothing is held for the list
+        self.shot("group", 900)
+        self.count("Replay…")
+        self.shot("replay", 760)
+        self.confirm()
+        self.page.get_by_text("a second now").wait_for()
+        self.browser.go("")
+        self.page.locator("tbody a", has_text="KeyError").click()
+        self.count("Drop…")
+        self.confirm()
+        self.page.get_by_text("saved and dropped").wait_for()
+        self.page.wait_for_timeout(4000)
+        self.shot("actions")
+
+    def screens(self) -> None:
+        self.browser.go("waits")
+        self.page.wait_for_selector("tbody tr")
+        self.shot("waits")
+        self.browser.go("health")
+        self.page.get_by_role("button", name="Check now").click()
+        self.page.wait_for_selector("main section, main .ok")
+        self.shot("health")
+        self.browser.go("policy")
+        self.page.wait_for_selector("svg.plot")
+        self.shot("policy", 900)
+        self.browser.go("history")
+        self.page.wait_for_selector("tbody tr")
+        self.shot("history", 600)
+        self.count("Load…")
+        self.shot("load", 600)
+        self.page.keyboard.press("Escape")
+
+
+def main() -> None:
+    to = Path(sys.argv[1])
+    to.mkdir(parents=True, exist_ok=True)
+    begin()
     with Web("--allow", "replay,drop", *ERRORS) as web, chromium() as started:
-        for scheme in ("light", "dark"):
-            with Browser(started, web, width=1000, height=640, scheme=scheme) as browser:
-                page = browser.open()
-
-                def shot(name: str, suffix: str = "" if scheme == "light" else "-dark") -> None:
-                    page.screenshot(path=to / f"{name}{suffix}.png")
-
-                browser.look()
-                shot("tonight")
-                if scheme == "dark":
-                    continue
-                page.locator("tbody a").first.click()
-                page.get_by_role("button", name="Show messages").first.click()
-                page.locator("summary").first.click()
-                shot("group")
-                page.get_by_role("button", name="Replay…").first.click()
-                page.get_by_role("button", name="Count them").click()
-                page.wait_for_selector("form input")
-                shot("replay")
-                page.locator("form input").fill(page.locator("form label").inner_text().split()[1])
-                page.keyboard.press("Enter")
-                page.get_by_text("a second now").wait_for()
-                page.wait_for_timeout(4000)
-                shot("actions")
-                browser.go("waits")
-                page.wait_for_selector("tbody tr")
-                shot("waits")
-                browser.go("health")
-                page.get_by_role("button", name="Examine").click()
-                page.wait_for_selector("main section, main .ok")
-                shot("health")
-                browser.go("policy")
-                page.wait_for_selector("svg.plot")
-                shot("policy")
-                browser.go("history")
-                page.wait_for_selector("tbody tr")
-                shot("history")
+        with Browser(started, web, width=1000, height=640) as browser:
+            camera = Camera(browser, to)
+            camera.tonight("tonight")
+            camera.act()
+            camera.screens()
+        with Browser(started, web, width=1000, height=640, scheme="dark") as browser:
+            Camera(browser, to).tonight("tonight-dark")
     print(*sorted(os.listdir(to)))
 
 

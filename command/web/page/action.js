@@ -3,7 +3,11 @@ import { get, post } from './api.js'
 import { field, h, lookProgress, problem, select, set } from './dom.js'
 import { count, messages } from './format.js'
 
-const RAMPS = [['1,2,5,20', 'slowly: 1, 2, 5, 20 a second'], ['5,20,100', 'faster: 5, 20, 100 a second'], ['', 'no ramp']]
+const RAMPS = [
+  ['1,2,5,20', '1, 2, 5, 20 (slow)'],
+  ['5,20,100', '5, 20, 100 (faster)'],
+  ['', 'no ramp']
+]
 const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
 const dialog = document.getElementById('dialog')
 
@@ -16,8 +20,11 @@ function settings (name, request) {
   const stop = h('input', { type: 'number', min: 0, step: 1, value: request.stop_after ?? 3 })
   return {
     elements: [h('div', { class: 'grid' },
-      field('At most, the oldest first', limit), field('Begin', ramp), field('Each rate for', step),
-      field('Then, messages a second', rate, '0: the last rate of the ramp; without a ramp, no limit'), field('Stop if so many are parked again', stop, '0: never'))],
+      field('Number of messages, oldest first', limit),
+      field('Ramp, messages a second', ramp),
+      field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
+      field('Then, messages a second', rate, '0: the last rate of the ramp, or no limit without a ramp'),
+      field('Most messages parked again', stop, 'Stops the replay. 0: no limit'))],
     read: () => ({
       ...(limit.value && { limit: Number(limit.value) }),
       ...(ramp.value && { ramp: ramp.value, ramp_step: step.value }),
@@ -27,27 +34,44 @@ function settings (name, request) {
   }
 }
 
-function prospect (name, found) {
-  if (name === 'load') {
-    return `${messages(found.to_load)} would go to ${Object.entries(found.queues).map(([queue, number]) => `${queue} (${count(number)})`).join(', ')}.${
-      found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''}`
-  }
-  if (name === 'drop') return `${messages(found.to_drop)} of ${count(found.parked)} in ${found.from} would be saved to a file here, then taken off the queue. You can load them again.`
-  const stays = [
-    found.cannot_go && `${messages(found.cannot_go)} cannot go.`,
-    found.replayed_too_often && `${messages(found.replayed_too_often)} were replayed too often.`,
-    found.malformed && `${messages(found.malformed)} cannot be read.`
-  ].filter(Boolean).join(' ')
-  return `${messages(found.to_replay)} of ${count(found.parked)} in ${found.from} would go to ${found.to}. ${stays}`
+const noneFits = found => `No message in ${found.from} fits now. Read the parked messages again on the first screen.`
+
+function loadProspect (found) {
+  if (!found.to_load) return 'No message of this file remains to be loaded.'
+  const all = Object.entries(found.queues)
+  const queues = all.map(([queue, number]) => all.length > 1 ? `${queue} (${count(number)})` : queue).join(', ')
+  const loaded = found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''
+  return `${messages(found.to_load)} will go to ${queues}.${loaded}`
 }
+
+function dropProspect (found) {
+  if (!found.to_drop) return noneFits(found)
+  return `${count(found.to_drop)} of ${messages(found.parked)} in ${found.from} will be saved to a file ` +
+    'on the machine of backhop web, then removed from the queue. You can load the file again.'
+}
+
+function replayProspect (found) {
+  const stays = [
+    found.cannot_go && `${messages(found.cannot_go)} without a work queue, or with too large headers`,
+    found.replayed_too_often && `${messages(found.replayed_too_often)} replayed too often`,
+    found.malformed && `${messages(found.malformed)} with malformed properties`
+  ].filter(Boolean).join('; ')
+  const goes = found.to_replay
+    ? `${count(found.to_replay)} of ${messages(found.parked)} in ${found.from} will go to ${found.to}.`
+    : noneFits(found)
+  return stays ? `${goes} These stay parked: ${stays}.` : goes
+}
+
+const PROSPECTS = { load: loadProspect, drop: dropProspect, replay: replayProspect }
 
 // Begins once the count that was shown is typed. The program refuses if another number is selected by then.
 function confirm (app, name, body, found, place) {
   const number = found[`to_${name}`]
-  set(place, h('p', {}, prospect(name, found)))
+  set(place, h('p', {}, PROSPECTS[name](found)))
   if (!number) return
   const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
-  const go = h('button', { type: 'submit', class: name === 'drop' ? 'danger' : 'main', disabled: true }, `${NAMES[name]} ${messages(number)}`)
+  const kind = name === 'drop' ? 'danger' : 'main'
+  const go = h('button', { type: 'submit', class: kind, disabled: true }, `${NAMES[name]} ${messages(number)}`)
   const trouble = h('div')
   typed.addEventListener('input', () => { go.disabled = typed.value.trim() !== String(number) })
   place.append(h('form', {
@@ -62,8 +86,13 @@ function confirm (app, name, body, found, place) {
         set(trouble, problem(error))
       }
     }
-  }, h('div', { class: 'row' }, field(`Type ${number} to go on`, typed), go), trouble))
+  }, h('div', { class: 'row' }, field(`Type ${number} to confirm`, typed), go), trouble))
   typed.focus()
+}
+
+function bodyOf (name, request, read) {
+  if (name === 'load') return { file: request.file, ...(request.skip && { skip: request.skip }) }
+  return { queue: request.queue, where: request.where || [], ...read() }
 }
 
 export function openAction (app, name, request) {
@@ -71,9 +100,7 @@ export function openAction (app, name, request) {
   const own = settings(name, request)
   const check = async () => {
     set(place, lookProgress(app))
-    const body = name === 'load'
-      ? { file: request.file, ...(request.skip && { skip: request.skip }) }
-      : { queue: request.queue, where: request.where || [], ...own.read() }
+    const body = bodyOf(name, request, own.read)
     try {
       const { results } = await post(name, { ...body, dry_run: true })
       confirm(app, name, body, results.at(-1), place)
@@ -82,10 +109,12 @@ export function openAction (app, name, request) {
     }
   }
   set(dialog,
-    h('h2', { id: 'dialog-title' }, name === 'drop' ? `Drop from ${request.queue}` : `Replay from ${request.queue}`),
-    h('p', { class: 'muted small' }, 'Selected: ', h('code', {}, (request.where || []).join(', ') || 'all')),
+    h('h2', { id: 'dialog-title' }, name === 'load' ? `Load ${request.file}` : `${NAMES[name]} from ${request.queue}`),
+    name !== 'load' && h('p', { class: 'muted small' },
+      'Selection: ', request.where?.length ? h('code', {}, request.where.join(', ')) : 'all messages'),
     ...own.elements,
-    h('div', { class: 'row' }, h('button', { type: 'button', class: 'main', onclick: check }, 'Count them'),
+    h('div', { class: 'row' },
+      h('button', { type: 'button', class: 'main', onclick: check }, 'Count messages'),
       h('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')),
     place)
   dialog.showModal()

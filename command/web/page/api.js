@@ -12,10 +12,11 @@ async function call (path, options) {
   try {
     answer = await fetch(`api/${path}`, { credentials: 'same-origin', ...options })
   } catch {
-    throw new Refused(0, 'The program that serves this page does not answer. Is backhop web still running?')
+    throw new Refused(0, 'This page gets no answer. Is backhop web still running? ' +
+      'If not, start it, and open the address that it prints.')
   }
   const body = await answer.json().catch(() => ({}))
-  if (!answer.ok) throw new Refused(answer.status, body.error || `The program answered with status ${answer.status}.`)
+  if (!answer.ok) throw new Refused(answer.status, body.error || `backhop web answered with status ${answer.status}.`)
   return body
 }
 

@@ -2,6 +2,7 @@
 import { follow, get, post } from './api.js'
 import { h, problem } from './dom.js'
 import { count, relative } from './format.js'
+import { isRunning, sumOf } from './state.js'
 import tonight from './tonight.js'
 import group from './group.js'
 import jobs from './jobs.js'
@@ -16,7 +17,13 @@ const SCREENS = [
 ]
 
 // Shared by all screens. `listeners` are called with each new state, until the screen changes.
-const app = { session: null, state: { jobs: [], depths: null, problem: '' }, groups: null, listeners: [], go: hash => { location.hash = hash } }
+const app = {
+  session: null,
+  state: { jobs: [], depths: null, problem: '' },
+  groups: null,
+  listeners: [],
+  go: hash => { location.hash = hash }
+}
 app.onState = listener => {
   app.listeners.push(listener)
   listener(app.state)
@@ -33,7 +40,7 @@ function place () {
 }
 
 function drawTabs (name) {
-  const running = app.state.jobs.filter(job => job.ended_ms === 0).length
+  const running = app.state.jobs.filter(isRunning).length
   tabs.replaceChildren(...SCREENS.filter(([, title]) => title).map(([key, title]) => h('a', {
     href: `#/${key}`, 'aria-current': key === name || (key === '' && name === 'group') ? 'page' : null
   }, title, key === 'jobs' && running ? ` (${running})` : '')))
@@ -48,12 +55,16 @@ function show () {
   draw(app, main, query)
 }
 
+function summary (state) {
+  if (state.problem) return `No live figures: ${state.problem.split('\n')[0]}`
+  if (!state.depths) return 'Connecting to the broker…'
+  const held = state.look || state.jobs.some(isRunning) ? ', some held' : ''
+  return `${count(sumOf(state, 'parked'))} parked${held} · ${relative(state.time_ms - 1000)}`
+}
+
 function onState (state) {
   app.state = { ...app.state, ...state }
-  const parked = (state.depths || []).filter(({ kind }) => kind === 'parked').reduce((sum, each) => sum + Math.max(0, each.ready || 0), 0)
-  status.textContent = state.problem
-    ? `No live figures: ${state.problem.split('\n')[0]}`
-    : state.depths ? `${count(parked)} parked${state.jobs.some(job => !job.ended_ms) ? ' + held' : ''} · ${relative(state.time_ms - 1000)}` : 'Connecting to the broker…'
+  status.textContent = summary(state)
   status.className = state.problem ? 'danger' : ''
   drawTabs(place().screen[0])
   for (const listener of app.listeners) listener(app.state)
@@ -82,6 +93,6 @@ function forgetToken () {
 
 begin().catch(error => {
   main.replaceChildren(h('h2', {}, 'You are not signed in'), problem(error),
-    h('p', {}, 'Start ', h('code', {}, 'backhop web'), ' in a terminal, and open the address that it prints. It ends in ',
-      h('code', {}, '#token=…'), ' and is new at each start.'))
+    h('p', {}, 'Start ', h('code', {}, 'backhop web'), ' in a terminal, and open the address that it prints. ',
+      'It ends in ', h('code', {}, '#token=…'), ' and is new at each start.'))
 })

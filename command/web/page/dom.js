@@ -1,4 +1,5 @@
 // Elements. Text reaches the page as text alone: no markup is ever made of data.
+import { count, messages } from './format.js'
 
 const SVG = 'http://www.w3.org/2000/svg'
 
@@ -9,14 +10,18 @@ function fill (element, attributes, children) {
     else if (value !== false && value != null) element.setAttribute(name, String(value))
   }
   for (const child of children.flat(3)) {
-    if (child != null && child !== false) element.append(child instanceof Node ? child : document.createTextNode(String(child)))
+    if (child != null && child !== false) element.append(child instanceof Node ? child : String(child))
   }
   return element
 }
 
 // h('p', { class: 'muted' }, 'text', h('b', {}, 'more'))
 export const h = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children)
-export const svg = (name, attributes = {}, ...children) => fill(document.createElementNS(SVG, name), attributes, children)
+export const svg = (name, attributes = {}, ...children) =>
+  fill(document.createElementNS(SVG, name), attributes, children)
+
+// Appends children; null and false are left out.
+export const add = (element, ...children) => fill(element, {}, children)
 
 // Replaces what an element has.
 export function set (element, ...children) {
@@ -66,12 +71,12 @@ export function button (text, work, kind = '') {
 
 // A line that shows how far the look is that runs. It follows the state until it leaves the page.
 export function lookProgress (app) {
-  const line = h('p', {}, 'Looking…')
+  const line = h('p', {}, 'Reading…')
   let wasShown = false
   const show = ({ look }) => {
     wasShown ||= line.isConnected
     if (wasShown && !line.isConnected) app.listeners = app.listeners.filter(each => each !== show)
-    else if (look) set(line, `Looking: ${Number(look.looked_at).toLocaleString('en')} of ${Number(look.messages).toLocaleString('en')} messages in ${look.queue}…`)
+    else if (look) set(line, `Reading: ${count(look.looked_at)} of ${messages(look.messages)} in ${look.queue}…`)
   }
   app.onState(show)
   return line

@@ -1,7 +1,11 @@
 // Numbers and times with their units.
 
 export const count = number => Number(number).toLocaleString('en')
-export const messages = number => `${count(number)} ${number === 1 ? 'message' : 'messages'}`
+const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`
+export const bytes = number => plural(number, 'byte', 'bytes')
+export const groups = number => plural(number, 'group', 'groups')
+export const attempts = number => plural(number, 'attempt', 'attempts')
+export const messages = number => plural(number, 'message', 'messages')
 
 const UNITS = [[86400000, 'd'], [3600000, 'h'], [60000, 'min'], [1000, 's'], [1, 'ms']]
 
@@ -18,7 +22,8 @@ export function span (ms) {
   return parts.filter((part, at) => at === 0 || !part.endsWith(' ms')).join(' ') || '0 s'
 }
 
-export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' }) : 'not known'
+const CLOCK = { dateStyle: 'medium', timeStyle: 'medium' }
+export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, CLOCK) : 'not known'
 
 // "12 min ago" or "in 12 min".
 export function relative (ms, now = Date.now()) {

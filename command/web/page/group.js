@@ -1,9 +1,10 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
-import { button, h, lookProgress, problem, set, table } from './dom.js'
-import { clock, count, messages, relative } from './format.js'
-import { sparkline } from './chart.js'
+import { add, button, h, lookProgress, problem, set, table } from './dom.js'
+import { attempts, bytes, clock, count, messages, relative } from './format.js'
+import { chart } from './chart.js'
 import { openAction } from './action.js'
+import { isBusy } from './state.js'
 import { partly } from './tonight.js'
 
 const BODY_BYTES = 65536
@@ -29,7 +30,11 @@ const valueText = value => typeof value === 'string' ? value : JSON.stringify(va
 
 function pairs (name, list) {
   if (!list.length) return null
-  return [h('h3', {}, name), table(name, [['Name', ([key]) => h('code', {}, valueText(key))], ['Value', ([, value]) => h('code', {}, valueText(value))]], list)]
+  const columns = [
+    ['Name', ([key]) => h('code', {}, valueText(key))],
+    ['Value', ([, value]) => h('code', {}, valueText(value))]
+  ]
+  return [h('h3', {}, name), table(name, columns, list)]
 }
 
 function message (queue, each) {
@@ -37,23 +42,46 @@ function message (queue, each) {
   const show = async () => {
     const found = await post('message', { queue, id: `@${each.position}`, body_bytes: BODY_BYTES })
     const [it] = found.results
-    if (it.id !== each.id) throw new Error('The queue has changed since: show the messages again.')
+    if (it.id !== each.id) throw new Error('The queue has changed. Press "Show messages" again.')
+    const bounds = `The first ${count(BODY_BYTES)} of ${bytes(it.body_bytes)}.`
     set(body, h('pre', { tabindex: 0 }, pretty(textOf(it.body))),
-      it.body_bytes > BODY_BYTES && h('p', { class: 'muted' }, `The first ${count(BODY_BYTES)} of ${count(it.body_bytes)} bytes.`))
+      it.body_bytes > BODY_BYTES && h('p', { class: 'muted' }, bounds))
   }
-  return h('details', {}, h('summary', {}, `@${each.position} `, h('code', {}, each.id || '(no id)'), ` · ${count(each.body_bytes)} bytes`),
+  const id = h('code', {}, each.id || '(no id)')
+  return h('details', {},
+    h('summary', {}, `@${each.position} `, id, ` · ${bytes(each.body_bytes)}`),
     h('pre', {}, each.story.trim()), button('Show the body', show), body,
-    pairs('Properties', Object.entries(each.properties)), pairs('Headers', each.headers.map(([key, , value]) => [key, value])))
+    pairs('Properties', Object.entries(each.properties)),
+    pairs('Headers', each.headers.map(([key, , value]) => [key, value])))
 }
 
 function actions (app, where, each) {
   const { may_replay: mayReplay, may_drop: mayDrop } = app.session
-  const busy = app.state.jobs.some(job => job.ended_ms === 0 && job.queue.replace(/\.parked$/, '') === each.queue.replace(/\.parked$/, ''))
-  if (!mayReplay && !mayDrop) return h('span', { class: 'muted small' }, 'only shown')
-  if (busy) return h('a', { href: '#/jobs' }, 'an action runs')
+  if (!mayReplay && !mayDrop) return h('span', { class: 'muted small' }, 'not allowed: backhop web needs --allow')
+  if (isBusy(app.state, each.queue)) return h('a', { href: '#/jobs' }, 'held by an action')
+  const opener = (text, kind, name) => h('button', {
+    type: 'button',
+    class: kind,
+    onclick: () => openAction(app, name, { queue: each.queue, where })
+  }, text)
   return h('div', { class: 'row' },
-    mayReplay && h('button', { type: 'button', class: 'main', onclick: () => openAction(app, 'replay', { queue: each.queue, where }) }, 'Replay…'),
-    mayDrop && h('button', { type: 'button', class: 'danger', onclick: () => openAction(app, 'drop', { queue: each.queue, where }) }, 'Drop…'))
+    mayReplay && opener('Replay…', 'main', 'replay'),
+    mayDrop && opener('Drop…', 'danger', 'drop'))
+}
+
+function attemptsOf ({ least_attempts: least, most_attempts: most }) {
+  return least === most ? `${attempts(most)} each.` : `${count(least)} to ${attempts(most)}.`
+}
+
+function summary (found) {
+  const first = `${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)})`
+  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, found.reason || 'none, not parked by Backhop'),
+    `. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
+}
+
+function partNote () {
+  return h('div', { class: 'card note' },
+    'Only a part of the queues was read, so this group may have more messages. A replay or drop counts all of them.')
 }
 
 export default async function group (app, main, query) {
@@ -64,7 +92,8 @@ export default async function group (app, main, query) {
   const found = app.groups?.groups?.find(each => each.error === kind && each.reason === reason)
   main.append(h('p', {}, h('a', { href: '#/' }, '← All groups')), h('h2', {}, kind || '(no error text)'))
   if (!found) {
-    main.append(problem('No snapshot has this group. Its messages may have been replayed or dropped. Look again on the first screen.'))
+    main.append(problem('This group was not found. Its messages may have been replayed or dropped. ' +
+      'Read the parked messages again on the first screen.'))
     return
   }
   const samples = h('div', { 'aria-live': 'polite' })
@@ -72,29 +101,28 @@ export default async function group (app, main, query) {
     set(samples, lookProgress(app))
     try {
       const { results } = await post('samples', { queue, where, limit: 10 })
-      set(samples, h('h3', {}, `The first ${messages(results.length)} in ${queue}`),
-        results.length ? results.map(each => message(queue, each)) : h('p', {}, 'None is there any more: look again on the first screen.'))
+      set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in ${queue}`),
+        results.length
+          ? results.map(each => message(queue, each))
+          : h('p', {}, 'They are no longer there. Read the parked messages again on the first screen.'))
     } catch (error) {
       set(samples)
       throw error
     }
   }
   const queues = h('div')
-  main.append(
-    h('p', {}, `${messages(found.count)}, parked as `, h('b', {}, found.reason || 'not by Backhop'), `. First failure ${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)}), last ${relative(found.last_first_failure_ms)}. `,
-      found.least_attempts === found.most_attempts ? `${count(found.most_attempts)} ${found.most_attempts === 1 ? 'attempt' : 'attempts'} each.` : `${count(found.least_attempts)} to ${count(found.most_attempts)} attempts.`),
-    partly(app.groups).length > 0 && h('div', { class: 'card note' }, 'The look has read a part of the queues: it may be more messages. A replay or drop counts all.'),
-    h('div', { class: 'card' }, sparkline(found.over_time)), queues, samples)
+  add(main, summary(found), partly(app.groups).length > 0 && partNote(),
+    chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {
     const key = JSON.stringify(state.jobs.map(job => [job.job, job.ended_ms]))
     if (key === drawn) return
     drawn = key
-    set(queues, table('Its queues', [
+    set(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
       ['Messages', each => count(each.count), 'number'],
-      ['Look', each => button('Show messages', load(each.queue))],
-      ['Act', each => actions(app, where, each)]
+      ['First messages', each => button('Show messages', load(each.queue))],
+      ['Actions', each => actions(app, where, each)]
     ], found.queues))
   })
 }

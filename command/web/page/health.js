@@ -8,7 +8,7 @@ function finding (each) {
     h('h3', {}, h('span', { class: `badge ${isProblem ? 'danger' : 'warn'}` }, each.severity), ` ${each.finding}`),
     each.meaning && h('p', {}, each.meaning),
     each.advice && h('p', {}, h('b', {}, 'What to do: '), each.advice),
-    each.command && h('div', { class: 'row' }, h('code', {}, each.command), copyButton(each.command)))
+    each.command && h('div', { class: 'command' }, h('code', {}, each.command), copyButton(each.command)))
 }
 
 export default function health (app, main) {
@@ -16,11 +16,11 @@ export default function health (app, main) {
   const draw = ({ results, notice }) => {
     const sorted = [...results].sort((a, b) => (b.severity === 'problem') - (a.severity === 'problem'))
     set(place,
-      sorted.length ? h('div', {}, sorted.map(finding)) : h('div', { class: 'card ok' }, 'No problem was found.'),
+      sorted.length ? h('div', {}, sorted.map(finding)) : h('div', { class: 'card ok' }, 'No problems found.'),
       notice ? h('p', { class: 'muted small' }, notice) : '')
   }
   const examine = async () => {
-    set(place, h('p', {}, 'Examining: this takes about 15 seconds.'))
+    set(place, h('p', {}, 'Checking. This takes about 15 s.'))
     try {
       app.health = await post('doctor', {})
       draw(app.health)
@@ -30,7 +30,8 @@ export default function health (app, main) {
     }
   }
   main.append(h('h2', {}, 'Health'),
-    h('p', {}, 'Looks at the broker, the topology, the queues and their consumers. It sends a probe of its own through the wait queues, and changes nothing else.'),
-    button('Examine', examine, 'main'), place)
+    h('p', {}, 'Checks the broker, the topology, the queues and their consumers. ',
+      'It sends probes of its own through the wait queues, and changes nothing else.'),
+    button('Check now', examine, 'main'), place)
   if (app.health) draw(app.health)
 }

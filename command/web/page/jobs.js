@@ -2,37 +2,72 @@
 import { post } from './api.js'
 import { button, h, set } from './dom.js'
 import { clock, count, messages, relative, span } from './format.js'
+import { isRunning } from './state.js'
 import { openAction, openLoad } from './action.js'
 
-const WORDS = { running: 'runs', stopping: 'is stopping', waiting: 'goes on in a moment', done: 'is done', cancelled: 'was stopped by you', stopped: 'has stopped', interrupted: 'was interrupted' }
+const WORDS = {
+  running: 'is running',
+  stopping: 'is stopping',
+  waiting: 'goes on in a moment',
+  done: 'is done',
+  cancelled: 'was stopped by you',
+  stopped: 'has stopped',
+  interrupted: 'was interrupted'
+}
+const KINDS = { done: 'ok', stopped: 'problem', interrupted: 'problem' }
 const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
 
-const before = job => job.done_before > 0 && h('p', { class: 'muted small' }, `It has gone on after a restart of this program. Before: ${messages(job.done_before)}.`)
+const before = job => job.done_before > 0 && h('p', { class: 'muted small' },
+  `This action went on after a restart of backhop web. Done before: ${messages(job.done_before)}.`)
 
+function loadProgress (it) {
+  return [
+    h('progress', { value: it.loaded, max: it.to_load, 'aria-label': 'Loaded' }),
+    h('p', { class: 'number' }, `${count(it.loaded)} of ${messages(it.to_load)} loaded.`)
+  ]
+}
+
+function replayProgress (it, request) {
+  const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'without a rate limit'
+  const remaining = it.remaining_ms == null ? '' : `, ${span(it.remaining_ms)} remaining`
+  return [
+    h('progress', { value: it.replayed, max: it.to_replay, 'aria-label': 'Replayed' }),
+    h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}${remaining}`),
+    request.ramp && h('p', { class: 'muted small' },
+      `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
+    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again.`)
+  ]
+}
+
+// Returns how far a running action is.
 function progress (job) {
   const it = job.progress
-  if (it?.looked_at != null && !job.ended_ms) return h('p', { class: 'muted number' }, `It looks at the queue: ${count(it.looked_at)} of ${messages(it.messages)}.`)
-  if (it?.loaded != null && !job.ended_ms) {
-    return [h('progress', { value: it.loaded, max: it.to_load, 'aria-label': 'Loaded' }), h('p', { class: 'number' }, `${count(it.loaded)} of ${messages(it.to_load)} loaded.`)]
+  if (!it) return h('p', { class: 'muted' }, 'Reading the queue…')
+  if (it.looked_at != null) {
+    const looked = `${count(it.looked_at)} of ${messages(it.messages)}`
+    return h('p', { class: 'muted number' }, `Reading the queue: ${looked}…`)
   }
-  if (!it || job.ended_ms) return h('p', { class: 'muted' }, job.ended_ms ? '' : 'It looks at the queue first.')
-  const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'as fast as it goes'
-  return [
-    before(job),
-    h('progress', { value: it.replayed, max: it.to_replay, 'aria-label': 'Replayed' }),
-    h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}`, it.remaining_ms != null && `, ${span(it.remaining_ms)} remaining`),
-    job.request.ramp && h('p', { class: 'muted small' }, `Ramp: ${job.request.ramp} a second, ${job.request.ramp_step} each.`),
-    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${count(it.parked_again)} of them are parked again.`)
-  ]
+  return it.loaded != null ? loadProgress(it) : [before(job), replayProgress(it, job.request)]
+}
+
+function replayResult (job, it) {
+  const again = `${count(it.parked_again)} parked again.`
+  return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${again}`,
+    it.stopped && ` Stopped: ${it.stopped}.`,
+    it.in_flight > 0 && ` ${messages(it.in_flight)} in flight may be delivered twice.`,
+    job.state !== 'done' && ' The rest is parked as before.')
+}
+
+function dropResult (job, it) {
+  const link = h('a', { href: `api/saved/${job.file}`, download: job.file }, 'Download them')
+  return h('p', {}, `${messages(it.messages)} saved and dropped. `, link)
 }
 
 function result (job) {
   const it = job.result
   if (!it) return null
-  if (job.action === 'replay') return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${count(it.parked_again)} parked again.${it.stopped ? ` It stopped: ${it.stopped}.` : ''}`,
-    it.in_flight > 0 && ` ${messages(it.in_flight)} in flight: they may come twice.`, job.state !== 'done' && ' The rest is parked as before.')
-  if (job.action === 'drop') return h('p', {}, `${messages(it.messages)} saved and dropped. `, h('a', { href: `api/saved/${job.file}`, download: job.file }, 'Download them'))
-  return h('p', {}, `${messages(it.loaded)} loaded.`)
+  if (job.action === 'replay') return replayResult(job, it)
+  return job.action === 'drop' ? dropResult(job, it) : h('p', {}, `${messages(it.loaded)} loaded.`)
 }
 
 // Opens the dialog with the selection again, and the rest of a limit.
@@ -44,15 +79,34 @@ function goOn (app, job) {
   openAction(app, job.action, request)
 }
 
+function canGoOn (app, job) {
+  if (isRunning(job) || job.state === 'done') return false
+  return job.action === 'replay' ? app.session.may_replay : app.session.may_drop
+}
+
 function card (app, job) {
-  const canGoOn = job.ended_ms > 0 && job.state !== 'done' && (job.action === 'replay' ? app.session.may_replay : app.session.may_drop)
-  return h('section', { class: `card ${job.state === 'stopped' || job.state === 'interrupted' ? 'problem' : job.state === 'done' ? 'ok' : ''}` },
-    h('h3', {}, `${NAMES[job.action]} ${job.job}: ${job.queue || job.file} ${WORDS[job.state]}`),
-    h('p', { class: 'muted small' }, `By ${job.user}, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, (job.request.where || []).map(each => [h('code', {}, each), ' '])),
-    progress(job), job.ended_ms > 0 && before(job), result(job),
+  const selection = (job.request.where || []).map(each => [h('code', {}, each), ' '])
+  const stop = () => post('stop', { job: job.job })
+  return h('section', { class: `card ${KINDS[job.state] || ''}` },
+    h('h3', {}, `${NAMES[job.action]} ${job.job} from ${job.queue || job.file} ${WORDS[job.state]}`),
+    h('p', { class: 'muted small' },
+      `By ${job.user}, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, selection),
+    isRunning(job) ? progress(job) : before(job),
+    result(job),
     job.problem && h('p', { class: 'small' }, job.problem),
-    !job.ended_ms && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', () => post('stop', { job: job.job }), 'danger'),
-    canGoOn && button('Go on with the rest…', () => goOn(app, job), 'main'))
+    isRunning(job) && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger'),
+    canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), 'main'))
+}
+
+function noAction () {
+  return h('div', { class: 'card' }, 'No action has run since backhop web started. ' +
+    'To replay or drop messages, open a group on the first screen. The screen History has earlier actions.')
+}
+
+// Puts the focus back on the button that had it before the cards were drawn again.
+function refocus (place, text) {
+  if (!text || document.activeElement !== document.body) return
+  [...place.querySelectorAll('button')].find(each => each.textContent === text)?.focus()
 }
 
 export default function jobs (app, main) {
@@ -64,9 +118,7 @@ export default function jobs (app, main) {
     if (key === drawn) return
     drawn = key
     const focused = document.activeElement?.textContent
-    set(place, ...(state.jobs.length
-      ? state.jobs.map(job => card(app, job))
-      : [h('div', { class: 'card' }, 'No action ran since this program started. Open a group on the first screen to replay or drop its messages. The tab History has earlier ones.')]))
-    if (focused && document.activeElement === document.body) [...place.querySelectorAll('button')].find(each => each.textContent === focused)?.focus()
+    set(place, state.jobs.length ? state.jobs.map(job => card(app, job)) : noAction())
+    refocus(place, focused)
   })
 }

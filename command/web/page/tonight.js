@@ -1,56 +1,84 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
-import { clock, count, messages, relative } from './format.js'
+import { clock, count, groups, messages, relative } from './format.js'
 import { sparkline } from './chart.js'
+import { isRunning, queuesOf, sumOf, workQueue } from './state.js'
 
-const SPANS = [['1h', 'last hour'], ['6h', 'last 6 hours'], ['12h', 'last 12 hours'], ['24h', 'last 24 hours'], ['7d', 'last 7 days']]
-const ORDERS = [['new', 'newest kind first'], ['many', 'most messages first']]
+const SPANS = [
+  ['1h', 'last hour'], ['6h', 'last 6 hours'], ['12h', 'last 12 hours'], ['24h', 'last 24 hours'], ['7d', 'last 7 days']
+]
+const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
+const fact = (name, value, kind = '') => h('div', {},
+  h('div', { class: 'muted small' }, name),
+  h('div', { class: `big ${kind}` }, count(value)))
+
 function facts (state) {
-  const sum = kind => (state.depths || []).filter(each => each.kind === kind).reduce((total, each) => total + Math.max(0, each.ready || 0), 0)
-  const idle = (state.depths || []).filter(each => each.kind === 'work' && each.ready > 0 && each.consumers === 0)
-  const fact = (name, value, kind = '') => h('div', {}, h('div', { class: 'muted small' }, name), h('div', { class: `big ${kind}` }, value))
   if (!state.depths) return state.problem ? [h('div', { class: 'card problem' }, state.problem)] : []
+  const parked = sumOf(state, 'parked')
+  const unroutable = sumOf(state, 'unroutable')
+  const idle = queuesOf(state, 'work').filter(each => each.ready > 0 && each.consumers === 0).length
   return [
-    fact('Parked', count(sum('parked')), sum('parked') ? 'danger' : 'good'),
-    fact('Waiting for a retry', count(sum('waiting'))),
-    fact('Ready in work queues', count(sum('work'))),
-    sum('unroutable') > 0 && fact('Unroutable', count(sum('unroutable')), 'danger'),
-    idle.length > 0 && fact('Queues without consumer', count(idle.length), 'danger')
-  ].filter(Boolean)
+    fact('Parked', parked, parked ? 'danger' : 'good'),
+    fact('Waiting for a retry', sumOf(state, 'waiting')),
+    fact('Ready in work queues', sumOf(state, 'work')),
+    unroutable > 0 && fact('Unroutable', unroutable, 'danger'),
+    idle > 0 && fact('Queues without consumers', idle, 'danger')
+  ]
 }
 
-function rows (groups, order) {
-  const by = order === 'many' ? (a, b) => b.count - a.count : (a, b) => b.first_failure_ms - a.first_failure_ms
-  return [...groups].sort(by)
-}
+const newestFirst = (a, b) => b.first_failure_ms - a.first_failure_ms
+const mostFirst = (a, b) => b.count - a.count
 
 // Returns the queues that a look has not read to their end.
-export const partly = snapshot => Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
+export const partly = snapshot =>
+  Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
 
 function partNote (parts, lookAtAll) {
+  const bounds = parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', ')
   return h('div', { class: 'card note' },
-    h('p', {}, 'A look reads the first messages of a queue: ', parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', '), '. The others have further errors, maybe. A replay or drop always counts all.'),
-    button('Look at all', lookAtAll))
+    h('p', {}, `Only the first messages were read: ${bounds}. `,
+      'The others may have other errors. A replay or drop always counts all messages.'),
+    button('Read all', lookAtAll))
+}
+
+const ago = (ms, now) => h('span', { title: clock(ms) }, relative(ms, now))
+
+function firstFailure (each, now) {
+  const isNew = now - each.first_failure_ms < NEW_MS
+  return [ago(each.first_failure_ms, now), ' ', isNew && h('span', { class: 'badge warn' }, 'new')]
+}
+
+function queueNames ({ queues }) {
+  return queues.length > 2 ? `${queues.length} queues` : queues.map(({ queue }) => workQueue(queue)).join(', ')
 }
 
 function list (snapshot, order) {
   const now = Date.now()
-  if (!snapshot.groups.length) return h('div', { class: 'card ok' }, 'Nothing is parked that fits. All messages were handled, or still have attempts.')
+  const sign = partly(snapshot).length ? '≥ ' : ''
+  if (!snapshot.groups.length) {
+    return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
+  }
   return table('Groups of parked messages', [
     ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
-    ['Messages', each => (partly(snapshot).length ? '≥ ' : '') + count(each.count), 'number'],
-    ['Parked', each => sparkline(each.over_time)],
-    ['First failure', each => [h('span', { title: clock(each.first_failure_ms) }, relative(each.first_failure_ms, now)), ' ',
-      now - each.first_failure_ms < NEW_MS && h('span', { class: 'badge warn' }, 'new')], 'time'],
-    ['Last', each => h('span', { title: clock(each.last_first_failure_ms) }, relative(each.last_first_failure_ms, now)), 'time'],
-    ['Queues', each => each.queues.length > 2 ? `${each.queues.length} queues` : each.queues.map(({ queue }) => queue.replace(/\.parked$/, '')).join(', ')],
-    ['Why', each => each.reason || '–']
-  ], rows(snapshot.groups, order))
+    ['Messages', each => sign + count(each.count), 'number'],
+    ['Parked over time', each => sparkline(each.over_time)],
+    ['First failure', each => firstFailure(each, now), 'time'],
+    ['Latest failure', each => ago(each.last_first_failure_ms, now), 'time'],
+    ['Queues', queueNames],
+    ['Reason', each => each.reason || '–']
+  ], [...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst))
+}
+
+function heading (snapshot) {
+  const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
+  const part = snapshot.is_whole === false ? ', further queues follow' : ''
+  const text = `${messages(total)} in ${groups(snapshot.groups.length)}, read on ${clock(snapshot.taken_ms)}${part}.`
+  return h('p', { class: 'muted' }, text)
 }
 
 export default function tonight (app, main) {
@@ -64,12 +92,17 @@ export default function tonight (app, main) {
   const draw = () => {
     const snapshot = app.groups
     if (!snapshot?.number) {
-      set(place, h('p', { class: 'muted' }, 'Nobody has looked at the parked messages yet. A look changes neither their order nor their number.'))
+      set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
+        'Reading them changes neither their order nor their number.'))
       return
     }
-    const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
+    const parts = partly(snapshot)
     set(place,
-      h('p', { class: 'muted' }, `Snapshot ${snapshot.number}: ${messages(total)} in ${snapshot.groups.length} ${snapshot.groups.length === 1 ? 'group' : 'groups'}, taken ${relative(snapshot.taken_ms)} (${clock(snapshot.taken_ms)}).`),
+      heading(snapshot),
+      snapshot.is_whole === false && lookProgress(app),
+      app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
+        'An action is running. This list may lack the messages that it holds.'),
+      parts.length > 0 && partNote(parts, () => look({ first: 0 })),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }
@@ -77,8 +110,9 @@ export default function tonight (app, main) {
     app.span = spanField.value
     app.filter = text.value.trim()
     set(place, lookProgress(app))
+    const where = app.filter ? [`error~${app.filter}`] : []
     try {
-      app.groups = await post('groups', { ...more, by: 'error', over_time: app.span, where: app.filter ? [`error~${app.filter}`] : [] })
+      app.groups = await post('groups', { ...more, by: 'error', over_time: app.span, where })
       known = app.groups.number
     } finally {
       draw()
@@ -88,9 +122,13 @@ export default function tonight (app, main) {
     app.order = order.value
     draw()
   })
-  text.addEventListener('keydown', event => event.key === 'Enter' && look().catch(error => place.prepend(problem(error))))
+  text.addEventListener('keydown', event => {
+    if (event.key === 'Enter') look().catch(error => place.prepend(problem(error)))
+  })
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
-    h('div', { class: 'row' }, button('Look at parked messages', () => look(), 'main'), field('Only errors that contain', text), field('Over', spanField), field('Order', order)),
+    h('div', { class: 'row' },
+      button('Read parked messages', () => look(), 'main'),
+      field('Only errors that contain', text), field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {

@@ -1,6 +1,14 @@
 // The ladder with its next due times, and the work queues.
 import { h, set, table } from './dom.js'
 import { clock, count, messages, relative, span } from './format.js'
+import { isBusy, queuesOf } from './state.js'
+
+function due (each, now) {
+  if (!each.due_by_ms) return '–'
+  const remaining = each.due_by_ms - now
+  const text = remaining > 0 ? `in ${span(remaining)} at the latest` : relative(each.due_by_ms, now)
+  return h('span', { title: clock(each.due_by_ms) }, text)
+}
 
 function ladder (waiting, now) {
   const most = Math.max(1, ...waiting.map(each => each.ready))
@@ -8,35 +16,51 @@ function ladder (waiting, now) {
     ['Delay', each => span(each.delay_ms), 'number'],
     ['Messages', each => count(each.ready), 'number'],
     ['', each => h('progress', { value: each.ready, max: most, 'aria-label': `${count(each.ready)} messages` })],
-    ['The first one is due', each => h('span', { title: clock(each.due_by_ms) }, each.due_by_ms ? `${relative(each.due_by_ms, now)} at the latest` : '–')],
+    ['Next one due', each => due(each, now)],
     ['Overdue', each => each.late ? h('b', { class: 'danger' }, count(each.late)) : '0', 'number'],
     ['Queue', each => h('code', {}, each.queue)]
   ], waiting)
 }
 
-const isBusy = (state, queue) => state.jobs.some(job => !job.ended_ms && job.queue.replace(/\.parked$/, '') === queue)
+const shown = value => value == null ? 'missing' : count(value)
+
+function consumers (each) {
+  return each.consumers === 0 && each.ready > 0 ? h('b', { class: 'danger' }, 'none') : shown(each.consumers)
+}
+
+function parked (state, each) {
+  if (isBusy(state, each.queue)) return 'held by an action'
+  return shown(queuesOf(state, 'parked').find(({ queue }) => queue === `${each.queue}.parked`)?.ready)
+}
+
+function workQueues (state) {
+  return table('Work queues', [
+    ['Queue', each => each.queue],
+    ['Ready', each => shown(each.ready), 'number'],
+    ['Consumers', consumers, 'number'],
+    ['Parked', each => parked(state, each), 'number']
+  ], queuesOf(state, 'work'))
+}
 
 function draw (state) {
-  if (!state.depths) return [h('div', { class: state.problem ? 'card problem' : 'card' }, state.problem || 'The first figures come in a moment.')]
-  const of = kind => state.depths.filter(each => each.kind === kind)
-  const waiting = of('waiting').filter(each => each.ready > 0).sort((a, b) => a.delay_ms - b.delay_ms)
+  if (!state.depths) {
+    const text = state.problem || 'Waiting for the first figures…'
+    return [h('div', { class: state.problem ? 'card problem' : 'card' }, text)]
+  }
+  const waiting = queuesOf(state, 'waiting').filter(each => each.ready > 0).sort((a, b) => a.delay_ms - b.delay_ms)
   const total = waiting.reduce((sum, each) => sum + each.ready, 0)
-  const shown = value => value == null ? 'missing' : count(value)
   return [
-    h('p', {}, total ? `${messages(total)} wait for a retry, of all work queues together.` : 'Nothing waits: no message has a retry to come.'),
+    h('p', {}, total
+      ? `Waiting for a retry: ${messages(total)} of all work queues.`
+      : 'No message waits for a retry.'),
     waiting.length > 0 && ladder(waiting, state.time_ms),
     h('h3', {}, 'Work queues'),
-    table('Work queues', [
-      ['Queue', each => each.queue],
-      ['Ready', each => shown(each.ready), 'number'],
-      ['Consumers', each => each.consumers === 0 && each.ready > 0 ? h('b', { class: 'danger' }, 'none') : shown(each.consumers), 'number'],
-      ['Parked', each => isBusy(state, each.queue) ? 'held by an action' : shown(of('parked').find(({ queue }) => queue === `${each.queue}.parked`)?.ready), 'number']
-    ], of('work'))
+    workQueues(state)
   ].filter(Boolean)
 }
 
 export default function waits (app, main) {
   const place = h('div')
-  main.append(h('h2', {}, 'What waits for a retry'), place)
+  main.append(h('h2', {}, 'Messages that wait for a retry'), place)
   app.onState(state => set(place, ...draw(state)))
 }
