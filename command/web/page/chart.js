@@ -43,7 +43,7 @@ const LEFT = 52
 const BOTTOM = 24
 const TOP = 24
 
-// Returns a round number that is at least `value`: 1, 2, 4, 6, 8 or 10 times a power of ten.
+// Returns an even scale value that is at least `value`: 1, 2, 4, 6, 8 or 10 times a power of ten.
 function roundUp (value) {
   const power = 10 ** Math.floor(Math.log10(value))
   return [1, 2, 4, 6, 8, 10].find(each => each * power >= value) * power
