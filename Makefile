@@ -36,7 +36,9 @@ live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
 # Other versions of Bunny are tested on one version of RabbitMQ.
 bunny-version := $(firstword $(versions))
 bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
-tests-of-core := $(call live,core-slow core-crashes core-rest command browser) core-alone rogue example-in-go
+# The page of `backhop web` is tested in a browser on one version of RabbitMQ, and its calls on all of them.
+browser := live/$(lastword $(versions))/browser
+tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
 tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
 tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
 tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
