@@ -1,10 +1,11 @@
 # The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
 include Makefile
 builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
-tests := live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
+tests := tidy live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) $(languages:%=bare-%)
+tests += command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
-tests += test-tsan test-asan test-dev test-no-librabbitmq tidy fuzzing
-tests += bare-python bare-ruby bare-node oldest-node newest-node debian-13 example-of-demo example-of-bench
+tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
+tests += oldest-node newest-node debian-13 example-of-demo example-of-bench
 tests += format prose docs test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
 ci: $(tests)
