@@ -324,10 +324,17 @@ module Backhop
       end
     end
 
-    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits.
+    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits. At the exit
+    # of the process Ruby kills all threads. A thread that is killed while it waits for a Mutex can leave the next
+    # thread asleep, so this does not wait in the Mutex.
     def close(run)
       run.close
-      @leader.synchronize { @native.close_fd }
+      sleep(0.005) until @leader.try_lock
+      begin
+        @native.close_fd
+      ensure
+        @leader.unlock
+      end
     end
 
     def cut(run)
