@@ -58,7 +58,7 @@ const CLIENTS = {
 
   async amqp () {
     const { Retrier } = require('backhop/amqp')
-    const connection = require('amqp').createConnection({ url: AMQP_URL }, { reconnect: false })
+    const connection = require('amqp').createConnection({ url: AMQP_URL.replace(/\/$/, '') }, { reconnect: false })
     await once(connection, 'ready')
     await new Retrier(connection, options).consume(handle, { prefetch: AT_ONCE })
   },
