@@ -2,6 +2,7 @@
 
 #include "base/report.h"
 #include "base/utf8.h"
+#include "worker/wire/clock.h"
 
 #include <backhop/adapter/duration.h>
 #include <errno.h>
@@ -48,6 +49,17 @@ void *must(void *memory)
         exit(EX_OSERR);
     }
     return memory;
+}
+
+void random_digits(char *out, size_t size)
+{
+    unsigned char bytes[RANDOM_DIGITS / 2];
+    if (!bh__random(bytes, sizeof bytes)) {
+        complain("the system has no random bytes");
+        exit(EX_OSERR);
+    }
+    for (size_t i = 0; i < size / 2; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
 char *copy_text(bh_bytes text)

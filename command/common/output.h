@@ -23,6 +23,9 @@ int exit_code(bh_status status);
 /* Memory, or the end of the program (71). */
 void *must(void *memory);
 char *copy_text(bh_bytes text);
+#define RANDOM_DIGITS 33 /* the largest `size` of random_digits */
+/* Writes random digits from 0 to f, and a zero byte. `size` is odd, and RANDOM_DIGITS at most. */
+void random_digits(char *out, size_t size);
 
 /*
  * Prints to standard output, as printf. Replaces by "?" control characters other than line feeds, and bytes that are

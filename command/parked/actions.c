@@ -45,20 +45,12 @@ static json_t *line_of(const action *self, const char *event)
     return line;
 }
 
-static void make_id(char out[17])
-{
-    unsigned char bytes[8] = {0};
-    bh__random(bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
 int action_begin(action *self, const action_options *options, json_t *facts)
 {
     static const char hex[] = "0123456789abcdef";
     const char *file = options->file ? options->file : getenv("BACKHOP_HISTORY");
     *self = (action){.fd = -1, .file = file, .facts = must(facts)};
-    make_id(self->id);
+    random_digits(self->id, sizeof self->id);
     if (options->id && (strlen(options->id) >= sizeof self->id || strspn(options->id, hex) != strlen(options->id)))
         options_refuse("--action-id: '%s' is not up to 16 of 0-9 and a-f", options->id);
     if (options->id)

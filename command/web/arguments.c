@@ -77,6 +77,11 @@ static const struct {
                {"file", NULL, OPERAND}}},
 };
 
+const char *verb_name(verb self)
+{
+    return verbs[self].words[1] ? verbs[self].words[1] : verbs[self].words[0];
+}
+
 void arguments_add(texts *out, const char *text)
 {
     texts_add(out, copy_text(bh_str(text)));

@@ -12,8 +12,13 @@
 /* Work that a page can start. */
 typedef enum verb { LIST, SAMPLES, SHOW, DOCTOR, SCHEDULE, SIMULATE, REPLAY, DROP, LOAD, VERB_COUNT } verb;
 
-/* Appends the arguments to `out`, then `more` if the verb connects to the broker, then "--" and the operands. Returns 0 if the body has what the verb does not: `problem` says it.
- * The texts are copied; arguments_free frees them. */
+/* Returns the name of the verb's last sub-command, such as "replay". */
+const char *verb_name(verb self);
+/*
+ * Appends the arguments to `out`, then `more` if the verb connects to the broker, then "--" and the operands. Returns 0
+ * and a text in `problem` if the body has a field that the verb does not have. The texts are copied; arguments_free frees
+ * them.
+ */
 int arguments_read(texts *out, verb wanted, const json_t *body, const texts *more, char problem[256]);
 /* Appends a copy of a text. */
 void arguments_add(texts *out, const char *text);

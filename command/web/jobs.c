@@ -69,9 +69,8 @@ static json_t *or_null(json_t *object)
 
 static json_t *job_json(const job *self)
 {
-    static const char *const names[VERB_COUNT] = {[REPLAY] = "replay", [DROP] = "drop", [LOAD] = "load"};
     return must(json_pack("{s:i, s:s, s:s, s:I, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "job", self->number,
-                          "id", self->id, "action", names[self->verb], "done_before", (json_int_t)self->done_before,
+                          "id", self->id, "action", verb_name(self->verb), "done_before", (json_int_t)self->done_before,
                           "queue", json_text(bh_str(self->queue)), "user", json_text(bh_str(self->user)), "state",
                           state_of(self), "begun_ms", (json_int_t)self->begun_ms, "ended_ms",
                           (json_int_t)self->ended_ms, "request", or_null(self->request), "progress",
@@ -202,7 +201,7 @@ static unsigned run(job *self, char problem[256])
     texts arguments = {.items = NULL};
     char *path = self->file ? saved_path(on, self->file) : NULL;
     unsigned status = 503;
-    web_make_secret(self->id, sizeof self->id);
+    random_digits(self->id, sizeof self->id);
     snprintf(problem, 256, "too many commands of backhop web run at once; try again later");
     if (self->file && !path) {
         snprintf(problem, 256, "there is no such file");
@@ -234,7 +233,7 @@ static int check(const web *self, request *asker, verb wanted, const json_t *bod
     const char *file = json_string_value(json_object_get(body, "file"));
     if (!is_allowed(self, wanted))
         web_refuse(asker, 403, "backhop web was started without --allow %s; start it again with that option",
-                   wanted == REPLAY ? "replay" : "drop");
+                   verb_name(wanted == REPLAY ? REPLAY : DROP));
     else if (wanted != LOAD && (!queue || !json_is_integer(json_object_get(body, "expect"))))
         web_refuse(asker, 400, "\"queue\" and \"expect\", the number of messages, are missing");
     else if (wanted == LOAD && (!file || !json_is_integer(json_object_get(body, "expect"))))
@@ -310,27 +309,25 @@ void jobs_stop(web *self, request *asker, int number)
 
 int jobs_add(web *self, const char *id, int kept, json_t *record)
 {
-    static const char *const names[] = {"replay", "drop", "load"};
-    static const verb verbs[] = {REPLAY, DROP, LOAD};
     const char *action_name = json_string_value(json_object_get(record, "action")),
                *user = json_string_value(json_object_get(record, "user")),
                *file = json_string_value(json_object_get(record, "file"));
-    json_t *wanted = json_object_get(record, "request");
-    const char *queue = json_string_value(json_object_get(wanted, "queue"));
-    job *made = action_name && json_is_object(wanted) ? find_place(self) : NULL;
-    size_t i = 0;
-    while (made && i < 3 && strcmp(names[i], action_name) != 0)
-        i++;
-    if (!made || i == 3)
+    json_t *body = json_object_get(record, "request");
+    const char *queue = json_string_value(json_object_get(body, "queue"));
+    job *made = action_name && json_is_object(body) ? find_place(self) : NULL;
+    verb wanted = REPLAY;
+    while (made && wanted <= LOAD && strcmp(verb_name(wanted), action_name) != 0)
+        wanted++;
+    if (!made || wanted > LOAD)
         return 0;
     *made = (job){.web = self,
                   .number = ++self->job_number,
                   .kept = kept,
-                  .verb = verbs[i],
+                  .verb = wanted,
                   .queue = copy_text(bh_str(queue ? queue : "")),
                   .user = copy_text(bh_str(user ? user : "")),
                   .file = file ? copy_text(bh_str(file)) : NULL,
-                  .request = json_incref(wanted),
+                  .request = json_incref(body),
                   .begun_ms = json_integer_value(json_object_get(record, "begun_ms")),
                   .done_before = json_integer_value(json_object_get(record, "done_before")),
                   .is_waiting = 1};

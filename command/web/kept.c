@@ -38,10 +38,9 @@ static int write_whole(int fd, const char *text)
 
 int kept_write(job *self)
 {
-    static const char *const names[VERB_COUNT] = {[REPLAY] = "replay", [DROP] = "drop", [LOAD] = "load"};
     char *path = path_of(self->web, self->id);
     json_t *record = must(json_pack(
-        "{s:s, s:s, s:o, s:O, s:I, s:I, s:o}", "scope", self->web->scope, "action", names[self->verb], "user",
+        "{s:s, s:s, s:o, s:O, s:I, s:I, s:o}", "scope", self->web->scope, "action", verb_name(self->verb), "user",
         json_text(bh_str(self->user)), "request", self->request, "begun_ms", (json_int_t)self->begun_ms, "done_before",
         (json_int_t)self->done_before, "file", self->file ? json_text(bh_str(self->file)) : json_null()));
     char *text = must(json_dumps(record, JSON_COMPACT));

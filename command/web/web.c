@@ -32,17 +32,6 @@ typedef struct web_options {
 
 /* -------------------------------------------------------------------------------------------------------------- settings */
 
-void web_make_secret(char *out, size_t size)
-{
-    unsigned char bytes[WEB_SECRET / 2];
-    if (!bh__random(bytes, sizeof bytes)) {
-        complain("the system has no random bytes");
-        exit(EX_OSERR);
-    }
-    for (size_t i = 0; i < size / 2; i++)
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
 static void read_allow(web *self)
 {
     char *copy = copy_text(bh_str(self->allow ? self->allow : "")), *rest = NULL;
@@ -260,8 +249,8 @@ int web_main(int count, char **arguments)
     self->queue_count = count - at;
     check_settings(self);
     catch_interrupts();
-    web_make_secret(self->token, sizeof self->token);
-    web_make_secret(self->session, sizeof self->session);
+    random_digits(self->token, sizeof self->token);
+    random_digits(self->session, sizeof self->session);
     int code = make_state(self, o.state);
     prepare_children(self, &o);
     if (code == EX_OK && !server_open(&self->server, &self->settings))

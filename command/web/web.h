@@ -13,11 +13,12 @@
 #ifndef BACKHOP_COMMAND_WEB_WEB_H
 #define BACKHOP_COMMAND_WEB_WEB_H
 
+#include "common/output.h"
 #include "web/arguments.h"
 #include "web/children.h"
 #include "web/server.h"
 
-enum { WEB_MOST_BODY = 65536, WEB_SECRET = 33, JOBS_MOST = 40, LOOKS_MOST = 16 };
+enum { WEB_MOST_BODY = 65536, JOBS_MOST = 40, LOOKS_MOST = 16 };
 
 /* A look that runs or waits. */
 typedef struct look {
@@ -71,7 +72,7 @@ typedef struct web {
     int queue_count;
     int may_replay, may_drop;
     const char *user_header, *base_path, *allow;
-    char token[WEB_SECRET], session[WEB_SECRET], cookie[32];
+    char token[RANDOM_DIGITS], session[RANDOM_DIGITS], cookie[32];
     char *state, *history; /* paths */
     char *scope;           /* the broker and the options of the topology: only jobs of the same scope go on */
     int is_closing;
@@ -83,8 +84,6 @@ typedef struct web {
     live live;
 } web;
 
-/* Writes random digits from 0 to f, and a zero byte: `size` is odd, and WEB_SECRET at most. */
-void web_make_secret(char *out, size_t size);
 /* Answers with JSON, which is freed. */
 void web_answer(request *it, unsigned status, json_t *object);
 /* Answers {"error": ...}. */
