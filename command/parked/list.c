@@ -195,6 +195,7 @@ static void print_groups(const listing *counts)
 static void print_listing(const parked *on, const listing *counts)
 {
     char text[64];
+    int64_t all = counts->total + counts->remaining;
     if (counts->json) {
         print_groups_json(counts);
         return;
@@ -203,7 +204,7 @@ static void print_listing(const parked *on, const listing *counts)
         print_groups(counts);
     printf("%s", count_messages(text, counts->total));
     if (counts->remaining)
-        printf(" of %lld, the first of each queue", (long long)(counts->total + counts->remaining));
+        printf(" of %lld, the first of each queue", (long long)all);
     if (!on->selection.count)
         putchar('\n');
     if (on->selection.count)

@@ -40,6 +40,10 @@ static _Noreturn void become(const texts *arguments, const int pipes[4], int kep
     if (getppid() != parent)
         _exit(EX_TEMPFAIL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     if (kept >= 0)
         fcntl(kept, F_SETFD, 0);
     int nothing = open("/dev/null", O_RDONLY);
@@ -48,6 +52,18 @@ static _Noreturn void become(const texts *arguments, const int pipes[4], int kep
     dup2(pipes[3], STDERR_FILENO);
     execv("/proc/self/exe", words);
     _exit(EX_OSERR);
+}
+
+/* Forks with all signals blocked: the parent's handler in the child would swallow a SIGTERM that comes before its exec. */
+static pid_t fork_with_signals_blocked(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    pid_t process = fork();
+    if (process != 0)
+        sigprocmask(SIG_SETMASK, &before, NULL);
+    return process;
 }
 
 static child **find_place(children *self)
@@ -66,7 +82,7 @@ child *children_start(children *self, const texts *arguments, int64_t limit_ms, 
     pid_t parent = getpid();
     if (!place || pipe2(pipes, O_CLOEXEC) != 0)
         return NULL;
-    pid_t process = pipe2(pipes + 2, O_CLOEXEC) == 0 ? fork() : -1;
+    pid_t process = pipe2(pipes + 2, O_CLOEXEC) == 0 ? fork_with_signals_blocked() : -1;
     if (process == 0)
         become(arguments, pipes, kept, parent);
     close(pipes[1]);
@@ -109,6 +125,13 @@ size_t children_fill(const children *self, struct pollfd *out)
     return count;
 }
 
+static void close_pipe(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 /* Appends what the pipe has to the buffer; closes it at its end. */
 static void read_pipe(int *fd, bh__buffer *into)
 {
@@ -119,8 +142,7 @@ static void read_pipe(int *fd, bh__buffer *into)
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
-            close(*fd);
-            *fd = -1;
+            close_pipe(fd);
         } else {
             into->end += (size_t)got;
             if (bh__buffer_size(into) > CHILD_MOST_BYTES)
@@ -157,13 +179,9 @@ static int exit_code_of(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : EX_SOFTWARE;
 }
 
-/* Reaps a child that has closed its pipes. Returns 1 if it is gone. */
-static int end_child(children *self, size_t index)
+static void end_child(children *self, size_t index, int status)
 {
     child *it = self->items[index];
-    int status;
-    if (it->out >= 0 || it->problem >= 0 || waitpid(it->process, &status, WNOHANG) != it->process)
-        return 0;
     self->items[index] = NULL;
     char *problem =
         copy_text((bh_bytes){it->text.data ? it->text.data + it->text.begin : "", bh__buffer_size(&it->text)});
@@ -172,7 +190,27 @@ static int end_child(children *self, size_t index)
     bh__buffer_free(&it->line);
     bh__buffer_free(&it->text);
     free(it);
-    return 1;
+}
+
+/* Reaps a child that has closed its pipes. */
+static void reap(children *self, size_t index)
+{
+    child *it = self->items[index];
+    int status;
+    if (it->out < 0 && it->problem < 0 && waitpid(it->process, &status, WNOHANG) == it->process)
+        end_child(self, index, status);
+}
+
+static void kill_child(children *self, size_t index)
+{
+    child *it = self->items[index];
+    int status;
+    complain("process %ld did not end and was killed", (long)it->process);
+    kill(it->process, SIGKILL);
+    waitpid(it->process, &status, 0);
+    close_pipe(&it->out);
+    close_pipe(&it->problem);
+    end_child(self, index, status);
 }
 
 void children_work(children *self)
@@ -190,7 +228,7 @@ void children_work(children *self)
             each->until_ms = now_ms + 5000;
             child_stop(each);
         }
-        end_child(self, i);
+        reap(self, i);
     }
 }
 
@@ -209,4 +247,7 @@ void children_close(children *self, int64_t limit_ms)
         for (size_t i = 0; i < CHILDREN_MOST; i++)
             count += self->items[i] != NULL;
     }
+    for (size_t i = 0; i < CHILDREN_MOST; i++)
+        if (self->items[i])
+            kill_child(self, i);
 }

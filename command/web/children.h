@@ -36,7 +36,7 @@ void child_stop(child *self);
 size_t children_fill(const children *self, struct pollfd *out);
 /* Reads what came, and calls the listeners. */
 void children_work(children *self);
-/* Stops all, and waits for their end, at most `limit_ms`. */
+/* Stops all, and waits for their end. Those that have not ended after `limit_ms` are killed. */
 void children_close(children *self, int64_t limit_ms);
 
 #endif

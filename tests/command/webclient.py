@@ -63,11 +63,11 @@ class Web(contextlib.AbstractContextManager):
         if not was_killed:
             self.process.terminate()
         self.process.wait(LIMIT_S)
-        problems = self.process.stderr.read()
+        self.problems = self.process.stderr.read()
         self.process.stderr.close()
         self.directory.cleanup()
         if not was_killed and self.process.returncode != 0:
-            raise AssertionError(f"backhop web ended with {self.process.returncode}: {problems}")
+            raise AssertionError(f"backhop web ended with {self.process.returncode}: {self.problems}")
 
     @property
     def origin(self) -> str:

@@ -264,6 +264,17 @@ class Actions(WebCase):
         self.assertEqual(len(self.saved(queue)), 1)
 
 
+class Ends(WebCase):
+    def test_the_end_waits_for_no_process_that_has_only_started(self):
+        queue = self.parked(1, "bad")
+        for i in range(30):
+            with Web(queue) as page:
+                page.log_in()
+                for _ in range(1 + i % 3):
+                    self.assertEqual(page.get("/api/state").status, 200)
+            self.assertEqual(page.problems, "")
+
+
 class Restarts(WebCase):
     """The program ends while an action runs. Then it is started again with the same state directory."""
 
