@@ -34,6 +34,7 @@ bh_bytes bh_status_text(int status);
 bh_bytes bh_duration_text(int64_t span_ms, char *duration_room);
 int64_t bh_duration_ms(bh_bytes text);
 %include "decisions.i"
+%include "breaker.i"
 %include "running.i"
 
 #ifdef SWIGPYTHON

@@ -158,7 +158,7 @@ class Retrier(BaseRetrier[Any]):
         declarer = Declarer(self._open_channel, self._checked(steps), done)
         if self._blocking is not None:
             try:
-                self._run_until(lambda: bool(ends) and declarer.is_closed)
+                run_until(self._blocking, lambda: bool(ends) and declarer.is_closed)
             except pika.exceptions.AMQPConnectionError as lost:
                 if ends and ends[0]:
                     raise ends[0] from lost
@@ -444,17 +444,9 @@ class Retrier(BaseRetrier[Any]):
             run_callbacks(self._blocking, lambda: all(each.is_idle for each in self._pools), end)
         remaining = None if end is None else max(0.0, end - time.monotonic())
         watch = self._publisher.watch  # pika cannot close a connection while its channel closes
-        self._run_until(lambda: not (self.pending or watch.is_looking), remaining)
+        run_until(self._blocking, lambda: not (self.pending or watch.is_looking), remaining)
         if self.pending:
             raise self._undrained()
-
-    def _run_until(self, is_done: Callable[[], bool], timeout: Seconds | None = None) -> None:
-        """Does I/O until a condition holds. Passes no message to a handler meanwhile."""
-        if self._blocking is None:
-            raise ArgumentTypeError(
-                "an asynchronous connection cannot wait: use the callback, or look at pending"
-            )
-        run_until(self._blocking, is_done, timeout)
 
     # Replaying
 
@@ -492,7 +484,7 @@ class Retrier(BaseRetrier[Any]):
         Replay(self, None if most is None else whole("most", most), done)
         if self._blocking is None:
             return 0
-        self._run_until(lambda: bool(ends))
+        run_until(self._blocking, lambda: bool(ends))
         count, error = ends[0]
         if error:
             raise error

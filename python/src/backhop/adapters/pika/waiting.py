@@ -6,13 +6,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ..._errors import ArgumentTypeError
 from ..._times import Seconds, milliseconds, seconds
 
 _LOOK_AFTER = 0.05  # seconds
 
 
 def run_until(connection: Any, is_done: Callable[[], bool], timeout: Seconds | None = None) -> None:
-    """Does I/O until a condition holds. Passes no message to a handler meanwhile."""
+    """Does I/O until a condition holds. Passes no message to a handler meanwhile.
+
+    :param connection: a BlockingConnection; None: the user's connection is asynchronous
+    :raises ArgumentTypeError: if the connection is asynchronous.
+    """
+    if connection is None:
+        raise ArgumentTypeError(
+            "an asynchronous connection cannot wait: use the callback, or look at pending"
+        )
     end = None if timeout is None else time.monotonic() + seconds(milliseconds(timeout))
     is_over = False
 
