@@ -17,11 +17,11 @@ class Health {
   #drained = made(c.bh_event_new(c.BH_EVENT_DRAINED))
 
   /**
-   * isWorker: 1 for a worker, 0 for a consumer
+   * isWorker: whether the texts of errors name a worker; else they name a consumer
    * read: reads the state into the core's health; without it, the state follows `observe`
    */
   constructor (isWorker, read = () => {}) {
-    this.#isWorker = isWorker
+    this.#isWorker = Number(isWorker)
     this.#read = read
     this[NATIVE] = made(c.bh_health_new())
   }

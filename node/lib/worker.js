@@ -124,7 +124,7 @@ class Worker extends EventEmitter {
     }
     for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
-    this.#health = new Health(1, health => native.state(health))
+    this.#health = new Health(true, health => native.state(health))
     this.#emitter = new Emitter(this.#topology.queue, onEvent, {
       copies: () => native.copies(),
       consumers: () => ({ queue: this.#topology.queue, states: [this.state] }),

@@ -68,7 +68,7 @@ class BaseConsumer {
   #look // a timer
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
-  health = new Health(0)
+  health = new Health(false)
   flow // undefined if the retrier has no breaker
 
   constructor (retrier) {

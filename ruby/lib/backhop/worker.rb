@@ -276,7 +276,7 @@ module Backhop
 
     private
 
-    def health = Health.new(is_worker: 1).tap { |health| @native.state(health.native) }
+    def health = Health.new(is_worker: true).tap { |health| @native.state(health.native) }
 
     def check(status) = Status.check(status, @native.error)
 
