@@ -16,7 +16,7 @@ html_title = f"Backhop {version}"
 html_last_updated_fmt = None
 
 extensions = ["myst_parser", "sphinx_design", "breathe", "interfaces", "markdown_pages"]
-exclude_patterns = ["requirements.txt"]
+exclude_patterns = ["requirements.txt", "_templates"]
 nitpicky = False
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
@@ -35,6 +35,18 @@ breathe_show_include = False
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["versions.js"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -1,0 +1,29 @@
+'use strict'
+// The switch between versions of the site, as docs/_tools/publish lays them out: one directory for each version, and beside
+// them versions.json, which lists the directories' names. Where that file is missing, the switch stays hidden.
+
+const { content_root: root } = document.documentElement.dataset
+
+/** The page that shows now, in the site of another version; its first page, if that version does not have it. */
+async function pageIn (site) {
+  const here = new URL(root, location.href)
+  const same = new URL(location.pathname.slice(here.pathname.length), site)
+  const answer = await fetch(same, { method: 'HEAD' })
+  return answer.ok ? same : new URL('index.html', site)
+}
+
+async function show () {
+  const all = new URL(root + '../versions.json', location.href)
+  const answer = await fetch(all)
+  if (!answer.ok) return
+  const place = document.querySelector('.versions')
+  const select = place.querySelector('select')
+  const here = new URL(root, location.href).pathname.split('/').at(-2)
+  for (const name of await answer.json()) select.add(new Option(name, name, name === here, name === here))
+  select.addEventListener('change', async () => {
+    location.assign(await pageIn(new URL(select.value + '/', all)))
+  })
+  place.hidden = false
+}
+
+if (location.protocol.startsWith('http')) document.addEventListener('DOMContentLoaded', () => show())
