@@ -2,6 +2,7 @@
 include Makefile
 builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
 tests := tidy live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) $(languages:%=bare-%)
+tests += $(languages:%=install-%)
 tests += command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
 tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
@@ -81,6 +82,10 @@ newest-ruby:
 	$(call step,Ruby: the newest Debian's Bunny) $(call on-broker,4.3) ruby/tools/newest-bunny
 bare-node: | node-release
 	$(call step,Node: an addon that carries librabbitmq) $(call on-broker,4.3) node/tools/bare-tree
+# The commands of README and the site, word for word, with these packages. RubyGems takes the gem of the platform.
+$(languages:%=install-%): install-%: | %-release
+	$(call step,the commands that install: $*) tests/installed/commands $* .
+install-ruby: | bare-ruby
 oldest-node newest-node: export BACKHOP_SUITES = ^amqplib
 oldest-node: | node-release
 	$(call step,Node: the lowest amqplib) $(call on-broker,4.3) node/tools/with-client amqplib lowest test/live
