@@ -2,11 +2,12 @@
 include Makefile
 builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
 tests := tidy live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) $(languages:%=bare-%)
+tests += $(languages:%=install-%)
 tests += command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
 tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
 tests += oldest-node newest-node debian-13 example-of-demo example-of-bench
-tests += format prose docs test-of-prose test-of-accountant
+tests += format prose docs test-of-playground test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
 ci: $(tests)
 builds: $(builds)
@@ -81,6 +82,10 @@ newest-ruby:
 	$(call step,Ruby: the newest Debian's Bunny) $(call on-broker,4.3) ruby/tools/newest-bunny
 bare-node: | node-release
 	$(call step,Node: an addon that carries librabbitmq) $(call on-broker,4.3) node/tools/bare-tree
+# The commands of README and the site, word for word, with these packages. RubyGems takes the gem of the platform.
+$(languages:%=install-%): install-%: | %-release
+	$(call step,the commands that install: $*) tests/installed/commands $* .
+install-ruby: | bare-ruby
 oldest-node newest-node: export BACKHOP_SUITES = ^amqplib
 oldest-node: | node-release
 	$(call step,Node: the lowest amqplib) $(call on-broker,4.3) node/tools/with-client amqplib lowest test/live
@@ -89,13 +94,17 @@ newest-node: | node-release
 
 # Style, tools, and the front door. The copy of the sources for Debian 13 has no package in the making in it.
 format:
-	$(call step,clang-format) bash -c "find core command examples bench tests -name '*.[ch]' -print0 | \
+	$(call step,clang-format) bash -c "find core command docs examples bench tests -name '*.[ch]' -print0 | \
 		xargs -0 clang-format --dry-run -Werror"
 tidy:
 	$(call step,clang-tidy) bash -c "find core/src command -name '*.c' ! -name absent.c -print0 | \
 		xargs -0 -P 2 -n 1 clang-tidy --quiet -p build/asan"
 prose:
 	$(call step,prose) tools/prose
+# The page must show the rows that the command prints.
+test-of-playground: | docs
+	$(call step,the playground: vectors) tests/playground/run build/docs
+	$(call step,the playground: the page in a browser) tests/browser/run build/release playground build/docs
 test-of-prose:
 	$(call step,prose: the check) python3 tests/tools/test_prose.py
 test-of-broker: export BACKHOP_STEP_LIMIT = 2700

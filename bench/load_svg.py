@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lateness_svg import duration, line, text
+from lateness_svg import duration, line, picture, text
 
 WIDTH, HEIGHT = 880, 440
 LEFT, RIGHT, TOP, BOTTOM = 84, 24, 100, 64  # margins around the plot
-COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7")
-
 Rates = dict[int, Any]  # by retries a second
 
 
@@ -45,7 +43,7 @@ class Scales:
 def axes(scales: Scales) -> Iterator[str]:
     for power in range(scales.lowest, scales.highest + 1):
         y = scales.y(10**power)
-        yield line(LEFT, y, WIDTH - RIGHT, y, 'stroke="#e0e0e0"')
+        yield line(LEFT, y, WIDTH - RIGHT, y, 'class="grid"')
         yield text(LEFT - 8, y + 4, duration(10**power), 'text-anchor="end"')
     for rate in scales.rates:
         yield text(scales.x(rate), HEIGHT - BOTTOM + 20, f"{rate:,}/s", 'text-anchor="middle"')
@@ -53,26 +51,17 @@ def axes(scales: Scales) -> Iterator[str]:
 
 
 def curves(scales: Scales, named: dict[str, Rates]) -> Iterator[str]:
-    for row, ((name, rates), colour) in enumerate(zip(named.items(), COLOURS)):
+    for row, (name, rates) in enumerate(named.items()):
         for key, dash in (("p50_ms", "2 5"), ("p99_ms", "none")):
             points = " ".join(f"{scales.x(rate):.1f},{scales.y(found[key]):.1f}" for rate, found in rates.items())
-            style = f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"'
-            yield f'<polyline points="{points}" {style}/>'
-        yield text(LEFT + 380 * (row % 2), 56 + 20 * (row // 2), f"{name}: median (dotted), p99", f'fill="{colour}"')
+            yield f'<polyline class="line s{row}" points="{points}" stroke-dasharray="{dash}"/>'
+        x, y = LEFT + 380 * (row % 2), 56 + 20 * (row // 2)
+        yield line(x, y - 4, x + 14, y - 4, f'class="line s{row}"')
+        yield text(x + 22, y, f"{name}: median (dotted), p99")
 
 
 def draw(waits: dict[int, Any]) -> str:
     """:param waits: the offered load, by how much the broker sends ahead, by stripes, by retries a second"""
     named = series(waits)
     scales = Scales(list(named.values()))
-    size = f'width="{WIDTH}" height="{HEIGHT}"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {size}'
-        ' font-family="sans-serif" font-size="13" fill="#202020">',
-        f'<rect {size} fill="#ffffff"/>',
-        text(LEFT, 28, "How late retries come back, by load", 'font-size="18" font-weight="bold"'),
-        *axes(scales),
-        *curves(scales, named),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
+    return picture(WIDTH, HEIGHT, "How late retries come back, by load", [*axes(scales), *curves(scales, named)])

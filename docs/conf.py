@@ -33,7 +33,7 @@ breathe_domain_by_extension = {"h": "c"}
 breathe_show_include = False
 
 html_theme = "furo"
-html_static_path = ["_static"]
+html_static_path = ["_static", "../build/docs-cache/static"]  # the second has the playground
 html_css_files = ["site.css"]
 html_js_files = ["versions.js"]
 templates_path = ["_templates"]

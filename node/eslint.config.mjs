@@ -3,12 +3,13 @@ import stylistic from '@stylistic/eslint-plugin'
 
 const readonly = names => Object.fromEntries(names.map(name => [name, 'readonly']))
 const OF_NODE = readonly([
-  'AbortController', 'AbortSignal', 'Buffer', 'URL', '__dirname', 'clearInterval', 'clearTimeout', 'console', 'global',
-  'module', 'performance', 'process', 'queueMicrotask', 'require', 'setImmediate', 'setInterval', 'setTimeout'
+  'AbortController', 'AbortSignal', 'Buffer', 'URL', 'WebAssembly', '__dirname', 'clearInterval', 'clearTimeout',
+  'console', 'global', 'module', 'performance', 'process', 'queueMicrotask', 'require', 'setImmediate', 'setInterval',
+  'setTimeout'
 ])
 const OF_BROWSERS = readonly([
-  'EventSource', 'Node', 'TextDecoder', 'URLSearchParams', 'atob', 'clearInterval', 'document', 'fetch', 'location',
-  'navigator', 'setInterval', 'setTimeout', 'window'
+  'EventSource', 'Node', 'TextDecoder', 'TextEncoder', 'URLSearchParams', 'WebAssembly', 'atob', 'clearInterval',
+  'clearTimeout', 'document', 'fetch', 'location', 'navigator', 'setInterval', 'setTimeout', 'window'
 ])
 
 export default [

@@ -3,6 +3,7 @@
 #include "common/output.h"
 #include "setup/setup.h"
 #include "setup/simulation.h"
+#include "setup/words.h"
 
 #include "worker/wire/clock.h"
 
@@ -18,7 +19,6 @@ typedef struct simulate {
     const char *down;
     const char *svg;
     int64_t seed;
-    int64_t end_ms;
     int json;
     int with_breaker;
     simulation with;
@@ -207,19 +207,11 @@ static void print_one_json(const simulate *self, const simulation *of, const cha
 
 /* ---------------------------------------------------------------------------------------------------------------- main */
 
-/* "FROM..TO" */
 static void read_down(simulate *self)
 {
-    char from[32], *to;
-    snprintf(from, sizeof from, "%s", self->down);
-    to = strstr(from, "..");
-    if (to) {
-        *to = '\0';
-        to += 2;
-    }
-    if (!to || !options_duration(from, &self->of.down_from_ms) || !options_duration(to, &self->of.down_to_ms) ||
-        self->of.down_to_ms < self->of.down_from_ms)
-        options_refuse("--down: '%s' is no part of time, as 1m..6m", self->down);
+    words_error error;
+    if (!words_times("--down", self->down, &self->of.down_from_ms, &self->of.down_to_ms, &error))
+        options_refuse("%s", error.text);
 }
 
 int simulate_main(int count, char **arguments)
@@ -231,7 +223,7 @@ int simulate_main(int count, char **arguments)
         {"down", 'd', OPTION_TEXT, "FROM..TO", "when it fails each call [1m..6m]", &self.down},
         {"failures", 0, OPTION_REAL, "SHARE", "of calls that fail otherwise, 0 to 1 [0]", &self.of.failure_rate},
         {"until", 0, OPTION_DURATION, "TIME", "new messages come until then [2 x --down]", &self.of.until_ms},
-        {"end", 0, OPTION_DURATION, "TIME", "end there at the latest [1 h after --down]", &self.end_ms},
+        {"end", 0, OPTION_DURATION, "TIME", "end there at the latest [1 h after --down]", &self.of.end_ms},
         {"seed", 's', OPTION_NUMBER, "NUMBER", "of the random numbers, for the same again", &self.seed},
         {"svg", 0, OPTION_TEXT, "FILE", "draw it too", &self.svg},
         POLICY_OPTIONS(&self.policy, NAME),
@@ -252,8 +244,7 @@ int simulate_main(int count, char **arguments)
     if (self.seed < 0 && bh__random(&self.seed, sizeof self.seed))
         self.seed = (int64_t)((uint64_t)self.seed >> 12);
     self.of.seed = (uint64_t)self.seed;
-    self.of.until_ms = self.of.until_ms ? self.of.until_ms : 2 * self.of.down_to_ms;
-    self.of.end_ms = self.end_ms ? self.end_ms : self.of.down_to_ms + 3600000;
+    simulation_set_ends(&self.of);
     bh_policy *policy = setup_policy(&self.policy);
     bh_topology *topology = setup_topology(&self.topology, "work", policy);
     bh_status status = simulation_run(&self.with, &self.of, policy, topology);

@@ -300,6 +300,12 @@ static bh_status make_breaker(world *self)
     return bh_breaker_new(&self->breaker, &settings, (bh_bytes){random, sizeof random});
 }
 
+void simulation_set_ends(scenario *self)
+{
+    self->until_ms = self->until_ms ? self->until_ms : 2 * self->down_to_ms;
+    self->end_ms = self->end_ms ? self->end_ms : self->down_to_ms + 3600000;
+}
+
 bh_status simulation_run(simulation *out, const scenario *of, const bh_policy *policy, const bh_topology *topology)
 {
     world self = {.out = out, .of = of, .policy = policy, .topology = topology, .random = of->seed};

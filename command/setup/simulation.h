@@ -49,6 +49,8 @@ typedef struct simulation {
     int was_cut; /* it ended at SIMULATION_MOST_CALLS */
 } simulation;
 
+/* Sets until_ms and end_ms if they are 0: twice down_to_ms, and one hour after down_to_ms. */
+void simulation_set_ends(scenario *self);
 /* Plays it. BH_ERR_NO_MEMORY; what bh_plan_make returns. */
 bh_status simulation_run(simulation *out, const scenario *of, const bh_policy *policy, const bh_topology *topology);
 

@@ -158,6 +158,10 @@ class Schedule(Case):
 
 
 class Simulate(Case):
+    def test_the_plot_of_the_site_has_the_figures_of_the_command(self):
+        kept = Path(__file__).parents[3] / "docs/pictures/load.ndjson"
+        self.assertEqual(self.ok("simulate", "--seed", 5, "--breaker", "--json").stdout, kept.read_text())
+
     def test_the_same_seed_has_the_same_outcome_and_the_seed_is_told(self):
         first = self.ok("simulate", "--seed", 5, "--down", "10s..1m", "--json")
         self.assertEqual(first.stdout, self.ok("simulate", "--seed", 5, "--down", "10s..1m", "--json").stdout)
