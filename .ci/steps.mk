@@ -7,7 +7,7 @@ tests += command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
 tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
 tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
 tests += oldest-node newest-node debian-13 example-of-demo example-of-bench
-tests += format prose docs test-of-playground test-of-prose test-of-accountant
+tests += format prose docs test-of-site test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
 ci: $(tests)
 builds: $(builds)
@@ -102,9 +102,9 @@ tidy:
 prose:
 	$(call step,prose) tools/prose
 # The page must show the rows that the command prints.
-test-of-playground: | docs
-	$(call step,the playground: vectors) tests/playground/run build/docs
-	$(call step,the playground: the page in a browser) tests/browser/run build/release playground build/docs
+test-of-site: | docs
+	$(call step,the site: vectors in the playground) tests/site/run build/docs
+	$(call step,the site: its scripts in a browser) tests/browser/run build/release site build/docs
 test-of-prose:
 	$(call step,prose: the check) python3 tests/tools/test_prose.py
 test-of-broker: export BACKHOP_STEP_LIMIT = 2700
