@@ -29,9 +29,10 @@ static void keep_groups(look *self, json_t *groups, const char *notice, int is_w
 {
     web *on = self->web;
     json_decref(on->groups);
-    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b}", "number", ++on->groups_number, "taken_ms",
+    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b, s:i, s:i}", "number", ++on->groups_number, "taken_ms",
                                 (json_int_t)bh__epoch_ms(), "groups", groups, "notice", json_text(bh_str(notice)),
-                                "queues", json_copy(self->progress), "is_whole", is_whole));
+                                "queues", json_copy(self->progress), "is_whole", is_whole, "queues_done",
+                                is_whole ? self->queues : self->queues_done, "queue_count", self->queues));
     self->is_partly_kept = !is_whole;
     live_change(on);
 }
@@ -54,6 +55,8 @@ static void on_line(void *data, const char *line, size_t size)
     const char *queue = json_string_value(json_object_get(object, "queue"));
     json_t *groups = json_object_get(object, "groups");
     if (groups) {
+        self->queues_done = (int)json_integer_value(json_object_get(object, "queues_done"));
+        self->queues = (int)json_integer_value(json_object_get(object, "queues"));
         keep_groups(self, groups, "", 0);
         json_decref(object);
     } else if (object && json_object_get(object, "progress")) {

@@ -30,6 +30,7 @@ typedef struct look {
     json_t *progress; /* the last line of each queue, by its name */
     json_t *last;     /* the last of all of them; NULL: none came */
     size_t bytes;
+    int queues_done, queues; /* of a list: queues that were read to their end, and all; 0: not known yet */
     int runs, is_partly_kept;
 } look;
 

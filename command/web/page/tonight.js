@@ -1,7 +1,7 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
-import { clock, count, groups, messages, relative } from './format.js'
+import { clock, count, groups, messages, queues, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { isRunning, queuesOf, sumOf, workQueue } from './state.js'
 
@@ -10,6 +10,7 @@ const SPANS = [
 ]
 const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
+const MOST_DEPTHS = 20
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
@@ -59,7 +60,7 @@ function queueNames ({ queues }) {
 
 function list (snapshot, order) {
   const now = Date.now()
-  const sign = partly(snapshot).length ? '≥ ' : ''
+  const sign = snapshot.is_whole === false || partly(snapshot).length ? '≥ ' : ''
   if (!snapshot.groups.length) {
     return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
   }
@@ -76,9 +77,27 @@ function list (snapshot, order) {
 
 function heading (snapshot) {
   const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-  const part = snapshot.is_whole === false ? ', further queues follow' : ''
-  const text = `${messages(total)} in ${groups(snapshot.groups.length)}, read on ${clock(snapshot.taken_ms)}${part}.`
+  const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
+  const text = snapshot.is_whole === false
+    ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
+    : `${found}, read on ${clock(snapshot.taken_ms)}.`
   return h('p', { class: 'muted' }, text)
+}
+
+// The largest parked queues and their depths, while no group is known.
+function depths (state) {
+  const rows = queuesOf(state, 'parked').filter(each => each.ready > 0).sort((a, b) => b.ready - a.ready)
+  const more = rows.length > MOST_DEPTHS && h('li', {}, `and ${queues(rows.length - MOST_DEPTHS)} more`)
+  return h('ul', {}, rows.slice(0, MOST_DEPTHS).map(each =>
+    h('li', {}, `${messages(each.ready)} in ${each.queue}`)), more)
+}
+
+// Replaces the content of an element. A focused link keeps the focus if it is there again.
+function redraw (place, ...children) {
+  const { activeElement } = document
+  const href = place.contains(activeElement) && activeElement.getAttribute('href')
+  set(place, ...children)
+  if (href) [...place.querySelectorAll('a')].find(each => each.getAttribute('href') === href)?.focus()
 }
 
 export default function tonight (app, main) {
@@ -88,16 +107,18 @@ export default function tonight (app, main) {
   const order = select(ORDERS, app.order || 'new')
   const text = h('input', { type: 'search', value: app.filter || '', placeholder: 'all errors' })
   let known = app.groups?.number || 0
+  let isLooking = false
+  let shownDepths = ''
 
   const draw = () => {
     const snapshot = app.groups
     if (!snapshot?.number) {
       set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
-        'Reading them changes neither their order nor their number.'))
+        'Reading them changes neither their order nor their number.'), depths(app.state))
       return
     }
-    const parts = partly(snapshot)
-    set(place,
+    const parts = snapshot.is_whole === false ? [] : partly(snapshot)
+    redraw(place,
       heading(snapshot),
       snapshot.is_whole === false && lookProgress(app),
       app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
@@ -109,12 +130,14 @@ export default function tonight (app, main) {
   const look = async (more = {}) => {
     app.span = spanField.value
     app.filter = text.value.trim()
-    set(place, lookProgress(app))
+    set(place, lookProgress(app), depths(app.state)) // before the look holds messages
     const where = app.filter ? [`error~${app.filter}`] : []
+    isLooking = true
     try {
       app.groups = await post('groups', { ...more, by: 'error', over_time: app.span, where })
       known = app.groups.number
     } finally {
+      isLooking = false
       draw()
     }
   }
@@ -133,6 +156,11 @@ export default function tonight (app, main) {
   draw()
   app.onState(state => {
     set(numbers, ...facts(state))
+    const depthsText = JSON.stringify(queuesOf(state, 'parked').map(each => [each.queue, each.ready]))
+    if (!app.groups?.number && !state.look && !isLooking && depthsText !== shownDepths) {
+      shownDepths = depthsText
+      draw()
+    }
     if (state.groups_number > known) {
       known = state.groups_number
       get('groups').then(snapshot => {

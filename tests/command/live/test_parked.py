@@ -107,6 +107,33 @@ class Looking(LiveCase):
         found = ids(drain(queue + ".parked", MANY + 1))[1:]
         self.assertEqual(found, [f"m{i:06}" for i in range(MANY)])
 
+    def test_the_first_look_at_the_first_messages_holds_no_others_and_the_order_stays(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 49)
+        self.await_ready(queue + ".parked", 50)
+
+        def delivered() -> list[int]:
+            """Returns the places of the messages that were delivered before, which the broker's headers have."""
+            lines = self.ok("parked", "save", queue, "-").objects
+            self.assertEqual([line["id"] for line in lines][1:], [f"m{i:06}" for i in range(49)])
+            return [i for i, line in enumerate(lines) if {name for name, *_ in line["headers"]} & {"x-delivery-count", "x-acquired-count"}]
+
+        self.ok("parked", "list", queue, "--first", 20)
+        self.assertEqual(delivered(), list(range(20)))
+        self.ok("parked", "list", queue, "--first", 10)  # all were returned by now, so that it holds all
+        self.assertEqual(delivered(), list(range(50)))
+
+    def test_a_first_look_that_is_killed_changes_no_order(self):
+        queue = self.queue()
+        rig("park", queue, 1, "bad")
+        rig("fill", queue + ".parked", MANY)
+        for delay in (0.02, 0.05, 0.1):
+            with backhop("parked", "list", queue, "--first", MANY // 2) as process:
+                time.sleep(delay)
+                process.send_signal(signal.SIGKILL)
+                process.wait(60)
+        self.assertEqual(ids(drain(queue + ".parked", MANY + 1))[1:], [f"m{i:06}" for i in range(MANY)])
+
     def test_messages_that_are_slow_to_come_are_seen(self):
         queue = self.parked(30, "bad")
         with contextlib.closing(SlowChannel(deliveries=10)) as way:
