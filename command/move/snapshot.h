@@ -56,7 +56,7 @@ typedef struct snapshot {
     int64_t peeked;       /* messages of the first consumer, if the queue was tried first; 0: it was not */
     int was_returned;     /* the first message was delivered before */
     guard stand_by;       /* until the last consumer has begun */
-    int is_asked, is_dry; /* the depth was asked for; its last answer was an empty queue */
+    int is_asked, is_dry; /* a request for the depth is open; the last answer was an empty queue */
     bh__assembler assembler;
     bh__message_list arrived;
     int64_t most;  /* the number of messages to give, the oldest; 0: all. May be set later, too */

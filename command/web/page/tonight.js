@@ -35,6 +35,9 @@ function facts (state) {
 const newestFirst = (a, b) => b.first_failure_ms - a.first_failure_ms
 const mostFirst = (a, b) => b.count - a.count
 
+// Returns whether messages are still read.
+export const isRead = snapshot => snapshot.is_whole === false && !snapshot.is_stopped
+
 // Returns the queues that a look has not read to their end.
 export const partly = snapshot =>
   Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
@@ -44,6 +47,14 @@ function partNote (parts, lookAtAll) {
   return h('div', { class: 'card note' },
     h('p', {}, `Only the first messages were read: ${bounds}. `,
       'The others may have other errors. A replay or drop always counts all messages.'),
+    button('Read all', lookAtAll))
+}
+
+function stoppedNote (snapshot, lookAtAll) {
+  const read = Object.values(snapshot.queues).map(each => `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
+  return h('div', { class: 'card note' },
+    h('p', {}, 'The reading was stopped. These groups are a part: ',
+      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; ${read.join(', ')}.`),
     button('Read all', lookAtAll))
 }
 
@@ -78,7 +89,7 @@ function list (snapshot, order) {
 function heading (snapshot) {
   const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
   const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
-  const text = snapshot.is_whole === false
+  const text = isRead(snapshot)
     ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
     : `${found}, read on ${clock(snapshot.taken_ms)}.`
   return h('p', { class: 'muted' }, text)
@@ -118,12 +129,14 @@ export default function tonight (app, main) {
       return
     }
     const parts = snapshot.is_whole === false ? [] : partly(snapshot)
+    const all = () => look({ first: 0 })
     redraw(place,
       heading(snapshot),
-      snapshot.is_whole === false && lookProgress(app),
+      isRead(snapshot) && lookProgress(app),
+      snapshot.is_stopped && stoppedNote(snapshot, all),
       app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
         'An action is running. This list may lack the messages that it holds.'),
-      parts.length > 0 && partNote(parts, () => look({ first: 0 })),
+      parts.length > 0 && partNote(parts, all),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }

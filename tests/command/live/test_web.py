@@ -129,6 +129,26 @@ class Looks(WebCase):
         self.assertEqual(sum(each["count"] for each in look.result().json["groups"]), 70001)
         self.assertEqual(self.saved(queue), before)
 
+    def test_a_look_is_stopped_and_says_that_its_groups_are_a_part(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 70000)
+        self.await_ready(queue + ".parked", 70001)
+        page = self.web(queue)
+        self.assertEqual(page.post("/api/stop", {"look": True}).status, 404)
+        with ThreadPoolExecutor(1) as pool:
+            look = pool.submit(page.post, "/api/groups", {"by": "error", "first": 0})
+            while not page.get("/api/groups").json["number"]:
+                time.sleep(0.01)
+            for _ in range(4):  # again and again: it is not killed
+                self.assertIn(page.post("/api/stop", {"look": True}).status, (200, 404))
+            part = look.result()
+        self.assertEqual((part.status, part.json["is_whole"], part.json["is_stopped"]), (200, False, True))
+        (of_queue,) = part.json["queues"].values()
+        self.assertEqual(sum(each["count"] for each in part.json["groups"]), of_queue["looked_at"])
+        self.assertLess(of_queue["looked_at"], 70001)
+        self.assertEqual(page.get("/api/groups").json, part.json)
+        self.assertEqual(self.saved(queue)[1:], [f"m{i:06}" for i in range(70000)])
+
     def test_a_look_reads_no_more_than_20000_of_a_queue_unless_it_is_asked_to(self):
         queue = self.parked(1, "bad")
         rig("fill", queue + ".parked", 20500)
