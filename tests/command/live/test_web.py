@@ -271,6 +271,8 @@ class Actions(WebCase):
         loaded = page.await_job(page.post("/api/load", {**load, "expect": 2}).json["job"])
         self.assertEqual((loaded["state"], loaded["result"]["loaded"], loaded["progress"]["to_load"]), ("done", 2, 2))
         self.assertEqual(len(self.saved(queue)), 4)
+        os.symlink(ended["file"], f"{page.state}/saved/link.ndjson")
+        os.mkfifo(f"{page.state}/saved/pipe.ndjson")
         self.assertEqual([each["loaded"] for each in page.get("/api/saved").json["saved"]], [2])
         self.assertIn("were loaded before", page.post("/api/load", {**load, "dry_run": True}).json["error"])
         self.assertEqual([each["action"] for each in self.history(page)], ["load", "drop"])
