@@ -12,6 +12,8 @@ enum {
     SILENCE_MS = 1000, /* after which to look whether there is something still */
     LONGEST_SILENCE_MS = 60000,
     PAUSE_MS = 10,
+    QUESTIONS = 200, /* behind acknowledgements of any number */
+    FEW_QUESTIONS = 8,
     LONGEST_RETURN_MS = 30000,
     LONGEST_OTHER_MS = 15000 /* for the consumers of one who was killed */
 };
@@ -299,14 +301,18 @@ static bh_status await_return(const snapshot *self, int64_t count)
 /* Waits for the acknowledgements if no message is held that could be given back behind them. Reads the depth on their
  * own channel: the queue answers after the acknowledgements. It does so many times, as the queue works on them bit by
  * bit. */
-static bh_status look_behind_acks(const snapshot *self)
+static bh_status look_behind_acks(const snapshot *self, int questions)
 {
-    enum { QUESTIONS = 200 };
     int64_t ready;
     bh_status status = BH_OK;
-    for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
+    for (int i = 0; status == BH_OK && i < questions; i++)
         status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, NULL);
     return status;
+}
+
+bh_status snapshot_await_acks(const snapshot *self)
+{
+    return look_behind_acks(self, FEW_QUESTIONS);
 }
 
 /* Gives back the messages of each consumer, one consumer after the other, each when the queue has the messages of the
@@ -341,13 +347,13 @@ static bh_status give_back(snapshot *self)
 {
     amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
     if (self->expires)
-        return self->held < self->taken ? look_behind_acks(self) : BH_OK;
+        return self->held < self->taken ? look_behind_acks(self, QUESTIONS) : BH_OK;
     if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
         return give_back_in_order(self);
     if (self->held == self->taken)
         return BH_OK;
     if (self->held == 0)
-        return look_behind_acks(self);
+        return look_behind_acks(self, QUESTIONS);
     while (self->is_acked[first.delivery_tag])
         first.delivery_tag++;
     bh_status status = snapshot_close(self);

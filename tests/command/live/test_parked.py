@@ -408,6 +408,34 @@ class Files(LiveCase):
         self.ok("parked", "replay", queue, "--yes")
         self.assertEqual(len(drain(queue, 5)), 5)
 
+    def test_a_killed_drop_and_a_load_double_one_batch_at_most_and_lose_nothing(self):
+        for part in (0, 512, 1024, MANY // 2):
+            queue = self.parked(1, "bad")
+            rig("fill", queue + ".parked", MANY)
+            self.await_ready(queue + ".parked", MANY + 1)
+            with tempfile.TemporaryDirectory() as directory:
+                file = Path(directory) / "file"
+                mark = Path(directory) / "file.dropped"
+                with backhop("parked", "drop", queue, file, "--yes") as process:
+                    while process.poll() is None:
+                        with contextlib.suppress(FileNotFoundError, IndexError):
+                            if int(mark.read_text().split()[0]) >= part:
+                                process.kill()
+                                break
+                    process.wait(60)
+                was_killed = mark.exists()
+                if was_killed:
+                    self.await_ready(queue + ".parked", 1)
+                    ran = self.ok("parked", "load", file)
+                    self.assertIn("did not end", ran.stderr)
+                elif file.exists():
+                    self.ok("parked", "load", file)
+            bodies = [line.split("\t")[4] for line in drain(queue + ".parked", MANY + 1)]
+            self.assertEqual(set(bodies), {str(i) for i in range(MANY)})
+            self.assertLessEqual(len(bodies) - MANY - 1, 512)
+            if part < MANY // 2:
+                self.assertTrue(was_killed, part)
+
     def test_o15_a_file_is_loaded_once(self):
         queue = self.parked(3, "bad")
         with tempfile.TemporaryDirectory() as directory:
