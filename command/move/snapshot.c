@@ -218,17 +218,17 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
     return snapshot_begin_first(self, broker, queue, 0);
 }
 
-int snapshot_begin_first(snapshot *self, connection *broker, const char *queue, int64_t first)
+int snapshot_begin_first(snapshot *self, connection *broker, const char *queue, int64_t most)
 {
-    const int64_t most = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
-    *self = (snapshot){.broker = broker, .queue = queue, .most = first, .stand_by = {0, -1}};
+    const int64_t limit = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
+    *self = (snapshot){.broker = broker, .queue = queue, .most = most, .stand_by = {0, -1}};
     broker->on_frame = snapshot_on_frame;
     broker->data = self;
     self->status = count_ready(self);
-    if (self->total > most) {
+    if (self->total > limit) {
         complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
-                 (long long)self->ready, (long long)most);
-        self->total = most;
+                 (long long)self->ready, (long long)limit);
+        self->total = limit;
     }
     if (self->status == BH_OK)
         self->status = connection_open_channel(broker, CHANNEL_CONSUME);

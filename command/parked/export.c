@@ -84,8 +84,8 @@ static int begin_drop(taking *self, const parked *on, const char *name)
 }
 
 /*
- * Takes the messages of the file off their queue, batch by batch. If this process is killed, all batches before the last
- * one are off the queue, and FILE.dropped ends with the last one: a load doubles one batch at most.
+ * Takes the messages of the file off their queue, batch by batch. FILE.dropped counts the lines up to the end of the
+ * current batch. If this process is killed, the earlier batches are off the queue. So a load doubles one batch at most.
  */
 static bh_status take_off(taking *self, snapshot *shot, const char *name)
 {

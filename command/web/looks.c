@@ -37,7 +37,7 @@ static void keep_groups(look *self, json_t *groups, const char *notice, int is_w
     live_change(on);
 }
 
-/* Marks the groups so far as those of a look that was stopped, and answers with them. */
+/* Marks the groups so far: their look was stopped. Answers with them. */
 static void end_stopped(look *self)
 {
     json_t *groups = self->web->groups;

@@ -120,7 +120,7 @@ class Looking(LiveCase):
 
         self.ok("parked", "list", queue, "--first", 20)
         self.assertEqual(delivered(), list(range(20)))
-        self.ok("parked", "list", queue, "--first", 10)  # now all were returned: it holds all
+        self.ok("parked", "list", queue, "--first", 10)
         self.assertEqual(delivered(), list(range(50)))
 
     def test_a_first_look_that_is_killed_changes_no_order(self):
