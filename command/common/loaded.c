@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Returns FILE.loaded, if FILE is a regular file; else NULL. The caller frees it. */
 static char *mark_name(const char *file, const char *ending, struct stat *about)
@@ -46,4 +47,46 @@ void loaded_mark(const char *file, int64_t lines)
                  file);
     free(name);
     free(next);
+}
+
+/* Returns FILE.dropped, with an ending. The caller frees it. */
+static char *dropped_name(const char *file, const char *ending)
+{
+    char *name = NULL;
+    if (asprintf(&name, "%s.dropped%s", file, ending) < 0)
+        must(NULL);
+    return name;
+}
+
+int64_t dropped_lines(const char *file)
+{
+    char line[32] = "", *end = line, *name = dropped_name(file, "");
+    FILE *mark = fopen(name, "re");
+    free(name);
+    if (!mark)
+        return -1;
+    int is_read = fgets(line, sizeof line, mark) != NULL;
+    fclose(mark);
+    int64_t lines = strtoll(line, &end, 10);
+    return is_read && end != line && lines >= 0 ? lines : 0;
+}
+
+int dropped_mark(const char *file, int64_t lines)
+{
+    char *name = dropped_name(file, ""), *next = dropped_name(file, ".new");
+    FILE *mark = fopen(next, "we");
+    int is_written = mark && fprintf(mark, "%lld (lines dropped)\n", (long long)lines) > 0 && fflush(mark) == 0 &&
+                     (fsync(fileno(mark)) == 0 || errno == EINVAL || errno == EROFS);
+    is_written &= mark && fclose(mark) == 0;
+    is_written = is_written && rename(next, name) == 0; /* a kill in between leaves the mark before */
+    free(name);
+    free(next);
+    return is_written;
+}
+
+void dropped_end(const char *file)
+{
+    char *name = dropped_name(file, "");
+    unlink(name);
+    free(name);
 }

@@ -1,7 +1,6 @@
 #include "move/snapshot.h"
 
 #include "common/command.h"
-#include "move/guard.h"
 #include "base/memory.h"
 #include "common/output.h"
 
@@ -13,6 +12,8 @@ enum {
     SILENCE_MS = 1000, /* after which to look whether there is something still */
     LONGEST_SILENCE_MS = 60000,
     PAUSE_MS = 10,
+    QUESTIONS = 200, /* behind acknowledgements of any number */
+    FEW_QUESTIONS = 8,
     LONGEST_RETURN_MS = 30000,
     LONGEST_OTHER_MS = 15000 /* for the consumers of one who was killed */
 };
@@ -33,11 +34,59 @@ static void on_message(snapshot *self, bh_message *message)
     self->is_acked = flags;
     self->is_acked[message->delivery_tag] = 0;
     self->held++;
-    self->taken++;
+    if (self->taken++ == 0)
+        self->was_returned = message->redelivered;
     if (self->is_ending)
         bh_message_free(message);
     else
         bh__message_list_push(&self->arrived, message);
+}
+
+static void end_guard(snapshot *self)
+{
+    guard_end(self->stand_by);
+    self->stand_by = (guard){0, -1};
+}
+
+static void on_delivery(snapshot *self, const amqp_basic_deliver_t *deliver)
+{
+    char tag[32];
+    if (self->stand_by.process) {
+        consumer_tag(tag, self->consumers - 1);
+        if (bh__same(bh__from_amqp(deliver->consumer_tag), bh_str(tag)))
+            end_guard(self);
+    }
+    bh__assembler_begin(&self->assembler, deliver->delivery_tag, deliver->redelivered != 0, deliver->exchange,
+                        deliver->routing_key);
+}
+
+/* Requests the depth on the channel of the deliveries, without waiting for the answer. */
+static void ask(snapshot *self)
+{
+    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(self->queue), .passive = 1};
+    self->is_asked = 1;
+    bh__link_send(&self->broker->link, CHANNEL_CONSUME, AMQP_QUEUE_DECLARE_METHOD, &declare);
+}
+
+/*
+ * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have taken the messages
+ * that were counted, or the broker is slow.
+ *
+ * Asks twice. The first answer may overtake messages that the queue had handed to the channel before; the second answer
+ * comes after them. A busy quorum queue also reports 0 messages, but then 0 consumers as well, although this channel
+ * consumes.
+ */
+static void on_depth(snapshot *self, const amqp_queue_declare_ok_t *depth)
+{
+    int was_dry = self->is_dry;
+    self->is_asked = 0;
+    if (self->is_ending) /* the channel may be closing */
+        return;
+    self->is_dry = depth->message_count == 0 && depth->consumer_count > 0;
+    if (self->is_dry && !was_dry)
+        ask(self);
+    else if (self->is_dry && self->given == self->taken)
+        self->total = self->given;
 }
 
 void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method)
@@ -53,9 +102,9 @@ void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *
         else if (message)
             on_message(self, message);
     } else if (method->id == AMQP_BASIC_DELIVER_METHOD) {
-        const amqp_basic_deliver_t *deliver = method->decoded;
-        bh__assembler_begin(&self->assembler, deliver->delivery_tag, deliver->redelivered != 0, deliver->exchange,
-                            deliver->routing_key);
+        on_delivery(self, method->decoded);
+    } else if (method->id == AMQP_QUEUE_DECLARE_OK_METHOD) {
+        on_depth(self, method->decoded);
     } else if (method->id == AMQP_CHANNEL_CLOSE_METHOD) {
         self->status = bh__link_answer_channel_close(&self->broker->link, CHANNEL_CONSUME, method->decoded,
                                                      "looking at messages", &self->broker->problem);
@@ -68,35 +117,58 @@ void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *
 
 /* --------------------------------------------------------------------------------------------------------- consumers */
 
-/* Sends what begins all consumers but the last one at once, so that nothing comes in between. */
-static bh_status begin_consumers(snapshot *self)
+/* Begins a consumer of at most `count` messages. `waits`: until the broker has begun it; else a refusal comes later. */
+static bh_status begin_consumer(snapshot *self, int64_t count, int waits)
 {
     bh__link *link = &self->broker->link;
     char tag[32], what[320];
-    snprintf(what, sizeof what, "looking at queue \"%s\"", self->queue);
-    for (int64_t remaining = self->total; remaining > 0; remaining -= SNAPSHOT_PREFETCH) {
-        int is_last = remaining <= SNAPSHOT_PREFETCH;
-        consumer_tag(tag, self->consumers++);
-        amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)(is_last ? remaining : SNAPSHOT_PREFETCH)};
-        amqp_basic_consume_t begin = {
-            .queue = amqp_cstring_bytes(self->queue), .consumer_tag = amqp_cstring_bytes(tag), .nowait = !is_last};
-        bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_QOS_METHOD, &qos);
-        if (is_last)
-            return connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin,
-                                   AMQP_BASIC_CONSUME_OK_METHOD, 0, what);
+    consumer_tag(tag, self->consumers++);
+    amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)(count < SNAPSHOT_PREFETCH ? count : SNAPSHOT_PREFETCH)};
+    amqp_basic_consume_t begin = {
+        .queue = amqp_cstring_bytes(self->queue), .consumer_tag = amqp_cstring_bytes(tag), .nowait = !waits};
+    bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_QOS_METHOD, &qos);
+    if (!waits) {
         bh__link_send(link, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin);
+        return BH_OK;
     }
-    return BH_OK;
+    snprintf(what, sizeof what, "looking at queue \"%s\"", self->queue);
+    return connection_call(self->broker, CHANNEL_CONSUME, AMQP_BASIC_CONSUME_METHOD, &begin,
+                           AMQP_BASIC_CONSUME_OK_METHOD, 0, what);
 }
 
-/* Until all consumers have begun, a connection that closes would bring the messages of the first ones back behind the others. */
+/*
+ * Takes some messages, and waits for the first one. If it was never returned, no message was, and the first `most` are
+ * enough.
+ */
+static bh_status peek(snapshot *self)
+{
+    self->peeked = self->most < SNAPSHOT_PEEK ? self->most : SNAPSHOT_PEEK;
+    bh_status status = begin_consumer(self, self->peeked, 1);
+    int64_t until_ms = bh__monotonic_ms() + SILENCE_MS;
+    while (status == BH_OK && self->taken == 0 && bh__monotonic_ms() < until_ms && !is_interrupted())
+        status = connection_pump(self->broker, until_ms);
+    if (self->taken == 0 || self->was_returned)
+        return status;
+    self->beyond = self->total - self->most;
+    self->total = self->most;
+    return status;
+}
+
+/*
+ * Begins all consumers in one go, so that nothing comes in between.
+ *
+ * Until all of them have begun, a connection that closes would bring the messages of the first ones back behind the
+ * others. The messages of the first ones are given meanwhile.
+ */
 static bh_status consume(snapshot *self)
 {
-    if (self->total <= SNAPSHOT_PREFETCH)
-        return begin_consumers(self);
-    guard held = guard_begin(self->broker->link.socket.fd);
-    bh_status status = begin_consumers(self);
-    guard_end(held);
+    bh_status status = self->most > 0 && self->most < self->total ? peek(self) : BH_OK;
+    int64_t remaining = self->total - self->peeked;
+    int is_one = remaining <= SNAPSHOT_PREFETCH;
+    if (!is_one && status == BH_OK)
+        self->stand_by = guard_begin(self->broker->link.socket.fd);
+    for (; status == BH_OK && remaining > 0; remaining -= SNAPSHOT_PREFETCH)
+        status = begin_consumer(self, remaining, is_one);
     return status;
 }
 
@@ -143,15 +215,20 @@ static bh_status count_ready(snapshot *self)
 
 int snapshot_begin(snapshot *self, connection *broker, const char *queue)
 {
-    const int64_t most = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
-    *self = (snapshot){.broker = broker, .queue = queue};
+    return snapshot_begin_first(self, broker, queue, 0);
+}
+
+int snapshot_begin_first(snapshot *self, connection *broker, const char *queue, int64_t most)
+{
+    const int64_t limit = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
+    *self = (snapshot){.broker = broker, .queue = queue, .most = most, .stand_by = {0, -1}};
     broker->on_frame = snapshot_on_frame;
     broker->data = self;
     self->status = count_ready(self);
-    if (self->total > most) {
+    if (self->total > limit) {
         complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
-                 (long long)self->ready, (long long)most);
-        self->total = most;
+                 (long long)self->ready, (long long)limit);
+        self->total = limit;
     }
     if (self->status == BH_OK)
         self->status = connection_open_channel(broker, CHANNEL_CONSUME);
@@ -159,6 +236,7 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
         self->status = consume(self);
     if (self->status == BH_OK)
         return EX_OK;
+    end_guard(self);
     broker->on_frame = NULL;
     return connection_complain(broker);
 }
@@ -171,31 +249,6 @@ static int is_over(const snapshot *self)
            is_interrupted();
 }
 
-/* Returns 1 if the broker reports an empty queue. A busy quorum queue also reports 0 messages, but then 0 consumers as
- * well, although this channel consumes. */
-static int is_said_to_be_empty(snapshot *self)
-{
-    int64_t ready, consumers;
-    self->status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
-    return self->status == BH_OK && ready == 0 && consumers > 0;
-}
-
-/*
- * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have taken the messages
- * that were counted, or the broker is slow.
- *
- * Reads the depth twice, on the channel of the deliveries. The first answer may overtake messages that the queue had
- * handed to that channel before; the second answer comes after them.
- */
-static void look_again(snapshot *self)
-{
-    int is_empty = is_said_to_be_empty(self);
-    if (is_empty)
-        is_empty = is_said_to_be_empty(self);
-    if (is_empty && !self->arrived.first)
-        self->total = self->given;
-}
-
 bh_message *snapshot_next(snapshot *self)
 {
     int64_t begun_ms = bh__monotonic_ms(), looked_ms = begun_ms;
@@ -206,11 +259,14 @@ bh_message *snapshot_next(snapshot *self)
         if (now_ms - begun_ms >= LONGEST_SILENCE_MS) {
             self->status = bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
                                           "queue \"%s\" gives no message, though it has some", self->queue);
-        } else if (now_ms - looked_ms >= SILENCE_MS) {
-            looked_ms = now_ms;
-            look_again(self);
         } else {
-            self->status = connection_pump(self->broker, looked_ms + SILENCE_MS);
+            if (now_ms - looked_ms >= SILENCE_MS && !self->is_asked) {
+                looked_ms = now_ms;
+                self->is_dry = 0;
+                ask(self);
+            }
+            bh_status status = connection_pump(self->broker, now_ms + SILENCE_MS);
+            self->status = status == BH_OK ? self->status : status;
         }
     }
     if (is_over(self))
@@ -245,25 +301,29 @@ static bh_status await_return(const snapshot *self, int64_t count)
 /* Waits for the acknowledgements if no message is held that could be given back behind them. Reads the depth on their
  * own channel: the queue answers after the acknowledgements. It does so many times, as the queue works on them bit by
  * bit. */
-static bh_status look_behind_acks(const snapshot *self)
+static bh_status look_behind_acks(const snapshot *self, int questions)
 {
-    enum { QUESTIONS = 200 };
     int64_t ready;
     bh_status status = BH_OK;
-    for (int i = 0; status == BH_OK && i < QUESTIONS; i++)
+    for (int i = 0; status == BH_OK && i < questions; i++)
         status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, NULL);
     return status;
+}
+
+bh_status snapshot_await_acks(const snapshot *self)
+{
+    return look_behind_acks(self, FEW_QUESTIONS);
 }
 
 /* Gives back the messages of each consumer, one consumer after the other, each when the queue has the messages of the
  * one before. One nack of all gives them back in another order. */
 static bh_status give_back_in_order(snapshot *self)
 {
-    int64_t back = 0;
+    int64_t back = 0, end = 1 + (self->peeked ? self->peeked : SNAPSHOT_PREFETCH);
     bh_status status = snapshot_close(self);
-    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin += SNAPSHOT_PREFETCH) {
+    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin = end, end += SNAPSHOT_PREFETCH) {
         amqp_basic_nack_t nack = {.multiple = 1, .requeue = 1};
-        for (int64_t tag = begin; tag < begin + SNAPSHOT_PREFETCH && tag <= self->taken; tag++)
+        for (int64_t tag = begin; tag < end && tag <= self->taken; tag++)
             if (!self->is_acked[tag]) {
                 nack.delivery_tag = (uint64_t)tag;
                 back++;
@@ -287,13 +347,13 @@ static bh_status give_back(snapshot *self)
 {
     amqp_basic_nack_t first = {.delivery_tag = 1, .requeue = 1};
     if (self->expires)
-        return self->held < self->taken ? look_behind_acks(self) : BH_OK;
+        return self->held < self->taken ? look_behind_acks(self, QUESTIONS) : BH_OK;
     if (self->taken >= self->total && self->held > 0 && connection_is_at_least(self->broker, 4, 0))
         return give_back_in_order(self);
     if (self->held == self->taken)
         return BH_OK;
     if (self->held == 0)
-        return look_behind_acks(self);
+        return look_behind_acks(self, QUESTIONS);
     while (self->is_acked[first.delivery_tag])
         first.delivery_tag++;
     bh_status status = snapshot_close(self);
@@ -307,6 +367,7 @@ int snapshot_end(snapshot *self)
     connection *broker = self->broker;
     bh_status status = self->status;
     self->is_ending = 1;
+    end_guard(self);
     bh__message_list_clear(&self->arrived);
     if (status == BH_OK)
         status = give_back(self);

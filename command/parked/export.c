@@ -2,6 +2,7 @@
 #include "parked/actions.h"
 #include "parked/archive.h"
 #include "common/command.h"
+#include "common/loaded.h"
 #include "parked/parked.h"
 
 #include "base/memory.h"
@@ -24,6 +25,8 @@ typedef struct taking {
     uint64_t *tags; /* of the messages that are in the file */
     size_t count;
     size_t capacity;
+    size_t dropped; /* the first ones */
+    int is_cut;     /* it ended early: there is no place for its mark */
     int64_t fitting;
 } taking;
 
@@ -80,6 +83,27 @@ static int begin_drop(taking *self, const parked *on, const char *name)
     return action_begin(&self->action, &self->options, facts);
 }
 
+/*
+ * Takes the messages of the file off their queue, batch by batch. FILE.dropped counts the lines up to the end of the
+ * current batch. If this process is killed, the earlier batches are off the queue. So a load doubles one batch at most.
+ */
+static bh_status take_off(taking *self, snapshot *shot, const char *name)
+{
+    bh_status status = snapshot_close(shot);
+    while (status == BH_OK && self->dropped < self->count) {
+        size_t end = self->count - self->dropped > DROP_BATCH ? self->dropped + DROP_BATCH : self->count;
+        if (!dropped_mark(name, (int64_t)end)) {
+            complain("%s.dropped cannot be written: %s; the rest stays in its queue", name, strerror(errno));
+            self->is_cut = 1;
+            return status;
+        }
+        while (self->dropped < end)
+            snapshot_ack(shot, self->tags[self->dropped++]);
+        status = snapshot_await_acks(shot);
+    }
+    return status;
+}
+
 static int save_all(taking *self, parked *on, const char *name)
 {
     snapshot shot;
@@ -92,18 +116,15 @@ static int save_all(taking *self, parked *on, const char *name)
         complain("%s cannot be written: %s; nothing was taken off the queue", name, strerror(errno));
     int is_whole = is_written && shot.status == BH_OK && !is_interrupted(),
         refused = is_whole && self->drops ? begin_drop(self, on, name) : EX_OK;
-    if (is_whole && self->drops && refused == EX_OK) {
-        shot.status = snapshot_close(&shot);
-        for (size_t i = 0; shot.status == BH_OK && i < self->count; i++) {
-            snapshot_ack(&shot, self->tags[i]);
-            if (i % 1000 == 999)
-                shot.status = connection_pump(on->broker, bh__monotonic_ms());
-        }
-    }
+    if (is_whole && self->drops && refused == EX_OK)
+        shot.status = take_off(self, &shot, name);
     code = snapshot_end(&shot);
-    action_end(&self->action, code, must(json_pack("{s:I}", "dropped", (json_int_t)self->count)));
+    code = code == EX_OK && self->is_cut ? EX_IOERR : code;
+    action_end(&self->action, code, must(json_pack("{s:I}", "dropped", (json_int_t)self->dropped)));
     if (self->drops && (!is_whole || refused != EX_OK))
         unlink(name); /* nothing was dropped: a load of this file would double its messages */
+    if (self->drops && (!is_whole || refused != EX_OK || code == EX_OK))
+        dropped_end(name);
     if (refused != EX_OK)
         return refused;
     if (code == EX_OK && is_written && self->parked.json)
@@ -152,6 +173,12 @@ static int save_to(taking *self, parked *on, const char *name)
     self->file = fd < 0 ? NULL : fdopen(fd, "w");
     if (!self->file) {
         complain("%s cannot be made: %s", name, strerror(errno));
+        return EX_CANTCREAT;
+    }
+    if (self->drops && !dropped_mark(name, 0)) {
+        complain("%s.dropped cannot be made: %s; nothing was done", name, strerror(errno));
+        fclose(self->file);
+        unlink(name);
         return EX_CANTCREAT;
     }
     int code = save_all(self, on, name);

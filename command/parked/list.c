@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { SHOW_MS = 500 };
+enum { SHOW_MS = 500, FIRST_SHOW_MS = 150 /* after the first message */ };
 
 /* The counts of a list. */
 typedef struct listing {
@@ -17,33 +17,13 @@ typedef struct listing {
     int64_t remaining; /* messages that were not looked at */
     int64_t first;     /* of each queue so many are looked at; 0: all */
     int64_t fitting;
-    int64_t shown_ms; /* monotonic: when the groups so far were printed; 0: never */
+    int64_t due_ms; /* monotonic: when the groups so far are printed next; 0: no message came yet */
+    int is_shown;
+    int done, queues; /* queues that were looked at to their end; all queues */
     int by_error;     /* the groups of all queues are one */
     int is_wide;
     int json;
 } listing;
-
-static int count_queue(parked *on, listing *counts)
-{
-    snapshot shot;
-    int code = snapshot_begin(&shot, on->broker, on->queue);
-    if (code != EX_OK)
-        return code;
-    shot.most = counts->first;
-    for (bh_message *message; (message = snapshot_next(&shot)) != NULL;) {
-        parked_show_progress(on, &shot, 0);
-        if (parked_reads(on, message)) {
-            counts->fitting++;
-            if (!groups_add(&counts->found, on->queue, on->history, parked_time_ms(on)))
-                must(NULL);
-        }
-        bh_message_free(message);
-    }
-    parked_show_progress(on, &shot, 1);
-    counts->total += shot.given;
-    counts->remaining += shot.total - shot.given;
-    return snapshot_end(&shot);
-}
 
 static json_t *group_json(const group *each)
 {
@@ -221,17 +201,48 @@ static void put_in_order(listing *counts)
         groups_sort(&counts->found);
 }
 
-/* Prints the groups so far, if the last time is long enough ago. */
-static void show_groups(listing *counts, int done, int queues)
+/* Prints the groups so far as progress, if they are due or must be printed. Does nothing without --progress. */
+static void show_groups(parked *on, const snapshot *shot, listing *counts, int must_show)
 {
     int64_t now_ms = bh__monotonic_ms();
-    if (counts->shown_ms && now_ms - counts->shown_ms < SHOW_MS)
+    if (!counts->due_ms)
+        counts->due_ms = now_ms + FIRST_SHOW_MS;
+    if (!counts->is_shown && shot->given >= SNAPSHOT_PEEK) /* more may come only later */
+        counts->due_ms = now_ms;
+    if (!on->options->progress || (!must_show && now_ms < counts->due_ms))
         return;
-    counts->shown_ms = now_ms;
+    counts->is_shown = 1;
+    counts->due_ms = now_ms + SHOW_MS;
+    parked_show_progress(on, shot, 1); /* the figures that these groups are of */
     put_in_order(counts);
-    print_json(must(json_pack("{s:b, s:i, s:i, s:o}", "progress", 1, "queues_done", done, "queues", queues, "groups",
-                              groups_json(counts))));
+    print_json(must(json_pack("{s:b, s:i, s:i, s:o}", "progress", 1, "queues_done", counts->done, "queues",
+                              counts->queues, "groups", groups_json(counts))));
     fflush(stdout);
+}
+
+/* Looks at the messages of a queue. Prints the groups so far now and then, and if interrupted. */
+static int count_queue(parked *on, listing *counts)
+{
+    snapshot shot;
+    int code = snapshot_begin_first(&shot, on->broker, on->queue, counts->first);
+    if (code != EX_OK)
+        return code;
+    for (bh_message *message; (message = snapshot_next(&shot)) != NULL;) {
+        if (parked_reads(on, message)) {
+            counts->fitting++;
+            if (!groups_add(&counts->found, on->queue, on->history, parked_time_ms(on)))
+                must(NULL);
+        }
+        bh_message_free(message);
+        parked_show_progress(on, &shot, 0);
+        show_groups(on, &shot, counts, 0);
+    }
+    parked_show_progress(on, &shot, 1);
+    if (is_interrupted())
+        show_groups(on, &shot, counts, 1);
+    counts->total += shot.given;
+    counts->remaining += shot.total + shot.beyond - shot.given;
+    return snapshot_end(&shot);
 }
 
 /*
@@ -241,6 +252,7 @@ static void show_groups(listing *counts, int done, int queues)
 static int count_queues(parked *on, const queue_names *queues, listing *counts)
 {
     int code = EX_OK, skipped = 0;
+    counts->queues = queues->count;
     for (int i = 0; code == EX_OK && i < queues->count; i++) {
         code = parked_go_to(on, queues->items[i]);
         if (code == EX_OK)
@@ -248,8 +260,7 @@ static int count_queues(parked *on, const queue_names *queues, listing *counts)
         int is_skipped = code == EX_UNAVAILABLE && !bh__link_is_broken(&on->broker->link);
         skipped += is_skipped;
         code = is_skipped ? EX_OK : code;
-        if (code == EX_OK && on->options->progress && i + 1 < queues->count)
-            show_groups(counts, i + 1, queues->count);
+        counts->done++;
     }
     put_in_order(counts);
     return code == EX_OK && skipped > 0 ? EX_UNAVAILABLE : code;

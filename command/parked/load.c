@@ -24,6 +24,7 @@ typedef struct loading {
     json_t *queues;   /* counts of messages by the queue that they go to */
     int64_t shown_ms; /* monotonic */
     FILE *in;
+    int64_t last;   /* lines behind this one were not dropped; -1: all lines are loaded */
     int64_t line;   /* read so far */
     int64_t loaded; /* lines up to this are safe */
     bh__buffer properties, body;
@@ -192,7 +193,7 @@ static void read_lines(loading *self, int (*handle)(loading *self, json_t *objec
     char *text = NULL;
     size_t room = 0;
     json_error_t error;
-    while (self->code == EX_OK && !is_interrupted()) {
+    while (self->code == EX_OK && !is_interrupted() && (self->last < 0 || self->line < self->last)) {
         ssize_t size = getline(&text, &room, self->in);
         if (size < 0)
             break;
@@ -230,6 +231,16 @@ static int check_mark(const loading *self)
              "%s.loaded",
              (long long)lines, self->file, (long long)lines, self->file);
     return EX_USAGE;
+}
+
+/* Leaves out the lines that a killed drop did not drop. */
+static void check_drop(loading *self)
+{
+    self->last = dropped_lines(self->file);
+    if (self->last >= 0)
+        complain("the drop that wrote %s did not end: only the messages of its first %lld lines were dropped, and are "
+                 "loaded; to load all of them, remove %s.dropped",
+                 self->file, (long long)self->last, self->file);
 }
 
 static void print_prospect(const loading *self)
@@ -354,6 +365,7 @@ int parked_load(int count, char **arguments)
     if (code != EX_OK)
         return code;
     code = check_mark(&self);
+    check_drop(&self);
     if (code == EX_OK)
         code = open_for_load(&self, &broker);
     if (code == EX_OK && (self.dry_run || self.options.expected >= 0))

@@ -293,7 +293,10 @@ static void load_messages(const call *self)
 
 static void stop_job(const call *self)
 {
-    jobs_stop(self->web, self->it, (int)json_integer_value(json_object_get(self->body, "job")));
+    if (json_is_true(json_object_get(self->body, "look")))
+        looks_stop(self->web, self->it);
+    else
+        jobs_stop(self->web, self->it, (int)json_integer_value(json_object_get(self->body, "job")));
 }
 
 static const struct {

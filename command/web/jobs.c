@@ -3,6 +3,7 @@
 
 #include "common/command.h"
 #include "common/connection.h"
+#include "common/loaded.h"
 #include "common/management.h"
 #include "common/output.h"
 #include "worker/wire/clock.h"
@@ -361,8 +362,10 @@ static void keep_rest(job *self, const json_t *past, int64_t done)
 static void remove_part(const job *self)
 {
     char *path = self->file ? saved_path(self->web, self->file) : NULL;
-    if (path)
+    if (path) {
         unlink(path);
+        dropped_end(path);
+    }
     free(path);
 }
 

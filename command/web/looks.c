@@ -29,11 +29,27 @@ static void keep_groups(look *self, json_t *groups, const char *notice, int is_w
 {
     web *on = self->web;
     json_decref(on->groups);
-    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b}", "number", ++on->groups_number, "taken_ms",
+    on->groups = must(json_pack("{s:i, s:I, s:O, s:o, s:o, s:b, s:i, s:i}", "number", ++on->groups_number, "taken_ms",
                                 (json_int_t)bh__epoch_ms(), "groups", groups, "notice", json_text(bh_str(notice)),
-                                "queues", json_copy(self->progress), "is_whole", is_whole));
+                                "queues", json_copy(self->progress), "is_whole", is_whole, "queues_done",
+                                is_whole ? self->queues : self->queues_done, "queue_count", self->queues));
     self->is_partly_kept = !is_whole;
     live_change(on);
+}
+
+/* Marks the groups so far: their look was stopped. Answers with them. */
+static void end_stopped(look *self)
+{
+    json_t *groups = self->web->groups;
+    if (!self->is_partly_kept) {
+        web_refuse(self->asker, 409, "the reading was stopped before it found anything");
+        return;
+    }
+    json_object_set_new(groups, "is_stopped", json_true());
+    json_object_set_new(groups, "queues", json_copy(self->progress));
+    json_object_set_new(groups, "number", json_integer(++self->web->groups_number));
+    live_change(self->web);
+    web_answer(self->asker, 200, json_incref(groups));
 }
 
 /* Marks the snapshot of a look that has failed after its first queues. */
@@ -54,6 +70,8 @@ static void on_line(void *data, const char *line, size_t size)
     const char *queue = json_string_value(json_object_get(object, "queue"));
     json_t *groups = json_object_get(object, "groups");
     if (groups) {
+        self->queues_done = (int)json_integer_value(json_object_get(object, "queues_done"));
+        self->queues = (int)json_integer_value(json_object_get(object, "queues"));
         keep_groups(self, groups, "", 0);
         json_decref(object);
     } else if (object && json_object_get(object, "progress")) {
@@ -83,9 +101,13 @@ static void on_end(void *data, int code, const char *problem)
     char *text = web_problem(problem);
     int is_partial = self->verb == DOCTOR || self->verb == LIST, /* problems were found, or a queue was left out */
         has_result = code == EX_OK || (is_partial && code == EX_UNAVAILABLE && json_array_size(self->results) > 0);
-    if (self->bytes > CHILD_MOST_BYTES || !has_result)
+    int was_stopped = self->is_stopped && !has_result;
+    self->child = NULL;
+    if (!was_stopped && (self->bytes > CHILD_MOST_BYTES || !has_result))
         end_part(self, text);
-    if (self->bytes > CHILD_MOST_BYTES)
+    if (was_stopped)
+        end_stopped(self);
+    else if (self->bytes > CHILD_MOST_BYTES)
         web_refuse(self->asker, 502, "the answer is larger than 16 MB: select fewer messages");
     else if (!has_result)
         web_refuse(self->asker, web_status(code), "%s", text);
@@ -116,11 +138,28 @@ void looks_work(web *self)
             continue;
         const child_listener listener = {.on_line = on_line, .on_end = on_end, .data = each};
         each->runs = 1;
-        if (children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener))
+        each->child =
+            children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener);
+        if (each->child)
             continue;
         web_refuse(each->asker, 503, "too many commands of backhop web run at once; try again later");
         end_look(each);
     }
+}
+
+void looks_stop(web *self, request *asker)
+{
+    for (size_t i = 0; i < LOOKS_MOST; i++) {
+        look *each = &self->looks[i];
+        if (!each->child || !connects(each->verb))
+            continue;
+        if (!each->is_stopped) /* a second SIGTERM adds nothing, and a third one would be a SIGKILL */
+            child_stop(each->child);
+        each->is_stopped = 1;
+        web_answer(asker, 200, must(json_pack("{s:b}", "is_stopping", 1)));
+        return;
+    }
+    web_refuse(asker, 404, "no messages are read now");
 }
 
 void looks_begin(web *self, request *asker, verb wanted, texts *arguments)

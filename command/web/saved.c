@@ -83,11 +83,13 @@ void saved_list(const web *self, request *it)
     DIR *directory = opendir(path);
     for (struct dirent *each; directory && (each = readdir(directory)) != NULL;) {
         struct stat facts;
-        char *whole = saved_path(self, each->d_name);
-        int64_t loaded = whole ? loaded_lines(whole) : 0;
+        char *whole = saved_path(self, each->d_name); /* NULL: it has another name */
+        int is_file = whole && json_array_size(list) < MOST_FILES &&
+                      fstatat(dirfd(directory), each->d_name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+                      S_ISREG(facts.st_mode);
+        int64_t loaded = is_file ? loaded_lines(whole) : 0;
         free(whole);
-        if (!is_name(each->d_name) || json_array_size(list) >= MOST_FILES ||
-            fstatat(dirfd(directory), each->d_name, &facts, AT_SYMLINK_NOFOLLOW) != 0)
+        if (!is_file)
             continue;
         json_array_append_new(
             list, must(json_pack("{s:s, s:I, s:I, s:I}", "file", each->d_name, "bytes", (json_int_t)facts.st_size,

@@ -30,7 +30,10 @@ typedef struct look {
     json_t *progress; /* the last line of each queue, by its name */
     json_t *last;     /* the last of all of them; NULL: none came */
     size_t bytes;
+    int queues_done, queues; /* of a list: queues that were read to their end, and all; 0: not known yet */
     int runs, is_partly_kept;
+    int is_stopped; /* by a page */
+    child *child;   /* NULL: it does not run */
 } look;
 
 typedef struct job {
@@ -100,6 +103,8 @@ void pages_answer(request *it, const char *name);
 
 /* Begins a look; the arguments become the look's. It answers the request at its end. */
 void looks_begin(web *self, request *asker, verb wanted, texts *arguments);
+/* Stops the look that reads queues, and answers the request. The look's own request gets the groups so far. */
+void looks_stop(web *self, request *asker);
 /* Starts what waits, if nothing runs. */
 void looks_work(web *self);
 /* Returns how far the look that runs is; JSON's null: none runs, or nothing came yet. */

@@ -147,6 +147,22 @@ class Operator(PageCase):
         page.get_by_text("20,500", exact=True).wait_for()
         self.assertEqual(page.get_by_text("≥").count(), 0)
 
+    def test_a_reading_is_stopped_and_the_page_says_that_it_is_a_part(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 70000)
+        self.await_ready(queue + ".parked", 70001)
+        browser = self.open(queue)
+        page = browser.page
+        page.get_by_text(f"70,001 messages in {queue}.parked").wait_for()
+        browser.look()
+        page.get_by_role("button", name="Read all").click()
+        page.get_by_text("0 of 1 queue read to the end").wait_for()
+        page.get_by_role("button", name="Stop reading").click()
+        page.get_by_text("The reading was stopped. These groups are a part").wait_for()
+        page.get_by_text(re.compile("^≥ ")).first.wait_for()
+        page.get_by_role("button", name="Read all").wait_for()
+        self.assertEqual(browser.errors, [])
+
     def test_after_a_kill_a_replay_goes_on_and_a_killed_one_is_a_click_away(self):
         queue = self.parked(300, "bad")
         with tempfile.TemporaryDirectory() as state:

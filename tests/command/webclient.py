@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import BUILD, LIMIT_S
+from harness import BUILD, LIMIT_S, LiveCase
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -131,3 +131,15 @@ class Web(contextlib.AbstractContextManager):
         """Waits until a job has replayed so many messages."""
         while (self.await_job(number, "running")["progress"] or {}).get("replayed", 0) < count:
             time.sleep(0.1)
+
+
+class WebCase(LiveCase):
+    """A test with `backhop web` on the broker."""
+
+    def web(self, *arguments: object, **more: object) -> Web:
+        page = Web(*arguments, **more)
+        self.addCleanup(page.__exit__, None, None, None)
+        return page.log_in()
+
+    def acting(self, *queues: str, **more: object) -> Web:
+        return self.web("--allow", "replay,drop", *queues, **more)

@@ -1,4 +1,5 @@
 // Elements. Text reaches the page as text alone: no markup is ever made of data.
+import { post } from './api.js'
 import { count, messages } from './format.js'
 
 const SVG = 'http://www.w3.org/2000/svg'
@@ -69,9 +70,11 @@ export function button (text, work, kind = '') {
   return h('div', {}, it, place)
 }
 
-// A line that shows how far the look is that runs. It follows the state until it leaves the page.
+// A line that shows how far the look is that runs, and a button that stops it. It follows the state until it leaves the
+// page.
 export function lookProgress (app) {
   const line = h('p', {}, 'Reading…')
+  const stop = button('Stop reading', () => post('stop', { look: true }))
   let wasShown = false
   const show = ({ look }) => {
     wasShown ||= line.isConnected
@@ -79,7 +82,7 @@ export function lookProgress (app) {
     else if (look) set(line, `Reading: ${count(look.looked_at)} of ${messages(look.messages)} in ${look.queue}…`)
   }
   app.onState(show)
-  return line
+  return h('div', {}, line, stop)
 }
 
 export function copyButton (text) {

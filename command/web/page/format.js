@@ -4,6 +4,7 @@ export const count = number => Number(number).toLocaleString('en')
 const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`
 export const bytes = number => plural(number, 'byte', 'bytes')
 export const groups = number => plural(number, 'group', 'groups')
+export const queues = number => plural(number, 'queue', 'queues')
 export const attempts = number => plural(number, 'attempt', 'attempts')
 export const messages = number => plural(number, 'message', 'messages')
 

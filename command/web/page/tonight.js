@@ -1,7 +1,7 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
-import { clock, count, groups, messages, relative } from './format.js'
+import { clock, count, groups, messages, queues, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { isRunning, queuesOf, sumOf, workQueue } from './state.js'
 
@@ -10,6 +10,7 @@ const SPANS = [
 ]
 const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
+const MOST_DEPTHS = 20
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
@@ -34,6 +35,9 @@ function facts (state) {
 const newestFirst = (a, b) => b.first_failure_ms - a.first_failure_ms
 const mostFirst = (a, b) => b.count - a.count
 
+// Returns whether messages are still read.
+export const isRead = snapshot => snapshot.is_whole === false && !snapshot.is_stopped
+
 // Returns the queues that a look has not read to their end.
 export const partly = snapshot =>
   Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
@@ -43,6 +47,14 @@ function partNote (parts, lookAtAll) {
   return h('div', { class: 'card note' },
     h('p', {}, `Only the first messages were read: ${bounds}. `,
       'The others may have other errors. A replay or drop always counts all messages.'),
+    button('Read all', lookAtAll))
+}
+
+function stoppedNote (snapshot, lookAtAll) {
+  const read = Object.values(snapshot.queues).map(each => `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
+  return h('div', { class: 'card note' },
+    h('p', {}, 'The reading was stopped. These groups are a part: ',
+      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; ${read.join(', ')}.`),
     button('Read all', lookAtAll))
 }
 
@@ -59,7 +71,7 @@ function queueNames ({ queues }) {
 
 function list (snapshot, order) {
   const now = Date.now()
-  const sign = partly(snapshot).length ? '≥ ' : ''
+  const sign = snapshot.is_whole === false || partly(snapshot).length ? '≥ ' : ''
   if (!snapshot.groups.length) {
     return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
   }
@@ -76,9 +88,27 @@ function list (snapshot, order) {
 
 function heading (snapshot) {
   const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-  const part = snapshot.is_whole === false ? ', further queues follow' : ''
-  const text = `${messages(total)} in ${groups(snapshot.groups.length)}, read on ${clock(snapshot.taken_ms)}${part}.`
+  const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
+  const text = isRead(snapshot)
+    ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
+    : `${found}, read on ${clock(snapshot.taken_ms)}.`
   return h('p', { class: 'muted' }, text)
+}
+
+// The largest parked queues and their depths, while no group is known.
+function depths (state) {
+  const rows = queuesOf(state, 'parked').filter(each => each.ready > 0).sort((a, b) => b.ready - a.ready)
+  const more = rows.length > MOST_DEPTHS && h('li', {}, `and ${queues(rows.length - MOST_DEPTHS)} more`)
+  return h('ul', {}, rows.slice(0, MOST_DEPTHS).map(each =>
+    h('li', {}, `${messages(each.ready)} in ${each.queue}`)), more)
+}
+
+// Replaces the content of an element. A focused link keeps the focus if it is there again.
+function redraw (place, ...children) {
+  const { activeElement } = document
+  const href = place.contains(activeElement) && activeElement.getAttribute('href')
+  set(place, ...children)
+  if (href) [...place.querySelectorAll('a')].find(each => each.getAttribute('href') === href)?.focus()
 }
 
 export default function tonight (app, main) {
@@ -88,33 +118,39 @@ export default function tonight (app, main) {
   const order = select(ORDERS, app.order || 'new')
   const text = h('input', { type: 'search', value: app.filter || '', placeholder: 'all errors' })
   let known = app.groups?.number || 0
+  let isLooking = false
+  let shownDepths = ''
 
   const draw = () => {
     const snapshot = app.groups
     if (!snapshot?.number) {
       set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
-        'Reading them changes neither their order nor their number.'))
+        'Reading them changes neither their order nor their number.'), depths(app.state))
       return
     }
-    const parts = partly(snapshot)
-    set(place,
+    const parts = snapshot.is_whole === false ? [] : partly(snapshot)
+    const all = () => look({ first: 0 })
+    redraw(place,
       heading(snapshot),
-      snapshot.is_whole === false && lookProgress(app),
+      isRead(snapshot) && lookProgress(app),
+      snapshot.is_stopped && stoppedNote(snapshot, all),
       app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
         'An action is running. This list may lack the messages that it holds.'),
-      parts.length > 0 && partNote(parts, () => look({ first: 0 })),
+      parts.length > 0 && partNote(parts, all),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
       list(snapshot, order.value))
   }
   const look = async (more = {}) => {
     app.span = spanField.value
     app.filter = text.value.trim()
-    set(place, lookProgress(app))
+    set(place, lookProgress(app), depths(app.state)) // before the look holds messages
     const where = app.filter ? [`error~${app.filter}`] : []
+    isLooking = true
     try {
       app.groups = await post('groups', { ...more, by: 'error', over_time: app.span, where })
       known = app.groups.number
     } finally {
+      isLooking = false
       draw()
     }
   }
@@ -133,6 +169,11 @@ export default function tonight (app, main) {
   draw()
   app.onState(state => {
     set(numbers, ...facts(state))
+    const depthsText = JSON.stringify(queuesOf(state, 'parked').map(each => [each.queue, each.ready]))
+    if (!app.groups?.number && !state.look && !isLooking && depthsText !== shownDepths) {
+      shownDepths = depthsText
+      draw()
+    }
     if (state.groups_number > known) {
       known = state.groups_number
       get('groups').then(snapshot => {

@@ -107,6 +107,33 @@ class Looking(LiveCase):
         found = ids(drain(queue + ".parked", MANY + 1))[1:]
         self.assertEqual(found, [f"m{i:06}" for i in range(MANY)])
 
+    def test_the_first_look_at_the_first_messages_holds_no_others_and_the_order_stays(self):
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 49)
+        self.await_ready(queue + ".parked", 50)
+
+        def delivered() -> list[int]:
+            """Returns the places of the messages that were delivered before, which the broker's headers have."""
+            lines = self.ok("parked", "save", queue, "-").objects
+            self.assertEqual([line["id"] for line in lines][1:], [f"m{i:06}" for i in range(49)])
+            return [i for i, line in enumerate(lines) if {name for name, *_ in line["headers"]} & {"x-delivery-count", "x-acquired-count"}]
+
+        self.ok("parked", "list", queue, "--first", 20)
+        self.assertEqual(delivered(), list(range(20)))
+        self.ok("parked", "list", queue, "--first", 10)
+        self.assertEqual(delivered(), list(range(50)))
+
+    def test_a_first_look_that_is_killed_changes_no_order(self):
+        queue = self.queue()
+        rig("park", queue, 1, "bad")
+        rig("fill", queue + ".parked", MANY)
+        for delay in (0.02, 0.05, 0.1):
+            with backhop("parked", "list", queue, "--first", MANY // 2) as process:
+                time.sleep(delay)
+                process.send_signal(signal.SIGKILL)
+                process.wait(60)
+        self.assertEqual(ids(drain(queue + ".parked", MANY + 1))[1:], [f"m{i:06}" for i in range(MANY)])
+
     def test_messages_that_are_slow_to_come_are_seen(self):
         queue = self.parked(30, "bad")
         with contextlib.closing(SlowChannel(deliveries=10)) as way:
@@ -380,6 +407,34 @@ class Files(LiveCase):
             self.assertEqual(self.by_id(again), self.by_id(saved))
         self.ok("parked", "replay", queue, "--yes")
         self.assertEqual(len(drain(queue, 5)), 5)
+
+    def test_a_killed_drop_and_a_load_double_one_batch_at_most_and_lose_nothing(self):
+        for part in (0, 512, 1024, MANY // 2):
+            queue = self.parked(1, "bad")
+            rig("fill", queue + ".parked", MANY)
+            self.await_ready(queue + ".parked", MANY + 1)
+            with tempfile.TemporaryDirectory() as directory:
+                file = Path(directory) / "file"
+                mark = Path(directory) / "file.dropped"
+                with backhop("parked", "drop", queue, file, "--yes") as process:
+                    while process.poll() is None:
+                        with contextlib.suppress(FileNotFoundError, IndexError):
+                            if int(mark.read_text().split()[0]) >= part:
+                                process.kill()
+                                break
+                    process.wait(60)
+                was_killed = mark.exists()
+                if was_killed:
+                    self.await_ready(queue + ".parked", 1)
+                    ran = self.ok("parked", "load", file)
+                    self.assertIn("did not end", ran.stderr)
+                elif file.exists():
+                    self.ok("parked", "load", file)
+            bodies = [line.split("\t")[4] for line in drain(queue + ".parked", MANY + 1)]
+            self.assertEqual(set(bodies), {str(i) for i in range(MANY)})
+            self.assertLessEqual(len(bodies) - MANY - 1, 512)
+            if part < MANY // 2:
+                self.assertTrue(was_killed, part)
 
     def test_o15_a_file_is_loaded_once(self):
         queue = self.parked(3, "bad")
