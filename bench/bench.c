@@ -85,6 +85,15 @@ void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology)
     bench_need(bh_topology_build(*topology, *policy));
 }
 
+bh_breaker *bench_breaker(void)
+{
+    bh_breaker_settings settings;
+    bh_breaker *breaker;
+    bh_breaker_defaults(&settings);
+    bench_need(bh_breaker_new(&breaker, &settings, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}));
+    return breaker;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- broker */
 
 const char *bench_url(void)

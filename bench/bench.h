@@ -8,6 +8,7 @@
 #include "worker/librabbitmq.h"
 
 #include <backhop/adapter.h>
+#include <backhop/breaker.h>
 
 #define BENCH_NAMESPACE "backhop.bench"
 #define BENCH_QUEUE "backhop.bench.work"
@@ -39,6 +40,7 @@ bench_task bench_task_of(const char *name);
 int bench_count_of(const char *digits);
 
 void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology);
+bh_breaker *bench_breaker(void); /* with the default settings */
 
 const char *bench_url(void);
 /* Connected, with BENCH_CHANNEL open. */

@@ -9,13 +9,15 @@
 // - adapter: backhop/amqplib
 // - worker: Worker
 // - worker-metrics: with backhop/prom-client
+// - worker-breaker, adapter-breaker: with a breaker, which stays closed
 //
 // Tasks:
 //
 // - consume: acknowledge each message
 // - retry: each message fails; a copy waits, confirmed, then the original is acknowledged
 // - seen, of adapter: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
-//   them: silent, as if it had no events; off, without a listener; on, with backhop/prom-client
+//   them: silent, as if it had no events; off, without a listener; on, with backhop/prom-client; breaker, as off, with
+//   a breaker
 // - decision: no broker; the adapter's decision for a message with ten headers, one of them an x-death of five records
 //
 // AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has
@@ -36,9 +38,10 @@ const path = require('node:path')
 
 const amqplib = require('amqplib')
 
-const { Policy, Topology, Worker } = require('backhop')
+const backhop = require('backhop')
 const { Retrier } = require('backhop/amqplib')
 
+const { Policy, Topology, Worker } = backhop
 const { Decider } = require(path.join(path.dirname(require.resolve('backhop')), 'decider')) // not public
 
 const QUEUE = 'backhop.bench.work' // as bench/bench.h has them
@@ -168,7 +171,9 @@ async function runSeen (task, turns) {
     for (const file of Object.keys(require.cache)) if (file.startsWith(lib)) delete require.cache[file]
     const { Retrier } = require('backhop/amqplib')
     if (seen === 'silent') silence(require(path.join(lib, 'observe', 'emitter')))
-    return { seen, Retrier, Policy: require('backhop').Policy, onEvent: seen === 'on' ? metrics() : undefined }
+    const own = require('backhop')
+    const options = seen === 'on' ? { onEvent: metrics() } : seen === 'breaker' ? { breaker: breaker(own) } : {}
+    return { seen, Retrier, Policy: own.Policy, options }
   })
   await runAdapter(task, { contenders, turns, prefetch: SEEN_PREFETCH })
   const [spent, took] = [task.batches, task.moments].map(all =>
@@ -176,20 +181,26 @@ async function runSeen (task, turns) {
   return { cpu_us: spent, took_us: took }
 }
 
+/** Returns a breaker that the failures leave closed. */
+const breaker = ({ Breaker }) => new Breaker('bench', { errors: [TypeError] })
+
 /** As if there were no events at all. */
 function silence ({ Emitter }) {
   for (const name of ['isObserved', 'hasListeners']) Object.defineProperty(Emitter.prototype, name, { value: false })
   Emitter.prototype.emit = () => undefined
 }
 
-const ALONE = { contenders: [{ seen: 'off', Retrier, Policy }], turns: ['off'], prefetch: PREFETCH }
+/** The way of one retrier with these options. */
+function alone (options) {
+  return { contenders: [{ seen: 'off', Retrier, Policy, options }], turns: ['off'], prefetch: PREFETCH }
+}
 
-async function runAdapter (task, { contenders, turns, prefetch } = ALONE) {
+async function runAdapter (task, { contenders, turns, prefetch }) {
   const connection = await amqplib.connect(URL)
   const channel = await connection.createChannel()
   await channel.prefetch(prefetch)
-  const retriers = contenders.map(({ Retrier, Policy, onEvent }) =>
-    new Retrier(channel, { queue: QUEUE, policy: policy(Policy), namespace: NAMESPACE, onEvent }))
+  const retriers = contenders.map(({ Retrier, Policy, options }) =>
+    new Retrier(channel, { queue: QUEUE, policy: policy(Policy), namespace: NAMESPACE, ...options }))
   const wrapped = new Map(retriers.map((each, i) => [contenders[i].seen, each.wrap(message => task.handle(message))]))
   const callbacks = turns.map(seen => wrapped.get(seen))
   await channel.consume(QUEUE, message => callbacks[Math.floor(task.done / SEEN_BATCH) % callbacks.length](message))
@@ -199,9 +210,9 @@ async function runAdapter (task, { contenders, turns, prefetch } = ALONE) {
   await connection.close()
 }
 
-async function runWorker (task, onEvent) {
+async function runWorker (task, options = {}) {
   const topology = new Topology({ queue: QUEUE, policy: policy(), namespace: NAMESPACE, workQueue: 'quorum' })
-  const worker = new Worker(URL, { topology, concurrency: PREFETCH, prefetch: PREFETCH, mode: 'none', onEvent })
+  const worker = new Worker(URL, { topology, concurrency: PREFETCH, prefetch: PREFETCH, mode: 'none', ...options })
   task.isDone.then(() => worker.stop())
   await worker.run(message => task.handle(message))
 }
@@ -234,9 +245,11 @@ function decide (count) {
 
 const CONTENDERS = {
   amqplib: runAmqplib,
-  adapter: task => runAdapter(task),
+  adapter: task => runAdapter(task, alone({})),
   worker: task => runWorker(task),
-  'worker-metrics': task => runWorker(task, metrics())
+  'adapter-breaker': task => runAdapter(task, alone({ breaker: breaker(backhop) })),
+  'worker-breaker': task => runWorker(task, { breaker: breaker(backhop) }),
+  'worker-metrics': task => runWorker(task, { onEvent: metrics() })
 }
 
 async function main () {

@@ -11,13 +11,15 @@ Contenders:
 - aio-pika: backhop.aio_pika
 - worker: backhop.Worker
 - worker-metrics: with backhop.prometheus.Metrics
+- worker-breaker, blocking-breaker, select-breaker, aio-pika-breaker: with a breaker, which stays closed
 
 Tasks:
 
 - consume: acknowledge each message
 - retry: each message fails; a copy waits, confirmed, then the original is acknowledged
 - seen, of select: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
-  them: silent, as if it had no events; off, without a listener; on, with backhop.prometheus.Metrics
+  them: silent, as if it had no events; off, without a listener; on, with backhop.prometheus.Metrics; breaker, as off,
+  with a breaker
 - decision: no broker; an adapter's decision for a message with ten headers, one of them an x-death of five records
 
 AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has them.
@@ -65,6 +67,8 @@ SEEN_PREFETCH, SEEN_BATCH = 100, 1000  # messages: those in hand at a batch's en
 ERROR = "507 queue is full"
 URL = os.environ.get("AMQP_URL", "")
 POLICY = backhop.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
+BREAKER = "-breaker"  # the end of a contender's name
+OPTIONS: dict[str, Any] = {}  # of workers and retriers
 
 
 class Task:
@@ -219,7 +223,7 @@ def run_blocking(task: Task) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(URL))
     channel = connection.channel()
     channel.basic_qos(prefetch_count=PREFETCH)
-    retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+    retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, **OPTIONS)
     on_message = retrier.wrap(task.handle)
 
     def until_done(*delivery: Any) -> None:
@@ -232,6 +236,11 @@ def run_blocking(task: Task) -> None:
     retrier.drain()
     channel.basic_get(QUEUE)  # as below
     connection.close()
+
+
+def closed_breaker(package: Any) -> Any:
+    """Returns a breaker that the failures leave closed."""
+    return package.Breaker("bench", errors=(ConnectionError,))
 
 
 def own_package() -> Any:
@@ -258,7 +267,9 @@ def run_seen(task: Task, turns: list[str]) -> dict[str, list[float]]:
         package = own_package()
         policy = package.Policy(initial=600, max=600, jitter="none", max_retry_after=0)
         listener = package.prometheus.Metrics() if name == "on" else None
-        made = package.pika.Retrier(channel, QUEUE, policy, namespace=NAMESPACE, on_event=listener)
+        breaker = closed_breaker(package) if name == "breaker" else None
+        options = {"namespace": NAMESPACE, "on_event": listener, "breaker": breaker}
+        made = package.pika.Retrier(channel, QUEUE, policy, **options)
         if name == "silent":
             silence(made._events)
         return made
@@ -276,7 +287,7 @@ def run_seen(task: Task, turns: list[str]) -> dict[str, list[float]]:
 
 
 def one_retrier(channel: Any) -> list[backhop.pika.Retrier]:
-    return [backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)]
+    return [backhop.pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, **OPTIONS)]
 
 
 def run_select(
@@ -316,7 +327,7 @@ def run_aio_pika(task: Task) -> None:
         connection = await aio_pika.connect_robust(URL)
         channel = await connection.channel()
         await channel.set_qos(prefetch_count=PREFETCH)
-        retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE)
+        retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY, namespace=NAMESPACE, **OPTIONS)
         done = asyncio.Event()
 
         async def handle(message: object) -> None:
@@ -346,7 +357,8 @@ def run_worker_metrics(task: Task) -> None:
 
 def run_worker(task: Task, on_event: Any = None) -> None:
     topology = backhop.Topology(QUEUE, POLICY, namespace=NAMESPACE, work_queue="quorum")
-    worker = backhop.Worker(URL, topology=topology, threads=1, prefetch=PREFETCH, mode="none", on_event=on_event)
+    options = {"threads": 1, "prefetch": PREFETCH, "mode": "none", "on_event": on_event, **OPTIONS}
+    worker = backhop.Worker(URL, topology=topology, **options)
 
     def handle(message: backhop.Message) -> None:
         try:
@@ -412,7 +424,9 @@ def main() -> None:
     if name == "seen":
         print(json.dumps({"messages": messages, **run_seen(task, sys.argv[4].split(","))}))
         return
-    CONTENDERS[contender](task)
+    if contender.endswith(BREAKER):
+        OPTIONS["breaker"] = closed_breaker(backhop)
+    CONTENDERS[contender.removesuffix(BREAKER)](task)
     result = {
         "messages": messages,
         "seconds": time.perf_counter() - task.start,

@@ -10,13 +10,15 @@
 # - adapter: Backhop::Bunny
 # - worker: Backhop::Worker
 # - worker-metrics: with Backhop::Metrics
+# - worker-breaker, adapter-breaker: with a breaker, which stays closed
 #
 # Tasks:
 #
 # - consume: acknowledge each message
 # - retry: each message fails; a copy waits, confirmed, then the original is acknowledged
 # - seen, of adapter: retry, by retriers that take the TURNS, batch by batch, over and over. TURNS has commas between
-#   them: silent, as if it had no events; off, without a listener; on, with Backhop::Metrics
+#   them: silent, as if it had no events; off, without a listener; on, with Backhop::Metrics; breaker, as off, with a
+#   breaker
 # - decision: no broker; an adapter's decision for a message with ten headers, one of them an x-death of five records
 #
 # AMQP_URL names the broker; bench-broker declares the queues and publishes the messages, as bench/bench.h has them. The
@@ -132,12 +134,14 @@ def run_seen(task, turns)
   { cpu_us: spent, took_us: took }
 end
 
-def run_adapter(task, turns = ["off"], prefetch = PREFETCH)
+def run_adapter(task, turns = ["off"], prefetch = PREFETCH, **given)
   connection, channel, queue = connect
   channel.prefetch(prefetch)
   retriers = turns.uniq.to_h do |seen|
-    on_event = Backhop::Metrics.new if seen == "on"
-    retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, on_event: on_event)
+    options = given
+    options = { on_event: Backhop::Metrics.new } if seen == "on"
+    options = { breaker: closed_breaker } if seen == "breaker"
+    retrier = Backhop::Bunny::Retrier.new(channel, queue: queue, policy: POLICY, namespace: NAMESPACE, **options)
     retrier.listeners.extend(Silent) if seen == "silent"
     [seen, retrier]
   end
@@ -150,10 +154,13 @@ def run_adapter(task, turns = ["off"], prefetch = PREFETCH)
   close(connection, channel)
 end
 
-def run_worker(task, on_event = nil)
+# A breaker that the failures leave closed.
+def closed_breaker = Backhop::Breaker.new("bench", errors: [IOError])
+
+def run_worker(task, **options)
   topology = Backhop::Topology.new(QUEUE, policy: POLICY, namespace: NAMESPACE, work_queue: :quorum)
   worker = Backhop::Worker.new(ENV.fetch("AMQP_URL"), topology: topology, threads: 1, prefetch: PREFETCH, mode: :none,
-                                                      on_event: on_event)
+                                                      **options)
   worker.run do |_message|
     task.call
   ensure
@@ -185,10 +192,15 @@ def decide(count)
   times.sort[count / 2] / 1000.0
 end
 
+# The options of a contender, by the second part of its name.
+OPTIONS = {
+  "metrics" => -> { { on_event: Backhop::Metrics.new } },
+  "breaker" => -> { { breaker: closed_breaker } }
+}.freeze
 CONTENDERS = { "bunny" => :run_bunny, "adapter" => :run_adapter, "worker" => :run_worker }.freeze
 
 contender, name, messages, turns = ARGV
-contender, seen = contender.split("-")
+contender, with = contender.split("-")
 messages = Integer(messages)
 Backhop.logger.level = Logger::ERROR
 if name == "decision"
@@ -199,7 +211,7 @@ else
     puts JSON.generate(messages: messages, **run_seen(task, turns.split(",")))
     exit
   end
-  send(CONTENDERS.fetch(contender), task, *(Backhop::Metrics.new if seen == "metrics"))
+  send(CONTENDERS.fetch(contender), task, **(with ? OPTIONS.fetch(with).call : {}))
   seconds = task.now - task.start
   cpu_seconds = task.cpu_now - task.batches.first
   peak_kib = File.read("/proc/self/status")[/^VmHWM:\s+(\d+)/, 1].to_i

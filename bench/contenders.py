@@ -38,11 +38,14 @@ class Language:
     decides: str = ""
     """The contender that has the task "decision": "microseconds", the median of one."""
     seen: str = ""
-    """The contender that has the task "seen". It gets turns too, separated by commas. A turn is how a batch of failing
-    messages is seen: "silent", as if it had no events, "off", without a listener, "on", with metrics. It repeats them.
+    """The contender that has the task "seen". It gets turns too, separated by commas. Each turn is a batch of failing
+    messages, and the turns are repeated. "silent" is without events, "off" without a listener, "on" with metrics.
+    "breaker" is "off" with a closed breaker.
 
     For each batch it writes "cpu_us", its processor time a message, and "took_us", the time that one took. Programs
     that take turns cannot measure this: one's rates, and its processor time, differ by a tenth between runs."""
+    is_default: bool = True
+    """Set if it is measured when no language is named."""
 
     @property
     def base(self) -> str:
@@ -52,6 +55,23 @@ class Language:
         return self.contenders[contender].messages.get(task, self.messages[task])
 
 
+def breaker_cost(name: str, off: list[str], environment: Mapping[str, str] | None = None) -> Language:
+    """Returns what a closed breaker costs. The second contender is the first once more: its ratio is the noise."""
+    *command, contender = off
+    on = [*off, "breaker"] if contender.endswith("bench-worker") else [*command, f"{contender}-breaker"]
+    return Language(
+        f"{name}, what a closed breaker costs",
+        {
+            "off": Contender("without a breaker", off),
+            "again": Contender("without a breaker, again", off),
+            "on": Contender("with a closed breaker", on, {"consume": 0.95, "retry": 0.95}),
+        },
+        {"consume": 50000, "retry": 40000},
+        environment or {},
+        is_default=False,
+    )
+
+
 def languages(programs: Path) -> dict[str, Language]:
     """All of them; programs is the directory with what bench/ was compiled to."""
     build = ROOT / "build"
@@ -59,6 +79,8 @@ def languages(programs: Path) -> dict[str, Language]:
     python = [str(build / "python/default/bin/python"), str(ROOT / "bench/contend.py")]
     ruby = ["ruby", str(ROOT / "bench/contend.rb")]
     node = ["node", str(build / "node/default/bench/contend.js")]
+    worker = [str(programs / "bench-worker")]
+    gems = {"GEM_HOME": str(build / "ruby/default")}
     return {
         "c": Language(
             "C",
@@ -66,9 +88,9 @@ def languages(programs: Path) -> dict[str, Language]:
                 "librabbitmq": Contender(
                     "librabbitmq, a loop with batched acks and pipelined confirms", [str(programs / "bench-plain")]
                 ),
-                "backhop": Contender("worker", [str(programs / "bench-worker")], {"consume": 0.9, "retry": 0.9}),
+                "backhop": Contender("worker", worker, {"consume": 0.9, "retry": 0.9}),
                 "metrics": Contender(
-                    "worker that counts metrics", [str(programs / "bench-worker"), "metrics"], {"consume": 0.85, "retry": 0.85}
+                    "worker that counts metrics", [*worker, "metrics"], {"consume": 0.85, "retry": 0.85}
                 ),
             },
             {"consume": 100000, "retry": 100000},
@@ -116,7 +138,7 @@ def languages(programs: Path) -> dict[str, Language]:
                 "adapter": Contender("Backhop::Bunny", [*ruby, "adapter"], {"consume": 0.9, "retry": 5}),
             },
             {"consume": 50000, "retry": 40000},
-            {"GEM_HOME": str(build / "ruby/default")},
+            gems,
             decides="adapter",
             seen="adapter",
         ),
@@ -127,7 +149,7 @@ def languages(programs: Path) -> dict[str, Language]:
                 "on": Contender("Backhop::Worker, with Backhop::Metrics", [*ruby, "worker-metrics"], {"retry": 0.95}),
             },
             {"consume": 50000, "retry": 40000},
-            {"GEM_HOME": str(build / "ruby/default")},
+            gems,
         ),
         "node": Language(
             "Node",
@@ -148,4 +170,13 @@ def languages(programs: Path) -> dict[str, Language]:
             },
             {"consume": 50000, "retry": 40000},
         ),
+        "c-worker-breaker": breaker_cost("C, worker", worker),
+        "python-worker-breaker": breaker_cost("Python, worker", [*python, "worker"]),
+        "python-blocking-breaker": breaker_cost("Python, BlockingConnection", [*python, "blocking"]),
+        "python-select-breaker": breaker_cost("Python, SelectConnection", [*python, "select"]),
+        "python-aio-pika-breaker": breaker_cost("Python, aio-pika", [*python, "aio-pika"]),
+        "ruby-worker-breaker": breaker_cost("Ruby, worker", [*ruby, "worker"], gems),
+        "ruby-bunny-breaker": breaker_cost("Ruby, Bunny", [*ruby, "adapter"], gems),
+        "node-worker-breaker": breaker_cost("Node, worker", [*node, "worker"]),
+        "node-amqplib-breaker": breaker_cost("Node, amqplib", [*node, "adapter"]),
     }

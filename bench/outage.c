@@ -89,15 +89,6 @@ static void publish_numbers(amqp_connection_state_t connection, int count)
         bench_read_confirm(connection, &confirms);
 }
 
-static bh_breaker *make_breaker(void)
-{
-    bh_breaker_settings settings;
-    bh_breaker *breaker;
-    bh_breaker_defaults(&settings);
-    bench_need(bh_breaker_new(&breaker, &settings, bh_str("12345678")));
-    return breaker;
-}
-
 static void play(outage *self)
 {
     pthread_t threads[HANDLERS];
@@ -121,7 +112,7 @@ int main(int count, char **words)
         bench_fail("usage: bench-outage breaker|none MESSAGES SECONDS");
     outage self = {.messages = bench_count_of(words[2]), .down_ms = 1000.0 * bench_count_of(words[3])};
     self.failures = calloc((size_t)self.messages, sizeof *self.failures);
-    bh_breaker *breaker = strcmp(words[1], "breaker") == 0 ? make_breaker() : NULL;
+    bh_breaker *breaker = strcmp(words[1], "breaker") == 0 ? bench_breaker() : NULL;
     bh_policy *policy;
     bh_topology *topology;
     bench_need(bh_policy_new(&policy));

@@ -1,10 +1,13 @@
 'use strict'
-// A consumer for bench/outage: calls the downstream for each message.
+// A consumer for bench/outage and bench/hosts: calls the downstream for each message.
 //
 //     node outage.js amqplib|amqplib-callbacks|amqp|worker
 //
-// The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE. With OUTAGE_BAD every fifth message fails by its own
-// fault. With OUTAGE_WITHOUT there is no breaker.
+// The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE.
+//
+// - OUTAGE_BAD: every fifth message fails by its own fault.
+// - OUTAGE_HOSTS: the number of hosts, which are the keys of the breaker.
+// - OUTAGE_WITHOUT: without a breaker.
 
 const { once } = require('node:events')
 const http = require('node:http')
@@ -12,7 +15,7 @@ const http = require('node:http')
 const { Breaker, Policy, Worker } = require('backhop')
 
 const AT_ONCE = 50
-const { AMQP_URL, OUTAGE_PORT: port, OUTAGE_QUEUE: queue, OUTAGE_BAD, OUTAGE_WITHOUT } = process.env
+const { AMQP_URL, OUTAGE_PORT: port, OUTAGE_QUEUE: queue, OUTAGE_BAD, OUTAGE_HOSTS, OUTAGE_WITHOUT } = process.env
 
 class Down extends Error {}
 class Bad extends Error {}
@@ -27,15 +30,18 @@ async function get (path) {
   return response.statusCode
 }
 
+const numberOf = message => Number(String(message.body ?? message.content))
+
 async function handle (message) {
-  const number = Number(String(message.body ?? message.content))
+  const number = numberOf(message)
   const status = await get(`/${isBad(number) ? 'bad' : 'good'}/${number}/${message.attempt}`)
   if (isBad(number)) throw new Bad('the message is bad')
   if (status === 503) throw new Down('503')
 }
 
 const onEvent = event => event.name === 'breaker_opened' && get('/opened/0/0')
-const breaker = OUTAGE_WITHOUT ? undefined : new Breaker('the API', { errors: [Down] })
+const key = OUTAGE_HOSTS ? message => numberOf(message) % Number(OUTAGE_HOSTS) : undefined
+const breaker = OUTAGE_WITHOUT ? undefined : new Breaker('the API', { errors: [Down], key })
 const options = { queue, policy: new Policy({ maxAttempts: 1000 }), never: [Bad], onEvent, breaker }
 
 const CLIENTS = {

@@ -1,9 +1,12 @@
-"""A consumer for bench/outage: calls the downstream for each message.
+"""A consumer for bench/outage and bench/hosts: calls the downstream for each message.
 
     python outage.py pika|aio-pika|worker|worker-serve
 
-The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE. With OUTAGE_BAD every fifth message fails by its own fault. With
-OUTAGE_WITHOUT there is no breaker.
+The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE.
+
+- OUTAGE_BAD: every fifth message fails by its own fault.
+- OUTAGE_HOSTS: the number of hosts, which are the keys of the breaker.
+- OUTAGE_WITHOUT: without a breaker.
 """
 
 from __future__ import annotations
@@ -43,9 +46,14 @@ def note(event: backhop.Event) -> None:
         get("/opened/0/0")
 
 
+def host_of(message: backhop.Message) -> str:
+    return str(int(message.body) % int(os.environ["OUTAGE_HOSTS"]))
+
+
 OPTIONS: dict[str, Any] = {"policy": backhop.Policy(max_attempts=1000), "never": (ValueError,), "on_event": note}
 if not os.environ.get("OUTAGE_WITHOUT"):
-    OPTIONS["breaker"] = backhop.Breaker("the API", errors=(ConnectionError,))
+    key = host_of if os.environ.get("OUTAGE_HOSTS") else None
+    OPTIONS["breaker"] = backhop.Breaker("the API", errors=(ConnectionError,), key=key)
 
 
 def path_of(message: backhop.Message) -> str:

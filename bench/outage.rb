@@ -1,11 +1,14 @@
 # frozen_string_literal: true
 
-# A consumer for bench/outage: calls the downstream for each message.
+# A consumer for bench/outage and bench/hosts: calls the downstream for each message.
 #
 #     ruby outage.rb bunny|worker
 #
-# The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE. With OUTAGE_BAD every fifth message fails by its own fault. With
-# OUTAGE_WITHOUT there is no breaker.
+# The environment has AMQP_URL, OUTAGE_PORT and OUTAGE_QUEUE.
+#
+# - OUTAGE_BAD: every fifth message fails by its own fault.
+# - OUTAGE_HOSTS: the number of hosts, which are the keys of the breaker.
+# - OUTAGE_WITHOUT: without a breaker.
 
 require "net/http"
 
@@ -20,7 +23,11 @@ QUEUE = ENV.fetch("OUTAGE_QUEUE")
 # The downstream answered 503.
 class Down < StandardError; end
 
-def bad?(number) = !ENV["OUTAGE_BAD"].to_s.empty? && (number % 5).zero?
+def given?(name) = !ENV[name].to_s.empty?
+
+def bad?(number) = given?("OUTAGE_BAD") && (number % 5).zero?
+
+def host_of(message) = Integer(message.body) % Integer(ENV.fetch("OUTAGE_HOSTS"))
 
 def get(path) = Net::HTTP.start("127.0.0.1", PORT) { |http| http.get(path).code }
 
@@ -33,7 +40,8 @@ end
 
 note = ->(event) { get("/opened/0/0") if event.name == :breaker_opened }
 options = { policy: Backhop::Policy.new(max_attempts: 1000), never: [ArgumentError], on_event: note }
-options[:breaker] = Backhop::Breaker.new("the API", errors: [Down]) if ENV["OUTAGE_WITHOUT"].to_s.empty?
+key = method(:host_of) if given?("OUTAGE_HOSTS")
+options[:breaker] = Backhop::Breaker.new("the API", errors: [Down], key: key) unless given?("OUTAGE_WITHOUT")
 
 if ARGV.first == "bunny"
   channel = Bunny.new(URL.delete_suffix("/")).start.create_channel

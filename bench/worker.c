@@ -1,11 +1,14 @@
 /*
  * bench-worker: the contender that is Backhop's worker, in a program that has nothing else.
  *
- *     bench-worker [metrics] consume|retry|lateness MESSAGES      metrics: it counts them
+ *     bench-worker [metrics|breaker] consume|retry|lateness MESSAGES
+ *
+ * metrics: it counts them. breaker: it has a circuit breaker, which stays closed.
  */
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { DRAIN_MS = 60000 };
 
@@ -16,13 +19,14 @@ typedef struct bench_run {
     double start, used; /* at the first message */
     bench_sample *samples;
     bh_metrics *metrics; /* NULL: none are counted */
+    bh_breaker *breaker; /* NULL: none */
     bh_delivery *delivery;
     bh_history *history;
 } bench_run;
 
 static bh_outcome fail(bh_worker *worker, bh_message *message)
 {
-    bh_settlement failed = {.outcome = BH_OUTCOME_FAILED, .error = bh_str(BENCH_ERROR)};
+    bh_settlement failed = {.outcome = BH_OUTCOME_FAILED, .error = bh_str(BENCH_ERROR), .is_own_fault = 1};
     bench_need(bh_worker_settle(worker, message, &failed));
     return failed.outcome;
 }
@@ -89,6 +93,7 @@ static void run(bench_run *self)
     bench_need(bh_worker_add_uri(worker, bh_str(bench_url())));
     bench_need(bh_worker_set_prefetch(worker, BENCH_PREFETCH));
     bench_need(bh_worker_set_metrics(worker, self->metrics));
+    bench_need(bh_worker_set_breaker(worker, self->breaker));
     if (bh_worker_run(worker, handlers[self->task], hear, self) != BH_OK)
         bench_fail("%s", bh_worker_error(worker).data);
     bench_print(self->messages, bench_now_ms() - self->start, bench_used_ms() - self->used, self->samples);
@@ -100,18 +105,21 @@ static void run(bench_run *self)
 int main(int count, char **words)
 {
     int counts_metrics = count == 4 && strcmp(words[1], "metrics") == 0;
-    if (count != 3 + counts_metrics)
-        bench_fail("usage: bench-worker [metrics] consume|retry|lateness MESSAGES");
-    words += counts_metrics;
+    int has_breaker = count == 4 && strcmp(words[1], "breaker") == 0;
+    if (count != 3 + counts_metrics + has_breaker)
+        bench_fail("usage: bench-worker [metrics|breaker] consume|retry|lateness MESSAGES");
+    words += count - 3;
     bench_run self = {.task = bench_task_of(words[1]), .messages = bench_count_of(words[2])};
     if (counts_metrics)
         bench_need(bh_metrics_new(&self.metrics));
+    self.breaker = has_breaker ? bench_breaker() : NULL;
     bench_need(bh_delivery_new(&self.delivery));
     bench_need(bh_history_new(&self.history));
     self.samples = self.task == BENCH_LATENESS ? bench_samples(self.messages) : NULL;
     run(&self);
     free(self.samples);
     bh_metrics_free(self.metrics);
+    bh_breaker_free(self.breaker);
     bh_history_free(self.history);
     bh_delivery_free(self.delivery);
     return EXIT_SUCCESS;
