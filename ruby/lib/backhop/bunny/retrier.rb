@@ -78,6 +78,7 @@ module Backhop
         @subscriptions = [].freeze
         @gates = ObjectSpace::WeakMap.new
         @reread_ms = 0 # when to read the unroutable queue again
+        @is_watched = false
         @pid = Process.pid
         @listeners.attach(self)
       end
@@ -146,6 +147,7 @@ module Backhop
         limit = HandlerLimit.new(timeout)
         handle = handling_of(handler || block, limit)
         declare
+        keep_looking
         subscription = Subscription.new(self, @connection, prefetch, threads, limit, handle)
         @subscriptions = [*@subscriptions.reject(&:over?), subscription].freeze
         subscription.start
@@ -159,6 +161,8 @@ module Backhop
       # the message stays unacknowledged. A handler that ends its thread has failed, and a new
       # thread of Bunny's pool takes its place.
       #
+      # Once a minute it looks for the return exchange, as {#subscribe} does.
+      #
       # A handler with one parameter gets the {Message}, which has the number of the attempt
       # and more. Another handler gets Bunny's delivery_info, properties and payload, and the
       # message as an optional fourth parameter.
@@ -171,6 +175,7 @@ module Backhop
       # @raise [InvalidArgumentError] if the handler has no method call
       def wrap(handler = nil, &block)
         handle = handling_of(handler || block)
+        keep_looking
         intake = Intake.new(self, lambda do |message|
           handle.call(message)
         rescue *HandlerCall::ENDS_PROGRAM => e
@@ -220,7 +225,7 @@ module Backhop
       # @api private
       def message_of(delivery_info, properties, payload)
         check_process
-        look_if_due
+        keep_looking
         consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
         check_consumer(consumer) unless consumer.equal?(@consumer)
         original = original(delivery_info, consumer ? consumer.no_ack : false)
@@ -317,9 +322,23 @@ module Backhop
         run_declaring(:create, rung_ms)
       end
 
-      # Looks for the return exchange if a minute has passed.
+      # Looks for the return exchange once a minute from now on, also if no message arrives.
       # @api private
-      def look_if_due = mode == :none || @publisher.look_if_due
+      def keep_looking
+        return if mode == :none || (@is_watched && Watch.running?)
+
+        Watch.add(self)
+        @is_watched = true
+      end
+
+      # Looks for the return exchange if a minute has passed. The broker answers nothing while it blocks
+      # the connection.
+      # @api private
+      def look_if_due
+        return if Process.pid != @pid || Channels.recovering?(@connection) || @connection.blocked?
+
+        @publisher.look_if_due
+      end
 
       # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so before.
       #
