@@ -195,9 +195,10 @@ module Backhop
       # @raise [Error] the message cannot be read
       # @raise [SystemExit, SignalException] the block raised it; the message stays unacknowledged
       def process(delivery_info, properties, payload, &block)
+        check_process
+        look_if_due
         return false unless delivery_info
 
-        check_process
         Checks.callable(block, "the handler")
         message = message_of(delivery_info, properties, payload)
         if (poison = message.past? && guard(message))
@@ -225,8 +226,8 @@ module Backhop
       # @api private
       def message_of(delivery_info, properties, payload)
         check_process
-        keep_looking
         consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
+        consumer ? keep_looking : look_if_due
         check_consumer(consumer) unless consumer.equal?(@consumer)
         original = original(delivery_info, consumer ? consumer.no_ack : false)
         Message.new(delivery_info, properties, payload, topology, original, @decider)
@@ -279,6 +280,8 @@ module Backhop
       def drain(timeout = nil)
         check_process
         deadline_ms = Deadline.after(timeout)
+        Watch.remove(self) if @is_watched
+        @is_watched = false # until the next message
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
         @gates.each_key(&:give_back)
@@ -327,15 +330,21 @@ module Backhop
       def keep_looking
         return if mode == :none || (@is_watched && Watch.running?)
 
-        Watch.add(self)
         @is_watched = true
+        Watch.add(self)
+      end
+
+      # Returns true if its connection does not come back.
+      # @api private
+      def lost?
+        Process.pid != @pid || @connection.closed? || !(@connection.open? || @connection.automatically_recover?)
       end
 
       # Looks for the return exchange if a minute has passed. The broker answers nothing while it blocks
       # the connection.
       # @api private
       def look_if_due
-        return if Process.pid != @pid || Channels.recovering?(@connection) || @connection.blocked?
+        return if mode == :none || Channels.recovering?(@connection) || @connection.blocked?
 
         @publisher.look_if_due
       end

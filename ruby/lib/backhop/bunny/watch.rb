@@ -3,14 +3,16 @@
 module Backhop
   module Bunny
     # Lets each retrier look for the return exchange and in the unroutable queue, once a minute, also if no
-    # message arrives. One thread does so for all retriers of the process. It keeps no retrier alive, and
-    # ends with the last one.
+    # message arrives. One thread does so for all retriers of the process, and ends with the last one. It
+    # keeps a retrier until its drain, or until its connection is closed.
+    #
+    # Its retriers are not in a WeakMap: Ruby 3.1 crashes if a thread iterates over one.
     # @api private
     module Watch
       PAUSE = 1.0 # seconds between two checks of whether a look is due
       private_constant :PAUSE
 
-      @retriers = ObjectSpace::WeakMap.new
+      @retriers = {}.compare_by_identity
       @lock = Mutex.new
       @thread = nil
 
@@ -26,6 +28,11 @@ module Backhop
           end
         end
 
+        # Watches a retrier no more.
+        def remove(retrier)
+          @lock.synchronize { @retriers.delete(retrier) }
+        end
+
         # Returns false if the thread has ended: the application killed it, or the process is a forked child.
         def running? = @thread&.alive?
 
@@ -38,7 +45,11 @@ module Backhop
         # Waits until the next check. Returns false if no retrier is left.
         def wait
           sleep(PAUSE)
-          @lock.synchronize { @retriers.size.positive? || @thread = nil }
+          @lock.synchronize do
+            @retriers.delete_if { |retrier, _| retrier.lost? }
+            @thread = nil if @retriers.empty?
+            !@thread.nil?
+          end
         end
 
         def look
