@@ -59,18 +59,22 @@ class Declaring {
   }
 
   /**
-   * Looks for the return exchange. Binds the work queue to it again, or declares the topology again
-   * if the exchange is missing. With mode verify it only looks, and with mode none it does nothing.
+   * Looks for the return exchange. If this retrier declared the topology, binds the work queue to the
+   * exchange again, or declares the topology again if the exchange is missing. With mode none it does nothing.
    *
    * Rejects if the exchange is missing, also if it is declared again.
    */
   async look (connection) {
-    await this.#execute(connection, native => native.look(MODES[this.#mode]))
+    await this.#execute(connection, native => native.look(this.#lookMode))
   }
 
   /** Returns whether retries come back after a look, which rejected with `error` or did not reject. */
   returnsAfter (error) {
-    return Boolean(c.bh_replay_after_look(MODES[this.#mode], error?.status ?? 0))
+    return Boolean(c.bh_replay_after_look(this.#lookMode, error?.status ?? 0))
+  }
+
+  get #lookMode () {
+    return MODES[this.#mode === 'create' && !this.isOwn ? 'verify' : this.#mode]
   }
 
   /** Declares the topology again. */

@@ -51,6 +51,8 @@ class Journal:
 
     handlings: dict[str, list[Handling]] = field(default_factory=lambda: defaultdict(list))
     connections: int = 0
+    returned: int = 0
+    """How many messages the consumers took from the unroutable queue: their attempts begin at 1 again."""
     last_ms: int = 0
 
     @classmethod
@@ -61,6 +63,8 @@ class Journal:
             at, what, *rest = line.split("\t")
             if what == "connected":
                 journal.connections += 1
+            elif what == "returned":
+                journal.returned += int(rest[0])
             else:
                 attempt, delay, *content = rest
                 handling = Handling(int(at), what, int(attempt), int(delay), tuple(content))  # type: ignore[arg-type]
@@ -90,7 +94,7 @@ class Account:
 
     duplicates: int = 0
     in_hand: int = 0
-    """How many duplicates there may be: what could be in hand when something happened."""
+    """How many duplicates there may be: messages in hand when something happened, and attempts of returned ones."""
     calls: int = 0
     notes: list[str] = field(default_factory=list)
 

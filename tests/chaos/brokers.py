@@ -74,6 +74,13 @@ def take_all(channel: Any, queue: str) -> list[tuple[Any, bytes]]:
         channel.basic_ack(method.delivery_tag)
 
 
+def depth_of(channel: Any, queue: str) -> int:
+    """Returns the number of messages that are ready in a queue; 0 if it does not exist."""
+    with contextlib.suppress(pika.exceptions.ChannelClosedByBroker):
+        return int(channel.queue_declare(queue, passive=True).method.message_count)
+    return 0
+
+
 def queues_like(prefix: str) -> list[str]:
     listing = ctl("rabbitmqctl", "--silent", "list_queues", "name")
     return sorted(name for name in listing.split() if name.startswith(prefix))

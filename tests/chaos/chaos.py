@@ -22,7 +22,7 @@ from typing import Any
 import pika
 import pika.exceptions
 from accountant import MAX_ATTEMPTS, Account, Journal, Message, account, seen_by_others
-from brokers import URLS, VERSION, Unanswered, ask, connect, ctl, queues_like, take_all
+from brokers import URLS, VERSION, Unanswered, ask, connect, ctl, depth_of, queues_like, take_all
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
@@ -357,10 +357,14 @@ class Round:
     def await_end(self, ended: float) -> None:
         """Waits until every message is done or parked, and then until nothing moves."""
         limit = ended + DRAIN_LIMIT_S
-        told, last = time.time(), ended
+        told, last, most = time.time(), ended, 0
+        strayed = ended  # when the unroutable queue last got longer: before 4.3 that can be late
         while time.time() < limit:
             time.sleep(0.5)
-            is_quiet = time.time() > max(ended, last) + UNROUTABLE_S
+            if (depth := ask(partial(depth_of, queue=UNROUTABLE))) > most:
+                most, strayed = depth, time.time()
+                say(f"    {depth} unroutable")
+            is_quiet = time.time() > max(ended, last, strayed) + UNROUTABLE_S
             open_ids = {client: self.open_ids(client, is_quiet) for client in self.clients}
             last = max(journal.last_ms for journal in self.journals().values()) / 1000
             if not self.publisher.is_alive() and not any(open_ids.values()):
@@ -420,11 +424,13 @@ class Round:
             result = account(sure, unsure, journal, self.parked[client], unroutable, left[queue])
             result.seen_by_others = others
             result.in_hand = PREFETCH * (len(self.happened) + journal.connections - 1)
+            result.in_hand += MAX_ATTEMPTS * journal.returned
             self.accounts[client] = result
             line = (
                 f"done {result.done}, parked {result.parked}, waiting {result.waiting}, unroutable {result.unroutable}"
             )
-            line += f", handled {result.calls} times, duplicates {result.duplicates} of at most {result.in_hand}"
+            line += f", handled {result.calls} times, returned {journal.returned}"
+            line += f", duplicates {result.duplicates} of at most {result.in_hand}"
             line += "".join(f", {name.upper()} {count}" for name, count in result.faults.items())
             say(f"    {client}: {line}, connections {journal.connections}")
             for note in result.notes[:5]:

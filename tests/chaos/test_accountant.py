@@ -46,6 +46,13 @@ class Accountant(unittest.TestCase):
         self.assertEqual((result.done, result.parked, result.calls, result.duplicates), (1, 1, 8, 0))
         self.assertEqual(result.faults, {}, result.notes)
 
+    def test_messages_that_came_back_from_unroutable_are_counted(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory, "journal")
+            path.write_text("".join(f"{each}\n" for each in [*RIGHT, "1960\treturned\t2", "1970\treturned\t1"]))
+            journal = Journal.read(path)
+        self.assertEqual((journal.returned, journal.connections, len(journal.handlings)), (3, 0, 1))
+
     def test_a_message_that_is_nowhere_is_lost(self) -> None:
         self.assertEqual(of([], TWICE).faults, {"lost": 1})
         self.assertEqual(of(RIGHT[:2], TWICE).faults, {"lost": 1})

@@ -3,7 +3,6 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
-const c = require('../core')
 const { ChannelClosedError, ConsumerCancelledError, errorOf } = require('../errors')
 const { Health } = require('../health')
 const { stopping } = require('../message')
@@ -65,7 +64,6 @@ class BaseConsumer {
   #delay = 0 // ms, the last one
   #since = 0
   #timer
-  #look // a timer
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
   health = new Health(false)
@@ -77,7 +75,6 @@ class BaseConsumer {
     this.flow = retrier._flow(this)
     this.closed = new Promise(resolve => {
       this.#close = error => {
-        clearTimeout(this.#look)
         this.flow?.stop()
         this.flow?.giveBack()
         healths.delete(this.health)
@@ -105,17 +102,7 @@ class BaseConsumer {
   _began () {
     this.#since = performance.now()
     this.#emit('connected', () => ({ connection: 'consume' }))
-    this.#lookLater()
     this.flow?.look()
-  }
-
-  /** Looks for the return exchange once a minute. */
-  #lookLater () {
-    clearTimeout(this.#look)
-    this.#look = setTimeout(async () => {
-      await this.#retrier._look()
-      if (!this.isCancelled) this.#lookLater()
-    }, c.BH_LOOK_MS).unref()
   }
 
   #emit (name, fieldsOf) {

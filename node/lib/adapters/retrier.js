@@ -23,9 +23,8 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
-const c = require('../core')
 const { Decider } = require('../decider')
-const { ConnectionFailedError, ConsumerCancelledError } = require('../errors')
+const { ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
 const { limitOf, limited } = require('../limit')
 const { idOf, stopping } = require('../message')
@@ -45,6 +44,7 @@ const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay, replayOwnUnroutable } = require('./replay')
 const successes = require('./successes')
+const { Watch } = require('./watch')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
 const OPTIONS = [...TOPOLOGY, 'topology', 'mode', ...DECIDER, 'confirmTimeout', 'backOff', 'breaker', 'onEvent']
@@ -66,7 +66,15 @@ class BaseRetrier {
   #publishers = new Map() // by connection
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
-  #rereadAt = 0 // by performance.now(): when to read the unroutable queue again
+  #isWrapped = false // whether the application consumes by itself
+  #watch = new Watch({
+    connection: () => this.#lookedOn,
+    look: connection => this.#declaring.look(connection),
+    returnsAfter: error => this.#declaring.returnsAfter(error),
+    replay: connection => replayOwnUnroutable({ ...this.#replaying, connect: () => connection }),
+    emit: (...event) => this.#emitter.emit(...event)
+  })
+
   #handling = new Handling({
     settles: message => this.#settlesEarly(message),
     permits: message => this.#isPermitted(message),
@@ -138,34 +146,21 @@ class BaseRetrier {
       if (each.isCancelled) this.#consumers.delete(each)
     }
     this.#consumers.add(consumer)
+    this.#watch.begin()
     consumer.closed.then(error => error || this.#consumers.delete(consumer)) // a lost one counts as not ready
     return new Consumption(this, consumer)
   }
 
-  /**
-   * Looks for the return exchange. Emits `unavailable` if it is missing, also if it is declared again. Then replays the
-   * own messages of this work queue in the unroutable queue.
-   */
-  async _look () {
-    let missing
-    try {
-      const connection = await this._connection()
-      if (connection.isBlocked) return // a broker with an alarm does not answer
-      await this.#declaring.look(connection)
-    } catch (error) {
-      if (error instanceof ConnectionFailedError) return
-      this.#emitter.emit('unavailable', () => ({ error, text: error.message }), { healths: [] }) // the consumer goes on
-      this.#rereadAt = 0 // some retries may have missed the exchange
-      missing = error
-    }
-    if (this.#declaring.returnsAfter(missing) && performance.now() >= this.#rereadAt) await this.#replayUnroutable()
+  /** Looks for the return exchange once a minute from now on: the application consumes by itself. */
+  _keepLooking () {
+    this.#isWrapped = true
+    this.#watch.begin()
   }
 
-  async #replayUnroutable () {
-    this.#rereadAt = Infinity
-    const { count, foreign } = await replayOwnUnroutable(this.#replaying)
-    this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
-    if (count) this.#emitter.emit('replayed', () => ({ count, text: String(c.bh_replay_unroutable_text()) }))
+  /** The connection to look on; undefined if none is open, or if nothing is consumed. */
+  get #lookedOn () {
+    const isConsuming = this.#isWrapped || [...this.#consumers].some(consumer => !consumer.isCancelled)
+    return isConsuming ? [...this.#publishers.keys()].findLast(({ isOpen }) => isOpen) : undefined
   }
 
   /** Returns the flow of a consumer, see Gate. */
@@ -385,7 +380,9 @@ class BaseRetrier {
 
   /** Emits events of a connection from now on. */
   _watch (connection) {
-    if (connection.isOpen) this.#publisher(connection)
+    if (!connection.isOpen) return
+    this.#publisher(connection)
+    this.#watch.begin()
   }
 
   #publisher (connection) {

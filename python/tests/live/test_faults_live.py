@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from live import URL, Broker, needs_broker
-from test_adapters_live import QUICK, Handler, namespace, there, until  # noqa: F401  fixtures
+from test_adapters_live import QUICK, Handler, namespace, proxy, there, until  # noqa: F401  fixtures
 
 import backhop
 
@@ -19,6 +19,7 @@ pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
 from clients import CLIENTS, connected  # noqa: E402
+from proxy import Proxy  # noqa: E402
 
 import backhop.pika  # noqa: E402
 from backhop.adapters.watch import Watch  # noqa: E402
@@ -79,9 +80,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
 
 
+@pytest.mark.parametrize("begins", ["consume", "wrap"])
 @each_client
-def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_queue(
+def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_idle_queue(
     client: str,
+    begins: str,
     looks: Looks,
     broker: Broker,
     namespace: str,  # noqa: F811
@@ -93,7 +96,7 @@ def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_queue(
         consumer.declare()
         broker.publish(b"other", unroutable, headers={"backhop-queue": "other"})
         broker.publish(b"lost", unroutable, headers={"backhop-queue": queue, "backhop-attempts": 1})
-        consumer.begin_by_itself()
+        consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
         handler.saw(1)
         until(lambda: "replayed" in names(events))
         looks.end()
@@ -102,6 +105,50 @@ def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_queue(
     assert "these retries came back to no queue" in replayed.text
     assert [message.body for message in handler.messages] == [b"lost"]
     until(lambda: broker.count(unroutable) == 1)
+
+
+@each_client
+def test_F1_a_consumer_that_reads_messages_itself_looks_too(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.declare()
+        consumer.begin_together(1)
+        broker.publish(b"first", queue)
+        handler.saw(1)
+        headers = {"backhop-queue": queue, "backhop-attempts": 1}
+        broker.publish(b"lost", f"{namespace}.unroutable", headers=headers)
+        until(lambda: "replayed" in names(events))
+        looks.end()
+
+
+@pytest.mark.parametrize("begins", ["consume", "wrap"])
+def test_F1_an_idle_consumer_over_connect_robust_looks_again_after_a_lost_connection(
+    begins: str,
+    looks: Looks,
+    broker: Broker,
+    proxy: Proxy,  # noqa: F811
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected("aio-pika robust", proxy.url, queue, handler, **options) as consumer:
+        consumer.declare()
+        consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
+        wire = consumer.call(consumer.retrier._wire_connection())
+        proxy.cut()
+        until(lambda: wire.is_closed)
+        headers = {"backhop-queue": queue, "backhop-attempts": 1}
+        broker.publish(b"lost", f"{namespace}.unroutable", headers=headers)
+        until(lambda: "replayed" in names(events))
+        handler.saw(1)
+        looks.end()
+    assert [message.body for message in handler.messages] == [b"lost"]
 
 
 @pytest.mark.parametrize("begins", ["consume", "threads", "wrap"])

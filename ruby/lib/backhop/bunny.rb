@@ -23,6 +23,7 @@ require_relative "bunny/replay"
 require_relative "bunny/retrier"
 require_relative "bunny/subscription"
 require_relative "bunny/successes"
+require_relative "bunny/watch"
 
 module Backhop
   # Retries with Bunny, from 2.19 up to and without 4.

@@ -115,33 +115,55 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
-  { "by subscribe" => SubscribedClient, "in Kicks" => KicksClient }.each do |name, client|
-    it "F1: a retry in the unroutable queue comes back to its queue #{name}" do
+  # Makes the minute's look due. No message arrives meanwhile.
+  def look(consumer)
+    consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
+  end
+
+  { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
+    it "F1: a retry in the unroutable queue comes back to its idle queue #{name}" do
       handler = Handler.new
       unroutable = "#{namespace}.unroutable"
       consuming(client, URL, queue, handler, **options) do |consumer|
         broker.publish("other", unroutable, headers: { "backhop-queue" => "other" })
         broker.publish("lost", unroutable, headers: { "backhop-queue" => queue, "backhop-attempts" => 1 })
         until_true { broker.count(unroutable) == 2 }
-        consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
-        broker.publish("first", queue) # Kicks looks when a message arrives
+        look(consumer)
         event = events.get(:replayed)
         expect([event.count, event.text]).to match([1, /these retries came back to no queue/])
-        handler.saw(2)
-        expect(handler.messages.map(&:body)).to eq(%w[first lost])
+        handler.saw(1)
+        expect(handler.messages.map(&:body)).to eq(%w[lost])
         until_true { broker.count(unroutable) == 1 }
       end
+    end
+
+    it "F1: an idle consumer #{name} looks again after a lost connection" do
+      handler = Handler.new
+      unroutable = "#{namespace}.unroutable"
+      consuming(client, proxy.url, queue, handler, **options) do |consumer|
+        transport = consumer.connection.transport
+        proxy.cut
+        until_true do
+          !consumer.connection.transport.equal?(transport) && !Backhop::Bunny::Channels.recovering?(consumer.connection)
+        end
+        broker.publish("lost", unroutable, headers: { "backhop-queue" => queue, "backhop-attempts" => 1 })
+        until_true { broker.count(unroutable) == 1 }
+        look(consumer)
+        handler.saw(1)
+        expect(handler.messages.map(&:body)).to eq(%w[lost])
+      end
+      proxy.close
     end
 
     it "F4: #{name} declares a lost return exchange again, in the minute's look" do
       handler = Handler.new(nil, RuntimeError.new("no"))
       consuming(client, URL, queue, handler, **options) do |consumer|
         broker.channel.exchange_delete("#{namespace}.return")
-        consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
-        broker.publish("first", queue) # Kicks looks when a message arrives
+        look(consumer)
         event = events.get(:unavailable)
         expect(event.error).to be_a(Backhop::MissingError)
         expect(event.text).to match(/"#{namespace}\.return" is missing.*declared again/)
+        broker.publish("first", queue)
         broker.publish("second", queue)
         handler.saw(3)
         expect(handler.messages.map(&:attempt)).to eq([1, 1, 2])

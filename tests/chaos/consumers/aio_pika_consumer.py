@@ -8,7 +8,7 @@ import logging
 
 import aio_pika
 import aiormq
-from journal import POLICY, PREFETCH, QUEUE, URLS, handle, write
+from journal import POLICY, PREFETCH, QUEUE, URLS, handle, note, write
 
 import backhop
 import backhop.aio_pika
@@ -27,7 +27,7 @@ async def consume(url: str) -> None:
         channel = await connection.channel()
         channel.close_callbacks.add(ended)
         await channel.set_qos(prefetch_count=PREFETCH)
-        retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY)
+        retrier = backhop.aio_pika.Retrier(channel, QUEUE, POLICY, on_event=note)
         await retrier.declare()
         queue = await channel.get_queue(QUEUE)
 

@@ -27,6 +27,11 @@ function handle (message) {
   if (fails) throw new Error('507 queue is full')
 }
 
+/** Writes how many messages came back from the unroutable queue. */
+function onEvent ({ name, count }) {
+  if (name === 'replayed') write('returned', count)
+}
+
 async function consume (url) {
   const connection = await amqplib.connect(url + '?heartbeat=5', { timeout: 8000 })
   const lost = new Promise(resolve => {
@@ -37,7 +42,7 @@ async function consume (url) {
   channel.on('error', error => console.error(url, error.message))
   channel.on('close', () => connection.close().catch(() => {}))
   await channel.prefetch(Number(process.env.BACKHOP_CHAOS_PREFETCH))
-  const retrier = await Retrier.declare(channel, { queue, policy })
+  const retrier = await Retrier.declare(channel, { queue, policy, onEvent })
   await channel.consume(queue, retrier.wrap(handle))
   write('connected', url)
   await lost

@@ -13,6 +13,8 @@ def write(*fields)
   FILE.syswrite("#{[Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond), *fields].join("\t")}\n")
 end
 
+NOTE = ->(event) { write("returned", event.count) if event.name == :replayed } # from the unroutable queue
+
 connection = Bunny.new(
   hosts: URLS.map { |url| URI(url).host }, heartbeat: 5, connection_timeout: 5, continuation_timeout: 8000,
   network_recovery_interval: 0.5, recover_from_connection_close: true, hosts_shuffle_strategy: ->(hosts) { hosts },
@@ -22,7 +24,7 @@ begin
   connection.start
   channel = connection.create_channel
   channel.prefetch(Integer(ENV.fetch("BACKHOP_CHAOS_PREFETCH")))
-  retrier = Backhop::Bunny::Retrier.new(channel, queue: QUEUE, policy: POLICY).declare
+  retrier = Backhop::Bunny::Retrier.new(channel, queue: QUEUE, policy: POLICY, on_event: NOTE).declare
 rescue Bunny::Exception, Backhop::Error, Timeout::Error, SystemCallError => e
   warn e.full_message(highlight: false)
   sleep 0.5

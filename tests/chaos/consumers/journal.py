@@ -21,6 +21,12 @@ def write(*fields: object) -> None:
     os.write(FILE, f"{line}\n".encode())
 
 
+def note(event: backhop.Event) -> None:
+    """Writes how many messages came back from the unroutable queue."""
+    if event.name == "replayed":
+        write("returned", event.count)
+
+
 def handle(message: Any, message_id: str | None) -> None:
     """Fails as often as the body's second word says."""
     body = message.body.decode()

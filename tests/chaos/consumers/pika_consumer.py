@@ -8,7 +8,7 @@ import time
 
 import pika
 import pika.exceptions
-from journal import POLICY, PREFETCH, QUEUE, URLS, handle, write
+from journal import POLICY, PREFETCH, QUEUE, URLS, handle, note, write
 
 import backhop
 import backhop.pika
@@ -19,7 +19,7 @@ def consume(url: str) -> None:
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     channel.basic_qos(prefetch_count=PREFETCH)
-    retrier = backhop.pika.Retrier(channel, QUEUE, POLICY)
+    retrier = backhop.pika.Retrier(channel, QUEUE, POLICY, on_event=note)
     retrier.declare()
     channel.basic_consume(QUEUE, retrier.wrap(lambda message: handle(message, message.properties.message_id)))
     write("connected", url)

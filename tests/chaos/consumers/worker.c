@@ -67,6 +67,8 @@ static void listen_to(bh_worker *worker, const bh_event *event, void *data)
     fprintf(stderr, "%s %s: %s\n", at, bh_event_name(bh_event_what(event)).data, bh_event_text(event).data);
     if (bh_event_what(event) == BH_EVENT_CONNECTED)
         write_line("\tconnected\t%s\n", bh_event_text(event).data);
+    if (bh_event_what(event) == BH_EVENT_REPLAYED)
+        write_line("\treturned\t%" PRId64 "\n", bh_event_int(event, BH_FIELD_COUNT));
 }
 
 int main(int count, char **arguments)

@@ -86,7 +86,8 @@ export class Retrier extends BaseRetrier {
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
    * retried or parked. A delivery of another queue, or of a subscription without `ack: true`, is
    * not settled, and causes a warning. While a breaker is open, your consumer goes on: its messages are
-   * held, and after 30 s they wait in a wait queue.
+   * held, and after 30 s they wait in a wait queue. Once a minute the retrier looks for the return
+   * exchange, as a {@link Consumption} does.
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   wrap (handle: Handler): (payload: any, headers: any, deliveryInfo: any, incoming: any) => Promise<void>

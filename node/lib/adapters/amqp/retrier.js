@@ -46,6 +46,7 @@ class Retrier extends BaseRetrier {
 
   wrap (handle) {
     handler(handle, 'wrap')
+    this._keepLooking()
     const flow = this._flow()
     return (payload, headers, deliveryInfo, incoming) => this._handle(
       () => this.#read(incoming, { payload, deliveryInfo, signal: this._signal }),
@@ -68,6 +69,7 @@ class Retrier extends BaseRetrier {
 
   read (incoming) {
     const message = this.#read(incoming, {})
+    this._keepLooking()
     this._begins(message)
     return message
   }

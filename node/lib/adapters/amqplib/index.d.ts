@@ -116,7 +116,8 @@ export class Retrier extends BaseRetrier {
    *
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
    * retried or parked. While a breaker is open, your consumer goes on: its messages are held, and after
-   * 30 s they wait in a wait queue.
+   * 30 s they wait in a wait queue. Once a minute the retrier looks for the return exchange, as a
+   * {@link Consumption} does.
    *
    * @param options `channel`: the channel that consumes; default: the retrier's. `cancelled`:
    *   called if the broker cancels the consumer, for example because the queue is deleted. amqplib

@@ -36,6 +36,7 @@ class Retrier extends BaseRetrier {
     if (cancelled !== undefined) callable(cancelled, 'cancelled')
     const connection = connectionOf(channel)
     const settler = this.#settler(channel)
+    this._keepLooking()
     const flow = this._flow()
     return incoming => {
       if (incoming !== null) {
@@ -101,6 +102,7 @@ class Retrier extends BaseRetrier {
     }
     const settler = this.#settler(channel)
     settler.share()
+    this._keepLooking()
     this.#checkQueue(incoming)
     const message = this.#message(connection, settler, incoming, undefined, Buffer.from(incoming.content))
     return message.history && message // read it now: others hold its body and properties too

@@ -275,6 +275,9 @@ class BaseRetrier(Generic[Channel]):
         except Exception:
             return False
 
+    def _follow(self) -> None:
+        """Watches the next connection after a lost one, if the client has one by itself."""
+
     def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
         """Replays this work queue's messages in the unroutable queue.
 

@@ -56,13 +56,15 @@ class Watch:
 
     def begin(self) -> None:
         """Begins to watch, unless the retrier declares and checks nothing."""
-        if not self._has_begun and self._retrier._mode != "none":
+        is_on = self._retrier._mode != "none" and self._publisher._is_open
+        if is_on and not self._has_begun:
             self._has_begun = True
             self._publisher._later(self.pause, self._look)
 
     def _look(self) -> None:
         publisher = self._publisher
         if not publisher._is_open:
+            self._retrier._follow()
             return
         self.is_looking = True
         steps = looking(self._retrier.topology, self._look_mode, publisher._connection)

@@ -78,6 +78,7 @@ module Backhop
         @subscriptions = [].freeze
         @gates = ObjectSpace::WeakMap.new
         @reread_ms = 0 # when to read the unroutable queue again
+        @is_watched = false
         @pid = Process.pid
         @listeners.attach(self)
       end
@@ -146,6 +147,7 @@ module Backhop
         limit = HandlerLimit.new(timeout)
         handle = handling_of(handler || block, limit)
         declare
+        keep_looking
         subscription = Subscription.new(self, @connection, prefetch, threads, limit, handle)
         @subscriptions = [*@subscriptions.reject(&:over?), subscription].freeze
         subscription.start
@@ -159,6 +161,8 @@ module Backhop
       # the message stays unacknowledged. A handler that ends its thread has failed, and a new
       # thread of Bunny's pool takes its place.
       #
+      # Once a minute it looks for the return exchange, as {#subscribe} does.
+      #
       # A handler with one parameter gets the {Message}, which has the number of the attempt
       # and more. Another handler gets Bunny's delivery_info, properties and payload, and the
       # message as an optional fourth parameter.
@@ -171,6 +175,7 @@ module Backhop
       # @raise [InvalidArgumentError] if the handler has no method call
       def wrap(handler = nil, &block)
         handle = handling_of(handler || block)
+        keep_looking
         intake = Intake.new(self, lambda do |message|
           handle.call(message)
         rescue *HandlerCall::ENDS_PROGRAM => e
@@ -190,9 +195,10 @@ module Backhop
       # @raise [Error] the message cannot be read
       # @raise [SystemExit, SignalException] the block raised it; the message stays unacknowledged
       def process(delivery_info, properties, payload, &block)
+        check_process
+        look_if_due
         return false unless delivery_info
 
-        check_process
         Checks.callable(block, "the handler")
         message = message_of(delivery_info, properties, payload)
         if (poison = message.past? && guard(message))
@@ -220,8 +226,8 @@ module Backhop
       # @api private
       def message_of(delivery_info, properties, payload)
         check_process
-        look_if_due
         consumer = delivery_info.respond_to?(:consumer) ? delivery_info.consumer : nil
+        consumer ? keep_looking : look_if_due
         check_consumer(consumer) unless consumer.equal?(@consumer)
         original = original(delivery_info, consumer ? consumer.no_ack : false)
         Message.new(delivery_info, properties, payload, topology, original, @decider)
@@ -274,6 +280,8 @@ module Backhop
       def drain(timeout = nil)
         check_process
         deadline_ms = Deadline.after(timeout)
+        Watch.remove(self) if @is_watched
+        @is_watched = false # until the next message
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
         @gates.each_key(&:give_back)
@@ -317,9 +325,29 @@ module Backhop
         run_declaring(:create, rung_ms)
       end
 
-      # Looks for the return exchange if a minute has passed.
+      # Looks for the return exchange once a minute from now on, also if no message arrives.
       # @api private
-      def look_if_due = mode == :none || @publisher.look_if_due
+      def keep_looking
+        return if mode == :none || (@is_watched && Watch.running?)
+
+        @is_watched = true
+        Watch.add(self)
+      end
+
+      # Returns true if its connection does not come back.
+      # @api private
+      def lost?
+        Process.pid != @pid || @connection.closed? || !(@connection.open? || @connection.automatically_recover?)
+      end
+
+      # Looks for the return exchange if a minute has passed. The broker answers nothing while it blocks
+      # the connection.
+      # @api private
+      def look_if_due
+        return if mode == :none || Channels.recovering?(@connection) || @connection.blocked?
+
+        @publisher.look_if_due
+      end
 
       # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so before.
       #

@@ -275,7 +275,6 @@ module Backhop
             pause = LOOK_AFTER
             @retrier.check_connection
             check_busy
-            @retrier.look_if_due
             follow_gate
             next unless lost?
 

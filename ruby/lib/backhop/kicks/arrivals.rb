@@ -49,8 +49,9 @@ module Backhop
         run
       end
 
-      # Looks for changes of the breaker from now on.
+      # Looks for changes of the breaker, and for the return exchange, from now on.
       def watch(channel)
+        @retrier.keep_looking
         @gate&.watch(channel)
       end
 

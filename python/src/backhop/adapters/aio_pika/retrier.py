@@ -21,6 +21,7 @@ from ...observe.limit import TimeLimit
 from ...plan import OK, Plan
 from ..declaring import Steps, check_broker
 from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
+from ..watch import Watch
 from .channels import AMQP_ERRORS, AioPikaOriginal
 from .consumers import Consumer
 from .declaring import execute
@@ -79,6 +80,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._publishers: dict[WireConnection, AioPikaPublisher] = {}
         self._holding = Holding()
         self._last: tuple[WireConnection, AioPikaPublisher] | None = None
+        self._following: asyncio.Task[None] | None = None
 
     # Declaring
 
@@ -127,6 +129,24 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def _wire_connection(self) -> WireConnection:
         return (await self._channel.get_underlay_channel()).connection
 
+    def _follow(self) -> None:
+        """Watches the channel's connection, also if no message arrives.
+
+        Outside the event loop, the first message does so.
+        """
+        is_running = asyncio._get_running_loop() is not None
+        if is_running and self._mode != "none" and not self._is_over():
+            self._following = asyncio.create_task(self._watch_connection())
+
+    async def _watch_connection(self) -> None:
+        with contextlib.suppress(asyncio.TimeoutError, *AMQP_ERRORS):
+            connection = await asyncio.wait_for(self._wire_connection(), Watch.pause)
+            if not connection.is_closed:
+                self._publisher(connection)
+                return
+        # It is lost, and aio-pika connects again.
+        asyncio.get_running_loop().call_later(Watch.pause, self._follow)
+
     # Handling
 
     async def consume(
@@ -163,11 +183,13 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         If ``handle`` returns, the message is acknowledged. If it raises, the message is retried
         later, or parked. An awaitable result is awaited. A plain function blocks the event loop
         while it runs. Use the callback for this retrier's queue alone: aio-pika does not report the
-        queue of a message.
+        queue of a message. Once a minute the retrier looks for the return exchange.
 
         :raises ArgumentTypeError: if ``handle`` is not callable.
         """
-        return self._handler(handle, TimeLimit(None))[0]
+        on_message, _ = self._handler(handle, TimeLimit(None))
+        self._follow()
+        return on_message
 
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit

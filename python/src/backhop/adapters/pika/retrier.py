@@ -233,7 +233,7 @@ class Retrier(BaseRetrier[Any]):
 
         If ``handle`` returns, the message is acknowledged. If it raises, the message is retried
         later, or parked. Use the callback for this retrier's queue alone: pika does not report the
-        queue of a message.
+        queue of a message. Once a minute the retrier looks for the return exchange.
 
         :raises ArgumentTypeError: if ``handle`` is not callable, or is a coroutine function.
         """
@@ -355,6 +355,7 @@ class Retrier(BaseRetrier[Any]):
                 "or consume waited "
                 "for inactivity_timeout; look whether method is None first"
             )
+        self._publisher.watch.begin()
         message = self._message(channel or self._channel, method, properties, body)
         message._keep()
         return message
