@@ -1,4 +1,4 @@
-/* What spares a downstream that is down: breaker, breakers of keys. */
+/* The nouns that spare a downstream that is down: breaker, breakers of keys. */
 
 /* --- breaker ----------------------------------------------------------------------------------------------------- */
 

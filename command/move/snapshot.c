@@ -72,7 +72,7 @@ static void ask(snapshot *self)
  * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have taken the messages
  * that were counted, or the broker is slow.
  *
- * Asks twice. The first answer may overtake messages that the queue had handed to the channel before; the second answer
+ * One answer is not enough: it may overtake messages that the queue had handed to the channel before. A second answer
  * comes after them. A busy quorum queue also reports 0 messages, but then 0 consumers as well, although this channel
  * consumes.
  */

@@ -1,6 +1,6 @@
 'use strict'
-// The switch between versions of the site, as docs/_tools/publish lays them out: one directory for each version, and beside
-// them versions.json, which lists the directories' names. Where that file is missing, the switch stays hidden.
+// The switch between versions of the site. docs/_tools/publish makes one directory for each version, and versions.json
+// beside them, which lists their names. If that file is missing, the switch stays hidden.
 
 const { content_root: root } = document.documentElement.dataset
 

@@ -2,6 +2,7 @@
 
 require "bigdecimal" # without it Bunny closes its connection if a header contains a decimal
 require "bunny"
+require "weakref"
 
 require_relative "../backhop"
 require_relative "bunny/version"

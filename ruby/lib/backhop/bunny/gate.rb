@@ -212,5 +212,34 @@ module Backhop
       end
     end
     private_constant :Gate
+
+    # The gates of a retrier, each as long as its consumer keeps it. They are not in a WeakMap: Ruby 3.1 crashes
+    # if a thread iterates over one.
+    # @api private
+    class Gates
+      def initialize
+        @all = [].freeze # weak references
+      end
+
+      # Adds a gate, and returns it.
+      def add(gate)
+        @all = [*live, gate].map { |each| WeakRef.new(each) }.freeze
+        gate
+      end
+
+      # Gives back the messages that the gates hold.
+      def give_back = live.each(&:give_back)
+
+      private
+
+      def live
+        @all.filter_map do |each|
+          each.__getobj__
+        rescue WeakRef::RefError
+          nil
+        end
+      end
+    end
+    private_constant :Gates
   end
 end

@@ -76,7 +76,7 @@ module Backhop
         @consumer = nil # the last one that was checked
         @channel_watch = ChannelWatch.new(made)
         @subscriptions = [].freeze
-        @gates = ObjectSpace::WeakMap.new
+        @gates = Gates.new
         @reread_ms = 0 # when to read the unroutable queue again
         @is_watched = false
         @pid = Process.pid
@@ -284,7 +284,7 @@ module Backhop
         @is_watched = false # until the next message
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
-        @gates.each_key(&:give_back)
+        @gates.give_back
         return self if @publisher.drain(deadline_ms) && are_idle
 
         raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy))
@@ -403,7 +403,7 @@ module Backhop
       def gate(most = nil, changed: nil, &wake)
         return if @breaker.nil? || @breaker.by_key?
 
-        Gate.new(self, @breaker, most: most, changed: changed, &wake).tap { |gate| @gates[gate] = true }
+        @gates.add(Gate.new(self, @breaker, most: most, changed: changed, &wake))
       end
 
       # Logs and emits that a handler ends the program.

@@ -53,7 +53,11 @@ module Backhop
         end
 
         def look
-          @lock.synchronize { @retriers.keys }.each(&:look_if_due)
+          @lock.synchronize { @retriers.keys }.each { |retrier| look_of(retrier) }
+        end
+
+        def look_of(retrier)
+          retrier.look_if_due
         rescue *Outcomes::FAILURES => e
           Backhop.log(Logger::ERROR) { "a look for lost retries met an error, and goes on: #{Outcomes.text(e)}" }
         end

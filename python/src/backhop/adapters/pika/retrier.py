@@ -352,8 +352,7 @@ class Retrier(BaseRetrier[Any]):
         if method is None or properties is None or body is None:
             raise ArgumentTypeError(
                 "method, properties or body is None: there is no message, as basic_get found none "
-                "or consume waited "
-                "for inactivity_timeout; look whether method is None first"
+                "or consume waited for inactivity_timeout; look whether method is None first"
             )
         self._publisher.watch.begin()
         message = self._message(channel or self._channel, method, properties, body)
