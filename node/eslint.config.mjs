@@ -8,8 +8,8 @@ const OF_NODE = readonly([
   'setTimeout'
 ])
 const OF_BROWSERS = readonly([
-  'EventSource', 'Node', 'TextDecoder', 'TextEncoder', 'URLSearchParams', 'WebAssembly', 'atob', 'clearInterval',
-  'clearTimeout', 'document', 'fetch', 'location', 'navigator', 'setInterval', 'setTimeout', 'window'
+  'EventSource', 'Node', 'Option', 'TextDecoder', 'TextEncoder', 'URL', 'URLSearchParams', 'WebAssembly', 'atob',
+  'clearInterval', 'clearTimeout', 'document', 'fetch', 'location', 'navigator', 'setInterval', 'setTimeout', 'window'
 ])
 
 export default [
@@ -41,7 +41,7 @@ export default [
   },
   { files: ['**/*.{js,mjs}'], ignores: ['**/page/**'], languageOptions: { globals: OF_NODE } },
   { files: ['**/*.js'], ignores: ['**/page/**'], languageOptions: { sourceType: 'commonjs' } },
-  { // the page of `backhop web`
+  { // the page of `backhop web`, and scripts of the site
     files: ['**/page/**'],
     languageOptions: { globals: OF_BROWSERS, sourceType: 'module' },
     rules: {

@@ -51,7 +51,8 @@ function partNote (parts, lookAtAll) {
 }
 
 function stoppedNote (snapshot, lookAtAll) {
-  const read = Object.values(snapshot.queues).map(each => `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
+  const read = Object.values(snapshot.queues).map(each =>
+    `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
   return h('div', { class: 'card note' },
     h('p', {}, 'The reading was stopped. These groups are a part: ',
       `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; ${read.join(', ')}.`),
