@@ -14,6 +14,7 @@ author = "The Backhop contributors"
 version = release = (PROJECT / "VERSION").read_text().strip()
 html_title = f"Backhop {version}"
 html_last_updated_fmt = None
+html_show_copyright = False
 
 extensions = ["myst_parser", "sphinx_design", "breathe", "interfaces", "markdown_pages"]
 exclude_patterns = ["requirements.txt", "_templates"]
