@@ -34,8 +34,7 @@ static void on_message(snapshot *self, bh_message *message)
     self->is_acked = flags;
     self->is_acked[message->delivery_tag] = 0;
     self->held++;
-    if (self->taken++ == 0)
-        self->was_returned = message->redelivered;
+    self->taken++;
     if (self->is_ending)
         bh_message_free(message);
     else
@@ -137,24 +136,6 @@ static bh_status begin_consumer(snapshot *self, int64_t count, int waits)
 }
 
 /*
- * Takes some messages, and waits for the first one. If it was never returned, no message was, and the first `most` are
- * enough.
- */
-static bh_status peek(snapshot *self)
-{
-    self->peeked = self->most < SNAPSHOT_PEEK ? self->most : SNAPSHOT_PEEK;
-    bh_status status = begin_consumer(self, self->peeked, 1);
-    int64_t until_ms = bh__monotonic_ms() + SILENCE_MS;
-    while (status == BH_OK && self->taken == 0 && bh__monotonic_ms() < until_ms && !is_interrupted())
-        status = connection_pump(self->broker, until_ms);
-    if (self->taken == 0 || self->was_returned)
-        return status;
-    self->beyond = self->total - self->most;
-    self->total = self->most;
-    return status;
-}
-
-/*
  * Begins all consumers in one go, so that nothing comes in between.
  *
  * Until all of them have begun, a connection that closes would bring the messages of the first ones back behind the
@@ -162,10 +143,10 @@ static bh_status peek(snapshot *self)
  */
 static bh_status consume(snapshot *self)
 {
-    bh_status status = self->most > 0 && self->most < self->total ? peek(self) : BH_OK;
-    int64_t remaining = self->total - self->peeked;
+    bh_status status = BH_OK;
+    int64_t remaining = self->total;
     int is_one = remaining <= SNAPSHOT_PREFETCH;
-    if (!is_one && status == BH_OK)
+    if (!is_one)
         self->stand_by = guard_begin(self->broker->link.socket.fd);
     for (; status == BH_OK && remaining > 0; remaining -= SNAPSHOT_PREFETCH)
         status = begin_consumer(self, remaining, is_one);
@@ -215,13 +196,8 @@ static bh_status count_ready(snapshot *self)
 
 int snapshot_begin(snapshot *self, connection *broker, const char *queue)
 {
-    return snapshot_begin_first(self, broker, queue, 0);
-}
-
-int snapshot_begin_first(snapshot *self, connection *broker, const char *queue, int64_t most)
-{
     const int64_t limit = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
-    *self = (snapshot){.broker = broker, .queue = queue, .most = most, .stand_by = {0, -1}};
+    *self = (snapshot){.broker = broker, .queue = queue, .stand_by = {0, -1}};
     broker->on_frame = snapshot_on_frame;
     broker->data = self;
     self->status = count_ready(self);
@@ -319,9 +295,10 @@ bh_status snapshot_await_acks(const snapshot *self)
  * one before. One nack of all gives them back in another order. */
 static bh_status give_back_in_order(snapshot *self)
 {
-    int64_t back = 0, end = 1 + (self->peeked ? self->peeked : SNAPSHOT_PREFETCH);
+    int64_t back = 0;
     bh_status status = snapshot_close(self);
-    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin = end, end += SNAPSHOT_PREFETCH) {
+    for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin += SNAPSHOT_PREFETCH) {
+        int64_t end = begin + SNAPSHOT_PREFETCH;
         amqp_basic_nack_t nack = {.multiple = 1, .requeue = 1};
         for (int64_t tag = begin; tag < end && tag <= self->taken; tag++)
             if (!self->is_acked[tag]) {

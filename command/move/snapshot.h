@@ -8,10 +8,7 @@
  *     code = snapshot_end(&shot);
  *
  * How the order stays, on quorum queues: a returned message goes behind messages that were returned earlier and not
- * taken again. So a snapshot holds all messages, also if it gives only the first ones. There is one exception. The
- * queue delivers returned messages before all others. So if the first message was never returned, none was, and a
- * snapshot of the first messages holds no others. It takes at most 500 messages before it decides that. They come at
- * once, while the first message of 65,535 takes seconds.
+ * taken again. So a snapshot holds all messages, also if it gives only the first ones.
  *
  * A consumer that can hold all messages takes them at once. If this process is killed from then on, all come back in
  * order. One consumer holds 65,535 at most (the protocol's limit of a prefetch). So there are several consumers for
@@ -20,8 +17,8 @@
  *
  * The connection may close before the broker has begun the last consumer (150,000 messages on 4.3.6: within the first
  * second). Then the messages of the first consumers come back behind the rest. If the process is killed, a guard keeps
- * the connection open until a message of the last consumer has come. 2,000,000 messages can be looked at. With basic.get each message would be a
- * consumer of its own, and the broker does not sort those.
+ * the connection open until a message of the last consumer has come. 2,000,000 messages can be looked at. With
+ * basic.get each message would be a consumer of its own, and the broker does not sort those.
  *
  * Acknowledgements that are on the wire when the channel ends can be lost (seen on 3.10.8: 177 of 10,000). RabbitMQ
  * processes them later than the end. So the first held message is given back alone, behind the acknowledgements. When
@@ -39,27 +36,24 @@
 
 #include "worker/wire/assembler.h"
 
-enum { SNAPSHOT_MOST_CONSUMERS = 31, SNAPSHOT_PREFETCH = 65535, SNAPSHOT_PEEK = 500 };
+enum { SNAPSHOT_MOST_CONSUMERS = 31, SNAPSHOT_PREFETCH = 65535 };
 
 typedef struct snapshot {
     connection *broker;
     const char *queue;
     int64_t ready;  /* messages that the queue had when it began */
     int64_t total;  /* messages of the snapshot, `ready` or fewer */
-    int64_t beyond; /* messages behind them, which it does not hold; 0 unless it is of the first messages */
     int64_t taken;  /* that came from the broker */
     int64_t given;  /* that snapshot_next gave */
     int64_t held;   /* not acknowledged */
     char *is_acked; /* by delivery tag, which begins at 1 */
     size_t room;    /* of that */
     size_t consumers;
-    int64_t peeked;       /* messages of the first consumer, if the queue was tried first; 0: it was not */
-    int was_returned;     /* the first message was delivered before */
     guard stand_by;       /* until the last consumer has begun */
     int is_asked, is_dry; /* a request for the depth is open; the last answer was an empty queue */
     bh__assembler assembler;
     bh__message_list arrived;
-    int64_t most;  /* the number of messages to give, the oldest; 0: all. May be set later, too */
+    int64_t most;  /* the number of messages to give, the oldest; 0: all. Set it after snapshot_begin */
     int is_ending; /* messages that still arrive are not kept */
     int expires;   /* set after snapshot_begin: returned messages may leave the queue at once; do not wait for them */
     bh_status status; /* why it ended early */
@@ -67,8 +61,6 @@ typedef struct snapshot {
 
 /* Begins one. EX_OK, or complains and returns the exit code. */
 int snapshot_begin(snapshot *self, connection *broker, const char *queue);
-/* Does the same for the oldest `most` messages, and holds the others only if the order needs it; 0: all messages. */
-int snapshot_begin_first(snapshot *self, connection *broker, const char *queue, int64_t most);
 /* Returns the next message, which the caller frees; NULL at the end, or if interrupted or failed (status). */
 bh_message *snapshot_next(snapshot *self);
 /* After the last message: stops deliveries, so that acknowledging does not bring messages that arrived meanwhile. */

@@ -207,8 +207,6 @@ static void show_groups(parked *on, const snapshot *shot, listing *counts, int m
     int64_t now_ms = bh__monotonic_ms();
     if (!counts->due_ms)
         counts->due_ms = now_ms + FIRST_SHOW_MS;
-    if (!counts->is_shown && shot->given >= SNAPSHOT_PEEK) /* more may come only later */
-        counts->due_ms = now_ms;
     if (!on->options->progress || (!must_show && now_ms < counts->due_ms))
         return;
     counts->is_shown = 1;
@@ -224,9 +222,10 @@ static void show_groups(parked *on, const snapshot *shot, listing *counts, int m
 static int count_queue(parked *on, listing *counts)
 {
     snapshot shot;
-    int code = snapshot_begin_first(&shot, on->broker, on->queue, counts->first);
+    int code = snapshot_begin(&shot, on->broker, on->queue);
     if (code != EX_OK)
         return code;
+    shot.most = counts->first;
     for (bh_message *message; (message = snapshot_next(&shot)) != NULL;) {
         if (parked_reads(on, message)) {
             counts->fitting++;
@@ -241,7 +240,7 @@ static int count_queue(parked *on, listing *counts)
     if (is_interrupted())
         show_groups(on, &shot, counts, 1);
     counts->total += shot.given;
-    counts->remaining += shot.total + shot.beyond - shot.given;
+    counts->remaining += shot.total - shot.given;
     return snapshot_end(&shot);
 }
 

@@ -227,9 +227,8 @@ void parked_show_progress(parked *self, const snapshot *shot, int is_last)
     if (!self->options->progress || (!is_last && now_ms - self->shown_ms < LOOK_PROGRESS_MS))
         return;
     self->shown_ms = now_ms;
-    int64_t messages = shot->total + shot->beyond;
     print_json(must(json_pack("{s:b, s:o, s:I, s:I}", "progress", 1, "queue", json_text(bh_str(self->queue)),
-                              "looked_at", (json_int_t)shot->given, "messages", (json_int_t)messages)));
+                              "looked_at", (json_int_t)shot->given, "messages", (json_int_t)shot->total)));
     fflush(stdout);
 }
 

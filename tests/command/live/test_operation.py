@@ -231,7 +231,7 @@ class Watching(LiveCase):
     def test_o27_a_screen_marks_what_is_stale(self):
         queue = self.parked(3, "bad")
         with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy, \
-                Terminal("top", queue, "--interval", "100ms", "--uri", proxy.url) as terminal:
+                Terminal("top", queue, "--interval", "5s", "--uri", proxy.url) as terminal:
             terminal.expect("Ctrl-C ends it")
             self.assertNotIn("STALE", terminal.seen)
             proxy.hold()

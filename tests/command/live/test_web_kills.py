@@ -1,5 +1,6 @@
 """`backhop web`, its actions and its broker are killed or end, and what goes on after that."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -61,7 +62,7 @@ class Brokers(WebCase):
         page.await_job(page.post("/api/load", {"file": job["file"], "expect": found["to_load"]}).json["job"], "done")
         bodies = [line.split("\t")[4] for line in drain(queue + ".parked", 4000)]
         self.assertEqual(set(bodies), {str(number) for number in range(3999)})
-        self.assertLessEqual(len(bodies), 4000 + 512)
+        self.assertLessEqual(len(bodies), 4000 + 2 * 512)
 
 
 class Restarts(WebCase):
@@ -98,7 +99,8 @@ class Restarts(WebCase):
         page = self.act(queue)
         page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
         for pid in [page.process.pid, *page.children()]:  # as systemd ends a unit
-            os.kill(pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):  # the page has ended its children already
+                os.kill(pid, signal.SIGTERM)
         page.process.wait(LIMIT_S)
         again = self.act(queue)
         again.await_job(1, "done")
