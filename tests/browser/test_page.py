@@ -1,11 +1,12 @@
 """The page of `backhop web` in a browser, on a broker."""
 
+import contextlib
 import re
 import tempfile
 import time
 
 from browser import SCREENS, Browser, chromium
-from harness import LiveCase, drain, rig
+from harness import LiveCase, SlowChannel, drain, rig
 from webclient import Web
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -151,7 +152,8 @@ class Operator(PageCase):
         queue = self.parked(1, "bad")
         rig("fill", queue + ".parked", 70000)
         self.await_ready(queue + ".parked", 70001)
-        browser = self.open(queue)
+        way = self.enterContext(contextlib.closing(SlowChannel(deliveries=25000)))  # then silent for a second or more
+        browser = self.open("--uri", way.url, queue)
         page = browser.page
         page.get_by_text(f"70,001 messages in {queue}.parked").wait_for()
         browser.look()

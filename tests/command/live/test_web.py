@@ -1,5 +1,6 @@
 """`backhop web` on a broker: looks, actions and refusals."""
 
+import contextlib
 import json
 import os
 import tempfile
@@ -8,7 +9,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, drain, rig
+from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, SlowChannel, drain, rig
 from webclient import Web, WebCase
 
 
@@ -102,7 +103,8 @@ class Looks(WebCase):
         rig("fill", queue + ".parked", 70000)
         self.await_ready(queue + ".parked", 70001)
         before = self.saved(queue)
-        page, parts = self.web(queue), []
+        way = self.enterContext(contextlib.closing(SlowChannel(deliveries=20000)))  # then silent for a second or more
+        page, parts = self.web("--uri", way.url, queue), []
         with ThreadPoolExecutor(1) as pool:
             look = pool.submit(page.post, "/api/groups", {"by": "error", "first": 0})
             while not look.done():
