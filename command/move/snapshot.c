@@ -196,15 +196,15 @@ static bh_status count_ready(snapshot *self)
 
 int snapshot_begin(snapshot *self, connection *broker, const char *queue)
 {
-    const int64_t limit = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
+    const int64_t most = (int64_t)SNAPSHOT_MOST_CONSUMERS * SNAPSHOT_PREFETCH;
     *self = (snapshot){.broker = broker, .queue = queue, .stand_by = {0, -1}};
     broker->on_frame = snapshot_on_frame;
     broker->data = self;
     self->status = count_ready(self);
-    if (self->total > limit) {
+    if (self->total > most) {
         complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
-                 (long long)self->ready, (long long)limit);
-        self->total = limit;
+                 (long long)self->ready, (long long)most);
+        self->total = most;
     }
     if (self->status == BH_OK)
         self->status = connection_open_channel(broker, CHANNEL_CONSUME);
@@ -298,9 +298,8 @@ static bh_status give_back_in_order(snapshot *self)
     int64_t back = 0;
     bh_status status = snapshot_close(self);
     for (int64_t begin = 1; status == BH_OK && begin <= self->taken; begin += SNAPSHOT_PREFETCH) {
-        int64_t end = begin + SNAPSHOT_PREFETCH;
         amqp_basic_nack_t nack = {.multiple = 1, .requeue = 1};
-        for (int64_t tag = begin; tag < end && tag <= self->taken; tag++)
+        for (int64_t tag = begin; tag < begin + SNAPSHOT_PREFETCH && tag <= self->taken; tag++)
             if (!self->is_acked[tag]) {
                 nack.delivery_tag = (uint64_t)tag;
                 back++;

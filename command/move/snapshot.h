@@ -67,7 +67,7 @@ bh_message *snapshot_next(snapshot *self);
 bh_status snapshot_close(snapshot *self);
 /* Takes a message off the queue for good. */
 void snapshot_ack(snapshot *self, uint64_t tag);
-/* Waits until the broker has processed the acknowledgements so far, of about 500 at most. */
+/* Gives the broker time to process the acknowledgements so far. Some of them may still be open after it. */
 bh_status snapshot_await_acks(const snapshot *self);
 /* Gets a frame of CHANNEL_CONSUME, if the caller itself reads the connection's frames. */
 void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *method);

@@ -85,7 +85,8 @@ static int begin_drop(taking *self, const parked *on, const char *name)
 
 /*
  * Takes the messages of the file off their queue, batch by batch. FILE.dropped counts the lines up to the end of the
- * current batch. If this process is killed, the earlier batches are off the queue. So a load doubles one batch at most.
+ * current batch. If this process is killed, a load can double that batch, and messages of earlier ones whose
+ * acknowledgements the broker had not processed.
  */
 static bh_status take_off(taking *self, snapshot *shot, const char *name)
 {

@@ -17,8 +17,7 @@ typedef struct listing {
     int64_t remaining; /* messages that were not looked at */
     int64_t first;     /* of each queue so many are looked at; 0: all */
     int64_t fitting;
-    int64_t due_ms; /* monotonic: when the groups so far are printed next; 0: no message came yet */
-    int is_shown;
+    int64_t due_ms;   /* monotonic: when the groups so far are printed next; 0: no message came yet */
     int done, queues; /* queues that were looked at to their end; all queues */
     int by_error;     /* the groups of all queues are one */
     int is_wide;
@@ -209,7 +208,6 @@ static void show_groups(parked *on, const snapshot *shot, listing *counts, int m
         counts->due_ms = now_ms + FIRST_SHOW_MS;
     if (!on->options->progress || (!must_show && now_ms < counts->due_ms))
         return;
-    counts->is_shown = 1;
     counts->due_ms = now_ms + SHOW_MS;
     parked_show_progress(on, shot, 1); /* the figures that these groups are of */
     put_in_order(counts);

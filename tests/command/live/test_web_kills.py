@@ -43,7 +43,7 @@ class Brokers(WebCase):
         self.assertEqual(set(bodies), {str(number) for number in range(3999)})
         self.assertLessEqual(len(bodies), 4000 + 2 * 512)  # acknowledgements that the broker had not processed come on top
 
-    def test_a_killed_broker_ends_a_drop_and_a_load_doubles_one_batch_at_most(self):
+    def test_a_killed_broker_ends_a_drop_and_a_load_doubles_some_hundreds_at_most(self):
         queue = self.filled(3999)
         page = self.acting(queue)
         job = page.post("/api/drop", {"queue": queue, "expect": 4000}).json
