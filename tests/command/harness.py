@@ -17,7 +17,7 @@ import termios
 import time
 import unittest
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -187,15 +187,22 @@ class LiveCase(Case):
         return [line["id"] for line in self.ok("parked", "save", queue, "-").objects]
 
     def await_ready(self, queue: str, at_least: int) -> None:
+        self.await_depth(queue, lambda ready, _: ready >= at_least, f"{at_least} messages")
+
+    def await_returned(self, queue: str) -> None:
+        """Waits until the broker has removed a killed consumer, and has put its messages back."""
+        self.await_depth(queue, lambda _, consumers: consumers == 0, "no consumer")
+
+    def await_depth(self, queue: str, is_met: Callable[[int, int], bool], what: str) -> None:
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
             try:
-                if int(rig("depth", queue)[0]) >= at_least:
+                if is_met(*map(int, rig("depth", queue))):
                     return
             except AssertionError:
                 pass  # a broker that starts
             time.sleep(0.02)
-        self.fail(f"{queue} never had {at_least} messages")
+        self.fail(f"{queue} never had {what}")
 
 
 class Terminal:

@@ -15,7 +15,7 @@
  *   exchange NAME                    a fanout exchange
  *   bind|unbind QUEUE EXCHANGE
  *   delete QUEUE
- *   depth QUEUE                      prints how many messages are ready
+ *   depth QUEUE                      prints how many messages are ready, then how many consumers it has
  */
 #include "worker/librabbitmq.h"
 
@@ -163,7 +163,7 @@ static void print_depth(const char *queue)
     const amqp_queue_declare_ok_t *ok =
         amqp_queue_declare(state, CHANNEL, amqp_cstring_bytes(queue), 1, 1, 0, 0, amqp_empty_table);
     expect(state, "look");
-    printf("%d\n", ok ? (int)ok->message_count : 0);
+    printf("%d\n%d\n", ok ? (int)ok->message_count : 0, ok ? (int)ok->consumer_count : 0);
     amqp_destroy_connection(state);
 }
 

@@ -409,7 +409,7 @@ class Files(LiveCase):
                     process.wait(60)
                 was_killed = mark.exists()
                 if was_killed:
-                    self.await_ready(queue + ".parked", 1)
+                    self.await_returned(queue + ".parked")
                     ran = self.ok("parked", "load", file)
                     self.assertIn("did not end", ran.stderr)
                 elif file.exists():
