@@ -14,7 +14,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536, CLOSE_POLL_MS = 50 };
+enum { READ_BYTES = 65536, CLOSE_POLL_MS = 50, BUSY_POLL_MS = 100, ENDING_POLL_MS = 5 };
 
 struct child {
     children *owner;
@@ -123,6 +123,19 @@ size_t children_fill(const children *self, struct pollfd *out)
             out[count++] = (struct pollfd){.fd = each->problem, .events = POLLIN};
     }
     return count;
+}
+
+int children_poll_ms(const children *self, int idle_ms)
+{
+    int limit_ms = idle_ms;
+    for (size_t i = 0; i < CHILDREN_MOST; i++) {
+        const child *each = self->items[i];
+        int is_ending = each && each->out < 0 && each->problem < 0;
+        int own_ms = is_ending ? ENDING_POLL_MS : BUSY_POLL_MS;
+        if (each && own_ms < limit_ms)
+            limit_ms = own_ms;
+    }
+    return limit_ms;
 }
 
 static void close_pipe(int *fd)

@@ -77,9 +77,11 @@ static void add_headers(request *self, const char *type)
 
 static void resume(request *self)
 {
-    if (self->is_suspended)
-        MHD_resume_connection(self->connection); /* requests_on_access is called again, or next_events */
+    if (!self->is_suspended)
+        return;
+    MHD_resume_connection(self->connection); /* requests_on_access is called again, or next_events */
     self->is_suspended = 0;
+    self->server->is_resumed = 1;
 }
 
 void request_answer(request *self, unsigned status, const char *type, const void *body, size_t size)

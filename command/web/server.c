@@ -144,6 +144,8 @@ int server_is_local(const server *self)
 static int shorten(const server *self, int limit_ms, int64_t now_ms)
 {
     MHD_UNSIGNED_LONG_LONG own_ms;
+    if (self->is_resumed) /* which MHD_get_timeout does not tell */
+        return 0;
     if (MHD_get_timeout(self->daemon, &own_ms) == MHD_YES && own_ms < (MHD_UNSIGNED_LONG_LONG)limit_ms)
         limit_ms = (int)own_ms;
     for (size_t i = 0; i < SERVER_MOST_CLIENTS; i++) {
@@ -164,6 +166,7 @@ void server_poll(server *self, struct pollfd *others, size_t count, int limit_ms
     int ready = poll(polled, 2 + count, shorten(self, limit_ms, bh__monotonic_ms()));
     memcpy(others, polled + 2, count * sizeof *others);
     end_late(self, bh__monotonic_ms());
+    self->is_resumed = 0;
     MHD_run(self->daemon);
     if (ready > 0 && polled[0].revents)
         accept_client(self);

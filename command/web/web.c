@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <sysexits.h>
 
-enum { REQUEST_MS = 10000, POLL_MS = 1000, BUSY_POLL_MS = 100, GOODBYE_MS = 8000 };
+enum { REQUEST_MS = 10000, POLL_MS = 1000, CHANGED_POLL_MS = 100, GOODBYE_MS = 8000 };
 
 static const char *const headers[][2] = {
     {"Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -187,7 +187,8 @@ static void serve(web *self)
     while (!is_interrupted()) {
         struct pollfd polled[2 * CHILDREN_MOST];
         size_t count = children_fill(&self->children, polled);
-        server_poll(self->server, polled, count, count > 0 || self->live.is_changed ? BUSY_POLL_MS : POLL_MS);
+        server_poll(self->server, polled, count,
+                    children_poll_ms(&self->children, self->live.is_changed ? CHANGED_POLL_MS : POLL_MS));
         children_work(&self->children);
         looks_work(self);
         jobs_work(self);
