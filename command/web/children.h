@@ -34,8 +34,8 @@ child *children_start(children *self, const texts *arguments, int64_t limit_ms, 
 void child_stop(child *self);
 /* Writes what to poll, at most 2 for each child, and returns how many. */
 size_t children_fill(const children *self, struct pollfd *out);
-/* Returns how long that poll may take: not long while a child runs, and a moment for one that has closed its pipes, as only
- * waitpid shows its end. `idle_ms` if there is none. */
+/* Returns how long that poll may take; `idle_ms` if no child runs. It is short for a child that has closed its pipes: only
+ * waitpid shows its end. */
 int children_poll_ms(const children *self, int idle_ms);
 /* Reads what came, and calls the listeners. */
 void children_work(children *self);

@@ -144,7 +144,7 @@ int server_is_local(const server *self)
 static int shorten(const server *self, int limit_ms, int64_t now_ms)
 {
     MHD_UNSIGNED_LONG_LONG own_ms;
-    if (self->is_resumed) /* which MHD_get_timeout does not tell */
+    if (self->is_resumed) /* MHD_get_timeout does not know */
         return 0;
     if (MHD_get_timeout(self->daemon, &own_ms) == MHD_YES && own_ms < (MHD_UNSIGNED_LONG_LONG)limit_ms)
         limit_ms = (int)own_ms;
