@@ -216,6 +216,8 @@ static int find_queues(queue_names *out, const char *url, const broker_options *
     if (!api)
         return code;
     code = management_find_queues(api, out);
+    if (code == EX_TEMPFAIL)
+        complain("without a management API, name the work queues as arguments, for example: orders emails");
     if (code == EX_OK && out->count == 0) {
         complain("vhost %s has no queue whose name ends in " PARKED_SUFFIX, api->broker.vhost);
         code = EX_UNAVAILABLE;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 enum { PROGRESS_MS = 250, JSON_PROGRESS_MS = 1000 };
+static const double MOST_REMAINING_MS = 1e15;
 
 const char *replay_ending(const replay *self)
 {
@@ -30,13 +31,31 @@ bh_past replay_past(const replay *self)
     return past;
 }
 
-/* Returns how long the rest takes at the speed so far; -1: not known. */
+/* Returns how many ms so many messages take at the rates of the ramp, from `at_ms` after its begin. */
+static double ramp_takes_ms(const replay *self, double count, double at_ms)
+{
+    double begun_ms = at_ms;
+    for (size_t i = 0; i < self->rate_count; i++) {
+        double rate = self->rates[i], end_ms = (double)(i + 1) * (double)self->options->ramp_ms;
+        if (at_ms >= end_ms)
+            continue;
+        if (count * 1000 <= rate * (end_ms - at_ms))
+            return at_ms - begun_ms + count * 1000 / rate;
+        count -= rate * (end_ms - at_ms) / 1000;
+        at_ms = end_ms;
+    }
+    return at_ms - begun_ms + count * 1000 / replay_rate(self, INT64_MAX);
+}
+
+/* Returns how long the rest takes: by the ramp, or without one at the speed so far; -1: not known. */
 static int64_t remaining_ms(const replay *self, int64_t now_ms)
 {
-    int64_t span_ms = now_ms - self->begun_ms;
-    if (self->mover.done == 0 || span_ms <= 0)
-        return -1;
-    return (self->wanted - self->mover.done) * span_ms / self->mover.done;
+    int64_t span_ms = now_ms - self->begun_ms, rest = self->wanted - self->mover.done;
+    if (self->rate_count > 0) {
+        double takes_ms = ramp_takes_ms(self, (double)rest, (double)span_ms);
+        return takes_ms < MOST_REMAINING_MS ? (int64_t)takes_ms : -1;
+    }
+    return self->mover.done > 0 && span_ms > 0 ? rest * span_ms / self->mover.done : -1;
 }
 
 static void print_progress_json(replay *self, int64_t now_ms, int is_last)

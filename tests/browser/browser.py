@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from playwright.sync_api import Page, sync_playwright
 from webclient import Web
 
 AXE = Path(os.environ["BACKHOP_AXE"])
-SCREENS = ("", "jobs", "waits", "health", "policy", "history")
+SCREENS = ("", "jobs", "queues", "health", "policy", "history")
 
 
 @contextlib.contextmanager
@@ -49,7 +50,7 @@ class Browser(contextlib.AbstractContextManager):
         return self.page
 
     def look(self) -> None:
-        self.page.get_by_role("button", name="Read parked messages").click()
+        self.page.get_by_role("button", name=re.compile("^Read (parked messages|again)$")).click()
         self.page.wait_for_selector("tbody tr")
 
     def go(self, screen: str) -> None:

@@ -62,7 +62,7 @@ class Camera:
 
     def tonight(self, name: str) -> None:
         self.browser.look()
-        self.page.locator("button:enabled", has_text="Read parked messages").wait_for()  # all queues are read
+        self.page.locator("button:enabled", has_text="Read again").wait_for()  # all queues are read
         self.shot(name)
 
     def open_group(self) -> None:
@@ -98,9 +98,9 @@ class Camera:
         self.shot("actions")
 
     def screens(self) -> None:
-        self.browser.go("waits")
+        self.browser.go("queues")
         self.page.wait_for_selector("tbody tr")
-        self.shot("waits")
+        self.shot("queues")
         self.browser.go("health")
         self.page.get_by_role("button", name="Check now").click()
         self.page.wait_for_selector("main section, main .ok")

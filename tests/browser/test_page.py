@@ -2,11 +2,12 @@
 
 import contextlib
 import re
+import subprocess
 import tempfile
 import time
 
 from browser import SCREENS, Browser, chromium
-from harness import LiveCase, SlowChannel, drain, rig
+from harness import LIMIT_S, LiveCase, SlowChannel, drain, rig
 from webclient import Web
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -66,6 +67,53 @@ class Operator(PageCase):
         self.assertEqual(len(drain(queue, 3)), 3)
         browser.go("history")
         page.get_by_text("3 of 3").wait_for()
+        self.assertEqual(browser.errors, [])
+
+    def test_consumers_are_seen_before_a_replay_and_old_groups_after_it(self):
+        queue = self.parked(3, "507 queue %d is full")
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        page.get_by_text("Queues without consumers").wait_for()
+        browser.look()
+        page.locator("tbody tr", has_text="no consumer").wait_for()
+        page.get_by_text("# stands for any number.").wait_for()
+        page.get_by_role("link", name="# queue # is full").click()
+        page.get_by_text("its handler allowed no further attempt").wait_for()
+        page.locator("td[data-name=Consumers]", has_text="none").wait_for()
+        page.get_by_role("button", name="Replay…").click()
+        page.get_by_role("button", name="Count messages").click()
+        page.get_by_text(f"{queue} has no consumer: the messages will wait there until one is started.").wait_for()
+        with subprocess.Popen([rig.program, "handle", queue, "3", "ok"]) as handler:
+            page.locator("td[data-name=Consumers]", has_text="1").wait_for()
+            page.get_by_role("button", name="Count messages").click()
+            page.get_by_text(f"{queue} has a consumer.").wait_for()
+            page.get_by_label("Ramp, messages a second").select_option("")
+            page.get_by_role("button", name="Count messages").click()
+            page.get_by_label("Type 3 to confirm").fill("3")
+            page.keyboard.press("Enter")
+            page.get_by_text("is done").wait_for()
+            self.assertEqual(handler.wait(LIMIT_S), 0)
+        browser.go("")
+        page.get_by_text("An action ended after these messages were read.").wait_for()
+        page.get_by_role("button", name="Read again").click()
+        page.get_by_text("No parked message was found.").wait_for()
+        self.assertEqual(page.get_by_text("An action ended after these messages were read.").count(), 0)
+        self.assertEqual(browser.errors, [])
+
+    def test_a_replay_whose_messages_are_parked_again_says_what_to_do_first(self):
+        queue = self.parked(20, "bad")
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Replay…").click()
+        page.get_by_role("button", name="Count messages").click()
+        page.get_by_label("Type 20 to confirm").fill("20")
+        with subprocess.Popen([rig.program, "handle", queue, "3", "fail"]) as handler:
+            page.keyboard.press("Enter")
+            page.get_by_text("First look why").wait_for()
+            self.assertEqual(handler.wait(LIMIT_S), 0)
+        page.get_by_role("button", name="Go on with the rest…").wait_for()
         self.assertEqual(browser.errors, [])
 
     def test_a_moved_count_is_refused_and_said(self):
@@ -188,7 +236,7 @@ class Operator(PageCase):
             page.get_by_text("was interrupted").wait_for()
             page.get_by_role("button", name="Go on with the rest…").click()
             page.get_by_label("Ramp, messages a second").select_option("")
-            page.get_by_label("Then, messages a second").fill("0")
+            page.get_by_label("Messages a second after the ramp").fill("0")
             page.get_by_role("button", name="Count messages").click()
             box = page.get_by_label(re.compile(r"^Type \d+ to confirm"))
             box.fill(re.search(r"\d+", page.locator("form label").inner_text()).group())

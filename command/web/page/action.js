@@ -1,7 +1,8 @@
 // The dialog of a replay, drop or load: settings, the exact count, and the count typed.
 import { get, post } from './api.js'
-import { field, h, lookProgress, problem, select, set } from './dom.js'
+import { add, field, h, lookProgress, problem, select, set } from './dom.js'
 import { count, messages } from './format.js'
+import { consumersOf } from './state.js'
 
 const RAMPS = [
   ['1,2,5,20', '1, 2, 5, 20 (slow)'],
@@ -23,8 +24,8 @@ function settings (name, request) {
       field('Number of messages, oldest first', limit),
       field('Ramp, messages a second', ramp),
       field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
-      field('Then, messages a second', rate, '0: the last rate of the ramp, or no limit without a ramp'),
-      field('Most messages parked again', stop, 'Stops the replay. 0: no limit'))],
+      field('Messages a second after the ramp', rate, '0: the last rate of the ramp, or no limit without a ramp'),
+      field('Stop after so many are parked again', stop, '0: never'))],
     read: () => ({
       ...(limit.value && { limit: Number(limit.value) }),
       ...(ramp.value && { ramp: ramp.value, ramp_step: step.value }),
@@ -62,6 +63,18 @@ function replayProspect (found) {
   return stays ? `${goes} These stay parked: ${stays}.` : goes
 }
 
+// Returns what the consumers of the target mean for a replay.
+function consumersNote (state, queue) {
+  const consumers = consumersOf(state, queue)
+  if (consumers == null) return null
+  if (consumers > 0) {
+    const found = consumers === 1 ? 'a consumer' : `${count(consumers)} consumers`
+    return h('p', { class: 'muted' }, `${queue} has ${found}. ` +
+      'If the cause of the error remains, the messages are parked again.')
+  }
+  return h('p', { class: 'danger' }, `${queue} has no consumer: the messages will wait there until one is started.`)
+}
+
 const PROSPECTS = { load: loadProspect, drop: dropProspect, replay: replayProspect }
 
 // Begins once the count that was shown is typed. The program refuses if another number is selected by then.
@@ -69,6 +82,7 @@ function confirm (app, name, body, found, place) {
   const number = found[`to_${name}`]
   set(place, h('p', {}, PROSPECTS[name](found)))
   if (!number) return
+  if (name === 'replay') add(place, consumersNote(app.state, found.to))
   const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
   const kind = name === 'drop' ? 'danger' : 'main'
   const go = h('button', { type: 'submit', class: kind, disabled: true }, `${NAMES[name]} ${messages(number)}`)

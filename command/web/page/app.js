@@ -6,13 +6,13 @@ import { isRunning, sumOf } from './state.js'
 import tonight from './tonight.js'
 import group from './group.js'
 import jobs from './jobs.js'
-import waits from './waits.js'
+import queues from './queues.js'
 import health from './health.js'
 import policy from './policy.js'
 import history from './history.js'
 
 const SCREENS = [
-  ['', 'Tonight', tonight], ['group', null, group], ['jobs', 'Actions', jobs], ['waits', 'Waits', waits],
+  ['', 'Tonight', tonight], ['group', null, group], ['jobs', 'Actions', jobs], ['queues', 'Queues', queues],
   ['health', 'Health', health], ['policy', 'Policy', policy], ['history', 'History', history]
 ]
 
@@ -56,7 +56,7 @@ function show () {
 }
 
 function summary (state) {
-  if (state.problem) return `No live figures: ${state.problem.split('\n')[0]}`
+  if (state.problem) return 'No live figures'
   if (!state.depths) return 'Connecting to the broker…'
   const held = state.look || state.jobs.some(isRunning) ? ', some held' : ''
   return `${count(sumOf(state, 'parked'))} parked${held} · ${relative(state.time_ms - 1000)}`
@@ -66,6 +66,7 @@ function onState (state) {
   app.state = { ...app.state, ...state }
   status.textContent = summary(state)
   status.className = state.problem ? 'danger' : ''
+  status.title = state.problem || ''
   drawTabs(place().screen[0])
   for (const listener of app.listeners) listener(app.state)
 }

@@ -26,6 +26,23 @@ export function span (ms) {
 const CLOCK = { dateStyle: 'medium', timeStyle: 'medium' }
 export const clock = ms => ms > 0 ? new Date(ms).toLocaleString(undefined, CLOCK) : 'not known'
 
+// "17:28:20", with the date if that is not today's.
+export function dayTime (ms, now = Date.now()) {
+  if (!(ms > 0)) return ''
+  const isToday = new Date(ms).toDateString() === new Date(now).toDateString()
+  return isToday ? new Date(ms).toLocaleTimeString(undefined, { timeStyle: 'medium' }) : clock(ms)
+}
+
+const REASONS = {
+  exhausted: 'all attempts failed',
+  permanent: 'its handler allowed no further attempt',
+  'too-old': 'too old for another attempt',
+  oversized: 'its headers left no room for those of a retry',
+  poison: 'its consumer was lost too often while it was in hand'
+}
+// Returns why messages were parked, in words; the reason itself if it is an unknown one.
+export const reasonText = reason => REASONS[reason] || reason || 'none, not parked by Backhop'
+
 // "12 min ago" or "in 12 min".
 export function relative (ms, now = Date.now()) {
   if (!(ms > 0)) return 'not known'

@@ -1,10 +1,10 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
 import { add, button, h, lookProgress, problem, set, table } from './dom.js'
-import { attempts, bytes, clock, count, messages, relative } from './format.js'
+import { attempts, bytes, clock, count, messages, reasonText, relative } from './format.js'
 import { chart } from './chart.js'
 import { openAction } from './action.js'
-import { isBusy } from './state.js'
+import { consumersOf, isBusy } from './state.js'
 import { partly } from './tonight.js'
 
 const BODY_BYTES = 65536
@@ -69,14 +69,21 @@ function actions (app, where, each) {
     mayDrop && opener('Drop…', 'danger', 'drop'))
 }
 
+function consumersText (state, queue) {
+  const consumers = consumersOf(state, queue)
+  if (consumers == null) return '–'
+  return consumers === 0 ? h('b', { class: 'danger' }, 'none') : count(consumers)
+}
+
 function attemptsOf ({ least_attempts: least, most_attempts: most }) {
   return least === most ? `${attempts(most)} each.` : `${count(least)} to ${attempts(most)}.`
 }
 
 function summary (found) {
   const first = `${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)})`
-  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, found.reason || 'none, not parked by Backhop'),
-    `. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
+  const name = found.reason && found.reason !== reasonText(found.reason) ? ` (${found.reason})` : ''
+  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, reasonText(found.reason)),
+    `${name}. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
 }
 
 function partNote () {
@@ -115,12 +122,14 @@ export default async function group (app, main, query) {
     chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {
-    const key = JSON.stringify(state.jobs.map(job => [job.job, job.ended_ms]))
+    const key = JSON.stringify([state.jobs.map(job => [job.job, job.ended_ms]),
+      found.queues.map(each => consumersOf(state, each.queue))])
     if (key === drawn) return
     drawn = key
     set(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
       ['Messages', each => count(each.count), 'number'],
+      ['Consumers', each => consumersText(state, each.queue), 'number'],
       ['First messages', each => button('Show messages', load(each.queue))],
       ['Actions', each => actions(app, where, each)]
     ], found.queues))

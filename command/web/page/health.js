@@ -20,7 +20,7 @@ export default function health (app, main) {
       notice ? h('p', { class: 'muted small' }, notice) : '')
   }
   const examine = async () => {
-    set(place, h('p', {}, 'Checking. This takes about 15 s.'))
+    set(place, h('p', {}, 'Checking. This takes up to 15 s.'))
     try {
       app.health = await post('doctor', {})
       draw(app.health)

@@ -79,6 +79,11 @@ function goOn (app, job) {
   openAction(app, job.action, request)
 }
 
+// Returns what to do before the rest is replayed, if messages were parked again.
+const advice = job => job.result?.parked_again > 0 && job.state !== 'done' && h('p', { class: 'small' },
+  'First look why: the messages that were parked again are a group of the ', h('a', { href: '#/' }, 'first screen'),
+  '. Go on after the cause is mended.')
+
 function canGoOn (app, job) {
   if (isRunning(job) || job.state === 'done') return false
   return job.action === 'replay' ? app.session.may_replay : app.session.may_drop
@@ -94,8 +99,9 @@ function card (app, job) {
     isRunning(job) ? progress(job) : before(job),
     result(job),
     job.problem && h('p', { class: 'small' }, job.problem),
+    advice(job),
     isRunning(job) && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger'),
-    canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), 'main'))
+    canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), job.result?.parked_again ? '' : 'main'))
 }
 
 function noAction () {

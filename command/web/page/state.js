@@ -8,6 +8,10 @@ export const workQueue = queue => queue.replace(/\.parked$/, '')
 export const isBusy = (state, queue) =>
   state.jobs.some(job => isRunning(job) && workQueue(job.queue) === workQueue(queue))
 
+// Returns how many consumers a work queue has; null: not known.
+export const consumersOf = (state, queue) =>
+  queuesOf(state, 'work').find(each => each.queue === workQueue(queue))?.consumers ?? null
+
 export const queuesOf = (state, kind) => (state.depths || []).filter(each => each.kind === kind)
 
 // Returns the number of messages in all queues of a kind. A missing queue has none.

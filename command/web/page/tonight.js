@@ -1,9 +1,9 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
 import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
-import { clock, count, groups, messages, queues, relative } from './format.js'
+import { clock, count, dayTime, groups, messages, queues, reasonText, relative } from './format.js'
 import { sparkline } from './chart.js'
-import { isRunning, queuesOf, sumOf, workQueue } from './state.js'
+import { consumersOf, isRunning, queuesOf, sumOf, workQueue } from './state.js'
 
 const SPANS = [
   ['1h', 'last hour'], ['6h', 'last 6 hours'], ['12h', 'last 12 hours'], ['24h', 'last 24 hours'], ['7d', 'last 7 days']
@@ -22,7 +22,9 @@ function facts (state) {
   if (!state.depths) return state.problem ? [h('div', { class: 'card problem' }, state.problem)] : []
   const parked = sumOf(state, 'parked')
   const unroutable = sumOf(state, 'unroutable')
-  const idle = queuesOf(state, 'work').filter(each => each.ready > 0 && each.consumers === 0).length
+  const parkedIn = queue => queuesOf(state, 'parked').some(each => workQueue(each.queue) === queue && each.ready > 0)
+  const idle = queuesOf(state, 'work')
+    .filter(each => each.consumers === 0 && (each.ready > 0 || parkedIn(each.queue))).length
   return [
     fact('Parked', parked, parked ? 'danger' : 'good'),
     fact('Waiting for a retry', sumOf(state, 'waiting')),
@@ -59,18 +61,25 @@ function stoppedNote (snapshot, lookAtAll) {
     button('Read all', lookAtAll))
 }
 
-const ago = (ms, now) => h('span', { title: clock(ms) }, relative(ms, now))
+const time = (ms, now, badge = null) => [
+  h('span', { title: clock(ms) }, relative(ms, now)), ' ', badge, h('div', { class: 'muted small' }, dayTime(ms, now))]
 
 function firstFailure (each, now) {
   const isNew = now - each.first_failure_ms < NEW_MS
-  return [ago(each.first_failure_ms, now), ' ', isNew && h('span', { class: 'badge warn' }, 'new')]
+  return time(each.first_failure_ms, now, isNew && h('span', { class: 'badge warn' }, 'new'))
 }
 
-function queueNames ({ queues }) {
-  return queues.length > 2 ? `${queues.length} queues` : queues.map(({ queue }) => workQueue(queue)).join(', ')
+function queueNames (state, { queues }) {
+  const names = queues.length > 2 ? `${queues.length} queues` : queues.map(({ queue }) => workQueue(queue)).join(', ')
+  const idle = queues.filter(({ queue }) => consumersOf(state, queue) === 0).length
+  const text = queues.length > 1 ? `no consumer on ${idle}` : 'no consumer'
+  return [names, ' ', idle > 0 && h('span', { class: 'badge danger' }, text)]
 }
 
-function list (snapshot, order) {
+// Returns whether an action ended after the messages were read.
+const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > snapshot.taken_ms)
+
+function list (state, snapshot, order) {
   const now = Date.now()
   const sign = snapshot.is_whole === false || partly(snapshot).length ? '≥ ' : ''
   if (!snapshot.groups.length) {
@@ -81,19 +90,20 @@ function list (snapshot, order) {
     ['Messages', each => sign + count(each.count), 'number'],
     ['Parked over time', each => sparkline(each.over_time)],
     ['First failure', each => firstFailure(each, now), 'time'],
-    ['Latest failure', each => ago(each.last_first_failure_ms, now), 'time'],
-    ['Queues', queueNames],
-    ['Reason', each => each.reason || '–']
+    ['Latest failure', each => time(each.last_first_failure_ms, now), 'time'],
+    ['Queues', each => queueNames(state, each)],
+    ['Reason', each => h('span', { title: reasonText(each.reason) }, each.reason || '–')]
   ], [...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst))
 }
 
 function heading (snapshot) {
   const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
   const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
+  const folded = snapshot.groups.some(each => each.error.includes('#')) ? ' # stands for any number.' : ''
   const text = isRead(snapshot)
     ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
     : `${found}, read on ${clock(snapshot.taken_ms)}.`
-  return h('p', { class: 'muted' }, text)
+  return h('p', { class: 'muted' }, text, folded)
 }
 
 // The largest parked queues and their depths, while no group is known.
@@ -118,12 +128,15 @@ export default function tonight (app, main) {
   const spanField = select(SPANS, app.span || '12h')
   const order = select(ORDERS, app.order || 'new')
   const text = h('input', { type: 'search', value: app.filter || '', placeholder: 'all errors' })
+  const read = button('Read parked messages', () => look(), 'main')
   let known = app.groups?.number || 0
   let isLooking = false
   let shownDepths = ''
+  let shownQueues = ''
 
   const draw = () => {
     const snapshot = app.groups
+    read.firstChild.textContent = snapshot?.number ? 'Read again' : 'Read parked messages'
     if (!snapshot?.number) {
       set(place, h('p', { class: 'muted' }, 'The parked messages were not read yet. ',
         'Reading them changes neither their order nor their number.'), depths(app.state))
@@ -138,8 +151,10 @@ export default function tonight (app, main) {
       app.state.jobs.some(isRunning) && h('p', { class: 'muted small' },
         'An action is running. This list may lack the messages that it holds.'),
       parts.length > 0 && partNote(parts, all),
+      isOutdated(app.state, snapshot) && h('div', { class: 'card note' },
+        'An action ended after these messages were read. Press "Read again".'),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
-      list(snapshot, order.value))
+      list(app.state, snapshot, order.value))
   }
   const look = async (more = {}) => {
     app.span = spanField.value
@@ -164,7 +179,7 @@ export default function tonight (app, main) {
   })
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
-      button('Read parked messages', () => look(), 'main'),
+      read,
       field('Only errors that contain', text), field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
@@ -173,6 +188,12 @@ export default function tonight (app, main) {
     const depthsText = JSON.stringify(queuesOf(state, 'parked').map(each => [each.queue, each.ready]))
     if (!app.groups?.number && !state.look && !isLooking && depthsText !== shownDepths) {
       shownDepths = depthsText
+      draw()
+    }
+    const queuesText = JSON.stringify([
+      queuesOf(state, 'work').map(each => [each.queue, each.consumers]), state.jobs.map(job => job.ended_ms)])
+    if (app.groups?.number && !isLooking && queuesText !== shownQueues) {
+      shownQueues = queuesText
       draw()
     }
     if (state.groups_number > known) {

@@ -302,6 +302,17 @@ class Replaying(LiveCase):
         self.assertGreater(time.monotonic() - begun, 1.9)  # four of them at two a second
         self.assertEqual(len(drain(queue, 8)), 8)
 
+    def test_the_remaining_time_follows_the_ramp(self):
+        queue = self.parked(62, "bad")
+        ran = self.ok("parked", "replay", queue, "--ramp", "2,60", "--ramp-step", "5s", "--yes", "--json", "--progress")
+        early = [each for each in ran.objects if each.get("replayed") and each.get("remaining_ms") and each["elapsed_ms"] < 5000]
+        for each in early:
+            rest_at_this_speed = (each["to_replay"] - each["replayed"]) * each["elapsed_ms"] / each["replayed"]
+            self.assertLess(each["remaining_ms"], rest_at_this_speed / 2)
+            self.assertGreater(each["remaining_ms"], 5000 - each["elapsed_ms"])
+        self.assertTrue(early)
+        self.assertEqual(len(drain(queue, 62)), 62)
+
     def test_what_was_replayed_too_often_stays(self):
         queue = self.parked(2, "bad")
         first = self.saved(queue)[0]

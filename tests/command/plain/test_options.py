@@ -74,6 +74,7 @@ class Options(Case):
     def test_o14_the_environment_names_the_management_api(self):
         ran = self.ends(TRY_AGAIN, "parked", "list", BACKHOP_MANAGEMENT_URL="http://127.0.0.1:1")
         self.assertIn("no answer from the management API at 127.0.0.1:1", ran.stderr)
+        self.assertIn("name the work queues as arguments, for example: orders emails", ran.stderr)
 
     def test_the_version_is_that_of_the_library(self):
         version = (Path(__file__).parents[3] / "VERSION").read_text().strip()

@@ -1,4 +1,4 @@
-// The ladder with its next due times, and the work queues.
+// The work queues with their consumers, and the ladder with its next due times.
 import { h, set, table } from './dom.js'
 import { clock, count, messages, relative, span } from './format.js'
 import { isBusy, queuesOf } from './state.js'
@@ -50,17 +50,17 @@ function draw (state) {
   const waiting = queuesOf(state, 'waiting').filter(each => each.ready > 0).sort((a, b) => a.delay_ms - b.delay_ms)
   const total = waiting.reduce((sum, each) => sum + each.ready, 0)
   return [
+    workQueues(state),
+    h('h3', {}, 'Messages that wait for a retry'),
     h('p', {}, total
-      ? `Waiting for a retry: ${messages(total)} of all work queues.`
+      ? `${messages(total)} of all work queues.`
       : 'No message waits for a retry.'),
-    waiting.length > 0 && ladder(waiting, state.time_ms),
-    h('h3', {}, 'Work queues'),
-    workQueues(state)
+    waiting.length > 0 && ladder(waiting, state.time_ms)
   ].filter(Boolean)
 }
 
-export default function waits (app, main) {
+export default function queues (app, main) {
   const place = h('div')
-  main.append(h('h2', {}, 'Messages that wait for a retry'), place)
+  main.append(h('h2', {}, 'Queues'), place)
   app.onState(state => set(place, ...draw(state)))
 }
