@@ -17,14 +17,14 @@ function settings (name, request) {
   const limit = h('input', { type: 'number', min: 1, step: 1, value: request.limit ?? '', placeholder: 'all' })
   const ramp = select(RAMPS, request.ramp ?? '1,2,5,20')
   const step = h('input', { type: 'text', value: request.ramp_step ?? '10s', size: 6 })
-  const rate = h('input', { type: 'number', min: 0, value: request.rate ?? 0 })
+  const rate = h('input', { type: 'number', min: 0, value: request.rate || '', placeholder: 'as the last rate' })
   const stop = h('input', { type: 'number', min: 0, step: 1, value: request.stop_after ?? 3 })
   return {
     elements: [h('div', { class: 'grid' },
       field('Number of messages, oldest first', limit),
       field('Ramp, messages a second', ramp),
       field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
-      field('Messages a second after the ramp', rate, '0: the last rate of the ramp, or no limit without a ramp'),
+      field('Messages a second after the ramp', rate, 'empty: the last rate of the ramp; without a ramp no limit'),
       field('Stop after so many are parked again', stop, '0: never'))],
     read: () => ({
       ...(limit.value && { limit: Number(limit.value) }),

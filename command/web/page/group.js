@@ -129,7 +129,7 @@ export default async function group (app, main, query) {
     set(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
       ['Messages', each => count(each.count), 'number'],
-      ['Consumers', each => consumersText(state, each.queue), 'number'],
+      ['Consumers of the work queue', each => consumersText(state, each.queue), 'number'],
       ['First messages', each => button('Show messages', load(each.queue))],
       ['Actions', each => actions(app, where, each)]
     ], found.queues))

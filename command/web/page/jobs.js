@@ -35,7 +35,8 @@ function replayProgress (it, request) {
     h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}${remaining}`),
     request.ramp && h('p', { class: 'muted small' },
       `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
-    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again.`)
+    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`,
+      request.stop_after > 0 ? `; it stops at ${count(request.stop_after)}.` : '.')
   ]
 }
 

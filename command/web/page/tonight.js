@@ -11,12 +11,14 @@ const SPANS = [
 const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
 const MOST_DEPTHS = 20
+const MOST_NAMES = 3
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
-const fact = (name, value, kind = '') => h('div', {},
+const fact = (name, value, kind = '', more = '') => h('div', {},
   h('div', { class: 'muted small' }, name),
-  h('div', { class: `big ${kind}` }, count(value)))
+  h('div', { class: `big ${kind}` }, count(value)),
+  more && h('div', { class: 'small' }, more))
 
 function facts (state) {
   if (!state.depths) return state.problem ? [h('div', { class: 'card problem' }, state.problem)] : []
@@ -24,13 +26,15 @@ function facts (state) {
   const unroutable = sumOf(state, 'unroutable')
   const parkedIn = queue => queuesOf(state, 'parked').some(each => workQueue(each.queue) === queue && each.ready > 0)
   const idle = queuesOf(state, 'work')
-    .filter(each => each.consumers === 0 && (each.ready > 0 || parkedIn(each.queue))).length
+    .filter(each => each.consumers === 0 && (each.ready > 0 || parkedIn(each.queue)))
+    .map(each => each.queue)
+  const names = [...idle.slice(0, MOST_NAMES), idle.length > MOST_NAMES && '…'].filter(Boolean).join(', ')
   return [
     fact('Parked', parked, parked ? 'danger' : 'good'),
     fact('Waiting for a retry', sumOf(state, 'waiting')),
     fact('Ready in work queues', sumOf(state, 'work')),
     unroutable > 0 && fact('Unroutable', unroutable, 'danger'),
-    idle > 0 && fact('Queues without consumers', idle, 'danger')
+    idle.length > 0 && fact('Queues without consumers', idle.length, 'danger', names)
   ]
 }
 
