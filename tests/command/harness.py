@@ -120,12 +120,13 @@ def scrape(url: str) -> str:
 class SlowChannel(Proxy):
     """A way to the broker of AMQP_URL on which messages get stuck.
 
-    After so many deliveries the others of their channel wait until it has answered twice. A slow broker may do so. An
-    answer can overtake deliveries that a queue had handed to the channel before. It cannot overtake deliveries that the
-    channel had in hand at the request.
+    After so many deliveries the others of their channel wait until it has answered twice about a depth. A slow broker may
+    do so. An answer can overtake deliveries that a queue had handed to the channel before. It cannot overtake deliveries
+    that the channel had in hand at the request. So an answer that comes earlier waits until deliveries wait: the first
+    one that the program gets is the first one that counts here.
     """
 
-    DELIVER = (60, 60)
+    DELIVER, DECLARE_OK, FIRST_CHANNEL = (60, 60), (50, 11), 1
 
     def __init__(self, deliveries: int) -> None:
         self.deliveries = deliveries
@@ -136,21 +137,27 @@ class SlowChannel(Proxy):
         if not is_held:  # to the broker
             super()._pump(source, sink, is_held)
             return
-        delivered, slow_channel, answers, held = 0, None, 0, []
+        delivered, slow_channel, answers, held, early = 0, None, 0, [], []
         with source.makefile("rb") as frames, contextlib.suppress(OSError):
             while head := frames.read(7):
                 kind, channel, size = struct.unpack("!BHI", head)
                 frame = head + frames.read(size + 1)
                 is_method = kind == 1
-                is_delivery = not is_method or struct.unpack("!HH", frame[7:11]) == self.DELIVER
+                method = struct.unpack("!HH", frame[7:11]) if is_method else None
+                is_delivery = not is_method or method == self.DELIVER
+                is_answer = method == self.DECLARE_OK and channel != self.FIRST_CHANNEL
                 delivered += is_method and is_delivery
-                if delivered > self.deliveries:
-                    slow_channel = slow_channel or channel
+                if is_answer and slow_channel is None:
+                    early.append(frame)
+                    continue
+                if delivered > self.deliveries and slow_channel is None:
+                    slow_channel, answers = channel, len(early)
+                    sink.sendall(b"".join(early))
                 if channel == slow_channel and is_delivery and answers < 2:
                     held.append(frame)
                     self.held_frames += 1
                     continue
-                answers += channel == slow_channel
+                answers += is_answer and channel == slow_channel
                 if answers == 2:
                     sink.sendall(b"".join(held))
                     held = []
