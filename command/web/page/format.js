@@ -41,7 +41,8 @@ const REASONS = {
   poison: 'its consumer was lost too often while it was in hand'
 }
 // Returns why messages were parked, in words; the reason itself if it is an unknown one.
-export const reasonText = reason => REASONS[reason] || reason || 'none, not parked by Backhop'
+export const reasonText = reason =>
+  Object.hasOwn(REASONS, reason) ? REASONS[reason] : reason || 'none, not parked by Backhop'
 
 // "12 min ago" or "in 12 min".
 export function relative (ms, now = Date.now()) {
