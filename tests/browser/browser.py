@@ -53,6 +53,11 @@ class Browser(contextlib.AbstractContextManager):
         self.page.get_by_role("button", name=re.compile("^Read (parked messages|again)$")).click()
         self.page.wait_for_selector("tbody tr")
 
+    def count(self, button: str) -> None:
+        """Opens the dialog of a button, and counts."""
+        self.page.get_by_role("button", name=button).first.click()
+        self.page.get_by_role("button", name="Count messages").click()
+
     def go(self, screen: str) -> None:
         self.page.goto(f"{self.web.origin}/#/{screen}")
         self.page.wait_for_selector("h2")

@@ -71,9 +71,8 @@ class Camera:
         self.page.locator("summary").first.click()
 
     def count(self, button: str) -> None:
-        """Opens the dialog of a button, and counts."""
-        self.page.get_by_role("button", name=button).first.click()
-        self.page.get_by_role("button", name="Count messages").click()
+        """Opens the dialog of a button, and waits for its count."""
+        self.browser.count(button)
         self.page.wait_for_selector("form input")
 
     def confirm(self) -> None:

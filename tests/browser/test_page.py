@@ -80,8 +80,7 @@ class Operator(PageCase):
         page.get_by_role("link", name="# queue # is full").click()
         page.get_by_text("its handler allowed no further attempt").wait_for()
         page.locator("td[data-name^=Consumers]", has_text="none").wait_for()
-        page.get_by_role("button", name="Replay…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Replay…")
         page.get_by_text(f"{queue} has no consumer: the messages will wait there until one is started.").wait_for()
         with subprocess.Popen([rig.program, "handle", queue, "3", "ok"]) as handler:
             page.locator("td[data-name^=Consumers]", has_text="1").wait_for()
@@ -106,8 +105,7 @@ class Operator(PageCase):
         page = browser.page
         browser.look()
         page.get_by_role("link", name="bad").click()
-        page.get_by_role("button", name="Replay…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Replay…")
         page.get_by_label("Type 20 to confirm").fill("20")
         with subprocess.Popen([rig.program, "handle", queue, "3", "fail"]) as handler:
             page.keyboard.press("Enter")
@@ -122,8 +120,7 @@ class Operator(PageCase):
         page = browser.page
         browser.look()
         page.get_by_role("link", name="bad").click()
-        page.get_by_role("button", name="Drop…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Drop…")
         page.get_by_label("Type 2 to confirm").fill("2")
         rig("park", queue, 1, "bad")
         page.get_by_role("button", name="Drop 2 messages").click()
@@ -163,14 +160,12 @@ class Operator(PageCase):
         page = browser.page
         browser.look()
         page.get_by_role("link", name="bad").click()
-        page.get_by_role("button", name="Drop…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Drop…")
         page.get_by_label("Type 3 to confirm").fill("3")
         page.keyboard.press("Enter")
         page.get_by_text("3 messages saved and dropped").wait_for()
         browser.go("history")
-        page.get_by_role("button", name="Load…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Load…")
         page.get_by_text(f"3 messages will go to {queue}.parked.").wait_for()
         self.assertTrue(page.get_by_role("button", name="Load 3 messages").is_disabled())
         page.get_by_label("Type 3 to confirm").fill("3")
@@ -178,8 +173,7 @@ class Operator(PageCase):
         page.get_by_text("3 messages loaded.", exact=True).wait_for()
         self.assertEqual(len(self.saved(queue)), 3)
         browser.go("history")
-        page.get_by_role("button", name="Load…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Load…")
         page.get_by_text("No message of this file remains to be loaded.").wait_for()
         self.assertEqual(browser.errors, [])
 
@@ -281,8 +275,7 @@ class Hostile(PageCase):
         page.get_by_role("button", name="Show messages").click()
         page.locator("summary").first.click()
         page.get_by_role("button", name="Show the body").first.click()
-        page.get_by_role("button", name="Replay…").click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Replay…")
         page.get_by_text("will go to").wait_for()
         self.assertEqual(page.locator("main img, main script, dialog img").count(), 0)
         self.assertEqual(browser.errors, [])
@@ -315,8 +308,7 @@ class Looks(PageCase):
         page.get_by_role("button", name="Show messages").first.click()
         page.locator("summary").first.click()
         yield "group"
-        page.get_by_role("button", name="Replay…").first.click()
-        page.get_by_role("button", name="Count messages").click()
+        browser.count("Replay…")
         page.get_by_text("will go to").wait_for()
         yield "dialog"
         page.keyboard.press("Escape")
