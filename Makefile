@@ -5,6 +5,8 @@ BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 BACKHOP_BENCH_ROUNDS ?= 5
 BACKHOP_BENCH_SHARE ?= 1
 export BACKHOP_GEMS ?= $(abspath ../shared/gems)
+# Python compiles what a program imports; pip would compile all of each package.
+export PIP_NO_COMPILE ?= 1
 out := build/release
 broker := tests/broker/broker run
 languages := python ruby node
