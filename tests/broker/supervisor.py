@@ -48,7 +48,7 @@ ADVANCED_CONFIG = """
 % What a wait queue sent to a target that died it sends again after this time, not after three minutes: tests wait for it.
 [{rabbit, [{dead_letter_worker_publisher_confirm_timeout, RESEND_MS}]}].
 """
-DELAYED_PLUGIN = "rabbitmq_delayed_message_exchange"
+DELAYED_PLUGIN, MANAGEMENT_PLUGIN = "rabbitmq_delayed_message_exchange", "rabbitmq_management"
 # RabbitMQ does this by itself after half a second.
 SAVE_QUEUES = "[ok = dets:sync(T) || T <- dets:all()]."
 WATERMARK = 0.6  # of the machine's memory: more than a test uses
@@ -59,7 +59,6 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TOOLS = (
     "rabbitmqctl",
     "rabbitmq-diagnostics",
-    "rabbitmq-plugins",
     "rabbitmq-queues",
     "rabbitmq-upgrade",
 )
@@ -434,6 +433,20 @@ def delayed_plugin(version: str) -> Path | None:
     return next((file for file in named if re.fullmatch(names, file.name)), None)
 
 
+def applications(tree: Path, names: Sequence[str]) -> list[Path]:
+    """Returns the directories of these applications of RabbitMQ, and of all that they depend on."""
+    found: dict[str, Path] = {}
+    remaining = list(names)
+    while remaining:
+        name = remaining.pop()
+        file = next(tree.glob(f"usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/{name}-*/ebin/{name}.app"), None)
+        if file and name not in found:  # others are Erlang's own
+            found[name] = file.parent.parent
+            for needed in re.findall(r"applications, *\[([^]]*)]", file.read_text()):
+                remaining += re.findall(r"\w+", needed)
+    return list(found.values())
+
+
 def wants_management() -> bool:
     """Returns true if brokers must serve the management API (BACKHOP_MANAGEMENT)."""
     return os.environ.get("BACKHOP_MANAGEMENT", "") not in ("", "0")
@@ -518,6 +531,7 @@ class Node:
             "RABBITMQ_CONFIG_FILE": f"{HOME}/rabbitmq.conf",
             "RABBITMQ_ADVANCED_CONFIG_FILE": f"{HOME}/advanced.config",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{HOME}/enabled_plugins",
+            "RABBITMQ_PLUGINS_DIR": f"{HOME}/plugins",
             # No busy waiting, and one scheduler, which wakes no other: the processors are for the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{local_only} +sbwt none{' +S 1:1' if self.is_in_memory else ''}",
             "RABBITMQ_CTL_ERL_ARGS": local_only,
@@ -534,17 +548,7 @@ class Node:
         shutil.copy("server.key", self.home)
         (self.home / ".erlang.cookie").write_text(cookie)
         (self.home / ".erlang.cookie").chmod(0o400)
-        plugin = delayed_plugin(self.version)
-        enabled = [DELAYED_PLUGIN] if plugin else []
-        if wants_management():
-            enabled.append("rabbitmq_management")
-        (self.home / "enabled_plugins").write_text(f"[{','.join(enabled)}].\n")
-        if plugin:
-            plugins = self.home / "plugins"
-            plugins.mkdir()
-            shutil.copy(plugin, plugins)
-            own = next(self.tree.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins")).relative_to(self.tree)
-            self.environment["RABBITMQ_PLUGINS_DIR"] = f"/{own}:{HOME}/plugins"
+        self.make_plugins()
         lines = [
             f"listeners.tcp.local = {self.address}:{self.port}",
             f"listeners.ssl.local = {self.address}:{self.tls_port}",
@@ -566,7 +570,21 @@ class Node:
             ADVANCED_CONFIG.replace("RESEND_MS", os.environ.get("BACKHOP_BROKER_RESEND_MS", "30000"))
         )
         for path in (self.home, *self.home.rglob("*")):
-            os.chown(path, *map(int, self.user))
+            os.chown(path, *map(int, self.user), follow_symlinks=False)
+
+    def make_plugins(self) -> None:
+        """Enables plugins. Has RabbitMQ find no others: Erlang looks for each module in all their directories."""
+        enabled = [MANAGEMENT_PLUGIN] if wants_management() else []
+        plugins = self.home / "plugins"
+        plugins.mkdir()
+        all_of_them = self.tree.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/*")
+        for each in applications(self.tree, ["rabbit", *enabled]) or all_of_them:  # 3.8 has them in archives
+            (plugins / each.name).symlink_to(f"/{each.relative_to(self.tree)}")
+        delayed = delayed_plugin(self.version)
+        if delayed:
+            shutil.copy(delayed, plugins)
+            enabled.append(DELAYED_PLUGIN)
+        (self.home / "enabled_plugins").write_text(f"[{','.join(enabled)}].\n")
 
     def mount_memory(self) -> None:
         """Has the home in memory, without waits for a disk."""
@@ -576,7 +594,7 @@ class Node:
         """Undoes that, once the node has ended; with `keep` the files are on the disk then."""
         kept = self.directory / "kept"
         if keep:
-            shutil.copytree(self.home, kept)
+            shutil.copytree(self.home, kept, symlinks=True)
         system_call("umount2", os.fsencode(self.home), 0)
         if keep:
             self.home.rmdir()
