@@ -227,6 +227,8 @@ typedef enum bh_flow_kind {
 %object(Flow, bh_flow)
 %extend bh_flow {
     void next(int64_t held, int64_t now_ms, bh_flow_step *out);
+    void permit(int64_t now_ms, bh_permit *out);
+    int is_due(int64_t held, int64_t now_ms);
     int is_cancelled();
     bh_status describe(bh_event *event);
 }

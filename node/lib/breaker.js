@@ -166,7 +166,16 @@ class Breaker {
     const key = this.hasKey
       ? [keyOf(this.#key(message), `what the function key of the breaker "${this.#name}" returned`)]
       : []
-    const permit = native.permit(...key, time)
+    return this.#call(native.permit(...key, time), time, key)
+  }
+
+  /** Returns the call of a permit that the core granted to a flow. */
+  _granted (permit, time) {
+    return this.#call(permit, time, [])
+  }
+
+  #call (permit, time, key) {
+    const native = this[NATIVE]
     return new Call(permit, time, (...call) => native.record(...key, ...call), time => native.read(...key, time))
   }
 

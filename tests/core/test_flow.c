@@ -101,6 +101,51 @@ START_TEST(a_closed_breaker_lets_each_message_through)
 }
 END_TEST
 
+static int is_permitted(consumer *self)
+{
+    bh_permit permit;
+    bh_flow_permit(self->flow, self->now_ms, &permit);
+    if (permit.generation == 0)
+        return 0;
+    bh_call call = {.kind = BH_CALL_SUCCESS};
+    ck_assert_int_eq(bh_breaker_record(self->breaker, &permit, &call, self->now_ms), 1);
+    return 1;
+}
+
+START_TEST(a_message_is_permitted_at_once_only_if_no_step_is_due)
+{
+    consumer self = begin(BH_STRATEGY_LADDER);
+    ck_assert_int_eq(is_permitted(&self), 1);
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 0, self.now_ms), 0);
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 1, self.now_ms), 1);
+    call_once(&self, BH_CALL_FAILURE);
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 0, self.now_ms), 1); /* the event */
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 0, self.now_ms), 1);
+    ck_assert_int_eq(is_permitted(&self), 0);
+    expect_event(&self, 0, BH_EVENT_BREAKER_OPENED);
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 0, self.now_ms), 0);
+    ck_assert_int_eq(is_permitted(&self), 0);
+    ck_assert_int_eq(next(&self, 1), BH_FLOW_REST);
+    self.now_ms += BH_FLOW_HOLD_MS;
+    ck_assert_int_eq(bh_flow_is_due(self.flow, 1, self.now_ms), 1);
+    ck_assert_int_eq(next(&self, 1), BH_FLOW_CANCEL);
+    self.now_ms = 1000 + PAUSE_MS;
+    ck_assert_int_eq(is_permitted(&self), 0); /* a probe begins with an event */
+    ck_assert_int_eq(next(&self, 0), BH_FLOW_CONSUME);
+    ck_assert_int_eq(is_permitted(&self), 0);
+    call_once(&self, BH_CALL_SUCCESS);
+    ck_assert_int_eq(is_permitted(&self), 0);
+    expect_event(&self, 0, BH_EVENT_BREAKER_CLOSED);
+    ck_assert_int_eq(is_permitted(&self), 1);
+    bh_breaker_disable(self.breaker, self.now_ms);
+    expect_event(&self, 0, BH_EVENT_BREAKER_CLOSED);
+    bh_permit permit;
+    bh_flow_permit(self.flow, self.now_ms, &permit);
+    ck_assert_int_gt(permit.generation, 0);
+    end(&self);
+}
+END_TEST
+
 START_TEST(messages_are_held_then_deferred_then_one_probes)
 {
     consumer self = begin(BH_STRATEGY_LADDER);
@@ -255,6 +300,11 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(step.kind, BH_FLOW_REST);
     bh_flow_next(NULL, 1, 0, NULL);
     ck_assert_int_eq(bh_flow_is_cancelled(NULL), 0);
+    bh_permit permit = {.generation = 1};
+    bh_flow_permit(NULL, 0, &permit);
+    ck_assert_int_eq(permit.generation, 0);
+    bh_flow_permit(NULL, 0, NULL);
+    ck_assert_int_eq(bh_flow_is_due(NULL, 1, 0), 0);
     bh_flow_free(NULL);
     bh_breaker_free(breaker);
 }
@@ -397,6 +447,7 @@ Suite *suite_flow(void)
     Suite *suite = suite_create("flow");
     TCase *flow = tcase_create("flow");
     tcase_add_test(flow, a_closed_breaker_lets_each_message_through);
+    tcase_add_test(flow, a_message_is_permitted_at_once_only_if_no_step_is_due);
     tcase_add_test(flow, messages_are_held_then_deferred_then_one_probes);
     tcase_add_test(flow, a_probe_that_takes_long_does_not_hold_messages_for_ever);
     tcase_add_loop_test(flow, reject_and_native_hold_and_never_defer, 0, 2);

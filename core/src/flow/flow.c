@@ -146,6 +146,35 @@ void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out
     }
 }
 
+/* Does as bh_flow_next, and leaves `self` as it is. Returns the flow behind the step. */
+static bh_flow try_next(const bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out)
+{
+    bh_flow copy = *self;
+    bh_flow_next(&copy, held, now_ms, out);
+    return copy;
+}
+
+int bh_flow_is_due(const bh_flow *self, int64_t held, int64_t now_ms)
+{
+    bh_flow_step step = {.kind = BH_FLOW_REST};
+    if (self)
+        try_next(self, held, now_ms, &step);
+    return step.kind != BH_FLOW_REST;
+}
+
+void bh_flow_permit(bh_flow *self, int64_t now_ms, bh_permit *out)
+{
+    bh_flow_step step;
+    if (!out)
+        return;
+    *out = (bh_permit){.generation = 0};
+    if (!self)
+        return;
+    bh_flow copy = try_next(self, 0, now_ms, &step);
+    if (step.kind == BH_FLOW_REST && !is_paused(&copy))
+        bh_breaker_permit(self->breaker, now_ms, out);
+}
+
 bh_status bh_flow_describe(const bh_flow *self, bh_event *event)
 {
     if (!self || !event)

@@ -12,6 +12,7 @@ const { ORIGINAL } = require('./original')
 const { BUDGET_MS } = require('./scheduler')
 
 const [KIND, EVENT, DELAY, DUE] = [0, 1, 2, 3] // of a step
+const GENERATION = 0 // of a permit; 0: not granted
 const {
   BH_FLOW_CALL: CALL, BH_FLOW_DEFER: DEFER, BH_FLOW_CANCEL: CANCEL, BH_FLOW_CONSUME: CONSUME, BH_FLOW_EMIT: EMIT
 } = c
@@ -56,14 +57,32 @@ class Flow {
       held.end()
       return
     }
-    held.isHeld = true
     this.#latest = held.message[ORIGINAL]
+    const call = this.#permit()
+    if (call) {
+      held.run(call)
+      return
+    }
+    held.isHeld = true
     this.#held.push(held)
     this.look()
     if (held.isHeld) held.run = AsyncResource.bind(held.run) // its async context, of AsyncLocalStorage
   }
 
-  /** Executes the steps that are due. Call it after each end of a handler. */
+  /** Returns the call of a message that arrived, if its handler may run before the flow's next step. */
+  #permit () {
+    if (this.#held.length || this.#isLooking || this.#due === Infinity) return undefined
+    const time = now()
+    const permit = this.#native.permit(time)
+    return permit[GENERATION] ? this.#breaker._granted(permit, time) : undefined
+  }
+
+  /** Executes the steps that are due after the end of a handler. */
+  ended () {
+    if (this.#due === Infinity || this.#native.is_due(this.#held.length, now())) this.look()
+  }
+
+  /** Executes the steps that are due. */
   look = () => {
     if (this.#isLooking || this.#isStopped) return
     this.#isLooking = true

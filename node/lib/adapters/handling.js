@@ -70,7 +70,7 @@ class Handling {
       this.count++
       this.#handleNow(message, handle, () => {
         end()
-        flow.look()
+        flow.ended()
       }, permit)
     }
     flow.hold({ message, run, end: resolve })

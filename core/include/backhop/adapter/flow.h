@@ -83,6 +83,15 @@ BH_API void bh_flow_free(bh_flow *self);
  */
 BH_API void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out);
 /*
+ * Requests the permit of a message that arrived, while no other message is held and a handler is free.
+ *
+ * It is granted only if the breaker is closed or disabled, and no step is due. Then call the handler.
+ * Otherwise hold the message, and call bh_flow_next.
+ */
+BH_API void bh_flow_permit(bh_flow *self, int64_t now_ms, bh_permit *out);
+/* Returns 1 if bh_flow_next has a step now. After the end of a handler you need bh_flow_next only then. */
+BH_API int bh_flow_is_due(const bh_flow *self, int64_t held, int64_t now_ms);
+/*
  * Returns 1 from BH_FLOW_CANCEL to BH_FLOW_CONSUME. If the channel or the connection is lost in
  * between, do not consume on the next one: BH_FLOW_CONSUME comes.
  */

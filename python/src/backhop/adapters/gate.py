@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from .. import _backhop as c
 from .._core import made
-from ..breaker import Breaker, now_ms
+from ..breaker import Breaker, Call, now_ms
 from ..message import Message
 from ..observe.events import Events
 from ..observe.health import Health
@@ -80,8 +80,12 @@ class Gate(ABC, Generic[MessageT]):
             return
         delivered: Any = message
         self._latest = delivered._original
-        self._held.append(message)
-        self.look()
+        if self._may_start(message):
+            self._start(message)
+            self._look_if_due()
+        else:
+            self._held.append(message)
+            self.look()
 
     def forget(self, message: MessageT) -> None:
         """Forgets a held message."""
@@ -91,7 +95,7 @@ class Gate(ABC, Generic[MessageT]):
     def ended(self, message: MessageT) -> None:
         """Notes the end of a handler. Its call counts as nothing if it was not recorded."""
         self._retrier._ignore_call(message)
-        self.look()
+        self._look_if_due()
 
     def close(self) -> None:
         """Gives the held messages back to the queue. Holds no more."""
@@ -112,6 +116,19 @@ class Gate(ABC, Generic[MessageT]):
                 pass
         finally:
             self._is_looking = False
+
+    def _may_start(self, message: MessageT) -> bool:
+        """Returns whether the handler of a message may run before the flow's next step."""
+        if self._held or self._is_looking or self._due_ms is None or not self._has_room:
+            return False
+        generation, number, _ = c.Flow_permit(self._flow, now_ms())
+        if generation:
+            message._call = Call(self._breaker, "", generation, number)
+        return bool(generation)
+
+    def _look_if_due(self) -> None:
+        if self._due_ms is None or c.Flow_is_due(self._flow, len(self._held), now_ms()):
+            self.look()
 
     def _execute(self) -> bool:
         """Executes one step. Returns False if no other step is due now."""
