@@ -32,6 +32,14 @@ int broker_is_at_least(int major, int minor);
 int broker_has_delayed_exchange(void);
 /* $BACKHOP_BROKER_CTL ARGS, words separated by one space. */
 void broker_ctl(const char *words);
+
+/* Actions of an administrator. A user may write and read all in the vhost, and configure what `configure` matches. */
+void broker_add_vhost(const char *name); /* with all permissions for guest */
+void broker_delete_vhost(const char *name);
+void broker_add_user(const char *name, const char *password, const char *vhost, const char *configure);
+void broker_delete_user(const char *name);
+void broker_set_password(const char *user, const char *password);
+void broker_name_cluster(const char *name);
 /* Writes each queue's messages to stderr, for a test that fails; writes nothing if the broker cannot be controlled. */
 void broker_show_queues(void);
 /* Imports definitions (JSON), as an administrator does. */

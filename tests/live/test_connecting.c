@@ -184,17 +184,16 @@ END_TEST
 
 static void remove_escaped(void)
 {
-    broker_ctl("rabbitmqctl delete_vhost live/a%b:c@d");
-    broker_ctl("rabbitmqctl delete_user live@:/?#[]%");
+    broker_delete_vhost("live/a%b:c@d");
+    broker_delete_user("live@:/?#[]%");
 }
 
 START_TEST(user_password_and_vhost_may_need_escapes)
 {
     char url[4096];
     rig *r = unconnected_rig();
-    broker_ctl("rabbitmqctl add_vhost live/a%b:c@d");
-    broker_ctl("rabbitmqctl add_user live@:/?#[]% p@:/?#[]%");
-    broker_ctl("rabbitmqctl set_permissions -p live/a%b:c@d live@:/?#[]% .* .* .*");
+    broker_add_vhost("live/a%b:c@d");
+    broker_add_user("live@:/?#[]%", "p@:/?#[]%", "live/a%b:c@d", ".*");
     snprintf(
         url, sizeof url,
         "amqp://live%%40%%3A%%2f%%3F%%23%%5B%%5D%%25:p%%40%%3A%%2f%%3F%%23%%5B%%5D%%25@%s:%d/live%%2Fa%%25b:c%%40d",

@@ -279,15 +279,14 @@ START_TEST(a_user_id_of_someone_else_goes_into_a_header)
     rig *r = setup_rig(_i);
     rig_start(r);
     char url[4096];
-    broker_ctl("rabbitmqctl add_user live.other secret");
-    broker_ctl("rabbitmqctl set_permissions live.other .* .* .*");
+    broker_add_user("live.other", "secret", "/", ".*");
     broker_make_url(url, sizeof url, "live.other", "secret", NULL, 0);
     broker *other = broker_open_url(url);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_USER_ID_FLAG,
                                           .user_id = amqp_cstring_bytes("live.other")};
     broker_publish(other, r->exchange, "work.a", &properties, bh_str("first"));
     broker_close(other);
-    broker_ctl("rabbitmqctl delete_user live.other");
+    broker_delete_user("live.other");
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
         expect_attempt(r, attempt);

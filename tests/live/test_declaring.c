@@ -387,15 +387,14 @@ END_TEST
 
 static void remove_poor_user(void)
 {
-    broker_ctl("rabbitmqctl delete_user live.poor");
+    broker_delete_user("live.poor");
 }
 
 START_TEST(a_user_who_may_not_configure_can_use_what_is_there)
 {
     char url[4096];
     int first = setup_first();
-    broker_ctl("rabbitmqctl add_user live.poor secret");
-    broker_ctl("rabbitmqctl set_permissions live.poor ^$ .* .*");
+    broker_add_user("live.poor", "secret", "/", "^$");
     broker_make_url(url, sizeof url, "live.poor", "secret", NULL, 0);
     rig *r = rig_in_a_hurry(setup_rig(first));
     start_by(r, url);

@@ -338,15 +338,14 @@ END_TEST
 
 static void remove_user(void)
 {
-    broker_ctl("rabbitmqctl delete_user live.changed");
+    broker_delete_user("live.changed");
 }
 
 START_TEST(a_password_that_is_put_right_lets_the_worker_in)
 {
     char url[4096];
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
-    broker_ctl("rabbitmqctl add_user live.changed before");
-    broker_ctl("rabbitmqctl set_permissions live.changed .* .* .*");
+    broker_add_user("live.changed", "before", "/", ".*");
     broker_make_url(url, sizeof url, "live.changed", "after", NULL, 0);
     start_by(r, url);
     for (int i = 0; i < 2; i++) {
@@ -354,7 +353,7 @@ START_TEST(a_password_that_is_put_right_lets_the_worker_in)
         ck_assert_int_gt(bh_event_int(r->event, BH_FIELD_DELAY), 0);
     }
     expect_no_event(r, BH_EVENT_CONNECTED);
-    broker_ctl("rabbitmqctl change_password live.changed after");
+    broker_set_password("live.changed", "after");
     rig_await(r, BH_EVENT_CONNECTED);
     broker_publish_text(r->broker, "", r->queue, "first");
     rig_take(r, "first");
@@ -365,7 +364,7 @@ END_TEST
 
 static void remove_vhost(void)
 {
-    broker_ctl("rabbitmqctl delete_vhost live.late");
+    broker_delete_vhost("live.late");
 }
 
 START_TEST(a_vhost_that_is_added_later_is_found)
@@ -377,8 +376,7 @@ START_TEST(a_vhost_that_is_added_later_is_found)
     start_by(r, url);
     for (int i = 0; i < 2; i++)
         expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "live.late");
-    broker_ctl("rabbitmqctl add_vhost live.late");
-    broker_ctl("rabbitmqctl set_permissions -p live.late guest .* .* .*");
+    broker_add_vhost("live.late");
     rig_await(r, BH_EVENT_CONNECTED);
     broker *inside = broker_open_url(url);
     broker_publish_text(inside, "", r->queue, "first");

@@ -106,19 +106,10 @@ END_TEST
 
 /* ------------------------------------------------------------------------------------------------- two connections */
 
-static void add_vhost(const char *name)
-{
-    char words[300];
-    snprintf(words, sizeof words, "rabbitmqctl add_vhost %s", name);
-    broker_ctl(words);
-    snprintf(words, sizeof words, "rabbitmqctl set_permissions -p %s guest .* .* .*", name);
-    broker_ctl(words);
-}
-
 START_TEST(a_copy_goes_where_its_original_is_acknowledged)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    add_vhost("elsewhere");
+    broker_add_vhost("elsewhere");
     char url[4096];
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
@@ -144,7 +135,7 @@ END_TEST
 
 static void name_cluster_as_it_was(void)
 {
-    broker_ctl("rabbitmqctl set_cluster_name one-and-the-same");
+    broker_name_cluster("one-and-the-same");
 }
 
 START_TEST(connections_to_two_clusters_are_told_and_mended)
@@ -152,7 +143,7 @@ START_TEST(connections_to_two_clusters_are_told_and_mended)
     name_cluster_as_it_was();
     rig *r = rig_in_a_hurry(rig_that_waits());
     proxy *network = start_by_proxy(r, "");
-    broker_ctl("rabbitmqctl set_cluster_name another-one");
+    broker_name_cluster("another-one");
     rig_publish_and_take(r);
     proxy_cut_to_broker(network, PROXY_PUBLISHER, 1);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
