@@ -25,6 +25,7 @@ from proxy import Proxy
 
 BUILD = Path(os.environ["BACKHOP_BUILD"])
 LIMIT_S = 120  # for what has to end some time
+DELETE_QUEUES = '[rabbit_amqqueue:delete(Q, false, false, <<"test">>) || Q <- rabbit_amqqueue:list()].'
 
 USAGE, DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, TRY_AGAIN, NO_PERMISSION = 64, 65, 66, 69, 73, 75, 77
 INTERRUPTED = 130
@@ -177,6 +178,12 @@ class LiveCase(Case):
             raise AssertionError("AMQP_URL names no broker: tests/broker/broker runs one")
         version = os.environ.get("BACKHOP_BROKER_VERSION", "4.3")
         cls.version = tuple(map(int, version.split(".")[:2]))
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        """Deletes all queues of a private broker. For its management API it looks at each of them twice a second."""
+        if os.environ.get("BACKHOP_BROKER_CTL"):
+            broker_ctl("eval", DELETE_QUEUES)
 
     def queue(self) -> str:
         """A name that no other test has."""
