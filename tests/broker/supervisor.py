@@ -64,6 +64,7 @@ TOOLS = (
 )
 PORTS = (5672, 5671, 25672, 4369, 25673, 15672)  # of a node with an address of its own
 PREFIX, LOCK = "backhop-broker-", "supervisor.lock"  # a directory; the file there that is locked
+PLUGINS = "usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins"  # in a tree
 HOME = "/var/lib/rabbitmq"  # RabbitMQ's, in a tree; the data directory is mounted there
 LEAST_MEMORY_KB = 4 << 20  # that has to be available before RabbitMQ's files are in memory
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
@@ -435,16 +436,15 @@ def delayed_plugin(version: str) -> Path | None:
 
 def applications(tree: Path, names: Sequence[str]) -> list[Path]:
     """Returns the directories of these applications of RabbitMQ, and of all that they depend on."""
-    found: dict[str, Path] = {}
-    remaining = list(names)
+    files = {file.stem: file for file in tree.glob(f"{PLUGINS}/*/ebin/*.app")}
+    found, remaining = [], list(names)
     while remaining:
-        name = remaining.pop()
-        file = next(tree.glob(f"usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/{name}-*/ebin/{name}.app"), None)
-        if file and name not in found:  # others are Erlang's own
-            found[name] = file.parent.parent
+        file = files.pop(remaining.pop(), None)
+        if file:  # others are Erlang's own, or found already
+            found.append(file.parent.parent)
             for needed in re.findall(r"applications, *\[([^]]*)]", file.read_text()):
                 remaining += re.findall(r"\w+", needed)
-    return list(found.values())
+    return found
 
 
 def wants_management() -> bool:
@@ -577,8 +577,8 @@ class Node:
         enabled = [MANAGEMENT_PLUGIN] if wants_management() else []
         plugins = self.home / "plugins"
         plugins.mkdir()
-        all_of_them = self.tree.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*/plugins/*")
-        for each in applications(self.tree, ["rabbit", *enabled]) or all_of_them:  # 3.8 has them in archives
+        archives = self.tree.glob(f"{PLUGINS}/*.ez")  # of 3.8, which has nothing else
+        for each in applications(self.tree, ["rabbit", *enabled]) or archives:
             (plugins / each.name).symlink_to(f"/{each.relative_to(self.tree)}")
         delayed = delayed_plugin(self.version)
         if delayed:

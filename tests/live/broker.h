@@ -40,6 +40,7 @@ void broker_add_user(const char *name, const char *password, const char *vhost, 
 void broker_delete_user(const char *name);
 void broker_set_password(const char *user, const char *password);
 void broker_name_cluster(const char *name);
+
 /* Writes each queue's messages to stderr, for a test that fails; writes nothing if the broker cannot be controlled. */
 void broker_show_queues(void);
 /* Imports definitions (JSON), as an administrator does. */
