@@ -5,7 +5,7 @@
 
 Prepares a tree (a root file system with RabbitMQ) for each version, all by default, then
 runs the first one.  Writes the environment for clients to standard output, as JSON, once the
-broker answers, and obeys `broker ctl`.  Ends when standard input is closed, which is when
+broker answers, and obeys ctl.py.  Ends when standard input is closed, which is when
 `broker` ends, however that happens.  RabbitMQ lives in a PID namespace whose first process
 the kernel kills when the supervisor ends, and with it all others.  The network namespaces of a
 cluster are held by open files of the supervisor alone, so they too go when it ends.
@@ -982,8 +982,8 @@ def run(version: str, tree: Path, owner: int, keep: bool, count: int) -> None:
     reservation, ports = reserve_ports()
     directory, lock = new_directory()
     os.chdir(directory)
-    program = str(Path(__file__).resolve().with_name("broker"))
-    ctl = shlex.join([sys.executable, program, "ctl", f"{directory}/ctl.sock", "--"])
+    program = str(Path(__file__).resolve().with_name("ctl.py"))
+    ctl = shlex.join([sys.executable, "-I", "-S", program, f"{directory}/ctl.sock"])
     Path("ctl").write_text(f'#!/bin/sh\nexec {ctl} "$@"\n')
     os.chmod("ctl", 0o755)
     nodes: Sequence[Node] = []
