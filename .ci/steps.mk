@@ -1,13 +1,11 @@
 # The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
 include Makefile
 builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
-tests := tidy live-asan live-tsan rogue-asan rogue-tsan helgrind $(languages:%=%-release) $(languages:%=bare-%)
-tests += $(languages:%=install-%)
-tests += command-asan test-of-broker soak live-3.8 chaos-of-ci clusters
-tests += $(tests-of-core) $(tests-of-python) $(tests-of-ruby) $(tests-of-node) oldest-python newest-ruby
+tests := tidy live-asan oldest-python live-tsan command-asan rogue-asan rogue-tsan helgrind $(languages:%=%-release)
+tests += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters $(tests-of-python) oldest-node newest-node
+tests += $(tests-of-core) $(tests-of-ruby) newest-ruby debian-13 $(tests-of-node) $(languages:%=bare-%) $(languages:%=install-%)
 tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
-tests += oldest-node newest-node debian-13 example-of-demo example-of-bench
-tests += format prose docs test-of-site test-of-prose test-of-accountant
+tests += example-of-demo format prose docs test-of-site test-of-prose test-of-accountant
 .PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
 ci: $(tests)
 builds: $(builds)
