@@ -632,6 +632,28 @@ START_TEST(run_parks_with_the_error_that_the_handler_told)
 }
 END_TEST
 
+static bh_outcome return_no_outcome(bh_worker *worker, bh_message *taken, void *data)
+{
+    count_call(data, worker, taken);
+    return (bh_outcome)42;
+}
+
+START_TEST(run_takes_a_value_that_is_no_outcome_for_a_failure)
+{
+    rig *r = rig_to_run();
+    make_topology(r);
+    rig_publish(r, "work.a", "first");
+    called seen = {.stop_after = 3};
+    expect_ok(r->worker, bh_worker_run(r->worker, return_no_outcome, listen_to_all, &seen));
+    ck_assert_int_eq(seen.events[BH_EVENT_PARKED], 1);
+    message parked;
+    broker_get(r->broker, r->parked, &parked);
+    expect_history(&parked, r, 3, "the handler returned a value that is no bh_outcome");
+    message_free(&parked);
+    rig_free(r);
+}
+END_TEST
+
 static bh_outcome ask_for_a_delay(bh_worker *worker, bh_message *taken, void *data)
 {
     int64_t *times = data;
@@ -861,6 +883,7 @@ Suite *suite_running(void)
     tcase_add_test(running, run_handles_messages_until_the_handler_stops_it);
     tcase_add_test(running, run_needs_no_listener_and_goes_on_with_a_worker_that_was_started);
     tcase_add_test(running, run_parks_with_the_error_that_the_handler_told);
+    tcase_add_test(running, run_takes_a_value_that_is_no_outcome_for_a_failure);
     tcase_add_test(running, run_waits_as_long_as_the_handler_asks);
     tcase_add_test(running, run_is_stopped_by_another_thread_while_it_waits);
     tcase_add_test(running, run_is_stopped_by_a_signal_handler_while_it_waits);

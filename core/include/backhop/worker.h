@@ -67,6 +67,7 @@ typedef struct bh_librabbitmq {
  *
  * To give more than the outcome, call bh_worker_settle before you return. The worker then ignores
  * the returned outcome. If that call fails, the message is settled with the returned outcome.
+ * A value that bh_worker_settle would refuse is a failure: the message is retried, with an error that says so.
  */
 typedef bh_outcome (*bh_handler)(bh_worker *worker, bh_message *message, void *data);
 /* Receives an event under bh_worker_run. The event is freed after the listener returns. */

@@ -200,7 +200,7 @@ static void half_open(bh_breaker *self)
 }
 
 /* Returns until when no permit is granted, by the breaker's clock. */
-static int64_t refuse(bh_breaker *self)
+static int64_t refused_until(bh_breaker *self)
 {
     if (self->state == BH_BREAKER_CLOSED)
         return self->ramp.active + self->settings.probe_timeout_ms;
@@ -234,7 +234,7 @@ void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out)
     lock(self);
     advance(self, now_ms);
     if (!try_to_grant(self, out))
-        out->until_ms = outside(self, refuse(self));
+        out->until_ms = outside(self, refused_until(self));
     unlock(self);
 }
 

@@ -22,6 +22,8 @@ bh_status bh__worker_refuse(bh_worker *self, bh_status status, const char *sente
 void bh__worker_join(bh_worker *self);
 /* Returns BH_OK if this worker delivered the message and this process did not fork since. */
 bh_status bh__worker_check(const bh_worker *self, const bh_message *message);
+/* Returns the errors of bh_worker_settle that a settlement has by itself. */
+bh_status bh__worker_check_settlement(const bh_worker *self, const bh_settlement *settlement);
 /* Like bh_worker_settle, for a message of this worker and without checks of the settlement. */
 bh_status bh__worker_settle(bh_worker *self, bh_message *message, const bh_settlement *settlement);
 

@@ -118,6 +118,14 @@ static void handle(bh_worker *self, bh_message *message, bh_handler handler, voi
 {
     /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a relay has no handler, and hands out no message */
     bh_settlement settlement = {.outcome = handler(self, message, data)};
+    bh_status status = bh__worker_check_settlement(self, &settlement);
+    if (status != BH_OK) {
+        settlement.error =
+            bh_str(status == BH_ERR_STRATEGY ? "the handler returned BH_OUTCOME_DEFERRED, and the strategy "
+                                               "has no queue where the message could wait"
+                                             : "the handler returned a value that is no bh_outcome");
+        settlement.outcome = BH_OUTCOME_FAILED;
+    }
     bh__worker_settle(self, message, &settlement); /* BH_ERR_STATE if the handler settled it */
     bh_message_free(message);
 }

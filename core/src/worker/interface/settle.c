@@ -28,7 +28,7 @@ static int is_text(bh_bytes bytes)
     return bytes.data || !bytes.size;
 }
 
-static bh_status check_settlement(const bh_worker *self, const bh_settlement *settlement)
+bh_status bh__worker_check_settlement(const bh_worker *self, const bh_settlement *settlement)
 {
     bh_bytes traceparent = settlement->traceparent;
     if (!is_outcome(settlement->outcome) || !is_text(settlement->error) || !is_text(settlement->error_class) ||
@@ -119,7 +119,7 @@ bh_status bh_worker_settle(bh_worker *self, bh_message *message, const bh_settle
 {
     bh_status status = settlement ? bh__worker_check(self, message) : BH_ERR_ARGUMENT;
     if (status == BH_OK)
-        status = check_settlement(self, settlement);
+        status = bh__worker_check_settlement(self, settlement);
     return status == BH_OK ? bh__worker_settle(self, message, settlement) : status;
 }
 

@@ -149,7 +149,7 @@ bh_status bh__uri_parse(bh__uri *self, bh_bytes uri, bh__report *report)
     if (query < end) {
         const char *name = "heartbeat=";
         bh_bytes setting = slice(query + 1, end);
-        if (!bh__begins(setting, name))
+        if (!bh__begins(setting, name) || find_any(setting.data, end, "&") != end)
             return refuse_uri(report, "after '?' only heartbeat=seconds is understood");
         self->heartbeat_s = port_or_seconds(slice(setting.data + strlen(name), end));
         if (self->heartbeat_s < 0)
