@@ -581,6 +581,42 @@ START_TEST(a_copy_of_what_is_malformed_is_refused_and_writes_nothing)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------------------------------------- strip */
+
+START_TEST(what_is_published_again_neither_expires_nor_reaches_other_queues)
+{
+    static const char *const names[] = {"CC", "BCC", "x-delay", "x-delivery-count", "x-acquired-count"};
+    static property_list stripped;
+    bh__buffer out = {.data = NULL};
+    add_text(&headers, "kept", "value");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        add_text(&headers, names[i], "payment");
+    add_text(&headers, "cc", "kept too");
+    add_number(&wire,
+               flag(BH_PROPERTY_HEADERS) | flag(BH_PROPERTY_PRIORITY) | flag(BH_PROPERTY_EXPIRATION) |
+                   flag(BH_PROPERTY_USER_ID),
+               2);
+    add_counted(&wire, 4, bytes_of(&headers));
+    add_number(&wire, 7, 1);
+    add_counted(&wire, 1, bh_str("100"));
+    add_counted(&wire, 1, bh_str("alice"));
+    ck_assert_int_eq(bh__content_strip(&out, bytes_of(&wire)), BH_OK);
+    ck_assert(property_list_read(&stripped, bytes_of(&out)));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        ck_assert_ptr_null(find(&stripped, names[i]));
+    ck_assert_ptr_nonnull(find(&stripped, "kept"));
+    ck_assert_ptr_nonnull(find(&stripped, "cc"));
+    ck_assert_int_eq(bh__content_read(delivery, bh_str(""), bh_str(""), bytes_of(&out)), BH_OK);
+    ck_assert_int_eq(bh_delivery_number(delivery, BH_PROPERTY_PRIORITY), 7);
+    ck_assert(!bh_delivery_has_property(delivery, BH_PROPERTY_EXPIRATION));
+    ck_assert(!bh_delivery_has_property(delivery, BH_PROPERTY_USER_ID));
+    bh__buffer_clear(&out);
+    ck_assert_int_eq(bh__content_strip(&out, (bh_bytes){"\x20\0\0", 3}), BH_ERR_CONTENT);
+    ck_assert_uint_eq(bh__buffer_size(&out), 0);
+    bh__buffer_free(&out);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------------------------- fingerprint */
 
 static uint64_t fingerprint(const char *routing_key, const char *body, const char *const names[], size_t count)
@@ -657,6 +693,7 @@ Suite *suite_content(void)
     tcase_add_test(copying, a_plan_without_a_copy_writes_none);
     tcase_add_test(copying, a_copy_of_another_delivery_than_was_decided_on_has_void_for_what_is_not_there);
     tcase_add_test(copying, a_copy_of_what_is_malformed_is_refused_and_writes_nothing);
+    tcase_add_test(copying, what_is_published_again_neither_expires_nor_reaches_other_queues);
     suite_add_tcase(suite, copying);
     return suite;
 }

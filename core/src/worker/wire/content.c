@@ -224,7 +224,7 @@ static bh_status push_headers(bh_delivery *out, bh_bytes headers)
     return status;
 }
 
-int bh__content_is_flat(bh_bytes fields)
+int bh__content_is_shallow(bh_bytes fields)
 {
     level open[MOST_LEVELS];
     size_t depth = 0;
@@ -391,6 +391,23 @@ static size_t most_bytes(const bh_plan *plan, const content *original, bh_bytes 
     return most;
 }
 
+/* Writes a property as it arrived. */
+static void put_property(bh__buffer *out, int property, bh_bytes value)
+{
+    if (property == BH_PROPERTY_PRIORITY || property == BH_PROPERTY_TIMESTAMP || property == BH_PROPERTY_DELIVERY_MODE)
+        bh__put_bytes(out, value);
+    else
+        bh__put_counted(out, value, 1);
+}
+
+static void put_flags(bh__buffer *out, size_t at, unsigned flags)
+{
+    size_t end = out->end;
+    out->end = at;
+    bh__put_number(out, flags, 2);
+    out->end = end;
+}
+
 bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes properties)
 {
     content original;
@@ -413,19 +430,58 @@ bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes proper
         } else if (property == BH_PROPERTY_EXPIRATION && copy.expiration.size) {
             bh__put_counted(out, copy.expiration, 1);
         } else if (value.data && bh_plan_keeps_property(plan, (bh_property)property)) {
-            int is_string = property != BH_PROPERTY_PRIORITY && property != BH_PROPERTY_TIMESTAMP;
-            if (is_string)
-                bh__put_counted(out, value, 1);
-            else
-                bh__put_bytes(out, value);
+            put_property(out, property, value);
         } else {
             is_set = 0;
         }
         flags |= (unsigned)is_set << (15 - property);
     }
-    size_t end = out->end;
-    out->end = flags_at;
-    bh__put_number(out, flags, 2);
-    out->end = end;
+    put_flags(out, flags_at, flags);
+    return BH_OK;
+}
+
+/* --------------------------------------------------------------------------------------- published again by an operator */
+
+static int is_of_the_route(bh_bytes header)
+{
+    return bh__same(header, bh_str("CC")) || bh__same(header, bh_str("BCC")) || bh__same(header, bh_str("x-delay")) ||
+           counts_deliveries(header);
+}
+
+static void put_stripped_headers(bh__buffer *out, bh_bytes headers)
+{
+    reader wire = {headers.data, headers.data + headers.size};
+    size_t start = bh__begin_counted(out, LENGTH_BYTES);
+    field each;
+    while (wire.at != wire.end && take_field(&wire, 0, &each)) {
+        if (is_of_the_route(each.name))
+            continue;
+        bh__put_counted(out, each.name, 1);
+        bh__put_bytes(out, each.whole);
+    }
+    bh__end_counted(out, start, LENGTH_BYTES);
+}
+
+bh_status bh__content_strip(bh__buffer *out, bh_bytes properties)
+{
+    content original;
+    if (!parse_properties(&original, properties))
+        return BH_ERR_CONTENT;
+    if (!bh__buffer_reserve(out, properties.size))
+        return BH_ERR_NO_MEMORY;
+    unsigned flags = 0;
+    size_t flags_at = out->end;
+    bh__put_number(out, 0, 2);
+    for (int property = 0; property < BH_PROPERTY_LAST; property++) {
+        bh_bytes value = original.values[property];
+        if (!value.data || property == BH_PROPERTY_EXPIRATION || property == BH_PROPERTY_USER_ID)
+            continue;
+        if (property == BH_PROPERTY_HEADERS)
+            put_stripped_headers(out, value);
+        else
+            put_property(out, property, value);
+        flags |= 1u << (15 - property);
+    }
+    put_flags(out, flags_at, flags);
     return BH_OK;
 }

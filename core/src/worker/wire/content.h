@@ -19,9 +19,13 @@ bh_status bh__content_read(bh_delivery *out, bh_bytes exchange, bh_bytes routing
 /* Appends the property flags and list of the plan's copy. BH_ERR_NO_MEMORY; BH_ERR_CONTENT if
  * they are malformed. */
 bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes properties);
+/* Appends property flags and list, for a message that an operator publishes again. Leaves out expiration and user-id,
+ * the headers that choose other queues or a delay (CC, BCC, x-delay), and the broker's counts of deliveries.
+ * BH_ERR_NO_MEMORY; BH_ERR_CONTENT if they are malformed. */
+bh_status bh__content_strip(bh__buffer *out, bh_bytes properties);
 /* Returns 1 if the fields of a table, without its length, are well-formed and at most 16 tables
  * and arrays are in each other. */
-int bh__content_is_flat(bh_bytes fields);
+int bh__content_is_shallow(bh_bytes fields);
 /* Returns a header's string; "" if there is none. */
 bh_bytes bh__content_string(bh_bytes properties, const char *name);
 /* Returns a header's integer; -1 if there is none. */

@@ -186,7 +186,7 @@ static int is_decodable(amqp_method_number_t method, bh_bytes arguments)
             return 0;
         size_t size = (size_t)bh__get_number(arguments.data + VERSION_BYTES, LENGTH_BYTES);
         return size <= arguments.size - TABLE_START &&
-               bh__content_is_flat((bh_bytes){arguments.data + TABLE_START, size});
+               bh__content_is_shallow((bh_bytes){arguments.data + TABLE_START, size});
     }
     case AMQP_CONNECTION_START_OK_METHOD:
     case AMQP_EXCHANGE_DECLARE_METHOD:
