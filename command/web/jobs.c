@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -358,15 +359,23 @@ static void keep_rest(job *self, const json_t *past, int64_t done)
     self->file = saved_new_name(self->queue, self->number);
 }
 
-/* Removes the file of a drop that had not begun: it may be a part of the messages. */
-static void remove_part(const job *self)
+/*
+ * Removes the file of a drop that took no message off its queue: it may be a part of the messages. Returns 1 if the file
+ * stays. The mark beside it has the number of messages that were taken off, and goes when the drop ends.
+ */
+static int keep_file(const job *self)
 {
+    struct stat facts;
     char *path = self->file ? saved_path(self->web, self->file) : NULL;
-    if (path) {
+    int64_t dropped = path ? dropped_lines(path) : 0;
+    int is_empty = !path || stat(path, &facts) != 0 || facts.st_size == 0; /* killed before it made the mark */
+    int keeps = dropped > 0 || (dropped < 0 && !is_empty);
+    if (path && !keeps) {
         unlink(path);
         dropped_end(path);
     }
     free(path);
+    return keeps;
 }
 
 static void end_earlier(job *self, int64_t ended_ms, int code, const char *problem)
@@ -391,18 +400,19 @@ static void go_on(job *self, const json_t *past, int64_t done)
 /*
  * Decides about a job whose run has ended with an earlier program, by the run's lines in the history. If the history has the
  * end of the run, the number of messages that remain is known. The job then goes on with that number; the sub-command
- * refuses if another number is selected by then.
+ * refuses if another number is selected by then. A history may be lost: what a drop did is in its file's mark too.
  */
-static void settle(job *self)
+static void decide_earlier(job *self)
 {
     static const char *const names[VERB_COUNT] = {[REPLAY] = "replayed", [DROP] = "dropped", [LOAD] = "loaded"};
     json_t *past = records_find(self->web, self->id);
     int64_t ended_ms = integer_of(past, "ended_ms"), done = integer_of(past, names[self->verb]);
     int code = ended_ms > 0 ? (int)integer_of(past, "code") : EXIT_INTERRUPTED;
     int64_t since_ms = bh__epoch_ms() - (ended_ms > 0 ? ended_ms : self->begun_ms);
+    int is_begun = past != NULL;
     self->is_waiting = 0;
     if (!past && self->verb == DROP)
-        remove_part(self);
+        is_begun = keep_file(self);
     if (ended_ms > 0) {
         json_object_set(past, "to_replay", json_object_get(past, "messages"));
         self->result = json_incref(past);
@@ -411,10 +421,10 @@ static void settle(job *self)
         end_earlier(self, ended_ms, EX_OK, "");
     } else if (code != EXIT_INTERRUPTED || self->is_stopped) {
         end_earlier(self, ended_ms, code, self->is_stopped ? "" : "it ended while this program did not run");
-    } else if ((past && !ended_ms) || since_ms > GO_ON_MS || !is_allowed(self->web, self->verb)) {
+    } else if ((is_begun && !ended_ms) || since_ms > GO_ON_MS || !is_allowed(self->web, self->verb)) {
         self->is_interrupted = 1;
         end_earlier(self, ended_ms, code,
-                    past && !ended_ms     ? "it was killed: how many messages were done is not known; count the rest"
+                    is_begun && !ended_ms ? "it was killed: how many messages were done is not known; count the rest"
                     : since_ms > GO_ON_MS ? "it was interrupted more than 10 min before this program was started again"
                                           : "this program was started again without --allow for this action");
     } else {
@@ -436,7 +446,7 @@ void jobs_work(web *self)
         if (is_gone)
             forget(each);
         else
-            settle(each);
+            decide_earlier(each);
     }
 }
 

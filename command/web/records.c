@@ -48,17 +48,26 @@ static void add_line(json_t *known, json_t *order, json_t *line)
     json_object_update(action, line);
 }
 
+/* Reads the whole file: any number of other actions can have been recorded since. */
 json_t *records_find(const web *self, const char *id)
 {
-    json_t *all = records_json(self), *found = NULL, *each;
-    size_t i;
-    json_array_foreach(all, i, each)
-    {
-        const char *its = json_string_value(json_object_get(each, "id"));
-        if (!found && its && strcmp(its, id) == 0)
-            found = json_incref(each);
+    json_t *known = must(json_object()), *order = must(json_array());
+    FILE *file = fopen(self->history, "re");
+    char *line = NULL;
+    size_t room = 0;
+    while (file && getline(&line, &room, file) >= 0) {
+        if (!strstr(line, id))
+            continue;
+        json_t *object = json_loads(line, 0, NULL);
+        add_line(known, order, object);
+        json_decref(object);
     }
-    json_decref(all);
+    if (file)
+        fclose(file);
+    free(line);
+    json_t *found = json_incref(json_object_get(known, id));
+    json_decref(known);
+    json_decref(order);
     return found;
 }
 

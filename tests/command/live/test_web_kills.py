@@ -1,6 +1,7 @@
 """`backhop web`, its actions and its broker are killed or end, and what goes on after that."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -200,6 +201,39 @@ class Restarts(WebCase):
         self.assertEqual(saved["file"], ended["file"])
         self.assertEqual(len(again.get(f"/api/saved/{ended['file']}").body.splitlines()), 30001)
         self.assertEqual(int(rig("depth", queue + ".parked")[0]), 0)
+
+    def test_the_file_of_a_killed_drop_stays_whatever_the_history_has(self):
+        """The file has the only copy of the messages that the drop took off their queue."""
+        for lose in (lambda history: history.unlink(), lambda history: history.write_text("")):
+            queue = self.parked(1, "bad")
+            rig("fill", queue + ".parked", 9999)
+            self.await_ready(queue + ".parked", 10000)
+            page = self.act(queue)
+            job = page.post("/api/drop", {"queue": queue, "expect": 10000}).json
+            file = job["file"]
+            mark = Path(self.state, "saved", file + ".dropped")
+            while not mark.exists() or int(mark.read_text().split()[0]) < 256:
+                self.assertEqual(page.await_job(job["job"], "running", "done")["state"], "running", "it was too fast")
+            page.kill("drop")
+            lose(Path(self.state, "history.ndjson"))
+            self.await_returned(queue + ".parked")
+            again = self.act(queue)
+            self.assertIn("it was killed", again.await_job(1, "interrupted")["problem"])
+            (rest,) = again.post("/api/load", {"file": file, "dry_run": True}).json["results"]
+            again.await_job(again.post("/api/load", {"file": file, "expect": rest["to_load"]}).json["job"], "done")
+            self.assertEqual(set(self.saved(queue)), {"m000000"} | {f"m{i:06}" for i in range(9999)})
+            again.kill()
+
+    def test_an_action_is_found_behind_any_number_of_later_ones(self):
+        queue = self.parked(60, "bad")
+        page = self.act(queue)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.kill("replay")
+        line = json.dumps({"event": "began", "action": "replay", "text": "x" * 3000})
+        with open(Path(self.state, "history.ndjson"), "a") as history:
+            for number in range(300):
+                history.write(f'{line[:-1]}, "id": "{number:032}", "time_ms": 1}}\n')
+        self.assertIn("it was killed", self.act(queue).await_job(1, "interrupted")["problem"])
 
     def test_no_message_is_lost_if_the_program_is_killed_again_and_again(self):
         """Each kill ends the program; every second one kills the replay too. Messages in flight may come twice."""
