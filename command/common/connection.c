@@ -1,6 +1,7 @@
 #include "common/connection.h"
 
 #include "base/memory.h"
+#include "common/command.h"
 #include "common/output.h"
 #include "worker/wire/login.h"
 
@@ -333,7 +334,8 @@ const char *broker_uri(const broker_options *options)
 
 const char *broker_ca_file(const broker_options *options)
 {
-    return options->ca_file ? options->ca_file : getenv("BACKHOP_CA_FILE");
+    const char *file = options->ca_file ? options->ca_file : getenv("BACKHOP_CA_FILE");
+    return file && *file ? file : NULL;
 }
 
 int connection_open(connection **out, const broker_options *options, const char *purpose)
@@ -355,7 +357,7 @@ int connection_open(connection **out, const broker_options *options, const char 
         *out = self;
         return EX_OK;
     }
-    int code = is_interrupted() ? 130 : connection_complain(self);
+    int code = is_interrupted() ? EXIT_INTERRUPTED : connection_complain(self);
     destroy(self);
     return code;
 }

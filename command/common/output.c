@@ -158,6 +158,22 @@ void say(const char *format, ...)
     free(text);
 }
 
+const char *show_argument(char out[ARGUMENT_TEXT], const char *name)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:=@%+,";
+    char *to = out + snprintf(out, ARGUMENT_TEXT, "%s", *name == '-' ? "-- " : "");
+    for (size_t i = 0; name[i] && i < 255; i++) {
+        unsigned char each = (unsigned char)name[i];
+        if (each < ' ' || each == 127)
+            return strcpy(out, "QUEUE");
+        if (each < 128 && !strchr(plain, name[i]))
+            *to++ = '\\';
+        *to++ = name[i];
+    }
+    *to = '\0';
+    return out;
+}
+
 json_t *json_text(bh_bytes text)
 {
     json_t *same = json_stringn(text.data, text.size);

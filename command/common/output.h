@@ -35,6 +35,10 @@ void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Returns untrusted text as one line of UTF-8 without control characters, cut to `most` bytes with "..." behind them. Freed by
  * the caller. */
 char *shown(bh_bytes text, size_t most);
+enum { ARGUMENT_TEXT = 2 * 255 + 4 };
+/* Writes a queue's name as an operand of a command to paste into a shell. Each character that a shell reads gets
+ * a backslash, and a name that begins with "-" gets "-- ". A name with control characters becomes QUEUE. */
+const char *show_argument(char out[ARGUMENT_TEXT], const char *name);
 /* Returns a JSON string. Bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(bh_bytes text);
 /* Writes an object as one line, and frees it. */

@@ -183,9 +183,9 @@ static int play(migration *self, int is_for_real)
 
 static void print_portion_json(const migration *self, const portion *each)
 {
-    json_t *object =
-        must(json_pack("{s:s, s:I, s:I, s:s}", "from", each->queue, "attempts", (json_int_t)each->attempts, "count",
-                       (json_int_t)each->count, "action", each->action == BH_ACTION_PARK ? "park" : "retry"));
+    json_t *object = must(json_pack("{s:o, s:I, s:I, s:s}", "from", json_text(bh_str(each->queue)), "attempts",
+                                    (json_int_t)each->attempts, "count", (json_int_t)each->count, "action",
+                                    each->action == BH_ACTION_PARK ? "park" : "retry"));
     if (each->action == BH_ACTION_PARK)
         json_object_set_new(object, "reason", json_string(each->reason));
     else
@@ -223,9 +223,10 @@ static void print_prospect(const migration *self)
     if (self->options->parked.json) {
         for (size_t i = 0; i < self->portion_count; i++)
             print_portion_json(self, &self->portions[i]);
-        print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:I, s:I}", "dry_run", 1, "queue", self->queue, "found",
-                                  (json_int_t)self->found, "to_migrate", (json_int_t)self->meant, "cannot_go",
-                                  (json_int_t)self->refused, "malformed", (json_int_t)self->on.malformed)));
+        print_json(
+            must(json_pack("{s:b, s:o, s:I, s:I, s:I, s:I}", "dry_run", 1, "queue", json_text(bh_str(self->queue)),
+                           "found", (json_int_t)self->found, "to_migrate", (json_int_t)self->meant, "cannot_go",
+                           (json_int_t)self->refused, "malformed", (json_int_t)self->on.malformed)));
         return;
     }
     if (self->portion_count)
@@ -242,10 +243,10 @@ static void print_summary(const migration *self)
 {
     const char *stopped = is_interrupted() ? "interrupted" : self->mover.end ? self->mover.end : "";
     if (self->options->parked.json)
-        print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "queue", self->queue, "migrated",
-                                  (json_int_t)self->mover.done, "to_migrate", (json_int_t)self->meant, "cannot_go",
-                                  (json_int_t)self->refused, "malformed", (json_int_t)self->on.malformed, "stopped",
-                                  stopped)));
+        print_json(must(json_pack("{s:b, s:o, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "queue",
+                                  json_text(bh_str(self->queue)), "migrated", (json_int_t)self->mover.done,
+                                  "to_migrate", (json_int_t)self->meant, "cannot_go", (json_int_t)self->refused,
+                                  "malformed", (json_int_t)self->on.malformed, "stopped", stopped)));
     else
         say("%lld of %lld taken over for \"%s\"\n", (long long)self->mover.done, (long long)self->meant, self->queue);
     if (*stopped)

@@ -127,16 +127,16 @@ static void find_foreign_consumer(doctor *self, const depth *queue)
 
 static void find_unroutable(doctor *self, const depth *queue, const char *what)
 {
-    char advice[400];
+    char advice[ARGUMENT_TEXT + 80], name[ARGUMENT_TEXT];
     snprintf(advice, sizeof advice, "declare the work queues, then 'backhop parked replay %s' returns them",
-             queue->name);
+             show_argument(name, queue->name));
     doctor_find(self, 1, what, "Their work queue was gone when they came back.", advice);
 }
 
 static void find_parked(doctor *self, const depth *queue, const char *what)
 {
-    char advice[400];
-    snprintf(advice, sizeof advice, "'backhop parked list %s' shows why", queue->work_queue);
+    char advice[ARGUMENT_TEXT + 40], name[ARGUMENT_TEXT];
+    snprintf(advice, sizeof advice, "'backhop parked list %s' shows why", show_argument(name, queue->work_queue));
     doctor_find(self, 0, what, "They had their last attempt.", advice);
 }
 

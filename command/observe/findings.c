@@ -11,7 +11,7 @@ static void print_painted(ink colour, const char *word)
     printf("%s%s%s", paint(colour), word, paint(PLAIN));
 }
 
-/* Returns the first command that the advice has in quotation marks; NULL: none. */
+/* Returns the first command that the advice has in quotation marks; NULL: none. A quotation mark of a name is escaped. */
 static json_t *command_of(const char *advice)
 {
     static const char *const programs[] = {"'backhop ", "'rabbitmqctl "};
@@ -20,7 +20,10 @@ static json_t *command_of(const char *advice)
         const char *at = strstr(advice, programs[i]);
         first = at && (!first || at < first) ? at : first;
     }
-    return first ? json_text((bh_bytes){first + 1, strcspn(first + 1, "'")}) : json_null();
+    size_t size = 0;
+    while (first && first[1 + size] && first[1 + size] != '\'')
+        size += first[1 + size] == '\\' && first[2 + size] ? 2 : 1;
+    return first ? json_text((bh_bytes){first + 1, size}) : json_null();
 }
 
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice)
@@ -43,8 +46,9 @@ void doctor_find(doctor *self, int is_serious, const char *what, const char *mea
 
 void doctor_find_missing(doctor *self, const bh_topology *topology, const char *what, const char *meaning)
 {
-    char advice[400];
-    snprintf(advice, sizeof advice, "run 'backhop topology declare %s'", bh_topology_queue(topology).data);
+    char advice[ARGUMENT_TEXT + 40], name[ARGUMENT_TEXT];
+    snprintf(advice, sizeof advice, "run 'backhop topology declare %s'",
+             show_argument(name, bh_topology_queue(topology).data));
     doctor_find(self, 1, what, meaning, advice);
 }
 

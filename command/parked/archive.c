@@ -138,10 +138,11 @@ json_t *archive_properties(const bh_delivery *delivery)
 
 json_t *archive_object(const char *queue, const bh_message *message, const bh_delivery *delivery, const char *id)
 {
-    json_t *object = must(json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "queue", queue, "exchange",
-                                    text_value(message->exchange), "routing_key", text_value(message->routing_key),
-                                    "id", json_text(bh_str(id)), "properties", archive_properties(delivery), "headers",
-                                    archive_headers(delivery), "body", archive_base64(message->body)));
+    json_t *object =
+        must(json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "queue", json_text(bh_str(queue)), "exchange",
+                       text_value(message->exchange), "routing_key", text_value(message->routing_key), "id",
+                       json_text(bh_str(id)), "properties", archive_properties(delivery), "headers",
+                       archive_headers(delivery), "body", archive_base64(message->body)));
     bh__buffer properties = {.data = NULL}, body = {.data = NULL};
     char problem[256];
     int is_same = archive_read(object, &properties, &body, problem) &&

@@ -129,8 +129,8 @@ static int save_all(taking *self, parked *on, const char *name)
     if (refused != EX_OK)
         return refused;
     if (code == EX_OK && is_written && self->parked.json)
-        print_json(must(
-            json_pack("{s:s, s:I, s:b}", "file", name, "messages", (json_int_t)self->count, "dropped", self->drops)));
+        print_json(must(json_pack("{s:o, s:I, s:b}", "file", json_text(bh_str(name)), "messages",
+                                  (json_int_t)self->count, "dropped", self->drops)));
     else if (code == EX_OK && is_written)
         fprintf(stderr, "%s %s to %s\n", count_messages(text, (int64_t)self->count),
                 self->drops ? "taken off the queue, and saved" : "saved", name);
@@ -151,9 +151,9 @@ static int confirm_drop(taking *self, parked *on, const char *name)
         return code;
     self->options.expected = self->fitting;
     if (self->parked.json) {
-        print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:I}", "dry_run", self->dry_run, "from", on->queue, "parked",
-                                  (json_int_t)shot.given, "to_drop", (json_int_t)self->fitting, "malformed",
-                                  (json_int_t)on->malformed)));
+        print_json(must(json_pack("{s:b, s:o, s:I, s:I, s:I}", "dry_run", self->dry_run, "from",
+                                  json_text(bh_str(on->queue)), "parked", (json_int_t)shot.given, "to_drop",
+                                  (json_int_t)self->fitting, "malformed", (json_int_t)on->malformed)));
         return self->dry_run ? EX_OK : parked_confirm(self->fitting, "save them and drop them");
     }
     say("%s of %lld in \"%s\" would be dropped, and saved to %s\n", count_messages(text, self->fitting),

@@ -26,8 +26,8 @@ typedef struct listing {
 
 static json_t *group_json(const group *each)
 {
-    return must(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "queue", each->queue, "reason",
-                          json_text(bh_str(each->reason)), "class", json_text(bh_str(each->class)), "error",
+    return must(json_pack("{s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o}", "queue", json_text(bh_str(each->queue)),
+                          "reason", json_text(bh_str(each->reason)), "class", json_text(bh_str(each->class)), "error",
                           json_text(bh_str(each->kind)), "count", (json_int_t)each->count, "first_failure_ms",
                           (json_int_t)each->first_ms, "last_first_failure_ms", (json_int_t)each->last_ms,
                           "least_attempts", (json_int_t)each->least_attempts, "most_attempts",
@@ -69,8 +69,9 @@ static json_t *queues_json(const groups *found, size_t begin, size_t end)
     json_t *queues = must(json_array());
     for (size_t i = begin; i < end; i++) {
         const group *each = &found->items[i];
-        json_array_append_new(queues, must(json_pack("{s:s, s:I, s:o}", "queue", each->queue, "count",
-                                                     (json_int_t)each->count, "id", json_text(bh_str(each->id)))));
+        json_array_append_new(queues,
+                              must(json_pack("{s:o, s:I, s:o}", "queue", json_text(bh_str(each->queue)), "count",
+                                             (json_int_t)each->count, "id", json_text(bh_str(each->id)))));
     }
     return queues;
 }

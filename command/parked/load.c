@@ -4,6 +4,7 @@
 #include "common/command.h"
 #include "common/loaded.h"
 #include "parked/parked.h"
+#include "worker/wire/content.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -24,9 +25,10 @@ typedef struct loading {
     json_t *queues;   /* counts of messages by the queue that they go to */
     int64_t shown_ms; /* monotonic */
     FILE *in;
-    int64_t last;   /* lines behind this one were not dropped; -1: all lines are loaded */
-    int64_t line;   /* read so far */
-    int64_t loaded; /* lines up to this are safe */
+    int64_t last;        /* lines behind this one were not dropped; -1: all lines are loaded */
+    int64_t line;        /* read so far */
+    int64_t loaded;      /* lines up to this are safe */
+    bh__buffer archived; /* the properties as the file has them */
     bh__buffer properties, body;
     int is_done[BATCH]; /* of the batch's publishes */
     size_t sent;
@@ -120,21 +122,19 @@ static int find_queue(loading *self, const char *queue)
     return EX_OK;
 }
 
-/* Removes the properties and headers that would make the message expire or reach other queues. */
-static void remove_unsafe(json_t *object)
+/* Reads the message of a line. Returns 0 with the problem. */
+static int read_line(loading *self, json_t *object, char problem[256])
 {
-    static const char *const headers[] = {"CC", "BCC", "x-delivery-count", "x-acquired-count", "x-delay"};
-    json_t *list = json_object_get(object, "headers");
-    json_object_del(json_object_get(object, "properties"), "user-id");
-    json_object_del(json_object_get(object, "properties"), "expiration");
-    for (size_t i = json_array_size(list); i-- > 0;)
-        for (size_t j = 0; j < sizeof headers / sizeof headers[0]; j++) {
-            const char *name = json_string_value(json_array_get(json_array_get(list, i), 0));
-            if (name && strcmp(name, headers[j]) == 0) {
-                json_array_remove(list, i);
-                break;
-            }
-        }
+    if (!archive_read(object, &self->archived, &self->body, problem))
+        return 0;
+    bh__buffer_clear(&self->properties);
+    bh_bytes archived = {self->archived.data, bh__buffer_size(&self->archived)};
+    bh_status status = bh__content_strip(&self->properties, archived);
+    if (status == BH_ERR_NO_MEMORY)
+        must(NULL);
+    if (status != BH_OK)
+        snprintf(problem, 256, "its properties are malformed");
+    return status == BH_OK;
 }
 
 /* Reads a line of the file as properties and body, and finds the queue that it goes to. EX_OK, or complains and returns the
@@ -143,8 +143,7 @@ static int read_message(loading *self, json_t *object, const char **to)
 {
     char problem[256];
     const char *queue = self->to ? self->to : json_string_value(json_object_get(object, "queue"));
-    remove_unsafe(object);
-    if (!queue || !archive_read(object, &self->properties, &self->body, problem)) {
+    if (!queue || !read_line(self, object, problem)) {
         complain("%s:%lld: %s", self->file, (long long)self->line,
                  queue ? problem : "\"queue\" is missing; --to names one");
         return EX_DATAERR;
@@ -249,8 +248,9 @@ static void print_prospect(const loading *self)
     const char *queue;
     json_t *count;
     if (self->json) {
-        print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:O}", "dry_run", 1, "file", self->file, "to_load",
-                                  (json_int_t)self->total, "skipped", (json_int_t)self->skip, "queues", self->queues)));
+        print_json(
+            must(json_pack("{s:b, s:o, s:I, s:I, s:O}", "dry_run", 1, "file", json_text(bh_str(self->file)), "to_load",
+                           (json_int_t)self->total, "skipped", (json_int_t)self->skip, "queues", self->queues)));
         return;
     }
     say("%s of %s would be loaded\n", count_messages(text, self->total), self->file);
@@ -375,6 +375,7 @@ int parked_load(int count, char **arguments)
     if (self.broker)
         self.broker->on_frame = NULL;
     connection_close(self.broker);
+    bh__buffer_free(&self.archived);
     bh__buffer_free(&self.properties);
     bh__buffer_free(&self.body);
     json_decref(self.queues);

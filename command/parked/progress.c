@@ -103,11 +103,11 @@ void replay_print_prospect(const replay *self)
 {
     char text[64];
     if (self->options->parked.json) {
-        print_json(must(json_pack("{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "dry_run", 1, "from", self->on.queue,
-                                  "to", targets_name(&self->to), "parked", (json_int_t)self->at_first, "to_replay",
-                                  (json_int_t)self->wanted, "cannot_go",
-                                  (json_int_t)self->refused + (json_int_t)self->homeless, "replayed_too_often",
-                                  (json_int_t)self->spared, "malformed", (json_int_t)self->on.malformed)));
+        print_json(must(json_pack(
+            "{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "dry_run", 1, "from", json_text(bh_str(self->on.queue)), "to",
+            json_text(bh_str(targets_name(&self->to))), "parked", (json_int_t)self->at_first, "to_replay",
+            (json_int_t)self->wanted, "cannot_go", (json_int_t)self->refused + (json_int_t)self->homeless,
+            "replayed_too_often", (json_int_t)self->spared, "malformed", (json_int_t)self->on.malformed)));
         return;
     }
     say("%s of %lld in \"%s\" would go to %s\n", count_messages(text, self->wanted), (long long)self->at_first,
@@ -139,11 +139,12 @@ void replay_print_summary(const replay *self, int code)
     int64_t missing = is_whole ? self->wanted - self->mover.done : 0; /* each that was there has gone */
     if (self->options->parked.json) {
         int64_t in_flight = code == EX_TEMPFAIL && self->mover.unconfirmed > 0 ? self->mover.unconfirmed : 0;
-        print_json(must(json_pack(
-            "{s:b, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from", self->on.queue, "to",
-            targets_name(&self->to), "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
-            "parked_again", (json_int_t)self->again, "parked_by_others", (json_int_t)others, "taken_by_others",
-            (json_int_t)missing, "in_flight", (json_int_t)in_flight, "stopped", stopped_by(self))));
+        print_json(must(json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from",
+                                  json_text(bh_str(self->on.queue)), "to", json_text(bh_str(targets_name(&self->to))),
+                                  "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
+                                  "parked_again", (json_int_t)self->again, "parked_by_others", (json_int_t)others,
+                                  "taken_by_others", (json_int_t)missing, "in_flight", (json_int_t)in_flight, "stopped",
+                                  stopped_by(self))));
         return;
     }
     say("%lld of %lld replayed to %s; %lld of them parked again", (long long)self->mover.done, (long long)self->wanted,

@@ -18,6 +18,7 @@ enum {
     LOOK_MS = 200, /* how often to look for messages that are parked again */
     SAMPLES = 5
 };
+static const double LEAST_RATE = 0.001; /* one message in 1000 s */
 
 /* ------------------------------------------------------------------------------------------------------------- rates */
 
@@ -26,8 +27,8 @@ static void read_ramp(replay *self, const char *text)
     char *end;
     for (const char *at = text; *at; at = end + (*end == ',')) {
         double rate = strtod(at, &end);
-        if (end == at || !(rate > 0) || (*end && *end != ',') || self->rate_count == MOST_RAMP)
-            options_refuse("--ramp: '%s' is no list of rates, as 1,2,5,20", text);
+        if (end == at || !(rate >= LEAST_RATE) || (*end && *end != ',') || self->rate_count == MOST_RAMP)
+            options_refuse("--ramp: '%s' is no list of rates of 0.001 or more, as 1,2,5,20", text);
         self->rates[self->rate_count++] = rate;
     }
 }
@@ -203,6 +204,7 @@ static int count_all(replay *self)
     snapshot shot;
     bh_status status;
     int64_t fits = 0;
+    int64_t limit = self->options->limit, samples = limit >= 0 && limit < SAMPLES ? limit : SAMPLES;
     int shows = !self->options->parked.json && (self->options->dry_run || !self->options->yes);
     int code = snapshot_begin(&shot, self->on.broker, self->on.queue);
     if (code != EX_OK)
@@ -216,13 +218,13 @@ static int count_all(replay *self)
             self->spared++;
         } else if ((status = try_copy(self, message)) != BH_OK) {
             *(status == BH_ERR_MISSING ? &self->homeless : &self->refused) += 1;
-        } else if (fits++ < SAMPLES && shows) {
+        } else if (fits++ < samples && shows) {
             replay_print_sample(self, shot.given);
         }
     }
     parked_show_progress(&self->on, &shot, 1);
-    self->wanted = self->options->limit >= 0 && self->options->limit < fits ? self->options->limit : fits;
-    if (fits > SAMPLES && shows)
+    self->wanted = limit >= 0 && limit < fits ? limit : fits;
+    if (self->wanted > SAMPLES && shows)
         printf("  ...\n");
     return snapshot_end(&shot);
 }
@@ -317,6 +319,8 @@ int parked_replay(int count, char **arguments)
     if (o.ramp)
         read_ramp(self, o.ramp);
     o.parked.progress &= o.parked.json;
+    if (o.rate > 0 && o.rate < LEAST_RATE)
+        options_refuse("--rate: %g a second is too slow; 0.001 is one message in 1000 s, and 0 is no limit", o.rate);
     if (o.ramp_ms < 1 || o.hold_ms < 1000)
         options_refuse("--ramp-step is longer than nothing, --hold is 1s or more");
     if (bh_plan_new(&self->plan) != BH_OK)

@@ -29,6 +29,7 @@ static int check_single(targets *self, int has_return)
 {
     connection *broker = self->from->broker;
     const char *queue = self->items[0].name;
+    char argument[ARGUMENT_TEXT];
     int64_t ready, consumers;
     bh_status status = connection_look(broker, queue, &ready, &consumers);
     if (status == BH_ERR_MISSING) {
@@ -41,7 +42,7 @@ static int check_single(targets *self, int has_return)
         status = bind_return(broker, self->items[0].topology);
     if (status == BH_ERR_MISSING) {
         complain("the return exchange is missing (%s): run 'backhop topology declare %s', or replay with --to %s",
-                 broker->text, queue, queue);
+                 broker->text, show_argument(argument, queue), argument);
         return EX_UNAVAILABLE;
     }
     return status == BH_OK || status == BH_ERR_ACCESS ? EX_OK : connection_complain(broker);
@@ -63,6 +64,8 @@ int targets_open(targets *self, const parked *from, const char *to)
     static const policy_options fixed = {.kind = "fixed", .jitter = "none"};
     *self = (targets){.from = from, .ready = -1};
     self->is_open = from->is_shared && !to;
+    if (to && strcmp(to, from->queue) == 0)
+        options_refuse("--to: the messages are in \"%s\" already", to);
     snprintf(self->text, sizeof self->text, "their work queues");
     if (self->is_open)
         return EX_OK;

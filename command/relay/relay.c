@@ -352,6 +352,14 @@ static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
     return worker;
 }
 
+/* The worker is freed next: a signal must not find it. */
+static void ignore_signals(void)
+{
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    running = NULL;
+}
+
 static int relay_on(bh_worker *worker, relay_options *o)
 {
     running = worker;
@@ -360,6 +368,7 @@ static int relay_on(bh_worker *worker, relay_options *o)
         must(NULL);
     catch_signals();
     bh_status status = bh_worker_run(worker, NULL, listen_to, o);
+    ignore_signals();
     notify("STOPPING=1");
     bh_log_free(o->log);
     return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));

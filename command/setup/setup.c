@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "setup/words.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
@@ -102,9 +103,13 @@ static void read_file(bh_policy *policy, const char *file)
 {
     json_error_t error;
     json_t *object = json_load_file(file, JSON_REJECT_DUPLICATES, &error);
+    if (!object && json_error_code(&error) == json_error_cannot_open_file) {
+        complain("%s cannot be read: %s", file, strerror(errno));
+        exit(EX_NOINPUT);
+    }
     if (!object) {
         complain("%s: %s (line %d)", file, error.text, error.line);
-        exit(json_error_code(&error) == json_error_cannot_open_file ? EX_NOINPUT : EX_DATAERR);
+        exit(EX_DATAERR);
     }
     setup_policy_json(policy, object, file);
     json_decref(object);

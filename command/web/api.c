@@ -113,9 +113,11 @@ static int is_json(const request *it)
 /* Refuses a request that no page of this program made. Returns 1 if it may go on. */
 static int check_page(request *it)
 {
-    const char *header = request_header(it, "X-Backhop");
-    if (!access_is_own_page(request_header(it, "Sec-Fetch-Site"), request_header(it, "Origin"),
-                            request_header(it, "Host"), is_change(it)))
+    const char *header = request_header(it, "X-Backhop"), *site = request_header(it, "Sec-Fetch-Site"),
+               *origin = request_header(it, "Origin");
+    if (is_change(it) && !site && !origin)
+        web_refuse(it, 403, "the header Sec-Fetch-Site is missing: a program sends Sec-Fetch-Site: same-origin");
+    else if (!access_is_own_page(site, origin, request_header(it, "Host"), is_change(it)))
         web_refuse(it, 403, "another page made this request");
     else if (is_change(it) && (!header || strcmp(header, "1") != 0))
         web_refuse(it, 403, "the header X-Backhop: 1 is missing");

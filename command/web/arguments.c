@@ -149,7 +149,7 @@ static void add_value(texts *out, const field *it, const json_t *value)
         if (json_is_integer(value))
             snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
         else
-            snprintf(number, sizeof number, "%.6f", json_real_value(value));
+            snprintf(number, sizeof number, "%.17g", json_real_value(value));
         add_option(out, it->option, number);
     } else if (it->shape == FLAG) {
         if (json_is_true(value))

@@ -90,6 +90,8 @@ child *children_start(children *self, const texts *arguments, int64_t limit_ms, 
         close(pipes[3]);
     if (process < 0) {
         close(pipes[0]);
+        if (pipes[2] >= 0)
+            close(pipes[2]);
         return NULL;
     }
     fcntl(pipes[0], F_SETFL, O_NONBLOCK);

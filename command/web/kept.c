@@ -39,10 +39,11 @@ static int write_whole(int fd, const char *text)
 int kept_write(job *self)
 {
     char *path = path_of(self->web, self->id);
-    json_t *record = must(json_pack(
-        "{s:s, s:s, s:o, s:O, s:I, s:I, s:o}", "scope", self->web->scope, "action", verb_name(self->verb), "user",
-        json_text(bh_str(self->user)), "request", self->request, "begun_ms", (json_int_t)self->begun_ms, "done_before",
-        (json_int_t)self->done_before, "file", self->file ? json_text(bh_str(self->file)) : json_null()));
+    json_t *record =
+        must(json_pack("{s:o, s:s, s:o, s:O, s:I, s:I, s:o}", "scope", json_text(bh_str(self->web->scope)), "action",
+                       verb_name(self->verb), "user", json_text(bh_str(self->user)), "request", self->request,
+                       "begun_ms", (json_int_t)self->begun_ms, "done_before", (json_int_t)self->done_before, "file",
+                       self->file ? json_text(bh_str(self->file)) : json_null()));
     char *text = must(json_dumps(record, JSON_COMPACT));
     self->kept = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     int is_written = self->kept >= 0 && flock(self->kept, LOCK_EX | LOCK_NB) == 0 && write_whole(self->kept, text);

@@ -45,14 +45,21 @@ static int open_unix(const char *path)
 
 /* ------------------------------------------------------------------------------------------------------------ addresses */
 
+/* getaddrinfo() takes 65536 for 0. */
+static int is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= 65535;
+}
+
 static int open_address(const char *address)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     char host[256] = "";
     const char *colon = strrchr(address, ':');
     int on = 1;
-    if (!colon || !colon[1] || (size_t)(colon - address) >= sizeof host)
-        options_refuse("--listen: '%s' is no host:port, as 127.0.0.1:9419", address);
+    if (!colon || !is_port(colon + 1) || (size_t)(colon - address) >= sizeof host)
+        options_refuse("--listen: '%s' is no host:port, as 127.0.0.1:9419, with a port up to 65535", address);
     const char *begin = *address == '[' ? address + 1 : address;
     snprintf(host, sizeof host, "%.*s", (int)(colon - begin - (begin != address)), begin);
     int error = getaddrinfo(*host ? host : "127.0.0.1", colon + 1, &hints, &found);

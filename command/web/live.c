@@ -60,6 +60,8 @@ static void start(web *self)
     for (int i = 0; i < self->queue_count; i++)
         arguments_add(&arguments, self->queues[i]);
     it->child = children_start(&self->children, &arguments, LONGEST_MS, -1, &listener);
+    if (!it->child)
+        it->retry_ms = bh__monotonic_ms() + AGAIN_MS;
     arguments_free(&arguments);
 }
 

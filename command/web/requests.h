@@ -19,6 +19,7 @@ struct server {
     int socket;
     client clients[SERVER_MOST_CLIENTS];
     client *coming;    /* the one that is being added */
+    int64_t accept_ms; /* monotonic: no connection is accepted before, as none could be */
     int is_resumed;    /* a connection is; MHD_run has to send its answer */
     request *requests; /* without an answer yet, and streams; linked by `next` */
 };

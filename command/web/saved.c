@@ -5,7 +5,6 @@
 #include "common/loaded.h"
 #include "worker/wire/clock.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,9 +14,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LONGEST_NAME = 200, MOST_DOWNLOAD = 268435456, MOST_FILES = 1000 };
+enum { LONGEST_NAME = 200, MOST_FILES = 1000 };
 
 static const char ending[] = ".ndjson";
+
+/* Whatever the locale: isalnum() takes bytes of other alphabets for letters. */
+static int is_plain(char it)
+{
+    return (it >= 'a' && it <= 'z') || (it >= 'A' && it <= 'Z') || (it >= '0' && it <= '9') || it == '.' || it == '-' ||
+           it == '_';
+}
 
 /* A name chooses no other place: letters, digits, ".", "-" and "_", and the ending. */
 static int is_name(const char *name)
@@ -27,7 +33,7 @@ static int is_name(const char *name)
         strcmp(name + size - strlen(ending), ending) != 0)
         return 0;
     for (; *name; name++)
-        if (!isalnum((unsigned char)*name) && !strchr("._-", *name))
+        if (!is_plain(*name))
             return 0;
     return 1;
 }
@@ -39,7 +45,7 @@ char *saved_new_name(const char *queue, int number)
     struct tm parts;
     snprintf(part, sizeof part, "%s", queue);
     for (char *at = part; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("-_.", *at))
+        if (!is_plain(*at))
             *at = '_';
     strftime(time_text, sizeof time_text, "%Y%m%dT%H%M%SZ", gmtime_r(&now, &parts));
     if (asprintf(&name, "dropped-%s-%s-%d%s", time_text, part, number, ending) < 0)

@@ -17,7 +17,8 @@
 enum {
     POOL_BYTES = 3 * SERVER_MOST_HEAD, /* of a connection: head and answer's head */
     IDLE_S = 30,                       /* no byte in or out for so long ends a connection */
-    SPARE_CLIENTS = 4                  /* connections that end while new ones come */
+    SPARE_CLIENTS = 4,                 /* connections that end while new ones come */
+    ACCEPT_AGAIN_MS = 1000             /* after the system had no more descriptors or memory for a connection */
 };
 
 /* --------------------------------------------------------------------------------------------------------------- clients */
@@ -63,8 +64,11 @@ static void accept_client(server *self)
         place = find_free(self);
     }
     int fd = accept4(self->socket, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) { /* the connection waits, and the socket stays readable */
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            self->accept_ms = bh__monotonic_ms() + ACCEPT_AGAIN_MS;
         return;
+    }
     if (!place) { /* each connection has a request that is being answered */
         close(fd);
         return;
@@ -148,6 +152,8 @@ static int shorten(const server *self, int limit_ms, int64_t now_ms)
         return 0;
     if (MHD_get_timeout(self->daemon, &own_ms) == MHD_YES && own_ms < (MHD_UNSIGNED_LONG_LONG)limit_ms)
         limit_ms = (int)own_ms;
+    if (self->accept_ms > now_ms && self->accept_ms - now_ms < limit_ms)
+        limit_ms = (int)(self->accept_ms - now_ms);
     for (size_t i = 0; i < SERVER_MOST_CLIENTS; i++) {
         const client *each = &self->clients[i];
         int64_t remaining_ms = each->since_ms + self->settings->request_ms - now_ms;
@@ -159,11 +165,12 @@ static int shorten(const server *self, int limit_ms, int64_t now_ms)
 
 void server_poll(server *self, struct pollfd *others, size_t count, int limit_ms)
 {
+    int64_t now_ms = bh__monotonic_ms();
     struct pollfd polled[2 + SERVER_MOST_OTHERS] = {
-        {.fd = self->socket, .events = POLLIN},
+        {.fd = now_ms < self->accept_ms ? -1 : self->socket, .events = POLLIN},
         {.fd = MHD_get_daemon_info(self->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN}};
     memcpy(polled + 2, others, count * sizeof *others);
-    int ready = poll(polled, 2 + count, shorten(self, limit_ms, bh__monotonic_ms()));
+    int ready = poll(polled, 2 + count, shorten(self, limit_ms, now_ms));
     memcpy(others, polled + 2, count * sizeof *others);
     end_late(self, bh__monotonic_ms());
     self->is_resumed = 0;

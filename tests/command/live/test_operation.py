@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -136,6 +137,19 @@ class Doctor(LiveCase):
         path.write_text(json.dumps({"steps": steps, "jitter": "none", "max-retry-after": "0s"}))
         self.addCleanup(path.unlink)
         return path
+
+    def test_a_command_to_copy_is_of_the_queue_whatever_its_name_has(self):
+        for name in ("two words", "it's", "-q", "a;rm $HOME", "a`b`\"c\\d", "tilde~#!"):
+            queue = name + self.queue() if name != "-q" else "-q." + self.queue()
+            rig("declare", queue, "quorum", "x-delivery-limit=1000000000")
+            found = self.ends(UNAVAILABLE, "doctor", "--json", "--patience", "0s", "--", queue).objects
+            given = next(each["command"] for each in found if each["command"] and "declare" in each["command"])
+            self.assertEqual(shlex.split(given)[-1], queue)
+            command = given.replace("backhop", str(BUILD / "backhop"), 1)
+            subprocess.run(["sh", "-ec", command], check=True, stdout=subprocess.DEVNULL)
+            self.ok("doctor", "--patience", "0s", "--", queue)
+        results = self.ends(UNAVAILABLE, "doctor", "--json", "--patience", "0s", "--", "a\nb" + self.queue()).objects
+        self.assertIn("backhop topology declare QUEUE", [each["command"] for each in results])
 
 
 class Watching(LiveCase):

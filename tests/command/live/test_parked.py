@@ -1,6 +1,8 @@
+import base64
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -223,6 +225,19 @@ class Replaying(LiveCase):
         self.assertIn("40 of 60 replayed", terminal.seen)
         self.assertIn("another consumer or command took 20 messages", terminal.seen)
 
+    def test_a_look_at_a_limited_replay_lists_what_would_go(self):
+        queue = self.parked(8, "bad")
+        for limit, lines, has_more in ((3, 3, False), (5, 5, False), (6, 5, True), (0, 0, False)):
+            shown = self.ok("parked", "replay", queue, "--limit", limit, "--dry-run").stdout
+            self.assertEqual((len(re.findall(r"^ +@", shown, re.M)), "  ...\n" in shown), (lines, has_more), shown)
+
+    def test_a_replay_to_the_queue_itself_is_refused(self):
+        queue = self.parked(2, "bad")
+        before = self.saved(queue)
+        ran = self.ends(USAGE, "parked", "replay", queue, "--to", queue + ".parked", "--yes")
+        self.assertIn(f'the messages are in "{queue}.parked" already', ran.stderr)
+        self.assertEqual(self.saved(queue), before)
+
     def test_o4_a_limit_of_0_replays_nothing(self):
         queue = self.parked(2, "bad")
         ran = self.ok("parked", "replay", queue, "--limit", 0, "--yes", "--json").objects[-1]
@@ -430,6 +445,31 @@ class Files(LiveCase):
             self.assertLessEqual(len(bodies) - MANY - 1, 1024)  # a batch, and what the broker had not processed
             if part < MANY // 2:
                 self.assertTrue(was_killed, part)
+
+    def test_a_loaded_message_reaches_no_other_queue_however_its_line_names_that(self):
+        queue, other = self.queue(), self.queue()
+        for each in (queue, other):
+            rig("declare", each, "classic")
+        table = b"".join(bytes([len(name)]) + name + b"S" + len(text).to_bytes(4, "big") + text
+                         for name, text in ((b"kept", b"yes"), (b"x-delay", b"1")))
+        table += b"\x02CC" + b"A" + (5 + len(other)).to_bytes(4, "big") + b"S" + len(other).to_bytes(4, "big") + other.encode()
+        wire = (0x2100).to_bytes(2, "big") + len(table).to_bytes(4, "big") + table + b"\x04200\x30"  # headers, expiration
+        lines = [{"queue": queue, "wire": base64.b64encode(wire).decode(), "body": "YQ=="},
+                 {"queue": queue, "headers": [[{"base64": "Q0M="}, "A", [["S", other]]], ["BCC", "A", [["S", other]]]],
+                  "properties": {"expiration": "1", "user-id": "alice"}, "body": "Yg=="}]
+        self.ok("parked", "load", "-", stdin="".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(sorted(line.split("\t")[4] for line in drain(queue, 2)), ["a", "b"])
+        self.assertEqual(int(rig("depth", other)[0]), 0)
+        ran = self.ends(DATA, "parked", "load", "-", stdin=json.dumps({"queue": queue, "wire": "IAA=", "body": ""}) + "\n")
+        self.assertIn("-:1: its properties are malformed", ran.stderr)
+
+    def test_a_file_whose_name_is_no_text_is_written_and_loaded(self):
+        queue = self.parked(1, "bad")
+        with tempfile.TemporaryDirectory() as directory:
+            name = os.fsdecode(os.fsencode(directory) + b"/\xe9.ndjson")
+            dropped = self.ok("parked", "drop", queue, name, "--yes", "--json").objects[-1]
+            self.assertEqual((dropped["messages"], dropped["file"]), (1, f"{directory}/\ufffd.ndjson"))
+            self.assertEqual(self.ok("parked", "load", name, "--dry-run", "--json").objects[-1]["to_load"], 1)
 
     def test_o15_a_file_is_loaded_once(self):
         queue = self.parked(3, "bad")

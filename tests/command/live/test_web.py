@@ -207,6 +207,8 @@ class Actions(WebCase):
         ended = page.await_job(job["job"])
         self.assertEqual((ended["state"], ended["result"]), ("stopped", None))
         self.assertIn("4 messages are selected now, and not 3: nothing was done", ended["problem"])
+        slow = page.await_job(page.post("/api/replay", {**wanted, "expect": 4, "rate": 1e-7}).json["job"])
+        self.assertIn("1e-07 a second is too slow", slow["problem"])
         self.assertEqual(self.history(page), [])
         ended = page.await_job(page.post("/api/replay", {**wanted, "expect": 4}).json["job"])
         self.assertEqual((ended["state"], ended["result"]["replayed"]), ("done", 4))

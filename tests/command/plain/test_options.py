@@ -157,6 +157,16 @@ class Schedule(Case):
     def test_a_strategy_that_cannot_serve_the_policy_names_one_that_can(self):
         self.assertIn("strategy", self.ends(USAGE, "schedule", "--strategy", "reject").stderr)
 
+    def test_a_port_and_an_unreadable_policy_are_named_once(self):
+        for listen in ("127.0.0.1:65536", "127.0.0.1:http", "127.0.0.1:-1"):
+            self.assertIn(listen, self.ends(USAGE, "exporter", "--listen", listen, "q").stderr)
+        stderr = self.ends(NO_INPUT, "schedule", "--policy", "/nonexistent").stderr
+        self.assertEqual(stderr, "backhop: /nonexistent cannot be read: No such file or directory\n")
+
+    def test_a_rate_that_is_nearly_no_rate_is_refused(self):
+        self.assertIn("0.001 is one message in 1000 s", self.ends(USAGE, "parked", "replay", "q", "--rate", "1e-7").stderr)
+        self.assertIn("0.001 or more", self.ends(USAGE, "parked", "replay", "q", "--ramp", "1,1e-17").stderr)
+
 
 class Simulate(Case):
     def test_the_plot_of_the_site_has_the_figures_of_the_command(self):

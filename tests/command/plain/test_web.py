@@ -1,9 +1,13 @@
 """The access rules of `backhop web`: each has a request that is refused, and one that is let in. Without a broker."""
 
 import os
+import re
+import resource
 import stat
+import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 from harness import USAGE, Case
 from webclient import Web
@@ -68,6 +72,17 @@ class Access(Case):
                                          (None, f"http://{host}", 200), ("same-origin", None, 200)):
                 answer = page.post("/api/schedule", {"attempts": 3}, Sec_Fetch_Site=site, Origin=origin)
                 self.assertEqual(answer.status, status, (site, origin, answer.body))
+
+    def test_a_program_logs_in_as_the_page_of_operators_says(self):
+        page_of_docs = Path(__file__).parents[3].joinpath("docs/web.md").read_text()
+        (command,) = re.findall(r"```sh\n(curl .*?)```", page_of_docs, re.S)
+        with web() as page, tempfile.TemporaryDirectory() as directory:
+            filled = command.replace('"..."', f'"{page.token}"').replace("http://127.0.0.1:9420", page.origin)
+            subprocess.run(["sh", "-ec", filled.replace("curl", "curl --silent --fail")], cwd=directory, check=True)
+            self.assertIn("backhop", Path(directory, "cookies").read_text())
+            refused = page.post("/api/login", {"token": page.token}, Sec_Fetch_Site=None)
+            self.assertEqual(refused.status, 403)
+            self.assertIn("Sec-Fetch-Site: same-origin", refused.json["error"])
 
     def test_a_form_post_changes_nothing(self):
         with web() as page:
@@ -160,6 +175,25 @@ class Requests(Case):
             self.assertLess(time.monotonic() - begun, 5)
             for each in idle:
                 each.close()
+
+    def test_without_a_free_descriptor_it_waits_until_there_is_one(self):
+        def used_s() -> float:
+            fields = Path(f"/proc/{page.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        with web() as page:
+            page.log_in()
+            most = len(os.listdir(f"/proc/{page.process.pid}/fd")) + 3
+            resource.prlimit(page.process.pid, resource.RLIMIT_NOFILE, (most, most))
+            waiting = [page.connect() for _ in range(10)]
+            for each in waiting:
+                each.connect()
+            before = used_s()
+            time.sleep(2)
+            self.assertLess(used_s() - before, 1)
+            for each in waiting:
+                each.close()
+            self.assertEqual(page.get("/").status, 200)
 
     def test_streams_leave_connections_for_others(self):
         with web() as page:
