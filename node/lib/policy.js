@@ -52,7 +52,7 @@ class Policy {
     this.#setDuration('initial', 'set_initial_ms', initial)
     if (factor !== undefined) this.#set('set_factor', number(factor, 'factor'))
     this.#setDuration('max', 'set_max_ms', max)
-    for (const step of delays) this.#setDuration('a step', 'add_step_ms', step)
+    for (const step of delays) this.#setGiven('a step', 'add_step_ms', step) // refuses a hole
     if (typeof jitter === 'number') this.#set('set_jitter', JITTERS.spread, jitter)
     else this.#set('set_jitter', Object.hasOwn(JITTERS, jitter) ? JITTERS[jitter] : refuseJitter(jitter), SPREAD)
     this.#setWhole('maxAttempts', 'set_max_attempts', maxAttempts)
@@ -65,7 +65,10 @@ class Policy {
 
   /** Sets a duration. An option that is not given keeps the core's default. */
   #setDuration (name, setter, value) {
-    if (value === undefined) return
+    if (value !== undefined) this.#setGiven(name, setter, value)
+  }
+
+  #setGiven (name, setter, value) {
     this.#set(setter, milliseconds(value, name, { least: -Infinity }), ([from, to]) => {
       return `${name} is ${shown(value)}: give a duration from ${from} ms to ${duration(to)}`
     })

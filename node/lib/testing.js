@@ -9,7 +9,7 @@ const { Breaker } = require('./breaker')
 const { Decider } = require('./decider')
 const { Message } = require('./message')
 const { handler, instance, only, refuse, whole } = require('./checks')
-const { OK, classOf, policiesOf } = require('./outcomes')
+const { OK, classOf, policiesOf, textOf } = require('./outcomes')
 const { duration, milliseconds } = require('./times')
 const { TOPOLOGY, topologyOf } = require('./topology')
 
@@ -71,7 +71,7 @@ class Rehearsal extends Array {
 
   toString () {
     const rows = this.map(({ number, at, plan, delay, breaker, ...rest }) => {
-      const end = 'error' in rest ? String(rest.error) : plan.action === 'ack' ? 'ok' : ''
+      const end = 'error' in rest ? textOf(rest.error) || classOf(rest.error) : plan.action === 'ack' ? 'ok' : ''
       const again = delay ? `, again in ${duration(delay)}` : ''
       const state = breaker ? ` (breaker ${breaker})` : ''
       const what = plan.action === 'defer' && !end ? 'no call' : end

@@ -19,6 +19,8 @@ const { frames } = inside('adapters/frames')
 const LIB = path.join(path.dirname(require.resolve('amqplib')), 'lib')
 const { BasicProperties, BasicPublish, decode, encodeProperties } = require(path.join(LIB, 'defs'))
 const { Connection } = require(path.join(LIB, 'connection'))
+const { Channel, ChannelModel } = require(path.join(LIB, 'channel_model'))
+const { CallbackModel } = require(path.join(LIB, 'callback_model'))
 
 const HEAD = 7 + 12 // bytes of the frame, the class and the size
 const topology = new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none' }) })
@@ -248,6 +250,15 @@ describe('a retrier', () => {
     assert.throws(() => new Retrier(null, { ...options, polcy: 1 }), /a Retrier has no option polcy/)
     assert.throws(() => new Retrier(null, { ...options, confirmTimeout: 0 }), { code: 'BH_ERR_ARGUMENT' })
     assert.throws(() => new Retrier(null, options).wrap(() => {}), /the retrier has no channel/)
+  })
+
+  it('refuses a connection of either API', () => {
+    const message = 'this is a connection of amqplib: give a channel, which its createChannel makes'
+    const connection = new Connection(new PassThrough())
+    for (const Model of [ChannelModel, CallbackModel]) {
+      assert.throws(() => new Retrier(new Model(connection), options), { name: 'ArgumentError', message })
+    }
+    new Retrier(new Channel(connection), options)
   })
 
   it('needs no channel to tell its topology', () => {

@@ -57,6 +57,18 @@ for (const strategy of ['reject', 'native']) {
   })
 }
 
+test('a rehearsal prints every error that a handler throws', async () => {
+  const once = { policy: new Policy({ maxAttempts: 1 }) }
+  const hostile = new Proxy({}, { get () { throw new Error('trap') }, getPrototypeOf () { throw new Error('trap') } })
+  const printed = async thrown => String(await rehearse(() => { throw thrown }, '', once)).split('\n')[0].split(': ').slice(1)
+  assert.deepEqual(await printed(Object.create(null)), ['[Object', 'null prototype] {}'])
+  assert.equal((await printed({ toString: null })).length, 2)
+  assert.ok((await printed(hostile)).length)
+  assert.deepEqual(await printed(new TypeError('no')), ['TypeError', 'no'])
+  assert.deepEqual(await printed('text'), ['text'])
+  assert.match(String(await rehearse(() => { throw new RetryAfter('5s') }, '', { policy })), /: RetryAfter, again in/)
+})
+
 test('what would go on for ever ends', async () => {
   const rehearsal = await rehearse(fail, '', { policy: new Policy({ maxAttempts: 0 }), mostAttempts: 7 })
   assert.deepEqual([rehearsal.length, rehearsal.outcome], [7, 'waiting'])

@@ -16,7 +16,7 @@ const { Clock, rehearse } = require('backhop/testing')
 
 const { lib } = require('./internals')
 
-const { BackhopError, Delivery, Park, Plan, History, Policy, RetryAfter, Topology, Worker, buildInfo } = backhop
+const { BackhopError, Breaker, Delivery, Park, Plan, History, Policy, RetryAfter, Topology, Worker, buildInfo } = backhop
 
 const NOWHERE = 'amqp://guest:secret@127.0.0.1:1'
 const policy = new Policy()
@@ -25,6 +25,7 @@ const history = new History(new Delivery())
 const retrier = new Retrier(null, { queue: 'orders' })
 const NOT_DURATIONS = [null, true, NaN, '', 'soon', '30', [], {}, () => 1]
 const NOT_WHOLE = [null, true, 1.5, '3', NaN, Infinity, -1, {}]
+const HOLED = Object.assign(Array(2), { 1: 1 }) // a hole, then 1
 const NOT_OPTIONS = [null, 'queue', 7, []]
 const NOT_TEXTS = [null, '', 7, true, {}, []]
 const NOT_HANDLERS = [undefined, null, 'handle', {}, class Handler {}, Promise.resolve()]
@@ -63,9 +64,9 @@ const TABLE = [
     jitter: [null, true, 'some', '0.2', NaN, 1.5, -0.1, []],
     maxAttempts: [...NOT_WHOLE, 2 ** 40],
     kind: [null, '', 'cubic', 7, true, 'toString'],
-    steps: [null, [], '1s', 7, {}, [null], ['soon'], [-1], [0], Array(1001).fill(1)],
-    maxAge: [...NOT_DURATIONS, -1],
-    maxRetryAfter: [...NOT_DURATIONS, -1],
+    steps: [null, [], '1s', 7, {}, [null], [undefined], HOLED, ['soon'], [-1], [0], Array(1001).fill(1)],
+    maxAge: [...NOT_DURATIONS, -1, -0.5],
+    maxRetryAfter: [...NOT_DURATIONS, -1, -0.5],
     maxCrashes: NOT_WHOLE,
     maxAttemps: [3]
   }).map(([name, values]) => [`a Policy's ${name}`, values, value => new Policy({ [name]: value })]),
@@ -194,6 +195,29 @@ test('N4: what is no function is no handler', async () => {
 test('N8: steps without a step are no policy', () => {
   const message = 'steps is []: give one delay at least, or another kind'
   assert.throws(() => new Policy({ steps: [] }), { name: 'ArgumentError', message })
+})
+
+test('a hole in steps is a wrong step', () => {
+  assert.throws(() => new Policy({ steps: HOLED }), {
+    name: 'ArgumentError', message: 'a step is undefined: give milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"'
+  })
+})
+
+test('a negative fraction of a millisecond is refused like any negative duration', () => {
+  for (const name of ['maxAge', 'maxRetryAfter']) {
+    const [error, whole] = [-0.5, -1].map(value => {
+      try {
+        return new Policy({ [name]: value })
+      } catch (thrown) {
+        return thrown
+      }
+    })
+    assert.equal(error.name, 'PolicyError')
+    assert.ok(error.message.startsWith(`${name} is -0.5: give a duration from 0 ms to `), error.message)
+    assert.equal(error.message.replace('-0.5', '-1'), whole.message)
+  }
+  assert.throws(() => new Breaker('api', { slow: -0.4 }), { message: 'slow is -0.4: give a duration from 0 ms to 1 d' })
+  assert.throws(() => new Clock().advance(-0.4), { message: 'what advance is given is -0.4: give 0 ms or more' })
 })
 
 test('N9: each text is of the caller\'s own names and units', async () => {

@@ -254,7 +254,8 @@ class Play {
     if (consumer === 'again' && message === 'back') events = this.again(events)
     if (id === 'busy') events = ['delivered', 'failed', 'busy', 'retried'] // events are taken after the handler
     await until(() => isWithin(events, this.events.map(({ name }) => name)), () => `${events} within ${this.events.join('\n')}`)
-    const about = this.events.filter(({ name }) => name !== 'connected')
+    // On a busy machine, a handler with a time limit is "busy" too.
+    const about = this.events.filter(({ name }) => name !== 'connected' && (name !== 'busy' || events.includes(name)))
     if (level && this.isLogged) assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
     if (error) assert.ok(this.event('failed').errorText.includes(error), this.event('failed').errorText)
     if (reason) assert.equal(this.event('parked').reason, reason)

@@ -42,7 +42,8 @@ function replyOf (error) {
  */
 function checkChannel (channel) {
   const connection = channel?.connection
-  if (typeof connection?.freshChannel !== 'function') throw new ArgumentError(noChannel(channel))
+  const isConnection = typeof channel?.createChannel === 'function' // it has a .connection too
+  if (isConnection || typeof connection?.freshChannel !== 'function') throw new ArgumentError(noChannel(channel))
   if (!USED.every(name => typeof channel[name] === 'function') || !Array.isArray(connection.channels)) {
     throw new ArgumentError(
       'this amqplib is none that Backhop knows: it works with 0.10 up to 2, by more than its public calls'
