@@ -440,6 +440,24 @@ def test_a_replay_that_the_stop_overtakes_ends_with_an_error() -> None:
     assert [type(error) for error in ends] == [backhop.StateError]
 
 
+@needs_worker
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_second_run_is_refused_and_the_first_one_ends_as_always(serves: bool) -> None:
+    met = threading.Event()
+    worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=lambda _: met.set())
+    with running(worker, _nothing if serves else print, serves=serves):
+        assert met.wait(PATIENCE)
+        with pytest.raises(backhop.StateError, match=r"^the worker runs already$"):
+            worker.run(print)
+        with pytest.raises(backhop.StateError, match=r"^the worker runs already$"):
+            asyncio.run(worker.serve(_nothing))
+        states = [worker.state]
+    states.append(worker.state)
+    assert states == ["starting", "stopped"]
+    with running(worker, print):
+        pass
+
+
 # --- Live ------------------------------------------------------------------------------------------------------------
 
 

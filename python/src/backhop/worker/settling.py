@@ -51,12 +51,19 @@ class Settler:
         self.failures: OrderedDict[int, _Failure] = OrderedDict()
         """Failures of messages by the messages' numbers, until the events of their copies."""
 
-    def begin_run(self) -> bool:
-        """Begins a run, and returns whether the core emits an event for each retry."""
-        self.failures.clear()
+    @property
+    def emits_now(self) -> bool:
+        """True if the core emits an event for each retry in a run that begins now."""
         is_seen = bool(self._events.observers) or LOGGER.isEnabledFor(logging.INFO)
-        self.emits_retries = self._wants_retries or is_seen
-        return self.emits_retries
+        return self._wants_retries or is_seen
+
+    def begin_run(self, emits_retries: bool) -> None:
+        """Begins a run.
+
+        :param emits_retries: whether the core emits an event for each retry
+        """
+        self.failures.clear()
+        self.emits_retries = emits_retries
 
     def begin_message(self, message: TakenMessage) -> bool:
         """Emits that a handler gets the message now.

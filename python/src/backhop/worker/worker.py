@@ -212,6 +212,7 @@ class Worker:
         self._replays = Replays(handle)
         self._readiness = Readiness(partial(c.Worker_state, handle))
         self._drained = threading.Event()
+        self._starting = threading.Lock()
         self._end: Error | None = None  # why it gave up
         self._server = 0  # the thread of the event loop that serves
 
@@ -245,6 +246,7 @@ class Worker:
 
         :param handle: called with each Message.
         :raises ArgumentTypeError: if it is not callable, or is a coroutine function.
+        :raises StateError: if the worker runs already.
         :raises Error: with ``fail_fast``: why the worker can never be ready: an AccessError,
             MissingError, ClashError, BrokerError or TLSError.
         """
@@ -276,6 +278,7 @@ class Worker:
         :param handle: called with each Message; an awaitable result is awaited. A plain function
             blocks the event loop while it runs.
         :raises ArgumentTypeError: if it is not callable.
+        :raises StateError: if the worker runs already.
         :raises Error: with ``fail_fast``, as run.
         """
         import asyncio
@@ -379,24 +382,28 @@ class Worker:
     def _start(self) -> threading.Event:
         """Starts the core's worker, and returns an event that is set when it has drained."""
         handle = self._handle
-        before, self._drained = self._drained, threading.Event()
-        emits_retries = int(self._settler.begin_run())
-        for kind in _RETRIES:
-            check_worker(handle, c.Worker_set_event(handle, kind, emits_retries))
-        if self._counters:
-            check_worker(handle, c.Worker_set_metrics(handle, self._counters[0].blank()))
-        try:
-            check_worker(handle, c.Worker_start(handle))
-        except Error as error:
-            self._drained = before
-            if self.state == "stopped":  # else it runs already
+        with self._starting:
+            emits_retries = self._settler.emits_now
+            for kind in _RETRIES:  # the core refuses this while the worker runs
+                status = c.Worker_set_event(handle, kind, int(emits_retries))
+                if status == StateError.status:
+                    raise StateError("the worker runs already")
+                check_worker(handle, status)
+            self._settler.begin_run(emits_retries)
+            before, self._drained = self._drained, threading.Event()
+            try:
+                if self._counters:
+                    check_worker(handle, c.Worker_set_metrics(handle, self._counters[0].blank()))
+                check_worker(handle, c.Worker_start(handle))
+            except Error as error:
+                self._drained = before
                 self._readiness.end(error)
-            raise
-        self._intake.open()
-        self._readiness.look()
-        for counter in self._counters:
-            counter.join(handle)
-        return self._drained
+                raise
+            self._intake.open()
+            self._readiness.look()
+            for counter in self._counters:
+                counter.join(handle)
+            return self._drained
 
     def _raise_end(self, failures: list[BaseException]) -> None:
         if failures:
