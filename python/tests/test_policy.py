@@ -67,7 +67,7 @@ def test_times_are_seconds_as_int_float_or_timedelta() -> None:
     )
 
 
-@pytest.mark.parametrize("time", ["10", None, True, [1]])
+@pytest.mark.parametrize("time", ["10", True, [1]])
 def test_what_is_no_time_is_refused_with_what_to_give(time: Any) -> None:
     with pytest.raises(TypeError, match="give seconds"):
         backhop.Policy(initial=time)
@@ -88,6 +88,18 @@ def test_steps_need_no_kind() -> None:
     policy = backhop.Policy(steps=[1, timedelta(minutes=1)], jitter="none")
     assert policy.kind == "steps"
     assert [row.mean for row in policy.preview()] == [1, 60]
+
+
+@pytest.mark.parametrize("steps", [[], (), iter([])])
+@pytest.mark.parametrize("kind", [{}, {"kind": "steps"}, {"kind": "fixed"}])
+def test_steps_without_a_step_are_refused(steps: Any, kind: Any) -> None:
+    with pytest.raises(backhop.ArgumentError) as raised:
+        backhop.Policy(steps=steps, **kind)
+    assert str(raised.value) == "steps is []: give one delay at least, or another kind"
+
+
+def test_an_option_that_is_none_has_its_default() -> None:
+    assert backhop.Policy(initial=None, factor=None, steps=None) == backhop.Policy(initial=1, factor=2)
 
 
 def test_a_policy_cannot_be_changed() -> None:
@@ -121,7 +133,7 @@ def test_the_preview_of_a_policy_without_a_limit_ends() -> None:
 
 
 def test_a_repr_makes_the_same_policy_again() -> None:
-    policy = backhop.Policy(initial=timedelta(seconds=2), steps=(), max_attempts=3)
+    policy = backhop.Policy(initial=timedelta(seconds=2), steps=None, max_attempts=3)
     again = eval(repr(policy), {"Policy": backhop.Policy, "datetime": __import__("datetime")})
     assert again == policy
     assert hash(again) == hash(policy)

@@ -29,6 +29,25 @@ def test_a_handler_that_always_fails_sees_its_message_until_it_is_parked() -> No
     assert str(rehearsal).endswith("parked (exhausted)")
 
 
+def test_a_rehearsal_of_an_exception_that_cannot_be_printed_is_a_table() -> None:
+    class UnprintableError(Exception):
+        def __repr__(self) -> str:
+            raise ValueError("repr")
+
+        __str__ = __repr__
+
+    class HalfPrintableError(UnprintableError):
+        def __str__(self) -> str:
+            return "507 queue is full"
+
+    def handle(message: backhop.Message) -> None:
+        raise (HalfPrintableError if message.attempt == 1 else UnprintableError)
+
+    lines = str(rehearse(handle, policy=POLICY)).splitlines()
+    assert lines[0].endswith(": HalfPrintableError: 507 queue is full, again in 1 s")
+    assert lines[1].endswith(": UnprintableError, again in 2 s")
+
+
 def test_a_handler_sees_what_became_of_its_message_before() -> None:
     seen = []
 

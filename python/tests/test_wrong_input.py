@@ -53,8 +53,8 @@ NO_WORDS: list[Any] = ["cubic", "", 1.5, THING, [], "LADDER", True]
 def of_policy() -> dict[str, list[Any]]:
     """Wrong values of Policy's options."""
     return {
-        "initial": [*NO_TIMES, -1, 0, 0.0001, 1e9, timedelta(-1), math.inf],
-        "factor": ["2", None, True, [2], THING, 0.5, -1, math.inf, math.nan, 0],
+        "initial": [*[each for each in NO_TIMES if each is not None], -1, 0, 0.0001, 1e9, timedelta(-1), math.inf],
+        "factor": ["2", True, [2], THING, 0.5, -1, math.inf, math.nan, 0],
         "max": [*[each for each in NO_TIMES if each is not None], -1, 0, 1e9],
         "jitter": [None, True, False, "wild", "", 1.5, -0.1, math.nan, [0.2], THING],
         "max_attempts": [*NO_COUNTS, -1, 10**10],
@@ -285,9 +285,11 @@ def test_a_preview_of_what_nobody_reads_is_refused(failures: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"steps": [1, 2], "initial": 5}, "initial is 5, and steps have none"),
-        ({"kind": "linear", "factor": 3}, "factor is 3, and kind linear has none"),
-        ({"kind": "fixed", "factor": 3}, "factor is 3, and kind fixed has none"),
+        ({"steps": [1, 2], "initial": 5}, "initial is given, and the kind steps has no use for it: leave it out"),
+        ({"steps": [1, 2], "initial": 1}, "initial is given, and the kind steps has no use for it: leave it out"),
+        ({"steps": [1, 2], "factor": 2}, "factor is given, and the kind steps has no use for it: leave it out"),
+        ({"kind": "linear", "factor": 3}, "factor is given, and the kind linear has no use for it: leave it out"),
+        ({"kind": "fixed", "factor": 2}, "factor is given, and the kind fixed has no use for it: leave it out"),
         ({"initial": 10, "max": 5}, "initial is 10 s, above max 5 s: raise max or lower initial"),
         ({"steps": [1, 60], "max": 1.5}, "step 2 is 60 s, above max 1.5 s: raise max or lower the step"),
         ({"steps": [1], "kind": "fixed"}, "steps are given, but kind is another"),

@@ -64,6 +64,14 @@ def _part(exception: BaseException, name: str) -> Any:
         return None
 
 
+def repr_of(exception: BaseException) -> str:
+    """Returns an exception's repr; its text by ``text_of`` if ``__repr__`` raises."""
+    try:
+        return repr(exception)
+    except Exception:  # an exception that cannot be printed
+        return text_of(exception)
+
+
 def name_of(exception: BaseException) -> str:
     """Returns the name of the exception's class."""
     try:

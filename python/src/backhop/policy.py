@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from . import _backhop as c
 from ._checks import LONGEST_MS, real, span_ms, whole
 from ._core import made, number
-from ._errors import ArgumentTypeError, PolicyError, error, in_seconds
+from ._errors import ArgumentError, ArgumentTypeError, PolicyError, error, in_seconds
 from ._times import Seconds, milliseconds, seconds
 from .preview import Preview, PreviewRow, failures_shown, ladder_preview, policy_row
 
@@ -28,11 +28,16 @@ _JITTERS: dict[Jitter, int] = {
     "full": c.BH_JITTER_FULL,
     "decorrelated": c.BH_JITTER_DECORRELATED,
 }
+_USED: dict[str, tuple[Kind, ...]] = {
+    "initial": ("exponential", "linear", "fixed"),
+    "factor": ("exponential",),
+}
+"""The kinds that have a use for an option."""
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _JITTER_NAMES = {number: name for name, number in _JITTERS.items()}
 _SPREAD = 0.2
-_INITIAL = 1
-_FACTOR = 2
+_INITIAL = 1.0  # the core's defaults
+_FACTOR = 2.0
 _MOST_ATTEMPTS = 1_000_000_000
 
 
@@ -41,7 +46,7 @@ class Policy:
 
     Times are seconds: int, float or timedelta, from 1 ms to three years.
 
-    :param initial: delay after the first failure; default 1 s.
+    :param initial: delay after the first failure; default 1 s. Not allowed with ``steps``.
     :param factor: kind exponential only: multiplies each delay, 1 or more; default 2.
     :param max: upper limit of a delay, jitter included; default 5 min, with ``steps`` none.
     :param jitter: a ratio from 0 to 1, or a kind. 0.2 (the default) spreads each delay by 20 % to
@@ -51,7 +56,7 @@ class Policy:
         with ``steps`` one more than steps.
     :param kind: ``"exponential"`` (the default): initial * factor^(n-1); ``"linear"``: initial * n;
         ``"fixed"``: initial; ``"steps"``: the steps.
-    :param steps: the delays, in order; they imply the kind ``"steps"``.
+    :param steps: the delays, in order, one at least; they imply the kind ``"steps"``.
     :param max_age: time since the first failure. A retry that would start later is parked. 0 (the
         default): no limit.
     :param max_retry_after: upper limit of the delay in a handler's RetryAfter; 0: ignores that
@@ -61,6 +66,7 @@ class Policy:
         waits it is parked. 0: no limit; default 5.
     :param max_deferrals: number of times that a message can be deferred by Throttled. Each later
         Throttled is a failed attempt. 0: no limit; default 100.
+    :raises ArgumentError: if ``steps`` is empty, or an option has another type.
     :raises PolicyError: if a field is out of its range, or two fields contradict each other.
 
     >>> Policy(initial=10, factor=3, max=3600, jitter=0.2, max_attempts=8).preview()
@@ -78,27 +84,33 @@ class Policy:
 
     def __init__(
         self,
-        initial: Seconds = _INITIAL,
-        factor: float = _FACTOR,
+        initial: Seconds | None = None,
+        factor: float | None = None,
         max: Seconds | None = None,  # noqa: A002
         jitter: float | Jitter = _SPREAD,
         max_attempts: int | None = None,
         *,
         kind: Kind | None = None,
-        steps: Iterable[Seconds] = (),
+        steps: Iterable[Seconds] | None = None,
         max_age: Seconds = 0,
         max_retry_after: Seconds = 86400,
         max_crashes: int = 5,
         max_deferrals: int = 100,
     ) -> None:
-        if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
-            raise ArgumentTypeError(f"steps is {steps!r}: give a list of delays in seconds")
-        steps = tuple(steps)
+        steps = _delays(steps)
         kind = ("steps" if steps else "exponential") if kind is None else kind
         handle = self._handle = made(c.bh_policy_new())
         self._check(c.Policy_set_kind(handle, number(_KINDS, kind, "kind")))
-        self._check(c.Policy_set_initial_ms(handle, _delay_ms("initial", initial)))
-        self._check(c.Policy_set_factor(handle, real("factor", factor, "give a number, 1 or more")))
+        _refuse_unused(kind, {"initial": initial, "factor": factor})
+        self._initial = _INITIAL
+        if initial is not None:
+            initial_ms = _delay_ms("initial", initial)
+            self._initial = seconds(initial_ms)
+            self._check(c.Policy_set_initial_ms(handle, initial_ms))
+        self._factor = _FACTOR if kind == "exponential" else 1.0
+        if factor is not None:
+            self._factor = real("factor", factor, "give a number, 1 or more")
+            self._check(c.Policy_set_factor(handle, self._factor))
         if max is not None:
             self._check(c.Policy_set_max_ms(handle, _delay_ms("max", max)))
         self._steps = tuple(_delay_ms(f"step {i}", step) for i, step in enumerate(steps, 1))
@@ -122,17 +134,6 @@ class Policy:
         self._check(c.Policy_set_max_crashes(handle, _count("max_crashes", max_crashes)))
         self._check(c.Policy_set_max_deferrals(handle, _count("max_deferrals", max_deferrals)))
         self._check(c.Policy_check(handle))
-        self._initial = seconds(milliseconds(initial))
-        self._factor = factor if kind == "exponential" else 1.0
-        if kind == "steps" and milliseconds(initial) != 1000 * _INITIAL:
-            raise PolicyError(
-                f"initial is {initial!r}, and steps have none: give initial, or steps"
-            )
-        if kind != "exponential" and factor != _FACTOR:
-            raise PolicyError(
-                f"factor is {factor!r}, and kind {kind} has none: leave it out, or take kind "
-                "exponential"
-            )
 
     def _check(self, status: int) -> None:
         if status:
@@ -281,6 +282,26 @@ def _shown(value: object) -> str:
 
 def _remake(fields: dict[str, Any]) -> Policy:
     return Policy(**fields)
+
+
+def _delays(steps: Iterable[Seconds] | None) -> tuple[Seconds, ...]:
+    if steps is None:
+        return ()
+    if isinstance(steps, str | bytes | Mapping) or not isinstance(steps, Iterable):
+        raise ArgumentTypeError(f"steps is {steps!r}: give a list of delays in seconds")
+    delays = tuple(steps)
+    if not delays:
+        raise ArgumentError("steps is []: give one delay at least, or another kind")
+    return delays
+
+
+def _refuse_unused(kind: Kind, given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None and kind not in _USED[name]:
+            raise PolicyError(
+                f"{name} is given, and the kind {kind} has no use for it: leave it out, or take "
+                "another kind"
+            )
 
 
 def _delay_ms(name: str, value: Seconds) -> int:

@@ -28,6 +28,7 @@ from . import _backhop as c
 from ._amqp import Text, copied
 from ._checks import whole
 from ._errors import ArgumentError, ArgumentTypeError
+from ._exceptions import repr_of
 from ._handlers import ENDS_PROGRAM, awaited, called, check_handler, is_async
 from ._times import Seconds, duration, milliseconds, seconds
 from .breaker import Breaker, BreakerState, checked_breaker
@@ -138,7 +139,7 @@ class Rehearsal(tuple[Attempt, ...]):
         rows = [
             f"attempt {attempt.number:2} after {duration(attempt.at):>12}: "
             + (
-                repr(attempt.error)
+                repr_of(attempt.error)
                 if attempt.error
                 else "ok"
                 if attempt.plan.action == "ack"

@@ -26,6 +26,8 @@ import backhop
 import backhop.aio_pika
 import backhop.pika
 from backhop import Message
+from backhop.adapters.pika.replay import Replay
+from backhop.adapters.pika.waiting import run_until
 
 pika = pytest.importorskip("pika")
 aio_pika = pytest.importorskip("aio_pika")
@@ -1025,6 +1027,135 @@ def test_replaying_sends_home_what_came_back_while_the_queue_was_gone_and_leaves
         assert bodies(broker, unroutable, 3) == [b"theirs", b"nobody's", b"theirs too"]
         broker.channel.queue_delete(unroutable)
         assert consumer.replay() == 0
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_connection_of_pika_closes_after_a_replay(broker: Broker, namespace: str, count: int) -> None:
+    queue = broker.queue()
+    for _ in range(6):  # the broker's close-ok may be early or late
+        connection = pika.BlockingConnection(parameters(URL))
+        retrier = backhop.pika.Retrier(connection.channel(), queue, policy=QUICK, namespace=namespace)
+        retrier.declare()
+        for _ in range(count):
+            broker.publish(b"", f"{queue}.parked")
+        until(lambda: there(broker, f"{queue}.parked") == count)
+        assert retrier.replay() == count
+        connection.close()
+        with pika.BlockingConnection(parameters(URL)) as connection:
+            retrier = backhop.pika.Retrier(connection.channel(), queue, policy=QUICK, namespace=namespace)
+            assert retrier.replay() == 0
+            retrier.drain()
+
+
+def test_a_drain_of_pika_waits_for_channels_that_close(broker: Broker, namespace: str) -> None:
+    queue = broker.queue()
+    with pika.BlockingConnection(parameters(URL)) as connection:
+        retrier = backhop.pika.Retrier(connection.channel(), queue, policy=QUICK, namespace=namespace)
+        retrier.declare()
+        ends: list[Any] = []
+        replay = Replay(retrier, None, lambda *end: ends.append(end))
+        replay.begin()
+        run_until(connection, lambda: replay._is_over)
+        assert not ends
+        retrier.drain(timeout=20)
+        assert ends == [(0, None)]
+
+
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_a_drain_of_pika_returns_if_the_connection_is_closed_or_lost(
+    broker: Broker, namespace: str, proxy: Proxy, timeout: float | None
+) -> None:
+    queue = broker.queue()
+    for is_lost_meanwhile in (False, True):
+        connection = pika.BlockingConnection(parameters(proxy.url))
+        channel = connection.channel()
+        retrier = backhop.pika.Retrier(channel, queue, policy=QUICK, namespace=namespace)
+        retrier.declare()
+        broker.publish(b"", queue)
+        until(lambda: there(broker, queue) == 1)
+        method, properties, body = channel.basic_get(queue)
+        if is_lost_meanwhile:
+            proxy.hold()
+            with retrier.process(method, properties, body):
+                raise OSError
+            assert retrier.pending == 1
+            threading.Timer(0.3, proxy.cut).start()
+            retrier.drain(timeout)
+            proxy.release()
+        else:
+            connection.close()
+        assert not connection.is_open
+        retrier.drain(timeout)
+        with retrier:
+            pass
+        until(lambda: there(broker, queue) == 1)
+        broker.channel.queue_purge(queue)
+
+
+@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika", "aio-pika robust"])
+def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namespace: str) -> None:
+    ends: list[Any] = []
+
+    def call(begin: Callable[..., Any]) -> None:
+        try:
+            ends.append(begin())
+        except Exception as error:
+            ends.append(error)
+
+    async def on_aio_pika() -> None:
+        connect = aio_pika.connect if client == "aio-pika" else aio_pika.connect_robust
+        connection = await connect(URL)
+        retrier = backhop.aio_pika.Retrier(await connection.channel(), broker.queue(), namespace=namespace)
+        await connection.close()
+        for begin in (retrier.declare, retrier.verify, retrier.replay, lambda: retrier.consume(print)):
+            try:
+                await begin()
+            except Exception as error:
+                ends.append(error)
+
+    def on_pika() -> None:
+        connection = pika.BlockingConnection(parameters(URL))
+        retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), namespace=namespace)
+        connection.close()
+        for begin in (
+            retrier.declare,
+            retrier.verify,
+            retrier.replay,
+            lambda: retrier.consume(print),
+            lambda: retrier.consume(print, threads=2),
+        ):
+            call(begin)
+
+    def on_asynchronous_pika() -> None:
+        def opened(channel: Any) -> None:
+            retriers.append(backhop.pika.Retrier(channel, queue, namespace=namespace))
+            channel.connection.close()
+
+        def closed(connection: Any, _: object) -> None:
+            (retrier,) = retriers
+            retrier.declare(callback=ends.append)
+            retrier.verify(callback=ends.append)
+            retrier.replay(callback=lambda _, error: ends.append(error))
+            retrier.consume(print, callback=ends.append)
+            connection.ioloop.stop()
+
+        queue, retriers = broker.queue(), list[backhop.pika.Retrier]()
+        connection = pika.SelectConnection(
+            parameters(URL), lambda connection: connection.channel(on_open_callback=opened), on_close_callback=closed
+        )
+        connection.ioloop.start()
+        connection.ioloop.close()
+
+    if "aio-pika" in client:
+        asyncio.run(on_aio_pika())
+    elif client == "blocking":
+        on_pika()
+    else:
+        on_asynchronous_pika()
+    assert len(ends) >= 4
+    for error in ends:
+        assert isinstance(error, backhop.ConnectionFailedError)
+        assert str(error) == "the connection is closed"
 
 
 @each_client

@@ -182,6 +182,16 @@ def test_T8_a_lost_connection_leaves_messages_that_no_thread_has(
     until(lambda: there(broker, queue) == 3)
 
 
+@pytest.mark.parametrize("threads", [-1, 0, 10_001])
+def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace: str, threads: int) -> None:  # noqa: F811
+    with pika.BlockingConnection(parameters(URL)) as connection:
+        retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), QUICK, namespace=namespace)
+        with pytest.raises(
+            backhop.ArgumentError, match=f"^threads is {threads}: give a whole number, from 1 to 10000$"
+        ):
+            retrier.consume(print, threads=threads)
+
+
 # --- What ends a consumer --------------------------------------------------------------------------------------------
 
 

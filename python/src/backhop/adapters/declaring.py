@@ -11,6 +11,9 @@ from .._core import made
 from .._errors import ChannelClosedError, Error, check, error, in_seconds
 from ..topology import MODES, Declaration, Mode, Topology, declaration
 
+CLOSED = "the connection is closed"
+"""The text of the error of a call on a closed connection."""
+
 
 class Step(NamedTuple):
     """Something to declare; passive: only to check that it exists."""

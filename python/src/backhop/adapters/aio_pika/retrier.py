@@ -13,13 +13,13 @@ from aiormq.abc import AbstractConnection as WireConnection
 
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
-from ..._errors import ArgumentTypeError, ConsumerCancelledError, Error
+from ..._errors import ArgumentTypeError, ConnectionFailedError, ConsumerCancelledError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.limit import TimeLimit
 from ...plan import OK, Plan
-from ..declaring import Steps, check_broker
+from ..declaring import CLOSED, Steps, check_broker
 from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
 from ..watch import Watch
 from .channels import AMQP_ERRORS, AioPikaOriginal
@@ -112,7 +112,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
     async def _declare_by(self, steps: Callable[[WireConnection], Steps]) -> None:
         self._check_fork()
         self._was_declared = True
-        connection = await self._wire_connection()
+        connection = await self._open_connection()
         check_broker(self.topology, connection.server_properties)
         await execute(connection, steps(connection))
 
@@ -128,6 +128,17 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     async def _wire_connection(self) -> WireConnection:
         return (await self._channel.get_underlay_channel()).connection
+
+    async def _open_connection(self) -> WireConnection:
+        """Returns the channel's connection.
+
+        :raises ConnectionFailedError: if it is closed.
+        """
+        if not self._is_closing():  # else a robust channel would wait for a reconnect
+            connection = await self._wire_connection()
+            if connection.is_opened:
+                return connection
+        raise ConnectionFailedError(CLOSED)
 
     def _follow(self) -> None:
         """Watches the channel's connection, also if no message arrives.
@@ -465,9 +476,10 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         :raises ChannelClosedError: if the broker refuses the content of a copy.
         :raises MissingError: if the parked queue does not exist.
         :raises AccessError: if the user may not read the parked queue.
+        :raises ConnectionFailedError: if the connection is closed or lost.
         """
         limit = None if most is None else whole("most", most)
-        replay = Replay(self, await self._wire_connection(), limit)
+        replay = Replay(self, await self._open_connection(), limit)
         try:
             await replay.run()
         finally:

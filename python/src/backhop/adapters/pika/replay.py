@@ -12,7 +12,7 @@ import pika.spec
 from ..._errors import ConnectionFailedError, Error
 from ...decider import Decider
 from ...topology import Topology
-from ..declaring import Refusal, replay_refused
+from ..declaring import CLOSED, Refusal, replay_refused
 from ..replay import goes_on, replayed_messages, replayed_queues, skips_queue, unreadable
 from .message import Message
 from .publisher import PikaPublisher
@@ -21,6 +21,7 @@ from .publisher import PikaPublisher
 class ReplayingRetrier(Protocol):
     """The part of the retrier that a replay uses."""
 
+    _connection: Any
     _decider: Decider
     _publisher: PikaPublisher
 
@@ -42,7 +43,8 @@ class Replay:
     GetEmpty.
 
     :param most: the largest number of messages; None: no limit
-    :param done: called with the number of replayed messages, and None or the error
+    :param done: called with the number of replayed messages, and None or the error, when all
+        channels of the replay are closed. pika cannot close a connection while a channel closes.
     :param queues: the queues to read, and whether each is shared; None: both
     """
 
@@ -60,6 +62,7 @@ class Replay:
         self._queue = ""
         self._is_shared = False
         self._channel: Any = None
+        self._closing: set[Any] = set()  # channels without the broker's close-ok
         self._remaining = 0  # messages to get from the queue
         self._is_counted = False
         self._is_getting = False
@@ -68,22 +71,30 @@ class Replay:
         self._error: Error | None = None  # the first
         self._is_stopped = False  # copies in flight are still confirmed
         self._is_over = False
+        self._result: Error | None = None
+        self._is_finished = False
         self.foreign = 0
         """The number of messages of other work queues, which stay."""
-        self._begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Begins with the next queue."""
         self._close_channel()
         self._queue, self._is_shared = self._queues.pop(0)
         self._remaining, self._is_counted = 1, False
-        self._channel = self._retrier._open_channel(lambda _: self._next())
+        try:
+            self._channel = self._retrier._open_channel(lambda _: self._next())
+        except pika.exceptions.AMQPError as error:
+            is_open = self._retrier._connection.is_open
+            why = f"no channel can be opened: {error!r}" if is_open else CLOSED
+            self._end(ConnectionFailedError(why))
+            return
         self._channel.add_on_close_callback(self._closed)
         self._channel.add_callback(self._empty, [pika.spec.Basic.GetEmpty])
 
     def _close_channel(self) -> None:
         channel, self._channel = self._channel, None
         if channel is not None and channel.is_open:
+            self._closing.add(channel)
             channel.close()
 
     def _next(self) -> None:
@@ -96,7 +107,7 @@ class Replay:
         elif self._in_flight:
             return
         elif self._queues and not is_enough:
-            self._begin()
+            self.begin()
         else:
             self._end(self._error)
 
@@ -139,7 +150,10 @@ class Replay:
 
     def _closed(self, channel: Any, reason: Exception) -> None:
         if channel is not self._channel:
+            self._closing.discard(channel)
+            self._finish()
             return
+        self._channel = None
         if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
             self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
             return
@@ -151,5 +165,12 @@ class Replay:
         if self._is_over:
             return
         self._is_over = True
+        self._result = error
         self._close_channel()
-        self._done(self._count, error)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Calls back, when it is over and all its channels are closed."""
+        if self._is_over and not self._closing and not self._is_finished:
+            self._is_finished = True
+            self._done(self._count, self._result)

@@ -15,12 +15,12 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
-from ..._errors import ArgumentTypeError, Error
+from ..._errors import ArgumentTypeError, ConnectionFailedError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.limit import TimeLimit
 from ...plan import OK, Plan
-from ..declaring import Steps, check_broker, diagnosis
+from ..declaring import CLOSED, Steps, check_broker, diagnosis
 from ..retrier import LOGGER, MAY_BE_POISON, BaseRetrier, check_error
 from .channels import PikaOriginal, asynchronous
 from .consumers import AsyncConsumer, BlockingConsumer, Consumer
@@ -90,6 +90,7 @@ class Retrier(BaseRetrier[Any]):
         self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
         self._connection = asynchronous(channel).connection
         self._pools: list[Pool] = []
+        self._opened: list[Any] = []  # channels of its own
         self._decider.frame_max = self._connection.params.frame_max
         self._publisher = PikaPublisher(
             self,
@@ -167,6 +168,8 @@ class Retrier(BaseRetrier[Any]):
                 raise ends[0]
 
     def _checked(self, steps: Steps) -> Steps:
+        if not self._connection.is_open:
+            raise ConnectionFailedError(CLOSED)
         check_broker(self.topology, self._connection.server_properties)
         yield from steps
 
@@ -174,7 +177,14 @@ class Retrier(BaseRetrier[Any]):
         channel = self._connection.channel(on_open_callback=opened)
         if self._blocking is not None:  # as BlockingConnection.channel does, but for waiting
             channel._set_cookie(BlockingChannel(channel, self._blocking))
+        self._opened = [each for each in self._opened if not each.is_closed]
+        self._opened.append(channel)
         return channel
+
+    @property
+    def _is_closing_channel(self) -> bool:
+        """Returns whether a channel closes. pika cannot close a connection meanwhile."""
+        return any(each.is_closing for each in self._opened)
 
     # Handling
 
@@ -206,13 +216,14 @@ class Retrier(BaseRetrier[Any]):
         :returns: the consumer, with ``cancel`` and, for a BlockingConnection, ``start_consuming``.
         :raises Error: BlockingConnection: as declare.
         """
+        if threads is not None:
+            whole("threads", threads, 1, 10_000)
         count = whole("prefetch", (threads or 100) if prefetch is None else prefetch, 1, 65535)
         limit = TimeLimit(timeout, self._emit_busy if threads is None else None)
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
         self._publisher.watch.begin()
         if threads is not None:
-            whole("threads", threads, 1, 10_000)
             if self._blocking is None:
                 raise ArgumentTypeError(
                     "an asynchronous connection has no threads: leave out threads"
@@ -431,7 +442,8 @@ class Retrier(BaseRetrier[Any]):
         """Waits until every copy is confirmed and its original acknowledged. BlockingConnection
         only.
 
-        Callbacks that other threads added by ``connection.add_callback_threadsafe`` run first.
+        Callbacks that other threads added by ``connection.add_callback_threadsafe`` run first. If
+        the connection is closed or lost, it returns: the broker delivers the originals again.
 
         :param timeout: seconds; default: no limit.
         :raises WaitTimeoutError: if copies are not confirmed in that time.
@@ -440,12 +452,25 @@ class Retrier(BaseRetrier[Any]):
         self._check_fork()
         limit = wait_limit(timeout)
         end = None if limit is None else time.monotonic() + limit
+        try:
+            self._drain(end)
+        except pika.exceptions.AMQPConnectionError:
+            if self._connection.is_open:
+                raise
+
+    def _drain(self, end: float | None) -> None:
         if self._blocking is not None:
             run_callbacks(self._blocking, lambda: all(each.is_idle for each in self._pools), end)
+            if not self._blocking.is_open:
+                return
         remaining = None if end is None else max(0.0, end - time.monotonic())
-        watch = self._publisher.watch  # pika cannot close a connection while its channel closes
-        run_until(self._blocking, lambda: not (self.pending or watch.is_looking), remaining)
-        if self.pending:
+        watch = self._publisher.watch
+
+        def is_drained() -> bool:
+            return not (self.pending or watch.is_looking or self._is_closing_channel)
+
+        run_until(self._blocking, is_drained, remaining)
+        if self.pending and self._connection.is_open:
             raise self._undrained()
 
     # Replaying
@@ -471,6 +496,7 @@ class Retrier(BaseRetrier[Any]):
         :raises ChannelClosedError: if the broker refuses the content of a copy.
         :raises MissingError: if the parked queue does not exist.
         :raises AccessError: if the user may not read the parked queue.
+        :raises ConnectionFailedError: if the connection is closed or lost.
         """
         ends: list[tuple[int, Error | None]] = []
 
@@ -481,20 +507,24 @@ class Retrier(BaseRetrier[Any]):
                 callback(count, error)
 
         self._check_fork()
-        Replay(self, None if most is None else whole("most", most), done)
+        Replay(self, None if most is None else whole("most", most), done).begin()
         if self._blocking is None:
             return 0
-        run_until(self._blocking, lambda: bool(ends))
+        cause = None
+        try:
+            run_until(self._blocking, lambda: bool(ends))
+        except pika.exceptions.AMQPConnectionError as lost:
+            if not ends:
+                raise ConnectionFailedError(f"the connection was lost: {lost!r}") from lost
+            cause = lost
         count, error = ends[0]
         if error:
-            raise error
+            raise error from cause
         return count
 
     def _replay_unroutable(self, connection: object, done: Callable[[int, int], None]) -> None:
         def ended(count: int, _: Error | None) -> None:
             done(count, replay.foreign)
 
-        try:
-            replay = Replay(self, c.BH_REPLAY_MOST_SHARED, ended, self._unroutable)
-        except pika.exceptions.AMQPError:  # the connection closes
-            done(0, 0)
+        replay = Replay(self, c.BH_REPLAY_MOST_SHARED, ended, self._unroutable)
+        replay.begin()

@@ -52,6 +52,8 @@ def run_callbacks(connection: Any, is_idle: Callable[[], bool], end: float | Non
             return
     behind: list[bool] = []  # set after the callbacks before it
     connection.add_callback_threadsafe(lambda: behind.append(True))
-    while not behind or not (is_idle() or (end is not None and time.monotonic() >= end)):
+    while connection.is_open and (
+        not behind or not (is_idle() or (end is not None and time.monotonic() >= end))
+    ):
         run_until(connection, lambda: bool(connection._ready_events), _LOOK_AFTER)
         connection._dispatch_connection_events()
