@@ -164,8 +164,10 @@ const char *show_argument(char out[ARGUMENT_TEXT], const char *name)
     char *to = out + snprintf(out, ARGUMENT_TEXT, "%s", *name == '-' ? "-- " : "");
     for (size_t i = 0; name[i] && i < 255; i++) {
         unsigned char each = (unsigned char)name[i];
-        if (each < ' ' || each == 127)
-            return strcpy(out, "QUEUE");
+        if (each < ' ' || each == 127) {
+            snprintf(out, ARGUMENT_TEXT, "QUEUE");
+            return out;
+        }
         if (each < 128 && !strchr(plain, name[i]))
             *to++ = '\\';
         *to++ = name[i];

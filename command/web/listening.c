@@ -49,7 +49,7 @@ static int open_unix(const char *path)
 static int is_port(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
-    return digits > 0 && digits <= 5 && !text[digits] && atoi(text) <= 65535;
+    return digits > 0 && digits <= 5 && !text[digits] && strtol(text, NULL, 10) <= 65535;
 }
 
 static int open_address(const char *address)
