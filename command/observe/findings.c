@@ -49,9 +49,10 @@ void doctor_find_missing(doctor *self, const bh_topology *topology, const char *
     char advice[ARGUMENT_TEXT + 160], name[ARGUMENT_TEXT];
     snprintf(advice, sizeof advice, "run 'backhop topology declare %s'%s",
              show_argument(name, bh_topology_queue(topology).data),
-             self->policy.file ? ""
-                               : "; first, if its policy is not the default one, check with --policy FILE: other delays "
-                                 "have other wait queues");
+             self->policy.file
+                 ? ""
+                 : "; first, if its policy is not the default one, check with --policy FILE: other delays "
+                   "have other wait queues");
     doctor_find(self, 1, what, meaning, advice);
 }
 
