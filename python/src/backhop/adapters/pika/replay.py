@@ -43,8 +43,8 @@ class Replay:
     GetEmpty.
 
     :param most: the largest number of messages; None: no limit
-    :param done: called with the number of replayed messages, and None or the error, when all
-        channels of the replay are closed. pika cannot close a connection while a channel closes.
+    :param done: called with the number of replayed messages, and None or the error. All channels of
+        the replay are closed then: while one closes, pika cannot close the connection.
     :param queues: the queues to read, and whether each is shared; None: both
     """
 
@@ -62,7 +62,7 @@ class Replay:
         self._queue = ""
         self._is_shared = False
         self._channel: Any = None
-        self._closing: set[Any] = set()  # channels without the broker's close-ok
+        self._closing: set[Any] = set()  # channels that wait for close-ok
         self._remaining = 0  # messages to get from the queue
         self._is_counted = False
         self._is_getting = False
