@@ -155,7 +155,12 @@ module Backhop
         emit(:disconnected, error: Status.error(ConnectionFailedError.status), count: gone.size)
       end
 
-      def closed_by_application? = @connection.closing? || @connection.manually_closed?
+      def closed_by_application?
+        return true if @connection.closing? || @connection.manually_closed?
+
+        # Between these two states Bunny's +close+ is +:not_connected+, as is a recovery that failed.
+        @connection.status == :not_connected && !@connection.recovering_from_network_failure?
+      end
 
       # Returns the copies that were not confirmed. The broker delivers their originals again.
       def end_channels(numbers)
