@@ -119,6 +119,27 @@ def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None: 
 
 
 @needs_worker
+def test_T3_a_worker_that_runs_again_forgets_that_it_had_stopped(
+    broker: Broker,  # noqa: F811
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = backhop.Worker(URL, broker.queue(), QUICK, namespace=namespace)
+    with running(worker, Handler()):
+        worker.ready(PATIENCE)
+    open_intake = worker._intake.open
+
+    def open_late() -> None:
+        until(lambda: state_of(worker) == "ready")
+        open_intake()
+
+    monkeypatch.setattr(worker._intake, "open", open_late)
+    with running(worker, Handler()):
+        until(lambda: state_of(worker) != "stopped")
+        worker.ready(PATIENCE)
+
+
+@needs_worker
 def test_T3_a_worker_that_cannot_be_ready_raises_to_all_who_wait(broker: Broker, namespace: str) -> None:  # noqa: F811
     queue = broker.queue()
     broker.channel.queue_delete(queue)

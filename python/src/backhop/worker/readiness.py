@@ -32,6 +32,12 @@ class Readiness:
         self._read(health.handle)
         return health
 
+    def begin(self) -> None:
+        """Begins the wait of a new run. Called before the core's worker starts."""
+        with self._lock:
+            if self._future.done():
+                self._future = Future()
+
     def look(self) -> None:
         """Compares the future with the health. Called after each event and at the start."""
         with self._lock:

@@ -391,6 +391,7 @@ class Worker:
                 check_worker(handle, status)
             self._settler.begin_run(emits_retries)
             before, self._drained = self._drained, threading.Event()
+            self._readiness.begin()
             try:
                 if self._counters:
                     check_worker(handle, c.Worker_set_metrics(handle, self._counters[0].blank()))
