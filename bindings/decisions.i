@@ -264,7 +264,7 @@ int bh_replay_skips_message(bh_status status);
 int bh_replay_skips_queue(bh_status status);
 int bh_replay_after_look(bh_mode mode, bh_status looked);
 int64_t bh_replay_pause_ms(int64_t foreign);
-bh_bytes bh_replay_unroutable_text(void);
+bh_bytes bh_replay_unroutable_text(bh_mode mode);
 %constant int BH_REPLAY_MOST_SHARED = BH_REPLAY_MOST_SHARED;
 
 /* --- topology ---------------------------------------------------------------------------------------------------- */

@@ -73,6 +73,11 @@ class Declaring {
     return Boolean(c.bh_replay_after_look(this.#lookMode, error?.status ?? 0))
   }
 
+  /** Returns the text of the event `replayed` after retries came back by themselves. */
+  returnText () {
+    return String(c.bh_replay_unroutable_text(this.#lookMode))
+  }
+
   get #lookMode () {
     return MODES[this.#mode === 'create' && !this.isOwn ? 'verify' : this.#mode]
   }

@@ -413,6 +413,9 @@ START_TEST(an_event_is_as_loud_as_what_a_person_has_to_do)
         bh_event_set_int(event, BH_FIELD_STATUS, cases[i].status);
         ck_assert_msg(bh_event_level(event) == cases[i].level, "%zu", i);
     }
+    bh_event_begin(event, BH_EVENT_REPLAYED);
+    bh_event_set_string(event, BH_FIELD_TEXT, bh_replay_unroutable_text(BH_MODE_CREATE));
+    ck_assert_int_eq(bh_event_level(event), BH_LEVEL_WARNING);
     bh_event_free(event);
 }
 END_TEST

@@ -45,7 +45,8 @@ typedef enum bh_level {
       "a copy waits; it was no attempt [id, attempts, deferrals, delay_ms, error_class, error, duration_us]")          \
     X(BH_EVENT_DROPPED, "dropped", INFO,                                                                               \
       "the handler, or a relay's settings, dropped the message [id, attempt, attempts, duration_us]")                  \
-    X(BH_EVENT_REPLAYED, "replayed", INFO, "parked messages were moved back to the work queue [count; status, text]")  \
+    X(BH_EVENT_REPLAYED, "replayed", INFO,                                                                             \
+      "messages went back to the work queue; warning: they came to no queue, or some stay [count; status, text]")      \
     X(BH_EVENT_RETURNED, "returned", WARNING,                                                                          \
       "the broker returned the copy; it is published again [id, attempts, delay_ms, status, text]")                    \
     X(BH_EVENT_NACKED, "nacked", WARNING,                                                                              \

@@ -115,7 +115,10 @@ bh_level bh_event_level(const bh_event *self)
     case BH_EVENT_RETURNED: /* no error if an exchange is missing: it can be declared meanwhile */
         return status == BH_ERR_ACCESS ? BH_LEVEL_ERROR : levels[self->kind];
     case BH_EVENT_REPLAYED:
-        return status == BH_ERR_ACCESS ? BH_LEVEL_ERROR : status != BH_OK ? BH_LEVEL_WARNING : levels[self->kind];
+        if (status == BH_ERR_ACCESS)
+            return BH_LEVEL_ERROR;
+        /* It has a text without a status if retries had come back to no queue. */
+        return status != BH_OK || bh_event_string(self, BH_FIELD_TEXT).size ? BH_LEVEL_WARNING : levels[self->kind];
     default:
         return levels[self->kind];
     }

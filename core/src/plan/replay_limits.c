@@ -34,7 +34,9 @@ int64_t bh_replay_pause_ms(int64_t foreign)
     return pause_ms > REREAD_MS ? pause_ms : REREAD_MS;
 }
 
-bh_bytes bh_replay_unroutable_text(void)
+#define CAUSE "these retries came back to no queue, as their binding was missing or the broker could not read it"
+
+bh_bytes bh_replay_unroutable_text(bh_mode mode)
 {
-    return bh_str("these retries came back to no queue, as their binding was missing or the broker could not read it");
+    return bh_str(mode == BH_MODE_CREATE ? CAUSE : CAUSE "; if this goes on, declare the topology of this queue");
 }

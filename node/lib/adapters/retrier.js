@@ -71,6 +71,7 @@ class BaseRetrier {
     connection: () => this.#lookedOn,
     look: connection => this.#declaring.look(connection),
     returnsAfter: error => this.#declaring.returnsAfter(error),
+    returnText: () => this.#declaring.returnText(),
     replay: connection => replayOwnUnroutable({ ...this.#replaying, connect: () => connection }),
     emit: (...event) => this.#emitter.emit(...event)
   })

@@ -17,7 +17,7 @@ class Watch {
    * retrier: has
    *
    *   connection()              the open connection; undefined if there is none, or if nothing is consumed
-   *   look(connection)          see Declaring; likewise returnsAfter(error)
+   *   look(connection)          see Declaring; likewise returnsAfter(error) and returnText()
    *   replay(connection)        see replayOwnUnroutable
    *   emit(name, fieldsOf, to)  emits an event
    */
@@ -55,7 +55,7 @@ class Watch {
     if (!retrier.returnsAfter(missing) || performance.now() < this.#rereadAt) return
     const { count, foreign } = await retrier.replay(connection)
     this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
-    if (count) retrier.emit('replayed', () => ({ count, text: String(c.bh_replay_unroutable_text()) }))
+    if (count) retrier.emit('replayed', () => ({ count, text: retrier.returnText() }))
   }
 }
 

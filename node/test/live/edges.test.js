@@ -53,16 +53,20 @@ describe('an edge', NEEDS_BROKER, () => {
   }
 
   /** A consumer that has declared, and does not consume yet. */
-  async function declared (Consumer, url, more) {
+  async function connected (Consumer, url, more) {
     const consumer = await Consumer.connect(url, queue, { ...options, ...more })
     closing.push(() => consumer.stop())
+    return consumer
+  }
+
+  async function declared (Consumer, url, more) {
+    const consumer = await connected(Consumer, url, more)
     await consumer.retrier.declare()
     return consumer
   }
 
   async function consuming (Consumer, handle, more) {
-    const consumer = await Consumer.connect(URL, queue, { ...options, ...more })
-    closing.push(() => consumer.stop())
+    const consumer = await connected(Consumer, URL, more)
     await consumer.begin(handle)
     return consumer
   }
@@ -380,14 +384,14 @@ describe('an edge', NEEDS_BROKER, () => {
 
   for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
     /** Begins a consumer that looks for the return exchange often; each message fails once. */
-    async function looking (more, url = URL) {
+    async function looking (more, url = URL, connect = declared) {
       const { setTimeout: timer } = globalThis
       const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? 200 : ms, ...args)
       mock.method(globalThis, 'setTimeout', often)
       closing.push(() => mock.restoreAll())
       const seen = []
       const events = []
-      const consumer = await declared(Consumer, url, { onEvent: event => events.push(event), ...more })
+      const consumer = await connect(Consumer, url, { onEvent: event => events.push(event), ...more })
       await consumer.begin(({ body, attempt }) => {
         seen.push([String(body), attempt])
         if (attempt === 1) throw new Error('507 queue is full')
@@ -413,13 +417,24 @@ describe('an edge', NEEDS_BROKER, () => {
       await broker.publish('other', unroutable, { headers: { 'backhop-queue': 'other' } })
       await broker.publish('lost', unroutable, { headers: { 'backhop-queue': queue, 'backhop-attempts': 1 } })
       const { seen, events } = await looking()
-      const { count, text } = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
-      assert.equal(count, 1)
+      const { count, text, level } = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
+      assert.deepEqual([count, level], [1, 'warning'])
       assert.match(text, /these retries came back to no queue/)
+      assert.doesNotMatch(text, /declare the topology/)
       await until(() => seen.length === 2, 'it is handled, fails and succeeds')
       assert.deepEqual(seen, [['lost', 1], ['lost', 2]])
       await until(async () => await broker.count(unroutable) === 1, 'the other message stays')
     })
+
+    if (Consumer === AmqplibWrapped || Consumer === NodeAmqpWrapped) {
+      it(`F1: a consumer over ${Consumer.name} that declared nothing advises to do so when its retries come back`, async () => {
+        await declared(Consumer, URL)
+        await broker.publish('lost', `${broker.namespace}.unroutable`, { headers: { 'backhop-queue': queue } })
+        const { events } = await looking({}, URL, connected)
+        const event = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
+        assert.match(event.text, /if this goes on, declare the topology of this queue/)
+      })
+    }
 
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, async () => {
       const { seen, consumer: { consumer } } = await looking()

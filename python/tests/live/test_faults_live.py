@@ -101,10 +101,36 @@ def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_idle_queue(
         until(lambda: "replayed" in names(events))
         looks.end()
     replayed = next(event for event in events if event.name == "replayed")
-    assert (replayed.count, replayed.error) == (1, None)
+    assert (replayed.count, replayed.error, replayed.level) == (1, None, logging.WARNING)
     assert "these retries came back to no queue" in replayed.text
+    assert "declare the topology" not in replayed.text
     assert [message.body for message in handler.messages] == [b"lost"]
     until(lambda: broker.count(unroutable) == 1)
+
+
+@each_client
+def test_F1_a_consumer_that_declared_nothing_advises_to_do_so_when_its_retries_come_to_no_queue(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    unroutable = f"{namespace}.unroutable"
+    with connected(client, URL, broker.queue(), handler, **options) as other:
+        other.declare()
+    broker.publish(b"lost", unroutable, headers={"backhop-queue": queue})
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.begin()
+        broker.publish(b"body", queue)
+        until(lambda: "replayed" in names(events))
+        looks.end()
+    replayed = next(event for event in events if event.name == "replayed")
+    assert (replayed.count, replayed.level) == (1, logging.WARNING)
+    assert replayed.text.endswith("if this goes on, declare the topology of this queue")
+    until(lambda: broker.count(unroutable) == 1)
+    assert [message.body for message in handler.messages] == [b"body"]
 
 
 @each_client

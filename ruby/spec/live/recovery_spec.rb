@@ -120,6 +120,17 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
   end
 
+  it "F1: a consumer by wrap that declared nothing advises to do so when its retries come back" do
+    connected(BunnyClient, URL, queue, Handler.new, **options, &:declare)
+    connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
+      consumer.begin
+      broker.publish("lost", "#{namespace}.unroutable", headers: { "backhop-queue" => queue })
+      until_true { broker.count("#{namespace}.unroutable") == 1 }
+      look(consumer)
+      expect(events.get(:replayed).text).to end_with("if this goes on, declare the topology of this queue")
+    end
+  end
+
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
     it "F1: a retry in the unroutable queue comes back to its idle queue #{name}" do
       handler = Handler.new
@@ -130,7 +141,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
         until_true { broker.count(unroutable) == 2 }
         look(consumer)
         event = events.get(:replayed)
-        expect([event.count, event.text]).to match([1, /these retries came back to no queue/])
+        expect([event.count, event.level, event.text]).to match([1, Logger::WARN, /these retries came back to no queue/])
+        expect(event.text).not_to include("declare the topology")
         handler.saw(1)
         expect(handler.messages.map(&:body)).to eq(%w[lost])
         until_true { broker.count(unroutable) == 1 }

@@ -53,8 +53,13 @@ BH_API int bh_replay_after_look(bh_mode mode, bh_status looked);
  */
 BH_API int64_t bh_replay_pause_ms(int64_t foreign);
 
-/* Returns the text of the event `replayed` after a consumer replayed messages of the unroutable queue. */
-BH_API bh_bytes bh_replay_unroutable_text(void);
+/*
+ * Returns the text of the event `replayed` after a consumer replayed messages of the unroutable queue.
+ *
+ * mode  the mode of the look before. Without BH_MODE_CREATE the text advises to declare the topology, as a look does not
+ *       bind the work queue then
+ */
+BH_API bh_bytes bh_replay_unroutable_text(bh_mode mode);
 
 BH_END_DECLS
 

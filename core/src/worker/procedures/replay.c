@@ -172,7 +172,7 @@ int64_t bh__replay_own_unroutable(bh__runner *self)
     if (done.count)
         bh__emit(context, (bh__event_data){.kind = BH_EVENT_REPLAYED,
                                            .status = status,
-                                           .text = bh_replay_unroutable_text(),
+                                           .text = bh_replay_unroutable_text((bh_mode)context->settings->mode),
                                            .count = done.count});
     bh__report_free(&done.refusal);
     return done.foreign;

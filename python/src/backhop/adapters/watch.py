@@ -104,6 +104,7 @@ class Watch:
         self.is_looking = False
         self._reread = time.monotonic() + seconds(c.bh_replay_pause_ms(foreign))
         if count:
-            why: Fields = {"count": count, "text": c.bh_replay_unroutable_text()}
+            text = c.bh_replay_unroutable_text(MODES[self._look_mode])
+            why: Fields = {"count": count, "text": text}
             publisher._emit(publisher._events.new(c.BH_EVENT_REPLAYED, why))
             publisher._pump()

@@ -440,7 +440,7 @@ module Backhop
       def replay_unroutable
         count, foreign = Replay.new(self, @connection, Native::BH_REPLAY_MOST_SHARED).call_unroutable
         @reread_ms = Times.monotonic_ms + Native.bh_replay_pause_ms(foreign)
-        emit(:replayed, text: Core.text(Native.bh_replay_unroutable_text), count: count) if count.positive?
+        emit(:replayed, text: Declaring.return_text(look_mode), count: count) if count.positive?
       end
 
       def note(event) = @subscriptions.each { |each| each.observe(event) }
