@@ -174,38 +174,52 @@ static void add_name(queue_names *self, bh_bytes name)
     self->items[self->count++] = copy_text(name);
 }
 
-/* One page of queues. How many pages there are is in *pages. */
-static int add_page(queue_names *out, management *api, int page, json_int_t *pages)
+/* Adds one page of queues. *pages gets the number of pages. */
+static int add_page(queue_names *out, management *api, const char *part, int page, json_int_t *pages)
 {
     json_t *answer;
     const json_t *queue;
-    size_t i, suffix = strlen(PARKED_SUFFIX);
+    size_t i;
     char number[16], size[16];
     snprintf(number, sizeof number, "%d", page);
     snprintf(size, sizeof size, "%d", PAGE);
-    int code = management_get(api, &answer, "queues/%v?page=%s&page_size=%s&name=%s&use_regex=true&columns=name",
-                              number, size, "\\" PARKED_SUFFIX "$");
+    int code = management_get(api, &answer, "queues/%v?page=%s&page_size=%s&name=%s&use_regex=false&columns=name",
+                              number, size, part);
     *pages = json_integer_value(json_object_get(answer, "page_count"));
     json_array_foreach(json_object_get(answer, "items"), i, queue)
     {
         const char *name = json_string_value(json_object_get(queue, "name"));
-        size_t length = name ? strlen(name) : 0;
-        if (length > suffix && strcmp(name + length - suffix, PARKED_SUFFIX) == 0)
-            add_name(out, (bh_bytes){name, length - suffix});
+        if (name)
+            add_name(out, bh_str(name));
     }
     json_decref(answer);
     return code;
 }
 
-int management_find_queues(management *self, queue_names *out)
+int management_list_queues(management *self, const char *part, queue_names *out)
 {
     json_int_t pages = 1;
     int code = EX_OK;
     *out = (queue_names){.items = NULL};
     for (int page = 1; code == EX_OK && page <= pages; page++)
-        code = add_page(out, self, page, &pages);
+        code = add_page(out, self, part, page, &pages);
     if (code != EX_OK)
         queue_names_free(out);
+    return code;
+}
+
+int management_find_queues(management *self, queue_names *out)
+{
+    queue_names all;
+    size_t suffix = strlen(PARKED_SUFFIX);
+    int code = management_list_queues(self, PARKED_SUFFIX, &all);
+    *out = (queue_names){.items = NULL};
+    for (int i = 0; i < all.count; i++) {
+        size_t length = strlen(all.items[i]);
+        if (length > suffix && strcmp(all.items[i] + length - suffix, PARKED_SUFFIX) == 0)
+            add_name(out, (bh_bytes){all.items[i], length - suffix});
+    }
+    queue_names_free(&all);
     return code;
 }
 

@@ -40,6 +40,9 @@ typedef struct queue_names {
     int count;
 } queue_names;
 
+/* Lists all queues of the vhost whose names contain `part`, and perhaps others. EX_OK, or complains and returns the exit
+ * code. Free *out with queue_names_free. */
+int management_list_queues(management *self, const char *part, queue_names *out);
 /* All of the vhost that have a parked queue; there may be none. EX_OK, or complains and returns the exit code. */
 int management_find_queues(management *self, queue_names *out);
 /* Finds the work queues of a sub-command: the operands. Without operands: all queues of the vhost that have a parked queue, by the

@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
-enum { MISSING_MS = 60000 };
+enum { MISSING_MS = 60000, LISTED_MS = 60000 };
 
 const char *depth_word(depth_kind kind)
 {
@@ -25,16 +26,20 @@ int64_t depth_due_by_ms(const depth *self, int64_t now_ms)
     return now_ms - (self->looked_ms - self->watch.since_ms) + self->wait_ms;
 }
 
-static void add(depths *self, depth_kind kind, const char *name, const char *work_queue, int64_t wait_ms)
+/* Adds a queue unless it is there. Returns it; NULL: it was there. */
+static depth *add(depths *self, depth_kind kind, const char *name, const char *work_queue, int64_t wait_ms)
 {
     for (size_t i = 0; i < self->count; i++)
         if (strcmp(self->items[i].name, name) == 0)
-            return;
+            return NULL;
     self->items = must(realloc(self->items, (self->count + 1) * sizeof *self->items));
     depth *made = &self->items[self->count++];
     *made = (depth){.kind = kind, .wait_ms = wait_ms, .ready = -1, .consumers = -1, .looked_ms = INT64_MIN};
     snprintf(made->name, sizeof made->name, "%s", name);
     snprintf(made->work_queue, sizeof made->work_queue, "%s", work_queue);
+    for (int i = 0; i < DEPTH_PAST; i++)
+        made->past[i] = -1;
+    return made;
 }
 
 /* All of a topology but its work queue: a queue that has a wait is a wait queue. */
@@ -61,7 +66,7 @@ static int order(const void *a, const void *b)
 
 void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues, int count)
 {
-    *self = (depths){.items = NULL};
+    *self = (depths){.listed_ms = INT64_MIN};
     for (int i = 0; i < count; i++) {
         bh_policy *with = setup_policy(policy);
         bh_topology *made = setup_topology(topology, queues[i], with);
@@ -70,9 +75,49 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
         add_topology(self, made);
         bh_bytes exchange = bh__topology_return_exchange(made); /* the default exchange has no bindings */
         snprintf(self->exchange, sizeof self->exchange, "%s", exchange.size ? exchange.data : "amq.direct");
+        if (bh_topology_strategy(made) == BH_STRATEGY_LADDER)
+            snprintf(self->wait_prefix, sizeof self->wait_prefix, "%s", bh__topology_wait_exchange(made).data);
         bh_topology_free(made);
         bh_policy_free(with);
     }
+    qsort(self->items, self->count, sizeof *self->items, order);
+}
+
+/* Returns the delay in the end of a wait queue's name, "<ms>" or "<ms>.<stripe>"; 0: it is no such end. */
+static int64_t wait_of(const char *end)
+{
+    enum { MOST_DIGITS = 10 }; /* RabbitMQ's longest TTL has as many */
+    char *rest = NULL;
+    int64_t wait_ms = strtoll(end, &rest, 10);
+    size_t digits = strspn(end, "0123456789");
+    if (digits == 0 || digits > MOST_DIGITS || *end == '0')
+        return 0;
+    if (*rest == '\0')
+        return wait_ms;
+    digits = strspn(rest + 1, "0123456789");
+    int is_stripe = rest[0] == '.' && rest[1] != '0' && (digits == 1 || digits == 2) && rest[1 + digits] == '\0' &&
+                    strcmp(rest, ".1") != 0;
+    return is_stripe ? wait_ms : 0;
+}
+
+void depths_find(depths *self, management *api)
+{
+    queue_names found;
+    size_t size = strlen(self->wait_prefix);
+    int64_t now_ms = bh__monotonic_ms();
+    if (!api || size == 0 || (self->listed_ms != INT64_MIN && now_ms - self->listed_ms < LISTED_MS))
+        return;
+    self->listed_ms = now_ms;
+    if (management_list_queues(api, self->wait_prefix, &found) != EX_OK)
+        return;
+    for (int i = 0; i < found.count; i++) {
+        const char *name = found.items[i];
+        int64_t wait_ms = strncmp(name, self->wait_prefix, size) == 0 ? wait_of(name + size) : 0;
+        depth *made = wait_ms > 0 ? add(self, DEPTH_WAITING, name, "", wait_ms) : NULL;
+        if (made)
+            made->is_found = 1;
+    }
+    queue_names_free(&found);
     qsort(self->items, self->count, sizeof *self->items, order);
 }
 

@@ -3,14 +3,18 @@
 #define BACKHOP_COMMAND_DEPTHS_H
 
 #include "common/connection.h"
+#include "common/management.h"
 #include "observe/overdue.h"
 #include "setup/setup.h"
 
 /* Listed in the order of the output. */
 typedef enum depth_kind { DEPTH_WORK, DEPTH_PARKED, DEPTH_UNROUTABLE, DEPTH_WAITING } depth_kind;
 
+enum { DEPTH_PAST = 40 };
+
 typedef struct depth {
     depth_kind kind;
+    int is_found; /* 1: a wait queue that no rung of the policy has, found by the management API */
     char name[256];
     char work_queue[256]; /* its own name, or the queue that its messages are parked from; "" if it serves many */
     int64_t wait_ms;      /* of a wait queue */
@@ -18,19 +22,29 @@ typedef struct depth {
     int64_t consumers;    /* -1 the same */
     int64_t late;         /* overdue messages of a wait queue */
     overdue watch;
-    int64_t looked_ms; /* monotonic: when it was looked for last */
+    int64_t looked_ms;        /* monotonic: when it was looked for last */
+    int64_t past[DEPTH_PAST]; /* earlier depths that `backhop top` keeps, the latest last; -1: not known */
 } depth;
 
 typedef struct depths {
     depth *items;
     size_t count;
-    char exchange[256]; /* that a work queue is bound to, or could be */
+    char exchange[256];    /* that a work queue is bound to, or could be */
+    char wait_prefix[256]; /* the beginning of the names of wait queues; "": the strategy has no shared wait queues */
+    int64_t listed_ms;     /* monotonic: when depths_find listed the wait queues last */
 } depths;
 
 /* The queues of these work queues: each itself, its parked queue, and once the wait queues and the unroutable queue. */
 void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues,
                  int count);
 void depths_free(depths *self);
+/*
+ * Adds the wait queues of the namespace that exist, of any policy, by the management API. Lists them once a minute at
+ * most. If the API does not answer, it complains and adds none.
+ *
+ * api: NULL adds none.
+ */
+void depths_find(depths *self, management *api);
 /* Reads all queues; missing queues once a minute. BH_ERR_CONNECTION and its kin: broker->problem. */
 bh_status depths_read(depths *self, connection *broker);
 /* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */

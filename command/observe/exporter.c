@@ -18,7 +18,8 @@ typedef struct exporter {
     broker_options broker;
     topology_options topology;
     policy_options policy;
-    management *management; /* NULL: only the queues of the operands */
+    management *management; /* NULL: not offered */
+    int finds_queues;       /* 0: only the queues of the operands */
     queue_names queues;
     depths seen;
     connection *connection; /* NULL: none now */
@@ -142,8 +143,9 @@ static int look(exporter *self)
 /* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else is written. */
 static void print_metrics(exporter *self, FILE *out)
 {
-    if (self->management)
+    if (self->finds_queues)
         find_queues(self);
+    depths_find(&self->seen, self->management);
     int is_up = look(self);
     fprintf(out, "# HELP backhop_up Whether the broker answers.\n# TYPE backhop_up gauge\nbackhop_up %d\n", is_up);
     if (!is_up)
@@ -226,13 +228,13 @@ int exporter_main(int count, char **arguments)
     catch_interrupts();
     api = management_url(api);
     int code = EX_OK;
-    if (at < count || !api)
+    self.finds_queues = at == count && api;
+    if (!self.finds_queues)
         code = management_name_queues(&self.queues, NULL, &self.broker, count - at, arguments + at);
-    else
-        code = management_open(&self.management, api, &self.broker);
-    if (code == EX_OK && self.management)
-        code = find_queues(&self);
-    if (code == EX_OK && !self.management)
+    int opened = api ? management_open(&self.management, api, &self.broker) : EX_OK;
+    if (self.finds_queues)
+        code = opened == EX_OK ? find_queues(&self) : opened;
+    else if (code == EX_OK)
         plan_queues(&self);
     if (code == EX_OK)
         code = serve(&self, &settings);

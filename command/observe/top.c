@@ -12,7 +12,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { LEAST_INTERVAL_MS = 100, HISTORY = 40, SCREEN_BYTES = 65536 };
+enum { LEAST_INTERVAL_MS = 100, SCREEN_BYTES = 65536 };
 
 typedef struct top {
     broker_options broker;
@@ -21,9 +21,9 @@ typedef struct top {
     int64_t interval_ms;
     int once;
     int json;
+    management *management; /* NULL: not offered */
     depths seen;
-    int64_t (*past)[HISTORY]; /* of each queue, the latest last; -1: not known */
-    int64_t looked_ms;        /* since the epoch: the time of these depths; 0: not read yet */
+    int64_t looked_ms; /* since the epoch: the time of these depths; 0: not read yet */
     answers answers;
 } top;
 
@@ -51,35 +51,35 @@ static void print_depths_json(const top *self, int64_t now_ms)
 static void remember(top *self)
 {
     for (size_t i = 0; i < self->seen.count; i++) {
-        memmove(&self->past[i][0], &self->past[i][1], (HISTORY - 1) * sizeof(int64_t));
-        self->past[i][HISTORY - 1] = self->seen.items[i].ready;
+        depth *each = &self->seen.items[i];
+        memmove(&each->past[0], &each->past[1], (DEPTH_PAST - 1) * sizeof each->past[0]);
+        each->past[DEPTH_PAST - 1] = each->ready;
     }
 }
 
 /* Bars of eighths, the highest of the time shown full. */
-static void sparkline(char *out, size_t size, const int64_t past[HISTORY], int columns)
+static void sparkline(char *out, size_t size, const int64_t past[DEPTH_PAST], int columns)
 {
     static const char *const bars[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
                                        "\u2585", "\u2586", "\u2587", "\u2588"};
     int64_t most = 1;
     size_t used = 0;
-    for (int i = 0; i < HISTORY; i++)
+    for (int i = 0; i < DEPTH_PAST; i++)
         most = past[i] > most ? past[i] : most;
     out[0] = '\0';
-    for (int i = HISTORY - columns; i < HISTORY && used + 4 < size; i++) {
+    for (int i = DEPTH_PAST - columns; i < DEPTH_PAST && used + 4 < size; i++) {
         int64_t level = past[i] <= 0 ? 0 : (past[i] * 8 + most - 1) / most;
         used += (size_t)snprintf(out + used, size - used, "%s", bars[level]);
     }
 }
 
 /* A wait queue that has had nothing for as long as the screen shows. */
-static int is_quiet(const top *self, size_t index)
+static int is_quiet(const depth *self)
 {
-    const depth *each = &self->seen.items[index];
-    for (int i = 0; i < HISTORY; i++)
-        if (self->past[index][i] > 0)
+    for (int i = 0; i < DEPTH_PAST; i++)
+        if (self->past[i] > 0)
             return 0;
-    return each->kind == DEPTH_WAITING && each->ready >= 0;
+    return self->kind == DEPTH_WAITING && self->ready >= 0;
 }
 
 static const char *title(const depth *self, char out[TIME_TEXT])
@@ -99,13 +99,13 @@ static void share_columns(const top *self, int columns, int *name, int *consumer
         longest = length > longest ? length : longest;
     }
     *name = longest < room ? longest : room;
-    *bars = !*consumers ? 0 : room - *name < HISTORY ? room - *name : HISTORY;
+    *bars = !*consumers ? 0 : room - *name < DEPTH_PAST ? room - *name : DEPTH_PAST;
 }
 
 static size_t draw_line(const top *self, size_t index, int width, int consumed, int spark, char *out, size_t size)
 {
     const depth *each = &self->seen.items[index];
-    char wait[TIME_TEXT], bars[HISTORY * 4], ready[24] = "missing", consumers[24] = "";
+    char wait[TIME_TEXT], bars[DEPTH_PAST * 4], ready[24] = "missing", consumers[24] = "";
     const char *tint =
         each->ready > 0 && (each->kind == DEPTH_PARKED || each->kind == DEPTH_UNROUTABLE) ? paint(RED) : "";
     bh_bytes text = bh_str(title(each, wait));
@@ -114,7 +114,7 @@ static size_t draw_line(const top *self, size_t index, int width, int consumed, 
         snprintf(ready, sizeof ready, "%lld", (long long)each->ready);
     if (each->kind == DEPTH_WORK && each->consumers >= 0)
         snprintf(consumers, sizeof consumers, "%lld", (long long)each->consumers);
-    sparkline(bars, sizeof bars, self->past[index], spark);
+    sparkline(bars, sizeof bars, each->past, spark);
     size_t used =
         (size_t)snprintf(out, size, "%-10s %-*.*s %s%9s%s%*s  %s\033[K\r\n", depth_word(each->kind), width, width, name,
                          tint, ready, *tint ? paint(PLAIN) : "", consumed, consumed ? consumers : "", bars);
@@ -139,7 +139,7 @@ static void draw(const top *self, const char *host)
     for (size_t i = 0; i < self->seen.count && used + 2048 < SCREEN_BYTES; i++) {
         if (depth_is_not_made(&self->seen.items[i]))
             continue;
-        if (is_quiet(self, i))
+        if (is_quiet(&self->seen.items[i]))
             quiet++;
         else if (line + 3 >= lines)
             hidden++;
@@ -260,6 +260,7 @@ static bh_status look_on(top *self, connection *broker, int is_live, int has_key
     bh_status status = BH_OK;
     while (!wait_for_answer(self, broker, is_live, has_keys, &status) && status == BH_OK && !is_interrupted()) {
         int64_t until_ms = bh__monotonic_ms() + self->interval_ms;
+        depths_find(&self->seen, self->management);
         status = depths_read(&self->seen, broker);
         if (status != BH_OK || is_interrupted())
             break;
@@ -307,20 +308,19 @@ int top_main(int count, char **arguments)
         options_refuse("--interval: at least 100ms");
     connection *broker;
     catch_interrupts();
-    int code = management_name_queues(&queues, management_url(api), &self.broker, count - at, arguments + at);
+    api = management_url(api);
+    int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
     if (code != EX_OK)
         return code;
     depths_plan(&self.seen, &self.topology, &self.policy, queues.items, queues.count);
     queue_names_free(&queues);
-    self.past = must(malloc(self.seen.count * sizeof *self.past));
-    for (size_t i = 0; i < self.seen.count; i++)
-        for (int j = 0; j < HISTORY; j++)
-            self.past[i][j] = -1;
+    if (api)
+        management_open(&self.management, api, &self.broker); /* if it fails, the policy's wait queues are shown */
     code = connection_open(&broker, &self.broker, "top");
     if (code == EX_OK)
         code = watch(&self, broker);
     connection_close(broker);
-    free(self.past);
+    management_close(self.management);
     depths_free(&self.seen);
     return output_end(code);
 }

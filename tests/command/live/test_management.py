@@ -104,6 +104,40 @@ class Management(Managed):
             rig("delete", second + ".parked")
             self.await_scrape(url, lambda text: second not in text)
 
+    def with_other_policy(self) -> tuple[str, str]:
+        """Makes a work queue and a namespace. 3 messages wait for 7 s there: the default policy has no such rung."""
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--steps", "7s", "--jitter", "none",
+                "--max-retry-after", "0s", "--stripes", "2")
+        rig("delete", f"{ns}.wait.7000.2")
+        rig("declare", f"{ns}.wait.7000.2", "quorum")  # without a time to live: the messages stay
+        rig("fill", f"{ns}.wait.7000.2", 3)
+        self.await_ready(f"{ns}.wait.7000.2", at_least=3)
+        return queue, ns
+
+    def test_top_has_the_wait_queues_of_all_policies(self) -> None:
+        queue, ns = self.with_other_policy()
+        others = [f"x{ns}.wait.5000", *(f"{ns}.wait.{end}" for end in ("0", "05", "5000.1", "5000.100", "5000.2x", "99999999999", "5\x1b[2J"))]
+        for name in others:
+            rig("declare", name, "quorum")
+        waiting = [each for each in self.ok("top", queue, "--namespace", ns, "--once", "--json", "-m", URL).objects if each["kind"] == "waiting"]
+        self.assertEqual([(each["queue"], each["ready"], each["delay_ms"]) for each in waiting],
+                         [(f"{ns}.wait.7000", 0, 7000), (f"{ns}.wait.7000.2", 3, 7000)])
+        without = self.ok("top", queue, "--namespace", ns, "--once", "--json").objects
+        self.assertNotIn("waiting", [each["kind"] for each in without])
+
+    def test_top_goes_on_if_the_management_api_does_not_answer(self) -> None:
+        queue, ns = self.with_other_policy()
+        ran = self.ok("top", queue, "--namespace", ns, "--once", "-m", "http://127.0.0.1:1")
+        self.assertIn("no answer from the management API", ran.stderr)
+        self.assertIn(queue, ran.stdout)
+
+    def test_the_exporter_has_the_wait_queues_of_all_policies(self) -> None:
+        queue, ns = self.with_other_policy()
+        for operands in ((), (queue,)):
+            with exporter(*operands, "--namespace", ns, "-m", URL) as url:
+                self.assertIn(f'backhop_waiting_messages{{delay="7",queue="{ns}.wait.7000.2"}} 3\n', scrape(url))
+
     def await_scrape(self, url: str, is_wanted: Callable[[str], bool]) -> None:
         until = time.monotonic() + LIMIT_S
         while not is_wanted(text := scrape(url)):
