@@ -202,6 +202,8 @@ static void look_at(const call *self, verb wanted)
         texts_add(&more, on->connecting.items[i]);
     for (size_t i = 0; wanted != LOAD && i < on->naming.count; i++)
         texts_add(&more, on->naming.items[i]);
+    for (size_t i = 0; wanted == DOCTOR && i < on->waiting.count; i++)
+        texts_add(&more, on->waiting.items[i]);
     if (wanted == LIST || wanted == REPLAY || wanted == DROP)
         texts_add(&more, "--progress");
     if (wanted == LIST && !json_object_get(self->body, "first"))

@@ -32,12 +32,11 @@ static void on_line(void *data, const char *line, size_t size)
 static void on_end(void *data, int code, const char *problem)
 {
     live *self = data;
-    (void)code;
     self->child = NULL;
     self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
     free(self->problem);
-    self->problem = web_problem(problem);
-    if (*self->problem) { /* old numbers would look like new ones */
+    self->problem = web_problem(code == 0 ? "" : problem); /* a warning is no problem */
+    if (*self->problem) {                                  /* old numbers would look like new ones */
         json_decref(self->depths);
         self->depths = NULL;
     }
@@ -56,6 +55,8 @@ static void start(web *self)
         arguments_add(&arguments, self->connecting.items[i]);
     for (size_t i = 0; i < self->naming.count; i++)
         arguments_add(&arguments, self->naming.items[i]);
+    for (size_t i = 0; i < self->waiting.count; i++)
+        arguments_add(&arguments, self->waiting.items[i]);
     arguments_add(&arguments, "--");
     for (int i = 0; i < self->queue_count; i++)
         arguments_add(&arguments, self->queues[i]);

@@ -27,7 +27,7 @@ static const char *const headers[][2] = {
 
 typedef struct web_options {
     broker_options broker;
-    const char *api, *state, *ns, *strategy, *queue_type;
+    const char *api, *state, *policy, *ns, *strategy, *queue_type;
 } web_options;
 
 /* -------------------------------------------------------------------------------------------------------------- settings */
@@ -145,6 +145,7 @@ static void prepare_children(web *self, const web_options *o)
     add_option(&self->naming, "namespace", o->ns);
     add_option(&self->naming, "strategy", o->strategy);
     add_option(&self->naming, "queue-type", o->queue_type);
+    add_option(&self->waiting, "policy", o->policy);
     self->scope = scope_of(self, broker_uri(&o->broker));
     if (api) {
         setenv("BACKHOP_MANAGEMENT_URL", api, 1);
@@ -206,6 +207,7 @@ static void destroy(web *self)
     live_free(self);
     arguments_free(&self->connecting);
     arguments_free(&self->naming);
+    arguments_free(&self->waiting);
     texts_free(&self->settings.hosts);
     free(self->state);
     free(self->history);
@@ -235,6 +237,7 @@ int web_main(int count, char **arguments)
         {"user-header", 0, OPTION_TEXT, "NAME", "the header in which the proxy in front names the user",
          &self->user_header},
         {"base-path", 0, OPTION_TEXT, "PATH", "serve below this path, as /backhop", &self->base_path},
+        {"policy", 'p', OPTION_TEXT, "FILE", "JSON of the policy, for its wait queues", &o.policy},
         {"namespace", 0, OPTION_TEXT, "NAME", NULL, &o.ns},
         {"strategy", 0, OPTION_TEXT, "NAME", NULL, &o.strategy},
         {"queue-type", 0, OPTION_TEXT, "TYPE", NULL, &o.queue_type},

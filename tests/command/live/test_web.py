@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, SlowChannel, drain, rig
+from harness import BUILD, INTERRUPTED, LIMIT_S, TRY_AGAIN, SlowChannel, drain, rig
 from webclient import Web, WebCase
 
 
@@ -68,6 +68,35 @@ class Looks(WebCase):
         (rung,) = waiting
         self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
         self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
+
+    def waiting(self, page: Web) -> list[dict]:
+        """Waits for depths, and returns the wait queues that have messages."""
+        until = time.monotonic() + LIMIT_S
+        while not (depths := page.get("/api/state").json["depths"]):
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.1)
+        return [each for each in depths if each["kind"] == "waiting" and each["ready"]]
+
+    def test_waits_are_shown_by_a_policy_or_by_the_management_api(self):
+        queue, ns, policy = self.queue(), self.queue(), BUILD / f"command-policy-{self.queue()}.json"
+        policy.write_text(json.dumps({"steps": "700s", "jitter": "none"}))
+        self.addCleanup(policy.unlink)
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--policy", policy)
+        rig("fill", f"{ns}.wait.700000", 3)
+        self.await_ready(f"{ns}.wait.700000", at_least=3)
+        self.assertEqual(self.waiting(self.web(queue, "--namespace", ns, BACKHOP_MANAGEMENT_URL="")), [])
+        api = os.environ.get("BACKHOP_MANAGEMENT_URL")
+        for options in (("--policy", policy), *([("--management", api)] if api else [])):
+            (rung,) = self.waiting(self.web(queue, "--namespace", ns, *options, BACKHOP_MANAGEMENT_URL=""))
+            self.assertEqual((rung["queue"], rung["ready"], rung["delay_ms"]), (f"{ns}.wait.700000", 3, 700000))
+        page = self.web(queue, "--policy", "/nowhere.json")
+        until = time.monotonic() + LIMIT_S
+        while "/nowhere.json" not in page.get("/api/state").json["problem"]:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.1)
+        page = self.web(queue, "--namespace", ns, "--policy", policy, BACKHOP_MANAGEMENT_URL="")
+        found = page.post("/api/doctor", {"patience": "0s"}).json["results"]
+        self.assertEqual([each["finding"] for each in found if "topology" in each["finding"]], [])
 
     def test_a_look_at_the_first_messages_says_so_and_changes_no_order(self):
         queue = self.parked(50, "bad")
