@@ -75,10 +75,32 @@ static void examine_broker(doctor *self)
 
 /* ------------------------------------------------------------------------------------------------------------ queues */
 
-static void examine_topology(doctor *self, bh_topology *topology)
+/* Returns 1 if the namespace has a wait queue, or may have one: only the management API lists all wait queues. */
+static int may_have_wait_queues(const doctor *self, const depths *seen)
+{
+    for (size_t i = 0; i < seen->count; i++)
+        if (seen->items[i].kind == DEPTH_WAITING && seen->items[i].ready >= 0)
+            return 1;
+    return !self->management;
+}
+
+static void note_other_policy(doctor *self, const char *queue)
+{
+    char what[400];
+    snprintf(what, sizeof what, "\"%s\" lacks wait queues of the default policy.", queue);
+    doctor_find(self, 0, what,
+                "Without --policy, the default policy is checked. The consumer may use another policy, which has other "
+                "wait queues.",
+                "pass the consumer's policy: --policy FILE");
+}
+
+static void examine_topology(doctor *self, bh_topology *topology, const depths *seen)
 {
     bh__report report = {.status = BH_OK};
     bh_status status = declare_verify(self->connection, topology, &report);
+    int is_guessed = status == BH_ERR_MISSING && !self->policy.file && may_have_wait_queues(self, seen);
+    if (is_guessed)
+        status = declare_verify_fixed(self->connection, topology, &report);
     const char *queue = bh_topology_queue(topology).data;
     char what[400];
     snprintf(what, sizeof what, "The topology of \"%s\" is not as it has to be.", queue);
@@ -87,7 +109,9 @@ static void examine_topology(doctor *self, bh_topology *topology)
     else if (status != BH_OK && status != BH_ERR_CONNECTION)
         doctor_find(self, 1, what, bh__report_text(&report).data, "");
     snprintf(what, sizeof what, "The topology of \"%s\" is there.", queue);
-    if (status == BH_OK)
+    if (status == BH_OK && is_guessed)
+        note_other_policy(self, queue);
+    else if (status == BH_OK)
         doctor_praise(self, what);
     bh__report_free(&report);
 }
@@ -221,7 +245,7 @@ static int examine_work_queue(doctor *self, const char *queue, const depths *see
 {
     bh_policy *policy = setup_policy(&self->policy);
     bh_topology *topology = setup_topology(&self->topology, queue, policy);
-    examine_topology(self, topology);
+    examine_topology(self, topology, seen);
     int code = examine_own(self, topology, seen);
     if (code == EX_OK && self->management)
         code = survey_topology(self, topology, seen);
@@ -236,6 +260,7 @@ static int examine(doctor *self, const queue_names *queues)
 {
     depths seen;
     depths_plan(&seen, &self->topology, &self->policy, queues->items, queues->count);
+    depths_find(&seen, self->management);
     examine_broker(self);
     bh_status status = depths_read(&seen, self->connection);
     int code = status == BH_OK && self->management ? survey_cluster(self, &seen) : EX_OK;

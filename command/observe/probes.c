@@ -84,7 +84,7 @@ static void put_probe_properties(bh__buffer *out, const char *key)
 
 static int is_probed(const doctor *self, const depth *queue)
 {
-    return queue->kind == DEPTH_WAITING && queue->ready >= 0 && queue->wait_ms <= self->patience_ms;
+    return queue->kind == DEPTH_WAITING && !queue->is_found && queue->ready >= 0 && queue->wait_ms <= self->patience_ms;
 }
 
 static void publish_all(doctor *self, probes *sent, const char *key)

@@ -11,6 +11,8 @@
 bh_status declare_topology(connection *broker, bh_topology *topology, bh__report *report);
 /* Verifies the topology and declares nothing. The report lists missing and different parts, but no rungs on demand. */
 bh_status declare_verify(connection *broker, bh_topology *topology, bh__report *report);
+/* Verifies the parts that every policy needs: all but the rungs. Otherwise like declare_verify. */
+bh_status declare_verify_fixed(connection *broker, bh_topology *topology, bh__report *report);
 /* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
  * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */
 bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue);

@@ -185,6 +185,29 @@ class Management(Managed):
             self.assertIn(each, found)
         self.assertEqual(found.count("sets expires 3600000 on wait queues"), 1)
 
+    def test_a_queue_of_another_policy_is_healthy_unless_all_wait_queues_are_gone(self) -> None:
+        queue, ns = self.with_other_policy()
+        options = ("doctor", queue, "--namespace", ns, "--patience", "0s", "-m", URL)
+        self.assertIn(f'note "{queue}" lacks wait queues of the default policy.', self.ok(*options).stdout)
+        for name in (f"{ns}.wait.7000", f"{ns}.wait.7000.2"):
+            rig("delete", name)
+        self.await_wait_queues(ns, 0)
+        self.assertIn(f'problem The topology of "{queue}" is not as it has to be.', self.ends(UNAVAILABLE, *options).stdout)
+
+    def test_a_missing_return_exchange_is_a_problem_without_the_policy(self) -> None:
+        queue, ns = self.with_other_policy()
+        self.tell("DELETE", f"exchanges/%2F/{ns}.return")
+        for more in ((), ("-m", URL)):
+            text = self.ends(UNAVAILABLE, "doctor", queue, "--namespace", ns, "--patience", "0s", *more).stdout
+            self.assertIn(f'missing: exchange "{ns}.return"; run', text)
+
+    def await_wait_queues(self, ns: str, count: int) -> None:
+        """Waits for the management API, which remembers a list for a moment."""
+        until = time.monotonic() + LIMIT_S
+        while len(self.get(f"queues/%2F?page=1&page_size=500&name={ns}.wait.&use_regex=false")["items"]) != count:
+            self.assertLess(time.monotonic(), until)
+            time.sleep(0.1)
+
     def test_o8_a_policy_that_was_just_set_is_seen(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--patience", "0s")

@@ -132,6 +132,28 @@ class Doctor(LiveCase):
         self.assertNotIn("did not come back", ran.stdout)
         self.assertEqual(ran.stderr, "")
 
+    def test_missing_wait_queues_are_a_note_without_the_policy_and_a_problem_with_it(self):
+        queue, ns, policy = self.queue(), self.queue(), self.policy("7s")
+        options = (queue, "--namespace", ns, "--work-queue", "quorum", "--patience", "0s")
+        self.ok("topology", "declare", *options[:-2], "--policy", policy)
+        text = self.ok("doctor", *options).stdout
+        self.assertIn(f'note "{queue}" lacks wait queues of the default policy.', text)
+        self.assertIn("What to do: pass the consumer's policy: --policy FILE\n", text)
+        self.assertIn("0 problems", text)
+        text = self.ok("doctor", *options, "--policy", policy).stdout
+        self.assertIn(f'ok The topology of "{queue}" is there.', text)
+        other = self.ends(UNAVAILABLE, "doctor", *options, "--policy", self.policy("9s")).stdout
+        self.assertIn(f"{ns}.wait.9000", other)
+
+    def test_parts_that_every_policy_needs_are_a_problem_without_the_policy(self):
+        queue, ns, policy = self.queue(), self.queue(), self.policy("7s")
+        options = (queue, "--namespace", ns, "--work-queue", "quorum")
+        self.ok("topology", "declare", *options, "--policy", policy)
+        rig("delete", queue + ".parked")
+        text = self.ends(UNAVAILABLE, "doctor", *options, "--patience", "0s").stdout
+        self.assertIn(f'missing: queue "{queue}.parked"; run', text)
+        self.assertNotIn(".wait.", text)
+
     def policy(self, steps="200ms"):
         path = BUILD / f"command-policy-{self.queue()}.json"
         path.write_text(json.dumps({"steps": steps, "jitter": "none", "max-retry-after": "0s"}))
