@@ -18,7 +18,17 @@ const char *depth_word(depth_kind kind)
 
 int depth_is_not_made(const depth *self)
 {
-    return self->kind == DEPTH_WAITING && self->ready < 0;
+    return self->kind == DEPTH_WAITING && self->ready < 0 && !self->is_refused;
+}
+
+int depths_show_refused(const depths *self, char out[REFUSED_TEXT])
+{
+    int count = 0;
+    for (size_t i = 0; i < self->count; i++)
+        count += self->items[i].is_refused;
+    snprintf(out, REFUSED_TEXT, "Access to %d %s is refused: this user needs the permission to read %s", count,
+             count == 1 ? "queue" : "queues", count == 1 ? "it" : "them");
+    return count > 0;
 }
 
 int64_t depth_due_by_ms(const depth *self, int64_t now_ms)
@@ -138,6 +148,7 @@ bh_status depths_read(depths *self, connection *broker)
         each->looked_ms = now_ms;
         each->ready = each->consumers = -1;
         status = connection_read_depth(broker, CHANNEL_CALL, each->name, &each->ready, &each->consumers);
+        each->is_refused = status == BH_ERR_ACCESS;
         if (status != BH_OK && !bh__link_is_broken(&broker->link))
             status = connection_open_channel(broker, CHANNEL_CALL);
         if (each->kind == DEPTH_WAITING)

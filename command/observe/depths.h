@@ -20,6 +20,7 @@ typedef struct depth {
     int64_t wait_ms;      /* of a wait queue */
     int64_t ready;        /* -1: the queue is not there, or may not be looked at */
     int64_t consumers;    /* -1 the same */
+    int is_refused;       /* 1: the user may not look at the queue, and ready is -1 */
     int64_t late;         /* overdue messages of a wait queue */
     overdue watch;
     int64_t looked_ms;        /* monotonic: when it was looked for last */
@@ -49,6 +50,9 @@ void depths_find(depths *self, management *api);
 bh_status depths_read(depths *self, connection *broker);
 /* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */
 int depth_is_not_made(const depth *self);
+enum { REFUSED_TEXT = 128 };
+/* Writes how many queues the user may not look at, and the permission that the user needs. Returns 0 if there are none. */
+int depths_show_refused(const depths *self, char out[REFUSED_TEXT]);
 /*
  * Returns when the first message of a wait queue comes back at the latest, in ms since the epoch. It has been there at least
  * since the depth fell last.

@@ -94,6 +94,15 @@ static void note_other_policy(doctor *self, const char *queue)
                 "pass the consumer's policy: --policy FILE");
 }
 
+static void find_refused(doctor *self, const char *queue, const char *meaning)
+{
+    char what[400];
+    snprintf(what, sizeof what, "The topology of \"%s\" cannot be checked: access is refused.", queue);
+    doctor_find(self, 1, what, meaning,
+                "grant this user the permission to read the queues and exchanges of the topology, or repeat this as "
+                "another user");
+}
+
 static void examine_topology(doctor *self, bh_topology *topology, const depths *seen)
 {
     bh__report report = {.status = BH_OK};
@@ -106,6 +115,8 @@ static void examine_topology(doctor *self, bh_topology *topology, const depths *
     snprintf(what, sizeof what, "The topology of \"%s\" is not as it has to be.", queue);
     if (status == BH_ERR_MISSING)
         doctor_find_missing(self, topology, what, bh__report_text(&report).data);
+    else if (status == BH_ERR_ACCESS)
+        find_refused(self, queue, bh__report_text(&report).data);
     else if (status != BH_OK && status != BH_ERR_CONNECTION)
         doctor_find(self, 1, what, bh__report_text(&report).data, "");
     snprintf(what, sizeof what, "The topology of \"%s\" is there.", queue);

@@ -43,6 +43,8 @@ static void print_depths_json(const top *self, int64_t now_ms)
             json_object_set_new(object, "due_by_ms", json_integer(depth_due_by_ms(each, now_ms)));
         if (each->wait_ms)
             json_object_set_new(object, "late", json_integer(each->late));
+        if (each->is_refused)
+            json_object_set_new(object, "refused", json_true());
         print_json(object);
     }
     fflush(stdout);
@@ -82,6 +84,17 @@ static int is_quiet(const depth *self)
     return self->kind == DEPTH_WAITING && self->ready >= 0;
 }
 
+/* Returns 1 if a screen has a line of the queue. Wait queues that the user may not look at are only counted. */
+static int has_line(const depth *self)
+{
+    return !depth_is_not_made(self) && !(self->kind == DEPTH_WAITING && self->is_refused);
+}
+
+static const char *unknown(const depth *self)
+{
+    return self->is_refused ? "no access" : "missing";
+}
+
 static const char *title(const depth *self, char out[TIME_TEXT])
 {
     return self->wait_ms ? show_duration(out, self->wait_ms) : self->name;
@@ -105,11 +118,12 @@ static void share_columns(const top *self, int columns, int *name, int *consumer
 static size_t draw_line(const top *self, size_t index, int width, int consumed, int spark, char *out, size_t size)
 {
     const depth *each = &self->seen.items[index];
-    char wait[TIME_TEXT], bars[DEPTH_PAST * 4], ready[24] = "missing", consumers[24] = "";
+    char wait[TIME_TEXT], bars[DEPTH_PAST * 4], ready[24], consumers[24] = "";
     const char *tint =
         each->ready > 0 && (each->kind == DEPTH_PARKED || each->kind == DEPTH_UNROUTABLE) ? paint(RED) : "";
     bh_bytes text = bh_str(title(each, wait));
     char *name = shown(text, text.size <= (size_t)width ? text.size : (size_t)width - 3); /* which ends in "..." then */
+    snprintf(ready, sizeof ready, "%s", unknown(each));
     if (each->ready >= 0)
         snprintf(ready, sizeof ready, "%lld", (long long)each->ready);
     if (each->kind == DEPTH_WORK && each->consumers >= 0)
@@ -125,7 +139,9 @@ static size_t draw_line(const top *self, size_t index, int width, int consumed, 
 /* One screen's lines, each cut at its edge: first the queues that need an operator, then the wait queues in use. */
 static void draw(const top *self, const char *host)
 {
-    int columns, lines, line = 2, hidden = 0, quiet = 0, width, consumers, spark;
+    char refused[REFUSED_TEXT];
+    int is_refused = depths_show_refused(&self->seen, refused);
+    int columns, lines, line = 2 + is_refused, hidden = 0, quiet = 0, width, consumers, spark;
     int is_stale = answers_silence_ms(&self->answers) >= ANSWERS_LATE_MS;
     char time[TIME_TEXT], *screen = must(malloc(SCREEN_BYTES));
     size_t used = 0;
@@ -137,7 +153,7 @@ static void draw(const top *self, const char *host)
         is_stale ? paint(RED) : "", is_stale ? "  STALE" : "", is_stale ? paint(PLAIN) : "", paint(DIM), "", width,
         width, "queue", "ready", consumers, consumers ? "consumers" : "", paint(PLAIN));
     for (size_t i = 0; i < self->seen.count && used + 2048 < SCREEN_BYTES; i++) {
-        if (depth_is_not_made(&self->seen.items[i]))
+        if (!has_line(&self->seen.items[i]))
             continue;
         if (is_quiet(&self->seen.items[i]))
             quiet++;
@@ -152,6 +168,8 @@ static void draw(const top *self, const char *host)
     else if (quiet)
         used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%s%d wait queues are empty%s\033[K\r\n",
                                  paint(DIM), quiet, paint(PLAIN));
+    if (is_refused)
+        used += (size_t)snprintf(screen + used, SCREEN_BYTES - used, "%.*s\033[K\r\n", columns, refused);
     snprintf(screen + used, SCREEN_BYTES - used, "\033[J%sq or Ctrl-C ends it%s", paint(DIM), paint(PLAIN));
     fputs(screen, stdout);
     fflush(stdout);
@@ -162,13 +180,13 @@ static void print_once(const top *self)
 {
     text_table out = {.columns = 4};
     int empty = 0;
-    char wait[TIME_TEXT];
+    char wait[TIME_TEXT], refused[REFUSED_TEXT];
     static const char *const titles[] = {"kind", "queue", "ready", "consumers"};
     for (size_t i = 0; i < out.columns; i++)
         table_add(&out, "%s", titles[i]);
     for (size_t i = 0; i < self->seen.count; i++) {
         const depth *each = &self->seen.items[i];
-        if (depth_is_not_made(each))
+        if (!has_line(each))
             continue;
         if (each->kind == DEPTH_WAITING && each->ready == 0) {
             empty++;
@@ -177,7 +195,10 @@ static void print_once(const top *self)
         table_add(&out, "%s%s%s", depth_word(each->kind), each->wait_ms ? " " : "",
                   each->wait_ms ? show_duration(wait, each->wait_ms) : "");
         table_add(&out, "%s", each->name);
-        table_add(&out, each->ready < 0 ? "missing" : "%lld", (long long)each->ready);
+        if (each->ready < 0)
+            table_add(&out, "%s", unknown(each));
+        else
+            table_add(&out, "%lld", (long long)each->ready);
         if (each->kind == DEPTH_WORK && each->consumers >= 0)
             table_add(&out, "%lld", (long long)each->consumers);
         else
@@ -186,6 +207,8 @@ static void print_once(const top *self)
     table_print(&out, "llrr");
     if (empty)
         printf("%d wait queues are empty\n", empty);
+    if (depths_show_refused(&self->seen, refused))
+        printf("%s\n", refused);
 }
 
 /* Makes the terminal pass each key at once, and not show it. Returns 0 if standard input is no terminal. */

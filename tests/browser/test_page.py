@@ -1,13 +1,15 @@
 """The page of `backhop web` in a browser, on a broker."""
 
 import contextlib
+import os
 import re
 import subprocess
 import tempfile
 import time
+import unittest
 
 from browser import SCREENS, Browser, chromium
-from harness import LIMIT_S, LiveCase, SlowChannel, drain, rig
+from harness import LIMIT_S, LiveCase, SlowChannel, broker_ctl, drain, rig
 from webclient import Web
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -285,6 +287,20 @@ class Hostile(PageCase):
         browser.page.goto(browser.web.origin + "/")
         browser.page.get_by_text("You are not signed in").wait_for()
         self.assertIn("#token=", browser.page.locator("main").inner_text())
+
+    @unittest.skipIf(os.environ.get("BACKHOP_BROKER_VERSION", "4.3").startswith(("3.", "4.0")), "it lets every user look at a queue")
+    def test_a_queue_that_the_user_may_not_read_has_no_access(self):
+        queue = self.parked(1, "bad")
+        user = queue.replace(".", "-")
+        broker_ctl("rabbitmqctl", "add_user", user, "pw")
+        self.addCleanup(broker_ctl, "rabbitmqctl", "delete_user", user)
+        broker_ctl("rabbitmqctl", "set_permissions", user, "^$", "^$", rf"^{queue}\.parked$")
+        browser = self.open("--uri", os.environ["AMQP_URL"].replace("guest:guest", f"{user}:pw"), queue)
+        browser.page.get_by_role("link", name="Queues").click()
+        browser.page.get_by_text("needs the permission to read them").wait_for()
+        row = browser.page.locator("tbody tr", has_text=queue)
+        self.assertEqual(row.inner_text().split("\t"), [queue, "no access", "no access", "1"])
+        browser.page.get_by_text("Their number is unknown").wait_for()
 
     def test_figures_come_without_events(self):
         browser = self.browser(self.web(self.parked(1, "bad")))

@@ -22,24 +22,35 @@ function ladder (waiting, now) {
   ], waiting)
 }
 
-const shown = value => value == null ? 'missing' : count(value)
+// Returns a figure of a queue as text. A queue without figures is missing, or the user may not look at it.
+function shown (queue, key) {
+  if (queue?.[key] != null) return count(queue[key])
+  return queue?.refused ? 'no access' : 'missing'
+}
 
 function consumers (each) {
-  return each.consumers === 0 && each.ready > 0 ? h('b', { class: 'danger' }, 'none') : shown(each.consumers)
+  return each.consumers === 0 && each.ready > 0 ? h('b', { class: 'danger' }, 'none') : shown(each, 'consumers')
 }
 
 function parked (state, each) {
   if (isBusy(state, each.queue)) return 'held by an action'
-  return shown(queuesOf(state, 'parked').find(({ queue }) => queue === `${each.queue}.parked`)?.ready)
+  return shown(queuesOf(state, 'parked').find(({ queue }) => queue === `${each.queue}.parked`), 'ready')
 }
 
 function workQueues (state) {
   return table('Work queues', [
     ['Queue', each => each.queue],
-    ['Ready', each => shown(each.ready), 'number'],
+    ['Ready', each => shown(each, 'ready'), 'number'],
     ['Consumers', consumers, 'number'],
     ['Parked', each => parked(state, each), 'number']
   ], queuesOf(state, 'work'))
+}
+
+function refusal (state) {
+  const refused = state.depths.filter(each => each.refused).length
+  return refused > 0 && h('div', { class: 'card problem' },
+    `Access is refused: ${count(refused)} ${refused === 1 ? 'queue' : 'queues'}. `,
+    'The user of this program needs the permission to read them.')
 }
 
 function draw (state) {
@@ -50,11 +61,14 @@ function draw (state) {
   const waiting = queuesOf(state, 'waiting').filter(each => each.ready > 0).sort((a, b) => a.delay_ms - b.delay_ms)
   const total = waiting.reduce((sum, each) => sum + each.ready, 0)
   return [
+    refusal(state),
     workQueues(state),
     h('h3', {}, 'Messages that wait for a retry'),
     h('p', {}, total
       ? `${messages(total)} of all work queues.`
-      : 'No message waits for a retry.'),
+      : queuesOf(state, 'waiting').some(each => each.refused)
+        ? 'Their number is unknown: access to wait queues is refused.'
+        : 'No message waits for a retry.'),
     waiting.length > 0 && ladder(waiting, state.time_ms)
   ].filter(Boolean)
 }

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
-from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, broker_ctl, exporter, rig, run, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
@@ -339,6 +339,37 @@ class Permissions(Managed):
                     self.tell("PUT", f"permissions/%2F/{user}", granted)
                     self.run_worker(uri, queue, number, mode_number)
                     self.await_ready(f"{queue}.parked", at_least=2)
+
+    def test_a_queue_that_the_user_may_not_read_is_not_missing(self) -> None:
+        if self.version < (4, 3):
+            self.skipTest("this version of RabbitMQ lets every user look at a queue")
+        queue, ns = self.queue(), self.queue()
+        user = queue.replace(".", "-")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        self.tell("PUT", f"users/{user}", {"password": "pw", "tags": ""})
+        self.addCleanup(self.tell, "DELETE", f"users/{user}")
+        self.tell("PUT", f"permissions/%2F/{user}", {"configure": "^$", "write": "^$", "read": rf"^{ns}\..*|^{queue}\.parked$"})
+        uri = os.environ["AMQP_URL"].replace("guest:guest", f"{user}:pw")
+        options = (queue, "--namespace", ns, "--uri", uri)
+        text = self.ok("top", *options, "--once").stdout
+        self.assertRegex(text, rf"\nwork +{queue} +no access\b")
+        self.assertIn("\nAccess to 1 queue is refused: this user needs the permission to read it\n", text)
+        found = {each["queue"]: each for each in self.ok("top", *options, "--once", "--json").objects}
+        self.assertEqual((found[queue]["ready"], found[queue]["refused"]), (None, True))
+        self.assertNotIn("refused", found[f"{queue}.parked"])
+        with Terminal("top", *options, "--interval", "100ms", columns=100, lines=12) as terminal:
+            terminal.expect("Access to 1 queue is refused")
+            terminal.expect("q or Ctrl-C ends it")
+        for screen in terminal.seen.split("\x1b[H")[1:]:
+            self.assertLessEqual(len(screen.split("\r\n")), 12)
+        text = self.ends(UNAVAILABLE, "doctor", *options, "--patience", "0s").stdout
+        self.assertIn(f'problem The topology of "{queue}" cannot be checked: access is refused.', text)
+        self.assertIn(f"access to queue '{queue}' in vhost '/' refused for user '{user}'", text)
+        self.assertIn("What to do: grant this user the permission to read", text)
+        self.tell("PUT", f"permissions/%2F/{user}", {"configure": "^$", "write": "^$", "read": rf"^{queue}"})
+        text = self.ok("top", *options, "--once").stdout
+        self.assertNotIn("waiting", text)
+        self.assertRegex(text, r"\nAccess to \d\d queues is refused: this user needs the permission to read them\n$")
 
     def run_worker(self, uri: str, queue: str, strategy: int, mode: int) -> None:
         environment = {**os.environ, "AMQP_URL": uri, "RIG_STRATEGY": str(strategy), "RIG_MODE": str(mode)}
