@@ -288,7 +288,7 @@ static int run(migration *self)
         return code;
     code = play(self, 1);
     print_summary(self);
-    return code == EX_OK && self->mover.end ? EX_UNAVAILABLE : code;
+    return code == EX_OK && self->mover.end ? self->mover.end_code : code;
 }
 
 static void set_up(migration *self)

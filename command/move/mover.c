@@ -21,10 +21,12 @@ struct moving {
     char *data;
 };
 
-static void stop(mover *self, const char *why)
+static void stop(mover *self, const char *why, int code)
 {
-    if (!self->end)
-        self->end = why;
+    if (self->end)
+        return;
+    self->end = why;
+    self->end_code = code;
 }
 
 /* ------------------------------------------------------------------------------------------------------- open and close */
@@ -152,7 +154,8 @@ static void on_event(mover *self, const bh_step *step)
              words = bh_ledger_text(self->ledger, copy ? copy->exchange : none, copy ? copy->routing_key : none,
                                     bh_str(self->return_text), none);
     complain("%s", words.data);
-    stop(self, event == BH_EVENT_NACKED ? "a queue takes no more" : "a message was not taken by the broker");
+    stop(self, event == BH_EVENT_NACKED ? "a queue takes no more" : "a message was not taken by the broker",
+         EX_UNAVAILABLE);
 }
 
 static void publish(mover *self, const bh_step *step, int64_t now_ms)
@@ -221,8 +224,7 @@ static void on_publisher_method(mover *self, const amqp_method_t *method)
         bh__link_answer_channel_close(&self->broker->link, CHANNEL_PUBLISH, method->decoded, "publishing",
                                       &self->broker->problem);
         bh_ledger_close_publisher(self->ledger, self->publisher, BH_ENDING_ERROR, now_ms);
-        complain("%s", bh__report_text(&self->broker->problem).data);
-        stop(self, "the broker took a message amiss");
+        stop(self, "the broker refused a message", connection_complain(self->broker));
         break;
     default:
         break;

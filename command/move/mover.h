@@ -49,6 +49,7 @@ typedef struct mover {
     int expires;      /* messages leave the queue by their time to live meanwhile */
     int is_held_back; /* no more copies go; copies in flight are waited for */
     const char *end;  /* why no more copies go, for people; NULL: they do */
+    int end_code;     /* the exit code for `end` */
 } mover;
 
 /* Opens the channel. EX_OK, or complains and returns the exit code. */

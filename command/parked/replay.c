@@ -264,7 +264,7 @@ static int run(replay *self, const char *queue)
         self->end = "the queue that they go to drops messages";
     replay_print_summary(self, code);
     if (code == EX_OK && replay_ending(self))
-        code = self->end ? EX_TEMPFAIL : EX_UNAVAILABLE;
+        code = self->end ? EX_TEMPFAIL : self->mover.end_code;
     action_end(&self->action, code, replay_results(self));
     return code;
 }

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 from pathlib import Path
 
-from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, LIMIT_S, NO_INPUT, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, SlowChannel, Terminal,
-                     backhop, broker_ctl, drain, rig)
+from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, LIMIT_S, NO_INPUT, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase,
+                     SlowChannel, Terminal, backhop, broker_ctl, drain, rig)
 from proxy import Proxy
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
@@ -342,6 +343,20 @@ class Replaying(LiveCase):
         rig("declare", other, "classic")
         self.ok("parked", "replay", queue, "--to", other, "--yes")
         self.assertEqual(sorted(ids(drain(other, 2))), ["m000000", "m000001"])
+
+    @unittest.skipUnless("BACKHOP_BROKER_CTL" in os.environ, "permissions are set by an administrator")
+    def test_a_user_who_may_not_write_moves_nothing(self):
+        queue = self.parked(2, "bad")
+        before = self.saved(queue)
+        broker_ctl("rabbitmqctl", "add_user", "reader", "secret")
+        self.addCleanup(broker_ctl, "rabbitmqctl", "delete_user", "reader")
+        broker_ctl("rabbitmqctl", "set_permissions", "reader", "^$", "^$", ".*")
+        uri = f"amqp://reader:secret@{os.environ['AMQP_URL'].rsplit('@', 1)[-1]}"
+        ran = self.ends(NO_PERMISSION, "parked", "replay", queue, "--yes", "--uri", uri)
+        self.assertIn("403 ACCESS_REFUSED", ran.stderr)
+        self.assertIn("stopped: the broker refused a message", ran.stderr)
+        self.assertIn(f'0 of 2 replayed to "{queue}"', ran.stdout)
+        self.assertEqual(self.saved(queue), before)
 
     def test_ctrl_c_ends_it_in_order_and_the_same_command_goes_on(self):
         queue = self.parked(100, "bad")
