@@ -144,16 +144,13 @@ static int complain_answer(const management *self, long status)
     return EX_UNAVAILABLE;
 }
 
-int management_get(management *self, json_t **out, const char *path, ...)
+/* Gets what the URL names, and frees the URL. */
+static int get(management *self, json_t **out, char *url)
 {
-    va_list names;
     long status;
     const char *body;
     size_t size;
     char problem[256];
-    va_start(names, path);
-    char *url = make_url(self, path, names);
-    va_end(names);
     *out = NULL;
     http_result result = http_get(self->client, url, &status, &body, &size, problem);
     free(url);
@@ -164,6 +161,31 @@ int management_get(management *self, json_t **out, const char *path, ...)
     if (status == 200)
         *out = json_loadb(body, size, 0, NULL);
     return *out ? EX_OK : complain_answer(self, status);
+}
+
+int management_get(management *self, json_t **out, const char *path, ...)
+{
+    va_list names;
+    va_start(names, path);
+    char *url = make_url(self, path, names);
+    va_end(names);
+    return get(self, out, url);
+}
+
+int management_list(management *self, json_t **out, const char *path, ...)
+{
+    va_list names;
+    va_start(names, path);
+    char *url = make_url(self, path, names);
+    va_end(names);
+    int code = get(self, out, url);
+    if (code != EX_OK || *out)
+        return code;
+    complain(
+        "the management API at %.*s has no vhost \"%s\" (404): check the vhost at the end of the AMQP URI, and the "
+        "URL of --management",
+        place_size(self), self->place, self->broker.vhost);
+    return EX_UNAVAILABLE;
 }
 
 /* --------------------------------------------------------------------------------------------------------- work queues */
@@ -183,8 +205,8 @@ static int add_page(queue_names *out, management *api, const char *part, int pag
     char number[16], size[16];
     snprintf(number, sizeof number, "%d", page);
     snprintf(size, sizeof size, "%d", PAGE);
-    int code = management_get(api, &answer, "queues/%v?page=%s&page_size=%s&name=%s&use_regex=false&columns=name",
-                              number, size, part);
+    int code = management_list(api, &answer, "queues/%v?page=%s&page_size=%s&name=%s&use_regex=false&columns=name",
+                               number, size, part);
     *pages = json_integer_value(json_object_get(answer, "page_count"));
     json_array_foreach(json_object_get(answer, "items"), i, queue)
     {

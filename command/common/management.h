@@ -33,6 +33,8 @@ void management_close(management *self);
  * that follows; they are escaped.
  */
 int management_get(management *self, json_t **out, const char *path, ...);
+/* Gets a list of the vhost in the same way. If the vhost does not exist, complains and returns 69. */
+int management_list(management *self, json_t **out, const char *path, ...);
 
 /* Work queues, by name. */
 typedef struct queue_names {

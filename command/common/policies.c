@@ -13,9 +13,9 @@ typedef enum match { NO_MATCH, MATCH, UNKNOWN_MATCH } match;
 int policies_read(policies *self, management *api)
 {
     *self = (policies){.users = NULL};
-    int code = management_get(api, &self->users, "policies/%v");
+    int code = management_list(api, &self->users, "policies/%v");
     if (code == EX_OK)
-        code = management_get(api, &self->operators, "operator-policies/%v");
+        code = management_list(api, &self->operators, "operator-policies/%v");
     if (code != EX_OK)
         policies_free(self);
     return code;

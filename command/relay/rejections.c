@@ -43,7 +43,8 @@ int rejections_check(const bh_relay *relay, const char *url, const broker_option
         return code;
     code = policies_read(&all, api);
     if (code == EX_OK)
-        code = management_get(api, &queues, "queues/%v?columns=name,type,arguments,policy,effective_policy_definition");
+        code =
+            management_list(api, &queues, "queues/%v?columns=name,type,arguments,policy,effective_policy_definition");
     json_array_foreach(queues, i, queue)
     {
         const char *name = json_string_value(json_object_get(queue, "name"));

@@ -158,6 +158,14 @@ class Management(Managed):
                 self.assertIn(said, stderr)
                 self.assertNotIn("hunter2", stderr)
 
+    def test_a_vhost_that_does_not_exist_is_named(self) -> None:
+        uri = os.environ["AMQP_URL"].rstrip("/") + "/nowhere"
+        for command in (("parked", "list"), ("top", "--once"), ("doctor",), ("exporter", "--listen", "127.0.0.1:0")):
+            with self.subTest(command):
+                ran = self.ends(UNAVAILABLE, *command, "-m", URL, "--uri", uri)
+                self.assertIn('has no vhost "nowhere" (404): check the vhost', ran.stderr)
+                self.assertEqual(ran.stderr.count("\n"), 1)
+
     def test_the_doctor_sees_bindings_arguments_and_policies(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--patience", "0s")
