@@ -256,12 +256,21 @@ static int topology_verify(int count, char **arguments)
 
 /* -------------------------------------------------------------------------------------------------------- permissions */
 
-/* Prints a quoted shell argument. */
+/* Prints an argument in the quotes of every shell. If the argument has characters that control a terminal, prints these by
+ * their numbers, in the quotes $'...' of bash, ksh and zsh. */
 static void print_argument(const char *text)
 {
-    putchar('\'');
+    char *safe = shown(bh_str(text), SIZE_MAX);
+    int is_safe = strcmp(safe, text) == 0;
+    free(safe);
+    fputs(is_safe ? "'" : "$'", stdout);
     for (; *text; text++)
-        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
+        if (is_safe && *text == '\'')
+            fputs("'\\''", stdout);
+        else if (is_safe || (*text >= ' ' && *text <= '~' && *text != '\'' && *text != '\\'))
+            putchar(*text);
+        else
+            printf("\\%03o", (unsigned char)*text);
     putchar('\'');
 }
 
@@ -270,9 +279,10 @@ static void print_permissions(const topology_command *self, bh_topology *topolog
 {
     char *each[3];
     for (int i = 0; i < 3; i++)
-        each[i] = shown(bh_topology_permission(topology, mode, (bh_permission)i), SIZE_MAX);
+        each[i] = copy_text(bh_topology_permission(topology, mode, (bh_permission)i));
     if (self->json) {
-        print_json(must(json_pack("{s:s, s:s, s:s}", "configure", each[0], "write", each[1], "read", each[2])));
+        print_json(must(json_pack("{s:o, s:o, s:o}", "configure", json_text(bh_str(each[0])), "write",
+                                  json_text(bh_str(each[1])), "read", json_text(bh_str(each[2])))));
     } else {
         printf("rabbitmqctl set_permissions -p ");
         print_argument(self->vhost);

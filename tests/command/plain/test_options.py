@@ -234,6 +234,21 @@ class Topology(Case):
         self.assertIn('"queue backhop.wait.10000" -> "exchange backhop.return"', drawn)
         self.assertIn("orders.parked", self.ok("topology", "show", *options).stdout)
 
+    def test_permissions_match_a_name_whatever_its_characters_are(self):
+        needs(self, "bash")
+        for name in ("it's $HOME \\ `x` ä\u3042", "w\x1b]0;PWN\x07\n\t'\\1\x7f\x9b31m\u202e"):
+            with self.subTest(name):
+                options = ("topology", "permissions", name, "--mode", "verify")
+                line = self.ok(*options, "--vhost", name, "--user", name).stdout
+                self.assertEqual([each for each in line.removesuffix("\n") if not each.isprintable()], [])
+                shell = subprocess.run(["bash", "-c", "rabbitmqctl() { printf '%s\\0' \"$@\"; }; " + line], check=True, capture_output=True)
+                _, _, vhost, user, *granted, _ = shell.stdout.decode().split("\0")
+                self.assertEqual((vhost, user), (name, name))
+                self.assertEqual(granted, list(self.ok(*options, "--json").objects[0].values()))
+                for pattern, words in zip(granted, ((), (name + ".parked", "amq.default"), (name,)), strict=True):
+                    for word in words:
+                        self.assertRegex(word, pattern)
+
 
 class Manual(Case):
     def setUp(self):
