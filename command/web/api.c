@@ -47,6 +47,8 @@ unsigned web_status(int code)
         return 404;
     case EX_TEMPFAIL:
         return 409;
+    case CHILD_TOO_SLOW:
+        return 504;
     default:
         return 502;
     }

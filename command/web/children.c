@@ -24,6 +24,7 @@ struct child {
     size_t total;
     int64_t until_ms; /* monotonic; 0: no limit */
     int stops;
+    int stopped_by; /* CHILD_TOO_SLOW or CHILD_TOO_LARGE; 0: no limit stopped it */
     child_listener listener;
 };
 
@@ -200,7 +201,8 @@ static void end_child(children *self, size_t index, int status)
     self->items[index] = NULL;
     char *problem =
         copy_text((bh_bytes){it->text.data ? it->text.data + it->text.begin : "", bh__buffer_size(&it->text)});
-    it->listener.on_end(it->listener.data, exit_code_of(status), problem);
+    int code = exit_code_of(status);
+    it->listener.on_end(it->listener.data, code != EX_OK && it->stopped_by ? it->stopped_by : code, problem);
     free(problem);
     bh__buffer_free(&it->line);
     bh__buffer_free(&it->text);
@@ -238,8 +240,10 @@ void children_work(children *self)
         read_pipe(&each->out, &each->line);
         take_lines(each);
         read_problem(each);
-        int is_late = each->until_ms && now_ms >= each->until_ms;
-        if (is_late || bh__buffer_size(&each->line) > CHILD_MOST_BYTES) {
+        int is_late = each->until_ms && now_ms >= each->until_ms,
+            is_large = bh__buffer_size(&each->line) > CHILD_MOST_BYTES;
+        if (is_late || is_large) {
+            each->stopped_by = is_large ? CHILD_TOO_LARGE : each->stopped_by ? each->stopped_by : CHILD_TOO_SLOW;
             each->until_ms = now_ms + 5000;
             child_stop(each);
         }

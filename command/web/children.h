@@ -12,6 +12,8 @@
 #include <poll.h>
 
 enum { CHILDREN_MOST = 24, CHILD_MOST_BYTES = 16777216, CHILD_PROBLEM_BYTES = 4096 };
+/* Exit codes of a child that was stopped by its time limit, or by a line above CHILD_MOST_BYTES. */
+enum { CHILD_TOO_SLOW = 256, CHILD_TOO_LARGE };
 
 typedef struct child child;
 

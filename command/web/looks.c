@@ -15,6 +15,11 @@ static int connects(verb it)
     return it != SCHEDULE && it != SIMULATE;
 }
 
+static int limit_ms(verb it)
+{
+    return connects(it) ? LOOK_MS : THINK_MS;
+}
+
 static void end_look(look *self)
 {
     arguments_free(&self->arguments);
@@ -95,20 +100,35 @@ json_t *looks_json(const web *self)
     return json_null();
 }
 
+/* Returns the problem for people: the one that the command printed, unless a limit of this program stopped the command.
+ * Freed by the caller. */
+static char *explain(const look *self, int code, const char *problem)
+{
+    char *text = NULL;
+    if (code == CHILD_TOO_LARGE)
+        return copy_text(bh_str("the answer is larger than 16 MB: ask for fewer messages or fewer bytes of a body"));
+    if (code != CHILD_TOO_SLOW)
+        return web_problem(problem);
+    if (asprintf(&text, "%s was stopped after %d s: ask for fewer queues, fewer messages or a shorter time",
+                 verb_name(self->verb), limit_ms(self->verb) / 1000) < 0)
+        must(NULL);
+    return text;
+}
+
 static void on_end(void *data, int code, const char *problem)
 {
     look *self = data;
-    char *text = web_problem(problem);
+    if (self->bytes > CHILD_MOST_BYTES)
+        code = CHILD_TOO_LARGE;
+    char *text = explain(self, code, problem);
     int is_partial = self->verb == DOCTOR || self->verb == LIST, /* problems were found, or a queue was left out */
         has_result = code == EX_OK || (is_partial && code == EX_UNAVAILABLE && json_array_size(self->results) > 0);
     int was_stopped = self->is_stopped && !has_result;
     self->child = NULL;
-    if (!was_stopped && (self->bytes > CHILD_MOST_BYTES || !has_result))
+    if (!was_stopped && !has_result)
         end_part(self, text);
     if (was_stopped)
         end_stopped(self);
-    else if (self->bytes > CHILD_MOST_BYTES)
-        web_refuse(self->asker, 502, "the answer is larger than 16 MB: select fewer messages");
     else if (!has_result)
         web_refuse(self->asker, web_status(code), "%s", text);
     else if (self->verb == LIST) {
@@ -138,8 +158,7 @@ void looks_work(web *self)
             continue;
         const child_listener listener = {.on_line = on_line, .on_end = on_end, .data = each};
         each->runs = 1;
-        each->child =
-            children_start(&self->children, &each->arguments, connects(each->verb) ? LOOK_MS : THINK_MS, -1, &listener);
+        each->child = children_start(&self->children, &each->arguments, limit_ms(each->verb), -1, &listener);
         if (each->child)
             continue;
         web_refuse(each->asker, 503, "too many commands of backhop web run at once; try again later");

@@ -1,5 +1,6 @@
 """`backhop web` on a broker: looks, actions and refusals."""
 
+import base64
 import contextlib
 import json
 import os
@@ -38,6 +39,18 @@ class Looks(WebCase):
         self.assertEqual((message["id"], message["body"]), ("m000002", "Mg=="))
         self.assertEqual(page.post("/api/message", {"queue": queue, "id": "none"}).status, 404)
         self.assertEqual(self.saved(queue), before)
+
+    def test_a_body_that_is_too_large_for_an_answer_says_what_to_do(self):
+        queue = self.parked(1, "bad")
+        (message,) = self.ok("parked", "save", queue, "-").objects
+        message["body"] = base64.b64encode(bytes(13 * 2**20)).decode()
+        self.ok("parked", "load", "-", stdin=json.dumps(message) + "\n")
+        page = self.web(queue)
+        for size, status in ((65536, 200), (13 * 2**20, 502)):
+            answer = page.post("/api/message", {"queue": queue, "id": "@2", "body_bytes": size})
+            self.assertEqual(answer.status, status)
+        self.assertEqual(answer.json["error"],
+                         "the answer is larger than 16 MB: ask for fewer messages or fewer bytes of a body")
 
     def test_live_figures_come_as_events_and_by_polling(self):
         queue = self.parked(3, "bad")

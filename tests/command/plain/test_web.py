@@ -250,6 +250,14 @@ class Requests(Case):
             self.assertEqual(answer.status, 400)
             self.assertIn("'cubic'", answer.json["error"])
 
+    def test_a_simulation_that_takes_too_long_says_what_to_do(self):
+        with web() as page:
+            page.log_in()
+            answer = page.post("/api/simulate", {"rate": 1000000, "down": "1m..10d"})
+            self.assertEqual((answer.status, page.children()), (504, []))
+            self.assertEqual(answer.json["error"],
+                             "simulate was stopped after 30 s: ask for fewer queues, fewer messages or a shorter time")
+
     def test_without_a_broker_it_says_so(self):
         with web("orders") as page:
             page.log_in()
