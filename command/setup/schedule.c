@@ -74,6 +74,21 @@ static void print_table(const bh_topology *topology, const bh_policy *policy, in
     table_print(&out, "rrrrrl");
 }
 
+/* Prints what comes after the last row. `limit` is 0 if the policy has no limit of attempts. */
+static void print_end(int64_t failures, int64_t limit)
+{
+    if (limit > 0 && failures >= limit - 1) {
+        printf("Attempt %lld is the last; a message that fails then is parked.\n", (long long)limit);
+        return;
+    }
+    printf("Only the first %lld failures are shown: ", (long long)failures);
+    if (limit > 0)
+        printf("the policy allows %lld attempts.", (long long)limit);
+    else
+        printf("the policy has no limit of attempts.");
+    puts(failures < MOST_ATTEMPTS ? " --attempts COUNT shows more." : "");
+}
+
 int schedule_main(int count, char **arguments)
 {
     policy_options with = {.file = NULL};
@@ -99,16 +114,12 @@ int schedule_main(int count, char **arguments)
     if (attempts == 0)
         attempts = UNLIMITED_ATTEMPTS;
     int64_t failures = attempts > MOST_ATTEMPTS ? MOST_ATTEMPTS : attempts - 1;
-    if (json)
+    if (json) {
         print_all_json(topology, policy, failures);
-    else
+    } else {
         print_table(topology, policy, failures);
-    if (!json && limit > 0 && attempts >= limit && failures < MOST_ATTEMPTS)
-        printf("The %lld%s attempt is the last; a message that fails then is parked.\n", (long long)limit,
-               limit == 1   ? "st"
-               : limit == 2 ? "nd"
-               : limit == 3 ? "rd"
-                            : "th");
+        print_end(failures, limit);
+    }
     bh_topology_free(topology);
     bh_policy_free(policy);
     return output_end(EX_OK);

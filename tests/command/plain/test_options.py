@@ -117,8 +117,21 @@ class Options(Case):
 class Schedule(Case):
     def test_a_table_has_each_failure_and_its_wait_queues(self):
         lines = self.ok("schedule", "--initial", "10s", "--factor", "3", "--max", "1h", "--max-attempts", "4").stdout
-        self.assertEqual([line.split()[0] for line in lines.splitlines()], ["failure", "1", "2", "3", "The"])
-        self.assertIn("The 4th attempt is the last", lines)
+        self.assertEqual([line.split()[0] for line in lines.splitlines()], ["failure", "1", "2", "3", "Attempt"])
+        self.assertIn("Attempt 4 is the last", lines)
+
+    def test_a_table_that_is_cut_says_so(self):
+        for options, last in (
+            (("--max-attempts", "0"), "Only the first 19 failures are shown: the policy has no limit of attempts. --attempts COUNT shows more."),
+            (("--max-attempts", "0", "--attempts", "1002"), "Only the first 1000 failures are shown: the policy has no limit of attempts."),
+            (("--max-attempts", "1002"), "Only the first 1000 failures are shown: the policy allows 1002 attempts."),
+            (("--attempts", "9"), "Only the first 8 failures are shown: the policy allows 10 attempts. --attempts COUNT shows more."),
+            (("--max-attempts", "1001"), "Attempt 1001 is the last; a message that fails then is parked."),
+            (("--max-attempts", "1"), "Attempt 1 is the last; a message that fails then is parked."),
+            ((), "Attempt 10 is the last; a message that fails then is parked."),
+        ):
+            with self.subTest(options):
+                self.assertEqual(self.ok("schedule", *options).stdout.splitlines()[-1], last)
 
     def test_json_says_the_same_in_milliseconds(self):
         first, second = self.ok("schedule", "--jitter", "none", "--max-attempts", "3", "--json").objects
