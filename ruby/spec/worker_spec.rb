@@ -46,6 +46,8 @@ RSpec.describe Backhop::Worker do
 
     it "refuses to run without a URI, and without a block", :unsigned do
       expect { described_class.new([], queue: "orders") }.to raise_error(Backhop::InvalidArgumentError, /uri is \[\]/)
+      expect { described_class.new(nil, queue: "orders") }
+        .to raise_error(Backhop::InvalidArgumentError, "uri is nil: give a String, or an Array of Strings")
       worker = described_class.new(nowhere, queue: "orders")
       expect { worker.run }.to raise_error(Backhop::InvalidArgumentError, /give a block/)
       expect { worker.serve }.to raise_error(Backhop::InvalidArgumentError, /give a block/)

@@ -31,7 +31,7 @@ static bh_bytes stale_text(bh_status status)
     case BH_ERR_CANCELLED:
         return bh_str("its handler was aborted by a stop: it goes back to its queue, and this was no attempt");
     default:
-        return bh_str("it was settled after its channel or connection was gone: the broker delivers it again");
+        return bh_str("it was not settled before its channel or connection ended: the broker delivers it again");
     }
 }
 

@@ -105,7 +105,7 @@ module Backhop
       given = value.is_a?(String) ? [value] : value
       return given if given.is_a?(Array) && given.all?(String)
 
-      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give an Array of Strings"
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give a String, or an Array of Strings"
     end
 
     # Returns milliseconds in seconds: an Integer if possible, else a Float.
