@@ -71,6 +71,7 @@ chaos-of-ci:
 # The packages in other forms, and with other versions of the clients.
 bare-python: | python-release
 	$(call step,Python: a wheel that carries librabbitmq) $(call on-broker,4.3) python/tools/bare-tree
+oldest-python: export BACKHOP_STEP_LIMIT = 2700
 oldest-python:
 	$(call step,Python: the lowest clients) $(call on-broker,4.3) \
 		python/tools/test --with "pika==1.3.*" --with "aio-pika==9.5.*" tests/live
