@@ -120,8 +120,8 @@ def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None: 
 
 @needs_worker
 def test_T3_a_worker_that_runs_again_forgets_that_it_had_stopped(
-    broker: Broker,  # noqa: F811
-    namespace: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = backhop.Worker(URL, broker.queue(), QUICK, namespace=namespace)
