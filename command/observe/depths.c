@@ -93,23 +93,6 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
     qsort(self->items, self->count, sizeof *self->items, order);
 }
 
-/* Returns the delay in the end of a wait queue's name, "<ms>" or "<ms>.<stripe>"; 0: it is no such end. */
-static int64_t wait_of(const char *end)
-{
-    enum { MOST_DIGITS = 10 }; /* RabbitMQ's longest TTL has as many */
-    char *rest = NULL;
-    int64_t wait_ms = strtoll(end, &rest, 10);
-    size_t digits = strspn(end, "0123456789");
-    if (digits == 0 || digits > MOST_DIGITS || *end == '0')
-        return 0;
-    if (*rest == '\0')
-        return wait_ms;
-    digits = strspn(rest + 1, "0123456789");
-    int is_stripe = rest[0] == '.' && rest[1] != '0' && (digits == 1 || digits == 2) && rest[1 + digits] == '\0' &&
-                    strcmp(rest, ".1") != 0;
-    return is_stripe ? wait_ms : 0;
-}
-
 void depths_find(depths *self, management *api)
 {
     queue_names found;
@@ -122,7 +105,7 @@ void depths_find(depths *self, management *api)
         return;
     for (int i = 0; i < found.count; i++) {
         const char *name = found.items[i];
-        int64_t wait_ms = strncmp(name, self->wait_prefix, size) == 0 ? wait_of(name + size) : 0;
+        int64_t wait_ms = strncmp(name, self->wait_prefix, size) == 0 ? bh__rung_of_name(name + size) : 0;
         depth *made = wait_ms > 0 ? add(self, DEPTH_WAITING, name, "", wait_ms) : NULL;
         if (made)
             made->is_found = 1;

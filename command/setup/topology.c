@@ -277,25 +277,23 @@ static void print_argument(const char *text)
 /* Prints the regular expressions of a mode: as JSON, or as rabbitmqctl's line. */
 static void print_permissions(const topology_command *self, bh_topology *topology, bh_mode mode, const char *user)
 {
-    char *each[3];
-    for (int i = 0; i < 3; i++)
-        each[i] = copy_text(bh_topology_permission(topology, mode, (bh_permission)i));
+    static const char *const names[] = {"configure", "write", "read"};
     if (self->json) {
-        print_json(must(json_pack("{s:o, s:o, s:o}", "configure", json_text(bh_str(each[0])), "write",
-                                  json_text(bh_str(each[1])), "read", json_text(bh_str(each[2])))));
-    } else {
-        printf("rabbitmqctl set_permissions -p ");
-        print_argument(self->vhost);
-        putchar(' ');
-        print_argument(user);
-        for (int i = 0; i < 3; i++) {
-            putchar(' ');
-            print_argument(each[i]);
-        }
-        putchar('\n');
+        json_t *object = must(json_object());
+        for (int i = 0; i < 3; i++)
+            json_object_set_new(object, names[i], json_text(bh_topology_permission(topology, mode, (bh_permission)i)));
+        print_json(object);
+        return;
     }
-    for (int i = 0; i < 3; i++)
-        free(each[i]);
+    printf("rabbitmqctl set_permissions -p ");
+    print_argument(self->vhost);
+    putchar(' ');
+    print_argument(user);
+    for (int i = 0; i < 3; i++) {
+        putchar(' ');
+        print_argument(bh_topology_permission(topology, mode, (bh_permission)i).data);
+    }
+    putchar('\n');
 }
 
 static int topology_permissions(int count, char **arguments)

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -104,15 +105,19 @@ class Web(contextlib.AbstractContextManager):
         self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
         return self
 
+    def await_state(self, find: Callable[[dict[str, Any]], Any]) -> Any:
+        """Waits until `find` finds something in the state, and returns it."""
+        until = time.monotonic() + LIMIT_S
+        while not (found := find(state := self.get("/api/state").json)):
+            if time.monotonic() > until:
+                raise AssertionError(f"it is not in the state: {state}")
+            time.sleep(0.05)
+        return found
+
     def await_job(self, number: int, *states: str) -> dict[str, Any]:
         """Waits until a job has one of the states."""
-        until = time.monotonic() + LIMIT_S
-        while time.monotonic() < until:
-            for job in self.get("/api/state").json["jobs"]:
-                if job["job"] == number and job["state"] in (states or ("done", "stopped", "cancelled", "interrupted")):
-                    return job
-            time.sleep(0.05)
-        raise AssertionError(f"job {number} never was {states}")
+        wanted = states or ("done", "stopped", "cancelled", "interrupted")
+        return self.await_state(lambda state: next((job for job in state["jobs"] if job["job"] == number and job["state"] in wanted), None))
 
     def children(self) -> list[int]:
         """Returns the process ids of the sub-commands."""

@@ -63,6 +63,11 @@ bh_bytes bh__topology_return_key(const bh_topology *self);
 bh_bytes bh__topology_return_exchange(const bh_topology *self);
 /* Returns the exchange of the wait queue. Ladder: its first part, before the rung. */
 bh_bytes bh__topology_wait_exchange(const bh_topology *self);
+/*
+ * Returns the delay of a rung in ms, by the end of its wait queue's name: "<ms>" or "<ms>.<stripe>". Returns 0 for any
+ * other text.
+ */
+int64_t bh__rung_of_name(const char *end);
 const bh__rungs *bh__topology_rungs(const bh_topology *self);
 /* Returns the number of wait queues of each rung; 1 for strategies without rungs. */
 int bh__topology_stripes(const bh_topology *self);

@@ -66,6 +66,26 @@ static void build_rung(bh_topology *self, int64_t ms, int is_on_demand)
     }
 }
 
+/* Reads a number of at most `digits` digits, and returns the place behind it. NULL: there is none, or it begins with 0. */
+static const char *read_number(const char *at, int digits, int64_t *out)
+{
+    if (*at < '1' || *at > '9')
+        return NULL;
+    for (*out = 0; digits > 0 && *at >= '0' && *at <= '9'; digits--)
+        *out = *out * 10 + (*at++ - '0');
+    return at;
+}
+
+int64_t bh__rung_of_name(const char *end)
+{
+    enum { DELAY_DIGITS = 10, STRIPE_DIGITS = 2 }; /* RabbitMQ's longest TTL has 10 */
+    int64_t delay_ms = 0, stripe = 2;
+    const char *at = read_number(end, DELAY_DIGITS, &delay_ms);
+    if (at && *at == '.')
+        at = read_number(at + 1, STRIPE_DIGITS, &stripe);
+    return at && *at == '\0' && stripe > 1 ? delay_ms : 0;
+}
+
 /*
  * Refuses a work queue with x-overflow reject-publish on shared rungs: if it is full, it blocks
  * them for all.

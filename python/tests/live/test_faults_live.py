@@ -74,6 +74,12 @@ class Looks:
             self._goes_on = False
         until(lambda: not any(watch.is_looking for watch in self._watches))
 
+    def end_with_replay(self, events: list[backhop.Event]) -> backhop.Event:
+        """Waits for the event ``replayed``, ends the looks, and returns the event."""
+        until(lambda: "replayed" in names(events))
+        self.end()
+        return next(event for event in events if event.name == "replayed")
+
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
@@ -98,9 +104,7 @@ def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_idle_queue(
         broker.publish(b"lost", unroutable, headers={"backhop-queue": queue, "backhop-attempts": 1})
         consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
         handler.saw(1)
-        until(lambda: "replayed" in names(events))
-        looks.end()
-    replayed = next(event for event in events if event.name == "replayed")
+        replayed = looks.end_with_replay(events)
     assert (replayed.count, replayed.error, replayed.level) == (1, None, logging.WARNING)
     assert "these retries came back to no queue" in replayed.text
     assert "declare the topology" not in replayed.text
@@ -124,9 +128,7 @@ def test_F1_a_consumer_that_declared_nothing_advises_to_do_so_when_its_retries_c
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.begin()
         broker.publish(b"body", queue)
-        until(lambda: "replayed" in names(events))
-        looks.end()
-    replayed = next(event for event in events if event.name == "replayed")
+        replayed = looks.end_with_replay(events)
     assert (replayed.count, replayed.level) == (1, logging.WARNING)
     assert replayed.text.endswith("if this goes on, declare the topology of this queue")
     until(lambda: broker.count(unroutable) == 1)

@@ -110,7 +110,7 @@ class Management(Managed):
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--steps", "7s", "--jitter", "none",
                 "--max-retry-after", "0s", "--stripes", "2")
         rig("delete", f"{ns}.wait.7000.2")
-        rig("declare", f"{ns}.wait.7000.2", "quorum")  # without a time to live: the messages stay
+        rig("declare", f"{ns}.wait.7000.2", "quorum")  # it has no time to live, so its messages stay
         rig("fill", f"{ns}.wait.7000.2", 3)
         self.await_ready(f"{ns}.wait.7000.2", at_least=3)
         return queue, ns
@@ -210,7 +210,7 @@ class Management(Managed):
             self.assertIn(f'missing: exchange "{ns}.return"; run', text)
 
     def await_wait_queues(self, ns: str, count: int) -> None:
-        """Waits for the management API, which remembers a list for a moment."""
+        """Waits until the management API lists so many: its answers can be some seconds old."""
         until = time.monotonic() + LIMIT_S
         while len(self.get(f"queues/%2F?page=1&page_size=500&name={ns}.wait.&use_regex=false")["items"]) != count:
             self.assertLess(time.monotonic(), until)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import BUILD, INTERRUPTED, LIMIT_S, TRY_AGAIN, SlowChannel, drain, rig
+from harness import BUILD, INTERRUPTED, TRY_AGAIN, SlowChannel, drain, rig
 from webclient import Web, WebCase
 
 
@@ -73,21 +73,12 @@ class Looks(WebCase):
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--initial", "100s", "--jitter", "none")
         page = self.web(queue, "--namespace", ns)
         rig("fill", ns + ".wait.100000", 3)
-        until, waiting = time.monotonic() + LIMIT_S, None
-        while not waiting and time.monotonic() < until:
-            depths = page.get("/api/state").json["depths"] or []
-            waiting = [each for each in depths if each["kind"] == "waiting" and each["ready"]]
-            time.sleep(0.2)
-        (rung,) = waiting
+        (rung,) = page.await_state(lambda state: self.waiting(state["depths"] or []))
         self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
         self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
 
-    def waiting(self, page: Web) -> list[dict]:
-        """Waits for depths, and returns the wait queues that have messages."""
-        until = time.monotonic() + LIMIT_S
-        while not (depths := page.get("/api/state").json["depths"]):
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.1)
+    def waiting(self, depths: list[dict]) -> list[dict]:
+        """Returns the wait queues that have messages."""
         return [each for each in depths if each["kind"] == "waiting" and each["ready"]]
 
     def test_waits_are_shown_by_a_policy_or_by_the_management_api(self):
@@ -97,16 +88,14 @@ class Looks(WebCase):
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--policy", policy)
         rig("fill", f"{ns}.wait.700000", 3)
         self.await_ready(f"{ns}.wait.700000", at_least=3)
-        self.assertEqual(self.waiting(self.web(queue, "--namespace", ns, BACKHOP_MANAGEMENT_URL="")), [])
+        page = self.web(queue, "--namespace", ns, BACKHOP_MANAGEMENT_URL="")
+        self.assertEqual(self.waiting(page.await_state(lambda state: state["depths"])), [])
         api = os.environ.get("BACKHOP_MANAGEMENT_URL")
         for options in (("--policy", policy), *([("--management", api)] if api else [])):
-            (rung,) = self.waiting(self.web(queue, "--namespace", ns, *options, BACKHOP_MANAGEMENT_URL=""))
+            page = self.web(queue, "--namespace", ns, *options, BACKHOP_MANAGEMENT_URL="")
+            (rung,) = self.waiting(page.await_state(lambda state: state["depths"]))
             self.assertEqual((rung["queue"], rung["ready"], rung["delay_ms"]), (f"{ns}.wait.700000", 3, 700000))
-        page = self.web(queue, "--policy", "/nowhere.json")
-        until = time.monotonic() + LIMIT_S
-        while "/nowhere.json" not in page.get("/api/state").json["problem"]:
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.1)
+        self.web(queue, "--policy", "/nowhere.json").await_state(lambda state: "/nowhere.json" in state["problem"])
         page = self.web(queue, "--namespace", ns, "--policy", policy, BACKHOP_MANAGEMENT_URL="")
         found = page.post("/api/doctor", {"patience": "0s"}).json["results"]
         self.assertEqual([each["finding"] for each in found if "topology" in each["finding"]], [])

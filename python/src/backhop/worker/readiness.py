@@ -35,8 +35,7 @@ class Readiness:
     def begin(self) -> None:
         """Begins the wait of a new run. Called before the core's worker starts."""
         with self._lock:
-            if self._future.done():
-                self._future = Future()
+            self._renew()
 
     def look(self) -> None:
         """Compares the future with the health. Called after each event and at the start."""
@@ -44,8 +43,8 @@ class Readiness:
             state = self.health.state
             if state == "ready" and not self._future.done():
                 self._future.set_result(None)
-            elif state in ("starting", "reconnecting") and self._future.done():
-                self._future = Future()
+            elif state in ("starting", "reconnecting"):
+                self._renew()
 
     def end(self, error: BaseException | None) -> None:
         """Ends the wait: the worker does not become ready any more.
@@ -53,11 +52,14 @@ class Readiness:
         :param error: why it gave up
         """
         with self._lock:
-            if self._future.done():
-                self._future = Future()
+            self._renew()
             if not isinstance(error, Error):
                 error = self.health.stopped()
             self._future.set_exception(error)
+
+    def _renew(self) -> None:
+        if self._future.done():
+            self._future = Future()
 
     def wait(self, timeout: Seconds | None) -> None:
         """Waits in a thread. Errors as Worker.ready."""
