@@ -294,8 +294,8 @@ typedef enum bh_declaration_kind {
 %record(bh_rungs, 1, BH_PUT_EACH(count, bh_put(it->ms[i])))
 %record(bh_argument, 4, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer))
 %fragment("bh_record_bh_argument"); /* for bh_declaration: no function has it as its result */
-%record(bh_declaration, 9, BH_PUT(kind) BH_PUT(name) BH_PUT(type) BH_PUT(source) BH_PUT(routing_key)
-        BH_PUT(rung_ms) BH_PUT(on_demand) BH_PUT(passive)
+%record(bh_declaration, 10, BH_PUT(kind) BH_PUT(name) BH_PUT(type) BH_PUT(source) BH_PUT(routing_key)
+        BH_PUT(rung_ms) BH_PUT(on_demand) BH_PUT(passive) BH_PUT(unbind)
         BH_PUT_EACH(argument_count, bh_record(bh_argument, &it->arguments[i])))
 
 %object(Topology, bh_topology)

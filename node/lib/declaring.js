@@ -2,9 +2,9 @@
 // Declares or verifies a topology: the core decides the steps and interprets refusals, a client
 // executes the steps.
 //
-// A step is { declaration, passive }; passive checks whether the exchange or queue exists. A
-// client's channel resolves to undefined. If the broker refuses, it closes the channel or the
-// connection, and the channel resolves to the refusal { code, text }.
+// A step is { declaration, passive, unbind }. passive checks whether the exchange or queue exists,
+// unbind removes a binding. A client's channel resolves to undefined. If the broker refuses, it
+// closes the channel or the connection, and the channel resolves to the refusal { code, text }.
 
 const c = require('./core')
 const { check, errorOf, made } = require('./errors')
@@ -143,7 +143,7 @@ class Declaring {
 
 /** Converts a step of the core: its fields as in bh_declaration. */
 function stepOf (fields) {
-  return { passive: Boolean(fields[7]), declaration: declarationOf(fields) }
+  return { passive: Boolean(fields[7]), unbind: Boolean(fields[8]), declaration: declarationOf(fields) }
 }
 
 module.exports = { Declaring, MODES, stepOf }

@@ -142,7 +142,7 @@ function argumentsOf (given) {
 }
 
 /** Converts a declaration of the core. */
-function declarationOf ([kind, name, type, source, routingKey, wait, onDemand, , args]) {
+function declarationOf ([kind, name, type, source, routingKey, wait, onDemand, , , args]) {
   return Object.freeze({
     what: WHATS.get(kind),
     name,

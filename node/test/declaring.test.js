@@ -27,8 +27,8 @@ vectors.cases('topology/declaring', given => {
   assert.equal(look ? native.look(MODES[mode]) : native.begin(MODES[mode], rung), 0)
   const taken = []
   for (let step; (step = native.next())[0] !== c.BH_DECLARE_NONE;) {
-    const { passive, declaration: { what, name, arguments: args } } = stepOf(step)
-    const does = passive ? 'find' : 'declare'
+    const { passive, unbind, declaration: { what, name, arguments: args } } = stepOf(step)
+    const does = passive ? 'find' : unbind ? 'unbind' : 'declare'
     taken.push([does, what, name, Object.entries(args)])
     const refusal = refusals.find(each => each[0] === does && each[1] === what && each[2] === name)
     if (!refusal) continue

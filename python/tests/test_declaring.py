@@ -23,9 +23,10 @@ WHATS = {
 
 
 def row(step: tuple[Any, ...]) -> list[Any]:
-    kind, name, *_, passive, arguments = step
+    kind, name, *_, passive, unbind, arguments = step
     shown = [[key, number if tag == c.BH_TYPE_INT64 else text] for key, tag, text, number in arguments]
-    return ["find" if passive else "declare", WHATS[kind], name, shown]
+    does = "find" if passive else "unbind" if unbind else "declare"
+    return [does, WHATS[kind], name, shown]
 
 
 @vectors.cases("topology/declaring")

@@ -10,8 +10,8 @@ RSpec.describe Backhop::Declaring do
     mode = given.fetch("mode", "create").to_sym
     steps = []
     declaring = described_class.new(topology, **options)
-    execute = lambda do |each, passive|
-      steps << [passive ? "find" : "declare", each.what.to_s, each.name, each.arguments.to_a]
+    execute = lambda do |each, action|
+      steps << [action.to_s, each.what.to_s, each.name, each.arguments.to_a]
       refusal = given.fetch("refusals", []).find { |refused| refused.first(3) == steps.last.first(3) }
       refusal && described_class::Refusal.new(*refusal.last(2))
     end

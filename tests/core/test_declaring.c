@@ -50,10 +50,17 @@ static json_t *show_arguments(const bh_declaration *step)
     return list;
 }
 
+static const char *does_of(const bh_declaration *step)
+{
+    if (step->passive)
+        return "find";
+    return step->unbind ? "unbind" : "declare";
+}
+
 /* Returns the step as a row: action, kind, name, and the arguments if the vector's row has them. */
 static json_t *show_step(const bh_declaration *step, const json_t *expected)
 {
-    json_t *row = json_pack("[s, s, s]", step->passive ? "find" : "declare", whats[step->kind], step->name.data);
+    json_t *row = json_pack("[s, s, s]", does_of(step), whats[step->kind], step->name.data);
     if (json_array_size(expected) > 3)
         json_array_append_new(row, show_arguments(step));
     if (step->passive)

@@ -80,6 +80,7 @@ typedef struct bh_declaration {
     /* 1: only a handler's request for a delay needs this rung; create it with the first request */
     int on_demand;
     int passive; /* 1: only check that the name exists; for steps of bh_declaring_next */
+    int unbind;  /* 1: remove the binding; for steps of bh_declaring_next */
     const bh_argument *arguments;
     size_t argument_count;
 } bh_declaration;

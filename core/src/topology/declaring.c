@@ -120,14 +120,18 @@ static bh_declaration whole(const bh_declaring *self)
     return (bh_declaration){.kind = BH_DECLARE_NONE, .name = bh_topology_queue(self->topology)};
 }
 
-/* Returns 1 if a look finds or binds this: the return exchange, or the work queue's binding to it. */
+/* Returns 1 if this is the work queue's binding to the return exchange. */
+static int is_return_binding(const bh_declaring *self, const bh_declaration *it)
+{
+    return it->kind == BH_DECLARE_BINDING && bh__same(it->source, bh__topology_return_exchange(self->topology)) &&
+           bh__same(it->name, bh_topology_queue(self->topology));
+}
+
 static int is_looked_at(const bh_declaring *self, const bh_declaration *it)
 {
-    bh_bytes exchange = bh__topology_return_exchange(self->topology);
-    if (self->look == BH__LOOK_FIND)
-        return it->kind == BH_DECLARE_EXCHANGE && bh__same(it->name, exchange);
-    return it->kind == BH_DECLARE_BINDING && bh__same(it->source, exchange) &&
-           bh__same(it->name, bh_topology_queue(self->topology));
+    if (self->look == BH__LOOK_BIND)
+        return is_return_binding(self, it);
+    return it->kind == BH_DECLARE_EXCHANGE && bh__same(it->name, bh__topology_return_exchange(self->topology));
 }
 
 static int has_step(const bh_declaring *self, const bh_declaration *it)
@@ -140,24 +144,38 @@ static int has_step(const bh_declaring *self, const bh_declaration *it)
     return is_needed && !is_declared(self, it);
 }
 
+/*
+ * Returns the purpose of the first step of a declaration.
+ *
+ * A look that declares a deleted exchange again first removes the work queue's binding. On RabbitMQ 4.3, a bind at the
+ * same time as the deletion can leave a binding that routes nothing, also after a further bind. Seen on 4.3.6.
+ */
+static bh__purpose first_purpose(const bh_declaring *self, const bh_declaration *it)
+{
+    if (self->look ? self->look == BH__LOOK_FIND : self->mode == BH_MODE_VERIFY)
+        return BH__TO_FIND;
+    return self->look == BH__LOOK_MEND && is_return_binding(self, it) ? BH__TO_UNBIND : BH__TO_CREATE;
+}
+
 void bh__declaring_go_to(bh_declaring *self, size_t index)
 {
     size_t count = bh_topology_count(self->topology);
-    int finds = self->look ? self->look == BH__LOOK_FIND : self->mode == BH_MODE_VERIFY;
-    self->purpose = finds ? BH__TO_FIND : BH__TO_CREATE;
     for (self->at = index; self->at < count; self->at++) {
         bh_topology_declaration(self->topology, self->at, &self->step);
+        self->purpose = first_purpose(self, &self->step);
         if (has_step(self, &self->step))
             return;
     }
-    if (self->at == count && !self->look && self->mode == BH_MODE_VERIFY && !has_work_queue(self))
+    if (self->at == count && !self->look && self->mode == BH_MODE_VERIFY && !has_work_queue(self)) {
+        self->purpose = BH__TO_FIND;
         self->step = (bh_declaration){.kind = BH_DECLARE_QUEUE,
                                       .name = bh_topology_queue(self->topology),
                                       .type = bh_str(""),
                                       .source = bh_str(""),
                                       .routing_key = bh_str("")};
-    else
+    } else {
         self->at = count + 1;
+    }
 }
 
 static bh_status begin(bh_declaring *self, bh_mode mode, bh__look look, int64_t rung_ms)
@@ -191,10 +209,16 @@ bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
 
 bh_status bh_declaring_look(bh_declaring *self, bh_mode mode)
 {
-    bh_status status = begin(self, mode, BH__LOOK_FIND, 0);
+    bh_status status = begin(self, mode, mode == BH_MODE_CREATE ? BH__LOOK_BIND : BH__LOOK_FIND, 0);
     if (status == BH_OK)
         bh__declaring_go_to(self, 0);
     return status;
+}
+
+void bh__declaring_find_exchange(bh_declaring *self)
+{
+    self->look = BH__LOOK_FIND;
+    bh__declaring_go_to(self, 0);
 }
 
 /*
@@ -236,6 +260,7 @@ static void read_step(bh_declaring *self, bh_declaration *out)
         out->passive = 1;
         out->argument_count = 0;
     }
+    out->unbind = self->purpose == BH__TO_UNBIND;
 }
 
 static void end(bh_declaring *self)
@@ -259,11 +284,12 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
     *out = (bh_declaration){.kind = BH_DECLARE_NONE};
     if (!self || self->has_ended)
         return 0;
-    if (self->is_pending && self->look == BH__LOOK_FIND) {
-        self->look = BH__LOOK_BIND;
-        bh__declaring_go_to(self, self->mode == BH_MODE_CREATE ? 0 : bh_topology_count(self->topology));
-    } else if (self->is_pending && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self)) {
+    if (self->is_pending && self->look == BH__LOOK_BIND) {
+        bh__declaring_find_exchange(self);
+    } else if (self->is_pending && !self->look && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self)) {
         self->purpose = BH__TO_COMPARE;
+    } else if (self->is_pending && self->purpose == BH__TO_UNBIND) {
+        self->purpose = BH__TO_CREATE;
     } else if (self->is_pending) {
         note_accepted(self);
         bh__declaring_go_to(self, self->at + 1);

@@ -10,11 +10,11 @@
 
 #include <backhop/adapter/declaring.h>
 
-/* The purpose of a step: check a name, compare an exchange or queue, or create one. */
-typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_CREATE } bh__purpose;
+/* The purpose of a step: check a name, compare an exchange or queue, remove a binding, or create one. */
+typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_UNBIND, BH__TO_CREATE } bh__purpose;
 
-/* The phase of a look: find the exchange, bind the work queue, or declare the whole topology. */
-typedef enum bh__look { BH__LOOK_NONE, BH__LOOK_FIND, BH__LOOK_BIND, BH__LOOK_MEND } bh__look;
+/* The phase of a look: bind the work queue, find the exchange, or declare the whole topology. */
+typedef enum bh__look { BH__LOOK_NONE, BH__LOOK_BIND, BH__LOOK_FIND, BH__LOOK_MEND } bh__look;
 
 struct bh_declaring {
     bh_topology *topology;
@@ -48,6 +48,8 @@ int bh__declaring_is_users_queue(const bh_declaring *self);
 bh_bytes bh__declaring_blocking_argument(const bh_declaring *self);
 /* Ends, and reports what BH_MODE_VERIFY found missing or different. */
 void bh__declaring_report(bh_declaring *self);
+/* Goes to the second step of a look. */
+void bh__declaring_find_exchange(bh_declaring *self);
 /* Ends a look after the exchange was missing, and reports that. */
 void bh__declaring_report_look(bh_declaring *self);
 

@@ -99,8 +99,10 @@ static bh_status status_of(int code)
 
 static void fail(bh_declaring *self, int code, bh_bytes text)
 {
-    static const char *const verbs[] = {
-        [BH__TO_FIND] = "looking for", [BH__TO_COMPARE] = "comparing", [BH__TO_CREATE] = "declaring"};
+    static const char *const verbs[] = {[BH__TO_FIND] = "looking for",
+                                        [BH__TO_COMPARE] = "comparing",
+                                        [BH__TO_UNBIND] = "declaring",
+                                        [BH__TO_CREATE] = "declaring"};
     bh_bytes name = self->step.name;
     bh__report_set(&self->result, status_of(code), "%s \"%.*s\" failed: the broker closed the channel (%d %.*s)",
                    verbs[self->purpose], SHOWN(name), code, SHOWN(text));
@@ -216,11 +218,11 @@ void bh__declaring_report_look(bh_declaring *self)
     bh__report_free(&refusal);
 }
 
-/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look or bind. */
+/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look. */
 static void on_not_found(bh_declaring *self, int code)
 {
     self->has_ended = 1;
-    if (self->look != BH__LOOK_FIND || code != NOT_FOUND)
+    if (code != NOT_FOUND)
         return;
     self->look = BH__LOOK_MEND;
     bh_declared_clear(self->declared);
@@ -237,11 +239,15 @@ void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
     if (!self || !self->is_pending || !text.data)
         return;
     self->is_pending = 0;
-    if (self->look == BH__LOOK_FIND || self->look == BH__LOOK_BIND) {
+    if (self->look == BH__LOOK_BIND) { /* the exchange or the work queue is missing, or the user may not bind */
+        bh__declaring_find_exchange(self);
+        return;
+    }
+    if (self->look == BH__LOOK_FIND) {
         on_not_found(self, code);
         return;
     }
-    if (self->purpose == BH__TO_CREATE) {
+    if (self->purpose == BH__TO_CREATE || self->purpose == BH__TO_UNBIND) {
         on_not_created(self, code, text);
         if (self->look)
             bh__declaring_report_look(self);

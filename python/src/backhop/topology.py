@@ -72,7 +72,7 @@ class Declaration:
 
 def declaration(fields: tuple[Any, ...]) -> Declaration:
     """Converts a declaration of the core."""
-    kind, name, type_, source, routing_key, rung_ms, on_demand, _, arguments = fields
+    kind, name, type_, source, routing_key, rung_ms, on_demand, _, _, arguments = fields
     return Declaration(
         what=WHATS[kind],
         name=name,

@@ -220,6 +220,33 @@ def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
 
 
 @each_client
+def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_again(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+
+    def declared_again() -> int:
+        return sum("it is declared again" in event.text for event in list(events))
+
+    monkeypatch.setattr(Watch, "pause", 0.001)
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.declare()
+        consumer.begin_by_itself()
+        (key,) = (each.routing_key for each in consumer.retrier.topology.declarations if each.name == queue)
+        for count in range(1, 21):
+            broker.channel.exchange_delete(f"{namespace}.return")
+            until(lambda: declared_again() == count)  # noqa: B023
+            broker.publish(b"body", key, exchange=f"{namespace}.return")
+            handler.saw(count)
+        looks.end()
+
+
+@each_client
 def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
     client: str,
     looks: Looks,

@@ -4,9 +4,9 @@ module Backhop
   # Declares or verifies a topology step by step. The core decides the steps and explains the
   # broker's refusals.
   #
-  # The block executes one step: it gets a {Declaration}, and whether to declare passively. It
-  # returns nil, or a Refusal if the broker closed the channel. The next step needs a new channel
-  # then.
+  # The block executes one step: it gets a {Declaration} and an action: +:declare+, +:find+ (to
+  # declare passively) or +:unbind+. It returns nil, or a Refusal if the broker closed the channel.
+  # The next step needs a new channel then.
   # @api private
   class Declaring
     MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
@@ -72,9 +72,15 @@ module Backhop
 
     private
 
+    def action_of(step)
+      return :find if step[7] == 1
+
+      step[8] == 1 ? :unbind : :declare
+    end
+
     def execute_steps
       while (step = @native.next).first != Native::BH_DECLARE_NONE
-        refusal = yield Topology.declaration(step), step[7] == 1
+        refusal = yield Topology.declaration(step), action_of(step)
         @native.refuse(refusal.code, refusal.text) if refusal
       end
     end

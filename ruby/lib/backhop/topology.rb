@@ -64,7 +64,7 @@ module Backhop
     # Returns a declaration of the core as a {Declaration}.
     # @api private
     def self.declaration(fields)
-      kind, name, type, source, routing_key, rung_ms, on_demand, _passive, arguments = fields
+      kind, name, type, source, routing_key, rung_ms, on_demand, _passive, _unbind, arguments = fields
       values = arguments.to_h { |key, tag, text, number| [key, tag == Native::BH_TYPE_INT64 ? number : text] }
       Declaration.new(what: WHATS.fetch(kind), name: name, type: type, source: source, routing_key: routing_key,
                       arguments: values.freeze, wait: Times.seconds(rung_ms), on_demand: on_demand == 1).freeze

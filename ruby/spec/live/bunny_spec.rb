@@ -704,9 +704,9 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
 
     it "declares for a further queue of its namespace what is that queue's own, until the connection is lost" do
       made = []
-      allow_any_instance_of(Backhop::Bunny::Declarer).to receive(:declare).and_wrap_original do |original, what, passive|
+      allow_any_instance_of(Backhop::Bunny::Declarer).to receive(:declare).and_wrap_original do |original, what, action|
         made << what.name
-        original.call(what, passive)
+        original.call(what, action)
       end
       declared = ->(retrier) { made.clear && retrier.declare && made.uniq }
       connected(BunnyClient, proxy.url, queue, nil, **options) do |consumer|

@@ -46,6 +46,16 @@ static void make_queue(bh__declaration *self, const bh_declaration *step, amqp_t
         .queue = bh__to_amqp(step->name), .passive = step->passive, .durable = 1, .arguments = table};
 }
 
+static void make_unbinding(bh__declaration *self, const bh_declaration *step, amqp_table_t table)
+{
+    self->method = AMQP_QUEUE_UNBIND_METHOD;
+    self->reply = AMQP_QUEUE_UNBIND_OK_METHOD;
+    self->arguments.queue_unbinding = (amqp_queue_unbind_t){.queue = bh__to_amqp(step->name),
+                                                            .exchange = bh__to_amqp(step->source),
+                                                            .routing_key = bh__to_amqp(step->routing_key),
+                                                            .arguments = table};
+}
+
 static void make_binding(bh__declaration *self, const bh_declaration *step, amqp_table_t table)
 {
     amqp_bytes_t name = bh__to_amqp(step->name), source = bh__to_amqp(step->source),
@@ -80,7 +90,10 @@ int bh__declaration_init(bh__declaration *self, const bh_declaration *step)
         make_queue(self, step, table);
         break;
     case BH_DECLARE_BINDING:
-        make_binding(self, step, table);
+        if (step->unbind)
+            make_unbinding(self, step, table);
+        else
+            make_binding(self, step, table);
         break;
     }
     return 1;

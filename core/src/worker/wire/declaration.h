@@ -13,6 +13,7 @@ typedef struct bh__declaration {
         amqp_queue_declare_t queue;
         amqp_exchange_bind_t exchange_binding;
         amqp_queue_bind_t queue_binding;
+        amqp_queue_unbind_t queue_unbinding;
     } arguments;                 /* of the method */
     amqp_table_entry_t *entries; /* of its table of arguments; owned */
     char what[600];              /* the action, for messages: declaring "orders" */

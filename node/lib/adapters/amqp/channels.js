@@ -12,7 +12,7 @@ const declaring = require('./declaring')
 const COMMAND_INVALID = 503 // RabbitMQ before 4.0 closes the connection with it for an unknown exchange type
 const REPLIES = new Set([
   'channelOpenOk', 'confirmSelectOk', 'exchangeDeclareOk', 'exchangeBindOk', 'queueDeclareOk', 'queueBindOk',
-  'basicGetEmpty'
+  'queueUnbindOk', 'basicGetEmpty'
 ])
 
 /**
@@ -153,9 +153,9 @@ class DeclaringChannel {
    *
    * Rejects with a ConnectionFailedError if the connection is lost.
    */
-  async declare ({ declaration, passive }) {
+  async declare (step) {
     try {
-      await this.#declare(declaration, passive)
+      await this.#declare(step.declaration, step)
     } catch (error) {
       const isLost = !this.#connection.isOpen && error.code !== COMMAND_INVALID
       if (error.code && !isLost) return { code: error.code, text: error.message }
@@ -163,10 +163,11 @@ class DeclaringChannel {
     }
   }
 
-  #declare ({ what, name, type, source, routingKey, arguments: args = {} }, passive) {
+  #declare ({ what, name, type, source, routingKey, arguments: args = {} }, { passive, unbind }) {
     const channel = this.#channel
     if (what === 'binding') {
       const to = type === 'exchange' ? { destination: name, source } : { queue: name, exchange: source }
+      if (unbind) return channel.call('queueUnbind', { reserved1: 0, ...to, routingKey, arguments: {} })
       const method = type === 'exchange' ? 'exchangeBind' : 'queueBind'
       return channel.call(method, { reserved1: 0, ...to, routingKey, noWait: false, arguments: {} })
     }

@@ -113,9 +113,9 @@ class DeclaringChannel {
    *
    * Rejects with a ConnectionFailedError if the connection is lost.
    */
-  async declare ({ declaration, passive }) {
+  async declare (step) {
     try {
-      await this.#declare(declaration, passive)
+      await this.#declare(step.declaration, step)
     } catch (error) {
       if (error.code) return { code: error.code, text: replyOf(error) }
       const { reason } = this.#connection
@@ -124,9 +124,10 @@ class DeclaringChannel {
     }
   }
 
-  #declare ({ what, name, type, source, routingKey, arguments: args }, passive) {
+  #declare ({ what, name, type, source, routingKey, arguments: args }, { passive, unbind }) {
     const channel = this.#channel
     if (what === 'binding') {
+      if (unbind) return call(channel, 'unbindQueue', name, source, routingKey, {})
       return call(channel, type === 'exchange' ? 'bindExchange' : 'bindQueue', name, source, routingKey, {})
     }
     if (passive) return call(channel, what === 'exchange' ? 'checkExchange' : 'checkQueue', name)

@@ -16,10 +16,11 @@ CLOSED = "the connection is closed"
 
 
 class Step(NamedTuple):
-    """Something to declare; passive: only to check that it exists."""
+    """Something to declare; passive: only to check that it exists; unbind: a binding to remove."""
 
     declaration: Declaration
     passive: bool
+    unbind: bool = False
 
 
 class Refusal(NamedTuple):
@@ -101,7 +102,7 @@ def looking(topology: Topology, mode: Mode, connection: object) -> Steps:
 
 def _steps(handle: c.Declaring) -> Steps:
     while (step := c.Declaring_next(handle))[0] != c.BH_DECLARE_NONE:
-        refusal = yield Step(declaration(step), bool(step[7]))
+        refusal = yield Step(declaration(step), bool(step[7]), bool(step[8]))
         if refusal:
             c.Declaring_refuse(handle, refusal.code, refusal.text)
     if status := c.Declaring_status(handle):

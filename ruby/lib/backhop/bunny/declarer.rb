@@ -32,9 +32,9 @@ module Backhop
       private
 
       # Executes one step. Returns nil, or the broker's refusal.
-      def execute(declaration, passive)
+      def execute(declaration, action)
         @channel = Channels.open(@connection) unless @channel&.open?
-        declare(declaration, passive)
+        declare(declaration, action)
         nil
       rescue ::Bunny::ChannelLevelException => e
         Channels.refusal(e)
@@ -45,9 +45,9 @@ module Backhop
       end
 
       # Passes names in binary, since Bunny compares them with the broker's bytes.
-      def declare(declaration, passive)
+      def declare(declaration, action)
         name = declaration.name.b
-        options = { passive: passive, durable: true, arguments: declaration.arguments }
+        options = { passive: action == :find, durable: true, arguments: declaration.arguments }
         case [declaration.what, declaration.type]
         in [:exchange, type] then unrecorded(:exchange_declare, name, type, options)
         in [:queue, _] then unrecorded(:queue_declare, name, options)
@@ -56,7 +56,7 @@ module Backhop
           if type == "exchange"
             unrecorded(:exchange_bind, binding.first, name, binding.last)
           else
-            unrecorded(:queue_bind, name, *binding)
+            unrecorded(action == :unbind ? :queue_unbind : :queue_bind, name, *binding)
           end
         end
       end

@@ -38,7 +38,7 @@ async def execute(connection: WireConnection, steps: Steps) -> None:
 
 
 async def _execute_step(channel: WireChannel, step: Step) -> Refusal | None:
-    declaration, passive = step
+    declaration, passive, unbind = step
     name, source, key = declaration.name, declaration.source, declaration.routing_key
     arguments: Any = declaration.arguments
     try:
@@ -54,6 +54,8 @@ async def _execute_step(channel: WireChannel, step: Step) -> Refusal | None:
             await channel.queue_declare(name, passive=passive, durable=True, arguments=arguments)
         elif declaration.type == "exchange":
             await channel.exchange_bind(destination=name, source=source, routing_key=key)
+        elif unbind:
+            await channel.queue_unbind(name, source, routing_key=key)
         else:
             await channel.queue_bind(name, source, routing_key=key)
     except aiormq.exceptions.ChannelClosed as error:

@@ -54,7 +54,7 @@ class Declarer:
             self._end(ConnectionFailedError(f"the connection was lost: {error!r}"))
 
     def _execute(self, step: Step, channel: Any) -> None:
-        declaration, passive = step
+        declaration, passive, unbind = step
         common: dict[str, Any] = {"callback": self._executed}
         if declaration.what == "binding":
             bind = {"routing_key": declaration.routing_key, "source": declaration.source, **common}
@@ -62,7 +62,8 @@ class Declarer:
                 channel.exchange_bind(destination=declaration.name, **bind)
             else:
                 bind["exchange"] = bind.pop("source")
-                channel.queue_bind(queue=declaration.name, **bind)
+                execute = channel.queue_unbind if unbind else channel.queue_bind
+                execute(queue=declaration.name, **bind)
             return
         common |= {"passive": passive, "durable": True, "arguments": declaration.arguments}
         if declaration.what == "exchange":
