@@ -40,14 +40,12 @@ fuzzing:
 	$(call step,fuzzing) .ci/fuzz
 
 # The core on brokers. The thread sanitizer cannot follow a fork's child: it gets the suites of several threads.
-live-asan: export BACKHOP_STEP_LIMIT = 2700
 live-asan:
 	$(call step,address and undefined sanitizers: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS=long \
 		$(call on-broker,4.0) build/asan/test-live
 command-asan:
 	$(call step,address and undefined sanitizers: command) env BACKHOP_MANAGEMENT=1 \
 		$(call on-broker,4.0) tests/command/run build/asan live
-live-tsan: export BACKHOP_STEP_LIMIT = 2700
 live-tsan:
 	$(call step,thread sanitizer: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS="no-tsan long" \
 		$(call on-broker,4.3) build/tsan/test-live connecting running takeover replay faults stopping operation seeing relay
@@ -71,7 +69,6 @@ chaos-of-ci:
 # The packages in other forms, and with other versions of the clients.
 bare-python: | python-release
 	$(call step,Python: a wheel that carries librabbitmq) $(call on-broker,4.3) python/tools/bare-tree
-oldest-python: export BACKHOP_STEP_LIMIT = 2700
 oldest-python:
 	$(call step,Python: the lowest clients) $(call on-broker,4.3) \
 		python/tools/test --with "pika==1.3.*" --with "aio-pika==9.5.*" tests/live
@@ -106,7 +103,6 @@ test-of-site: | docs
 	$(call step,the site: its scripts in a browser) tests/browser/run build/release site build/docs
 test-of-prose:
 	$(call step,prose: the check) python3 tests/tools/test_prose.py
-test-of-broker: export BACKHOP_STEP_LIMIT = 2700
 test-of-broker:
 	$(call step,RabbitMQ: the tool that runs it) python3 tests/broker/test_broker.py
 test-of-accountant:
