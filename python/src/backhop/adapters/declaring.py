@@ -20,7 +20,7 @@ class Step(NamedTuple):
 
     declaration: Declaration
     passive: bool
-    unbind: bool = False
+    unbind: bool
 
 
 class Refusal(NamedTuple):
