@@ -103,7 +103,7 @@ def running(
         except BaseException as failure:
             failures.append(failure)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield

@@ -454,8 +454,21 @@ def test_a_second_run_is_refused_and_the_first_one_ends_as_always(serves: bool) 
         states = [worker.state]
     states.append(worker.state)
     assert states == ["starting", "stopped"]
+    met.clear()
     with running(worker, print):
-        pass
+        assert met.wait(PATIENCE)  # between two runs, a stop has no effect
+
+
+@needs_worker
+def test_a_stop_drains_the_first_run_that_follows_and_after_a_run_has_no_effect() -> None:
+    events: queue.Queue[str] = queue.Queue()
+    worker = backhop.Worker("amqp://127.0.0.1:1", "orders", on_event=lambda event: events.put(event.name))
+    worker.stop()
+    worker.run(print)
+    assert "drained" in [events.get(timeout=PATIENCE) for _ in range(events.qsize())]
+    worker.stop()
+    with running(worker, print):
+        assert events.get(timeout=PATIENCE) == "unavailable"
 
 
 # --- Live ------------------------------------------------------------------------------------------------------------

@@ -318,7 +318,7 @@ BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
  * the worker ends at the limit. BH_EVENT_DRAINED is the last event.
  *
  * Another call sets the limit again. If you call this before the first start, that start drains at
- * once.
+ * once. After the worker drained, a call has no effect on the next start.
  *
  * limit_ms: 0 to 3 600 000; 0: unsettled messages go back at once.
  * Errors: BH_ERR_ARGUMENT.

@@ -206,7 +206,7 @@ def carried(carrier: str, queue: str, player: Player, options: dict[str, Any]) -
             except BaseException as failure:
                 player.failure = failure
 
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
         try:
             yield lambda: [stop() for stop in stops]

@@ -195,7 +195,9 @@ module Backhop
     end
 
     # Stops the worker: it takes no more messages, and drains. You can call it from any thread, a
-    # handler or a signal's trap. Another call sets the time limit again.
+    # handler or a signal's trap. Another call sets the time limit again. If you call it before the
+    # first run, that run drains at once. After the worker drained, a call has no effect on the next
+    # run.
     #
     # @param drain [Numeric, nil] seconds for handlers to finish, 0 to 3600; default: the worker's
     #   drain

@@ -307,7 +307,8 @@ class Worker:
     def stop(self, drain: Seconds | None = None) -> None:
         """Drains the worker and stops it. Call it from any thread, a handler or a signal handler.
 
-        A second call sets the time limit anew.
+        A second call sets the time limit anew. If you call it before the first run, that run drains
+        at once. After the worker drained, a call has no effect on the next run.
 
         :param drain: seconds that handlers may take to finish; default: the worker's.
         :raises ArgumentError: if ``drain`` is not from 0 to an hour.
