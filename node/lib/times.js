@@ -11,7 +11,8 @@ const GIVE = 'milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"
  * Returns a duration in whole milliseconds. A text needs a unit: without one, seconds and
  * milliseconds look the same.
  *
- * Rounds a fraction to the nearest millisecond, and a negative one down, so that it stays negative.
+ * Rounds a fraction to the nearest millisecond, a negative one down, and one below 1 up: only 0
+ * becomes 0, which can mean no limit.
  *
  * Throws an ArgumentError if it is below `least` or above `most`. Without `most`, a longer duration
  * becomes the longest one that the core can hold.
@@ -20,7 +21,7 @@ function milliseconds (value, name, { least = 0, most, give = GIVE } = {}) {
   const given = typeof value === 'string' ? durationIn(value) : value
   if (typeof given !== 'number' || Number.isNaN(given)) return refuse(name, value, give)
   const bounded = Math.max(-MOST_MS, Math.min(MOST_MS, given))
-  const whole = bounded < 0 ? Math.floor(bounded) : Math.round(bounded) // Math.round(-0.5) is 0: in range
+  const whole = bounded < 0 ? Math.floor(bounded) : Math.round(bounded) || Math.ceil(bounded)
   if (whole >= least && (most === undefined || whole <= most)) return whole
   return refuse(name, value, most === undefined ? `${least} ms or more` : `from ${least} ms to ${duration(most)}`)
 }

@@ -59,6 +59,11 @@ test('durations are milliseconds or strings', () => {
   }
 })
 
+test('a duration is 0, which can mean no limit, only if 0 is given', () => {
+  for (const maxAge of [0.4, 1e-300, '0.4ms', 1.4]) assert.equal(new Policy({ maxAge }).maxAge, 1)
+  for (const maxAge of [0, -0, '0s']) assert.equal(new Policy({ maxAge }).maxAge, 0)
+})
+
 for (const initial of ['soon', '2000', '', ' ', '1'.repeat(200), true, [1], {}, NaN, 10n]) {
   test(`${inspect(initial)} is no duration, and is refused with what to give`, () => {
     assert.throws(() => new Policy({ initial }), {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from numbers import Real
 from typing import Any
 
@@ -23,6 +24,13 @@ MOST = 2**63 - 1
         (-7, -7000),
         (0.0014, 1),
         (0.0016, 2),
+        (0.0004, 1),
+        (1e-300, 1),
+        (-1e-300, -1),
+        (-0.0, 0),
+        (timedelta(0), 0),
+        (timedelta(microseconds=1), 1),
+        (Fraction(1, 10_000), 1),
         (1_700_000_000.123, 1_700_000_000_123),
         (timedelta(seconds=1, microseconds=600), 1001),
         (2**63 // 1000, 2**63 // 1000 * 1000),

@@ -53,7 +53,7 @@ NO_WORDS: list[Any] = ["cubic", "", 1.5, THING, [], "LADDER", True]
 def of_policy() -> dict[str, list[Any]]:
     """Wrong values of Policy's options."""
     return {
-        "initial": [*[each for each in NO_TIMES if each is not None], -1, 0, 0.0001, 1e9, timedelta(-1), math.inf],
+        "initial": [*[each for each in NO_TIMES if each is not None], -1, 0, 1e9, timedelta(-1), math.inf],
         "factor": ["2", True, [2], THING, 0.5, -1, math.inf, math.nan, 0],
         "max": [*[each for each in NO_TIMES if each is not None], -1, 0, 1e9],
         "jitter": [None, True, False, "wild", "", 1.5, -0.1, math.nan, [0.2], THING],
@@ -118,7 +118,7 @@ def of_consumers() -> dict[str, list[Any]]:
         "mode": [*NO_WORDS, None],
         "legacy_counter": NO_TEXTS,
         "wait_queues": ["wait", b"wait", None, 7, THING, {}, [None], [""], [7], [MUCH]],
-        "confirm_timeout": [*NO_TIMES, -1, 0, 0.0001, 4000, math.inf],
+        "confirm_timeout": [*NO_TIMES, -1, 0, 4000, math.inf],
         "back_off": NO_POLICY,
         "breaker": ["api", 7, {}, backhop.Breaker, THING, True],
         "on_event": [

@@ -50,6 +50,12 @@ RSpec.describe "A time" do
     )
   end
 
+  it "is 0, which can mean no limit, only if 0 is given" do
+    ages = [0, 0.0, 0.0004, 0.0014, Rational(1, 10_000), "0.4ms"].map { |age| Backhop::Policy.new(max_age: age).max_age }
+    expect(ages).to eq([0, 0, 0.001, 0.001, 0.001, 0.001])
+    expect { Backhop::Policy.new(max_age: -0.0004) }.to raise_error(Backhop::PolicyError, /max_age is -0\.0004: give seconds/)
+  end
+
   it "may be a text with a unit" do
     expect(Backhop::Policy.new(initial: "30s", max: "2h", max_age: "1d", max_retry_after: "4 min 30 s").to_h)
       .to include(initial: 30, max: 7200, max_age: 86_400, max_retry_after: 270)

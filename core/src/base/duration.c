@@ -73,5 +73,5 @@ int64_t bh_duration_ms(bh_bytes text)
         if (number < 0 || unit == 0 || !(total <= 9007199254740992.0))
             return -1;
     } while (at < end);
-    return (int64_t)(total + 0.5);
+    return total > 0 && total < 1 ? 1 : (int64_t)(total + 0.5); /* 0 can mean no limit */
 }

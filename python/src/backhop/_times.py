@@ -26,13 +26,15 @@ _MOST_MS = 2**63 - 1
 def milliseconds(value: Seconds, name: str = "a time") -> int:
     """Returns a time in seconds as whole ms, limited to the core's range.
 
+    Only 0 becomes 0, which can mean no limit: a shorter time than 1 ms becomes 1 ms.
+
     :param name: its name, for the error.
     :raises ArgumentError: if it is no time.
     """
     if type(value) is float or type(value) is int:
         ms = value * 1000
         if -_MOST_MS <= ms <= _MOST_MS:
-            return round(ms)
+            return _whole(ms)
     if isinstance(value, str):
         ms = c.bh_duration_ms(value)
         if ms < 0:
@@ -42,7 +44,7 @@ def milliseconds(value: Seconds, name: str = "a time") -> int:
         raise ArgumentTypeError(f"{name} is {_shown(value)}: {_ADVICE}")
     try:
         if isinstance(value, timedelta):
-            return round(value / _MILLISECOND)
+            return _whole(value / _MILLISECOND)
         number = float(value)  # a numpy scalar has limits of its own
     except OverflowError:
         number = -inf if str(value).startswith("-") else inf
@@ -50,7 +52,11 @@ def milliseconds(value: Seconds, name: str = "a time") -> int:
         number = nan
     if isnan(number):
         raise ArgumentError(f"{name} is {_shown(value)}: {_ADVICE}")
-    return round(max(-_MOST_MS, min(_MOST_MS, number * 1000)))
+    return _whole(max(-_MOST_MS, min(_MOST_MS, number * 1000)))
+
+
+def _whole(ms: float) -> int:
+    return round(ms) or (ms > 0) - (ms < 0)
 
 
 def retry_after(value: object, name: str = "the delay") -> Seconds:

@@ -11,7 +11,8 @@ module Backhop
     module_function
 
     # Returns a time as whole milliseconds, limited to the range of the core's int64; nil if the
-    # value is no time.
+    # value is no time. Only 0 becomes 0, which can mean no limit: a shorter time than 1 ms becomes
+    # 1 ms.
     #
     # @param value [Object] seconds, as any Numeric or an ActiveSupport::Duration; or a text with a
     #   unit, as "30s"
@@ -39,6 +40,7 @@ module Backhop
 
     def whole(float_ms)
       return if float_ms.nan?
+      return float_ms <=> 0 if float_ms.abs < 0.5
       return float_ms.round if float_ms.abs < MOST_MS
 
       float_ms.positive? ? MOST_MS : -MOST_MS

@@ -22,7 +22,8 @@ BH_BEGIN_DECLS
 BH_API bh_bytes bh_duration_text(int64_t span_ms, char room[BH_DURATION_ROOM]);
 
 /*
- * Returns the time span of a text in ms, rounded; -1 if the text is no time span or has more than 2^53 ms.
+ * Returns the time span of a text in ms, rounded; a span above 0 is at least 1 ms. Returns -1 if the text is no time span
+ * or has more than 2^53 ms.
  *
  * text: numbers with units, as "250ms", "1.5s", "5m", "5 min", "2h", "3d", "4 min 30 s". A number needs its unit.
  */
