@@ -157,6 +157,29 @@ def test_T3_a_worker_that_cannot_be_ready_raises_to_all_who_wait(broker: Broker,
     assert "does not exist" in worker.state_reason
 
 
+@each_client
+@pytest.mark.parametrize("mode", ["create", "none"])
+def test_a_consumer_that_cannot_begin_leaves_no_gauge_and_no_thread(
+    client: str,
+    mode: str,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    pytest.importorskip("prometheus_client")
+    from backhop import prometheus
+
+    queue, metrics = broker.queue(), prometheus.Metrics(None)
+    broker.channel.queue_delete(queue)
+    options: Any = {"policy": QUICK, "namespace": namespace, "mode": mode, "on_event": metrics}
+    with connected(client, URL, queue, Handler(), **options) as consumer:
+        if client == "blocking":
+            consumer.consuming["threads"] = 4
+        with pytest.raises(backhop.MissingError):
+            consumer.begin_by_itself()
+        assert f'backhop_consumers_ready{{queue="{queue}"}}' not in metrics.text
+        until(lambda: not any(each.name.startswith(f"backhop-{queue}-") for each in threading.enumerate()))
+
+
 # --- Threads ---------------------------------------------------------------------------------------------------------
 
 

@@ -272,12 +272,17 @@ class BlockingConsumer(Consumer):
         self._on_cancel = on_cancel
         self._connection: Any = retrier._blocking
         self._error: Error | None = None
-        retrier.declare()
+        try:
+            retrier.declare()
+            self._open_first()
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _open_first(self) -> None:
         try:
             self._open()
         except pika.exceptions.AMQPChannelError as error:
-            self._is_cancelled = True
-            on_cancel()
             raise self._error or self._refusal(error) from error
 
     def _failed(self, error: Error) -> None:
@@ -396,7 +401,7 @@ class AsyncConsumer(Consumer):
             self._report(None)
 
     def _failed(self, error: Error) -> None:
-        self._is_cancelled = True
+        self.cancel()
         self._report(error)
 
     def _report(self, error: Error | None) -> None:
