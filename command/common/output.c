@@ -196,7 +196,7 @@ json_t *json_text(bh_bytes text)
 
 void print_json(json_t *object)
 {
-    json_dumpf(object, stdout, JSON_COMPACT); /* output_end reports a failed write */
+    json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* output_end reports a failed write */
     putchar('\n');
     json_decref(object);
 }

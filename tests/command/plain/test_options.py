@@ -39,11 +39,12 @@ class Options(Case):
 
     def test_x1_no_queue_name_controls_the_terminal(self):
         hostile = "w\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e"
-        for command in (("topology", "show"), ("topology", "dot")):
+        for command in (("topology", "show"), ("topology", "dot"), ("topology", "show", "--json")):
             with self.subTest(command):
                 text = self.ok(*command, hostile).stdout
                 self.assertIn("PWN", text)
                 self.assertEqual([each for each in text if each != "\n" and not each.isprintable()], [])
+        self.assertIn(hostile, [each.get("name") for each in self.ok("topology", "show", hostile, "--json").objects])
 
     def test_the_manual_explains_every_option(self):
         manual = "".join((SHARE / name).read_text() for name in ("backhop.1.in", "backhop-relay.1")).replace("\\-", "-")
