@@ -25,7 +25,13 @@ from proxy import Proxy
 
 BUILD = Path(os.environ["BACKHOP_BUILD"])
 LIMIT_S = 120  # for what has to end some time
-DELETE_QUEUES = '[rabbit_amqqueue:delete(Q, false, false, <<"test">>) || Q <- rabbit_amqqueue:list()].'
+# The workers that move dead letters end first. If queues are deleted while their messages fall due, these workers crash,
+# and RabbitMQ 4.3 can lose their supervisor. Then it declares no quorum queue that dead-letters at least once.
+DELETE_QUEUES = (
+    "[supervisor:terminate_child(rabbit_fifo_dlx_sup, Pid) "
+    "|| {_, Pid, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup)], "
+    '[rabbit_amqqueue:delete(Q, false, false, <<"test">>) || Q <- rabbit_amqqueue:list()].'
+)
 
 USAGE, DATA, NO_INPUT, UNAVAILABLE, CANNOT_CREATE, TRY_AGAIN, NO_PERMISSION = 64, 65, 66, 69, 73, 75, 77
 INTERRUPTED = 130
