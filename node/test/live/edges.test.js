@@ -384,9 +384,9 @@ describe('an edge', NEEDS_BROKER, () => {
 
   for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
     /** Begins a consumer that looks for the return exchange often; each message fails once. */
-    async function looking (more, url = URL, connect = declared) {
+    async function looking (more, url = URL, connect = declared, pause = 200) {
       const { setTimeout: timer } = globalThis
-      const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? 200 : ms, ...args)
+      const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? pause : ms, ...args)
       mock.method(globalThis, 'setTimeout', often)
       closing.push(() => mock.restoreAll())
       const seen = []
@@ -409,6 +409,18 @@ describe('an edge', NEEDS_BROKER, () => {
       await until(() => seen.length === 2, 'it comes back')
       assert.deepEqual(seen, [['x', 1], ['x', 2]])
       assert.equal(consumer.consumer?.state ?? 'ready', 'ready')
+    })
+
+    it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, async () => {
+      const { seen, events } = await looking({}, URL, declared, 1)
+      const { routingKey } = new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
+      const exchange = `${broker.namespace}.return`
+      for (let count = 1; count <= 20; count++) {
+        await broker.channel.deleteExchange(exchange)
+        await until(() => events.filter(({ name }) => name === 'unavailable').length === count, () => events.join('\n'))
+        await broker.publish(String(count), routingKey, { exchange })
+        await until(() => seen.some(([body]) => body === String(count)), 'it is routed')
+      }
     })
 
     it(`F1: a retry in the unroutable queue comes back to its idle queue over ${Consumer.name}`, async () => {
