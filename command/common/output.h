@@ -41,7 +41,7 @@ enum { ARGUMENT_TEXT = 2 * 255 + 4 };
 const char *show_argument(char out[ARGUMENT_TEXT], const char *name);
 /* Returns a JSON string. Bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(bh_bytes text);
-/* Writes an object as one line, and frees it. */
+/* Writes an object as one line in ASCII, so that no text in it controls a terminal, and frees it. */
 void print_json(json_t *object);
 
 /* Write "4 min 30 s" (bh_duration_text) and "2026-11-22 18:30:05 UTC" to `out`. */

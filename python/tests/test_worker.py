@@ -456,7 +456,7 @@ def test_a_second_run_is_refused_and_the_first_one_ends_as_always(serves: bool) 
     assert states == ["starting", "stopped"]
     met.clear()
     with running(worker, print):
-        assert met.wait(PATIENCE)  # between two runs, a stop has no effect
+        assert met.wait(PATIENCE)  # else the stop could come before the run
 
 
 @needs_worker

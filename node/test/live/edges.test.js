@@ -382,9 +382,12 @@ describe('an edge', NEEDS_BROKER, () => {
     }
   })
 
+  /** Returns the binding of the work queue to the return exchange. */
+  const bindingOfQueue = () => new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
+
   for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
     /** Begins a consumer that looks for the return exchange often; each message fails once. */
-    async function looking (more, url = URL, connect = declared, pause = 200) {
+    async function looking ({ pause = 200, ...more } = {}, url = URL, connect = declared) {
       const { setTimeout: timer } = globalThis
       const often = (run, ms, ...args) => timer(run, ms === LOOK_MS ? pause : ms, ...args)
       mock.method(globalThis, 'setTimeout', often)
@@ -412,9 +415,8 @@ describe('an edge', NEEDS_BROKER, () => {
     })
 
     it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, async () => {
-      const { seen, events } = await looking({}, URL, declared, 1)
-      const { routingKey } = new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
-      const exchange = `${broker.namespace}.return`
+      const { seen, events } = await looking({ pause: 1 })
+      const { source: exchange, routingKey } = bindingOfQueue()
       for (let count = 1; count <= 20; count++) {
         await broker.channel.deleteExchange(exchange)
         await until(() => events.filter(({ name }) => name === 'unavailable').length === count, () => events.join('\n'))
@@ -450,8 +452,7 @@ describe('an edge', NEEDS_BROKER, () => {
 
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, async () => {
       const { seen, consumer: { consumer } } = await looking()
-      const topology = new Topology(options)
-      const { source, routingKey } = topology.declarations.find(({ what, name }) => what === 'binding' && name === queue)
+      const { source, routingKey } = bindingOfQueue()
       await broker.channel.unbindQueue(queue, source, routingKey)
       const returns = async () => {
         await broker.publish('probe', routingKey, { exchange: source })
