@@ -54,13 +54,13 @@ function it (name, ...rest) {
   test.it(name, { timeout: LIMIT, ...rest[0] }, run)
 }
 
-/** Waits for a condition, and resolves to it. */
+/** Waits for a condition, and resolves to it. what: a text, or a function that returns it if the wait fails. */
 async function until (isSo, what = String(isSo)) {
   const end = Date.now() + PATIENCE
   for (;;) {
     const is = await isSo()
     if (is) return is
-    if (Date.now() > end) throw new Error(`it did not come true: ${what}`)
+    if (Date.now() > end) throw new Error(`it did not come true: ${typeof what === 'function' ? what() : what}`)
     await sleep(10)
   }
 }
@@ -113,8 +113,17 @@ class Broker {
 
   /** Returns whether a queue exists. */
   async has (queue) {
+    return this.#finds(() => this.channel.checkQueue(queue))
+  }
+
+  /** Returns whether an exchange exists. */
+  async hasExchange (exchange) {
+    return this.#finds(() => this.channel.checkExchange(exchange))
+  }
+
+  async #finds (check) {
     try {
-      await this.channel.checkQueue(queue)
+      await check()
       return true
     } catch {
       await this.#again()

@@ -417,11 +417,15 @@ describe('an edge', NEEDS_BROKER, () => {
     it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
+      // Not one event for each deletion: RabbitMQ may refuse the bind that follows a declaration, and the next look
+      // mends that.
+      const isRouted = async body => {
+        if (await broker.hasExchange(exchange)) await broker.publish(body, routingKey, { exchange })
+        return seen.some(([first]) => first === body)
+      }
       for (let count = 1; count <= 20; count++) {
         await broker.channel.deleteExchange(exchange)
-        await until(() => events.filter(({ name }) => name === 'unavailable').length === count, () => events.join('\n'))
-        await broker.publish(String(count), routingKey, { exchange })
-        await until(() => seen.some(([body]) => body === String(count)), 'it is routed')
+        await until(() => isRouted(String(count)), () => events.join('\n'))
       }
     })
 

@@ -227,22 +227,23 @@ def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_aga
     namespace: str,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    queue, handler, exchange = broker.queue(), Handler(), f"{namespace}.return"
 
-    def declared_again() -> int:
-        return sum("it is declared again" in event.text for event in list(events))
+    def is_routed(body: bytes, key: str) -> bool:
+        if has_exchange(broker, exchange):
+            broker.publish(body, key, exchange=exchange)
+        return any(message.body == body for message in list(handler.messages))
 
     monkeypatch.setattr(Watch, "pause", 0.001)
-    with connected(client, URL, queue, handler, **options) as consumer:
+    with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
         consumer.declare()
         consumer.begin_by_itself()
         (key,) = (each.routing_key for each in consumer.retrier.topology.declarations if each.name == queue)
         for count in range(1, 21):
-            broker.channel.exchange_delete(f"{namespace}.return")
-            until(lambda: declared_again() == count)  # noqa: B023
-            broker.publish(b"body", key, exchange=f"{namespace}.return")
-            handler.saw(count)
+            broker.channel.exchange_delete(exchange)
+            # Not one event for each deletion: RabbitMQ may refuse the bind that follows a declaration, and the next
+            # look mends that.
+            until(lambda: is_routed(b"%d" % count, key))  # noqa: B023
         looks.end()
 
 
