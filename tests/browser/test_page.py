@@ -338,6 +338,25 @@ class Looks(PageCase):
             page.wait_for_timeout(300)
             yield screen
 
+    def test_each_kind_of_policy_has_its_fields_and_its_delays(self):
+        browser = self.open(self.parked(1, "507 queue %d is full"))
+        browser.go("policy")
+        page, always = browser.page, ["Kind", "Jitter", "Downstream fails, from..to"]
+        for kind, more, delay in (
+            ("steps", ["Delays"], "1 h"),
+            ("fixed", ["First delay", "Longest delay", "Most attempts"], "1 s"),
+            ("linear", ["First delay", "Longest delay", "Most attempts"], "9 s"),
+            ("exponential", ["First delay", "Factor", "Longest delay", "Most attempts"], "4 min 16 s"),
+        ):
+            with self.subTest(kind):
+                page.get_by_label("Kind", exact=True).select_option(kind)
+                page.get_by_label("Jitter").select_option("none")
+                self.assertEqual(sorted(page.locator("main label:visible").all_inner_texts()), sorted(always + more))
+                page.get_by_role("button", name="Compute").click()
+                delays = page.get_by_role("region", name="Delays", exact=True).locator("[data-name='Delay']")
+                delays.filter(has_text=re.compile(f"^{delay}$")).last.wait_for()
+                self.assertEqual(page.get_by_role("alert").count(), 0)
+
     def test_axe_finds_nothing(self):
         for scheme in ("light", "dark"):
             browser = self.open("--allow", "replay,drop", self.parked(3, "507 queue %d is full", "bad"), scheme=scheme)

@@ -7,16 +7,17 @@ import { key, plot } from './chart.js'
 const KINDS = ['exponential', 'linear', 'fixed', 'steps'].map(each => [each, each])
 const JITTERS = ['spread:0.2', 'none', 'equal', 'full', 'decorrelated'].map(each => [each, each])
 
+// Returns the fields by their names in the request: label, input, and the kinds that have the field.
 function form () {
   const input = (value, more = {}) => h('input', { type: 'text', value, size: 8, ...more })
   return {
     kind: ['Kind', select(KINDS, 'exponential')],
-    initial: ['First delay', input('1s')],
-    factor: ['Factor', input('2')],
-    max: ['Longest delay', input('5m')],
-    steps: ['Delays of kind steps', input('', { placeholder: '10s,1m,1h' })],
+    initial: ['First delay', input('1s'), kind => kind !== 'steps'],
+    factor: ['Factor', input('2'), kind => kind === 'exponential'],
+    max: ['Longest delay', input('5m'), kind => kind !== 'steps'],
+    steps: ['Delays', input('10s,1m,1h'), kind => kind === 'steps'],
     jitter: ['Jitter', select(JITTERS, 'spread:0.2')],
-    max_attempts: ['Most attempts', input('10')],
+    max_attempts: ['Most attempts', input('10'), kind => kind !== 'steps'],
     down: ['Downstream fails, from..to', input('1m..6m')]
   }
 }
@@ -68,9 +69,16 @@ function plots (rows, runs, down) {
 const UNITS = { ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 }
 const milliseconds = text => UNITS[text.replace(/[\d.]/g, '')] * parseFloat(text)
 
-// Returns the fields that have a value.
+// Shows the fields of the kind that is chosen.
+function choose (fields) {
+  const kind = fields.kind[1].value
+  for (const [, input, belongs] of Object.values(fields)) input.parentNode.hidden = Boolean(belongs) && !belongs(kind)
+}
+
+// Returns the fields that are shown and have a value.
 function valuesOf (fields) {
-  const values = Object.entries(fields).map(([name, [, input]]) => [name, input.value.trim()])
+  const shown = Object.entries(fields).filter(([, [, input]]) => !input.parentNode.hidden)
+  const values = shown.map(([name, [, input]]) => [name, input.value.trim()])
   return Object.fromEntries(values.filter(([, value]) => value))
 }
 
@@ -79,7 +87,6 @@ export default function policy (app, main) {
   const fields = form()
   const compute = async () => {
     const { down, ...own } = valuesOf(fields)
-    if (own.kind !== 'steps') delete own.steps
     const [rows, runs] = await Promise.all([
       post('schedule', own),
       post('simulate', { ...own, down, seed: 1, breaker: true })
@@ -87,10 +94,13 @@ export default function policy (app, main) {
     const outage = down.split('..').map(milliseconds)
     set(place, ...plots(rows.results, runs.results, outage), h('h3', {}, 'Delays'), schedule(rows.results))
   }
+  const run = button('Compute', compute, 'main')
   main.append(h('h2', {}, 'Policy'),
     h('p', {}, 'Computes the delays of a policy and the calls that a failing downstream gets. ',
       'It changes nothing on the broker.'),
     h('div', { class: 'grid card' }, Object.values(fields).map(([label, input]) => field(label, input))),
-    button('Compute', compute, 'main'), place)
-  compute().catch(() => {})
+    run, place)
+  choose(fields)
+  fields.kind[1].addEventListener('change', () => choose(fields))
+  run.firstChild.click() // off while it runs: an older answer cannot replace a newer one
 }
