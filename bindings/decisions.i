@@ -189,6 +189,7 @@ typedef enum bh_jitter {
     bh_status set_max_retry_after_ms(int64_t max_retry_after_ms);
     bh_status set_max_crashes(int64_t max_crashes);
     bh_status set_max_deferrals(int64_t max_deferrals);
+    bh_status refuse_unused(int has_initial, int has_factor);
 
     bh_status check();
     bh_bytes error();

@@ -4,7 +4,7 @@
 const { inspect } = require('node:util')
 
 const c = require('./core')
-const { PolicyError, StrategyError, check, errorOf, made } = require('./errors')
+const { StrategyError, check, errorOf, made } = require('./errors')
 const NATIVE = require('./native')
 const { previewOf, rowCount, topologyRow } = require('./preview')
 const { list, namesOf, numberOf, only, refuse, shown, whole } = require('./checks')
@@ -26,7 +26,6 @@ const JITTERS = {
 const KIND_NAMES = namesOf(KINDS)
 const JITTER_NAMES = namesOf(JITTERS)
 const SPREAD = 0.2
-const USED = { initial: ['exponential', 'linear', 'fixed'], factor: ['exponential'] } // by these kinds
 const RANGE = /^.* is -?\d+: give a whole number from (-?\d+) to (\d+)$/ // of the core's sentences
 const ABOVE = / is (\d+)(?: ms)?, above (\w+) (\d+)/
 const OPTIONS = [
@@ -48,7 +47,7 @@ class Policy {
     const { kind = delays.length ? 'steps' : 'exponential' } = options
     this[NATIVE] = made(c.bh_policy_new())
     this.#set('set_kind', numberOf(KINDS, kind, 'kind'))
-    refuseUnused(kind, options)
+    this.#set('refuse_unused', Number(initial !== undefined), Number(factor !== undefined))
     this.#setDuration('initial', 'set_initial_ms', initial)
     if (factor !== undefined) this.#set('set_factor', number(factor, 'factor'))
     this.#setDuration('max', 'set_max_ms', max)
@@ -161,16 +160,6 @@ function number (value, name) {
 
 function refuseJitter (jitter) {
   return refuse('jitter', jitter, `a share from 0 to 1, or one of ${Object.keys(JITTERS).join(', ')}`)
-}
-
-/** Throws a PolicyError if an option has no effect on this kind of policy. */
-function refuseUnused (kind, options) {
-  for (const [name, kinds] of Object.entries(USED)) {
-    if (options[name] === undefined || kinds.includes(kind)) continue
-    throw new PolicyError(
-      `${name} is given, and the kind ${kind} has no use for it: leave it out, or take another kind`
-    )
-  }
 }
 
 module.exports = { Policy }

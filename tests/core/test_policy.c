@@ -97,6 +97,7 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_set_max_deferrals(NULL, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_policy_refuse_unused(NULL, 0, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh__policy_is_last(NULL, 1), 0);
     bh_policy_free(NULL);
 }
@@ -142,6 +143,36 @@ START_TEST(a_contradiction_can_be_mended)
 }
 END_TEST
 
+START_TEST(an_option_that_the_kind_does_not_use_is_refused)
+{
+    static const struct {
+        bh_kind kind;
+        int has_initial;
+        int has_factor;
+        const char *refused;
+    } rows[] = {
+        {BH_KIND_EXPONENTIAL, 1, 1, NULL},
+        {BH_KIND_LINEAR, 1, 0, NULL},
+        {BH_KIND_LINEAR, 0, 1, "factor is given, and the kind linear has no use for it"},
+        {BH_KIND_FIXED, 1, 0, NULL},
+        {BH_KIND_FIXED, 1, 1, "factor is given, and the kind fixed has no use for it"},
+        {BH_KIND_STEPS, 0, 0, NULL},
+        {BH_KIND_STEPS, 1, 1, "initial is given, and the kind steps has no use for it"},
+        {BH_KIND_STEPS, 0, 1, "factor is given, and the kind steps has no use for it"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bh_policy *policy = NULL;
+        ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+        ck_assert_int_eq(bh_policy_set_kind(policy, rows[i].kind), BH_OK);
+        bh_status status = bh_policy_refuse_unused(policy, rows[i].has_initial, rows[i].has_factor);
+        ck_assert_int_eq(status, rows[i].refused ? BH_ERR_POLICY : BH_OK);
+        if (rows[i].refused)
+            ck_assert_ptr_nonnull(strstr(bh_policy_error(policy).data, rows[i].refused));
+        bh_policy_free(policy);
+    }
+}
+END_TEST
+
 START_TEST(a_delay_is_never_below_one_or_above_max_whatever_the_attempt)
 {
     bh_policy *policy = NULL;
@@ -179,6 +210,7 @@ Suite *suite_policy(void)
     tcase_add_test(calls, a_number_that_names_no_kind_or_jitter_is_refused);
     tcase_add_test(calls, a_refused_value_does_no_lasting_harm);
     tcase_add_test(calls, a_contradiction_can_be_mended);
+    tcase_add_test(calls, an_option_that_the_kind_does_not_use_is_refused);
     tcase_add_test(calls, a_delay_is_never_below_one_or_above_max_whatever_the_attempt);
     suite_add_tcase(suite, calls);
     return suite;

@@ -146,6 +146,16 @@ BH_API bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferr
  *         delay.
  */
 BH_API bh_status bh_policy_check(bh_policy *self);
+/*
+ * Refuses an option that the kind of this policy does not use. Kind steps has no initial delay, and
+ * only kind exponential has a factor. The setters accept both, as a policy can be changed in steps.
+ *
+ * has_initial, has_factor: 1 if the user of the program gave the option.
+ *
+ * Errors: BH_ERR_ARGUMENT if `self` is NULL.
+ *         BH_ERR_POLICY; see bh_policy_error.
+ */
+BH_API bh_status bh_policy_refuse_unused(bh_policy *self, int has_initial, int has_factor);
 /* Returns the reason of the last BH_ERR_POLICY: the field, its value, and what to do. */
 BH_API bh_bytes bh_policy_error(const bh_policy *self);
 

@@ -223,6 +223,20 @@ bh_status bh_policy_check(bh_policy *self)
     return BH_OK;
 }
 
+bh_status bh_policy_refuse_unused(bh_policy *self, int has_initial, int has_factor)
+{
+    static const char *const kinds[] = {"exponential", "linear", "fixed", "steps"};
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    int no_initial = has_initial && self->kind == BH_KIND_STEPS;
+    if (!no_initial && (!has_factor || self->kind == BH_KIND_EXPONENTIAL))
+        return BH_OK;
+    snprintf(self->error, sizeof self->error,
+             "%s is given, and the kind %s has no use for it: leave it out, or take another kind",
+             no_initial ? "initial" : "factor", kinds[self->kind]);
+    return BH_ERR_POLICY;
+}
+
 bh_bytes bh_policy_error(const bh_policy *self)
 {
     return bh_str(self ? self->error : "");

@@ -28,11 +28,6 @@ _JITTERS: dict[Jitter, int] = {
     "full": c.BH_JITTER_FULL,
     "decorrelated": c.BH_JITTER_DECORRELATED,
 }
-_USED: dict[str, tuple[Kind, ...]] = {
-    "initial": ("exponential", "linear", "fixed"),
-    "factor": ("exponential",),
-}
-"""The kinds that have a use for an option."""
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _JITTER_NAMES = {number: name for name, number in _JITTERS.items()}
 _SPREAD = 0.2
@@ -101,7 +96,7 @@ class Policy:
         kind = ("steps" if steps else "exponential") if kind is None else kind
         handle = self._handle = made(c.bh_policy_new())
         self._check(c.Policy_set_kind(handle, number(_KINDS, kind, "kind")))
-        _refuse_unused(kind, {"initial": initial, "factor": factor})
+        self._check(c.Policy_refuse_unused(handle, initial is not None, factor is not None))
         self._initial = _INITIAL
         if initial is not None:
             initial_ms = _delay_ms("initial", initial)
@@ -293,15 +288,6 @@ def _delays(steps: Iterable[Seconds] | None) -> tuple[Seconds, ...]:
     if not delays:
         raise ArgumentError("steps is []: give one delay at least, or another kind")
     return delays
-
-
-def _refuse_unused(kind: Kind, given: Mapping[str, object]) -> None:
-    for name, value in given.items():
-        if value is not None and kind not in _USED[name]:
-            raise PolicyError(
-                f"{name} is given, and the kind {kind} has no use for it: leave it out, or take "
-                "another kind"
-            )
 
 
 def _delay_ms(name: str, value: Seconds) -> int:

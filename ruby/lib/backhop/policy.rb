@@ -169,12 +169,7 @@ module Backhop
     def set_kind(kind, steps, initial, factor)
       kind ||= steps ? :steps : :exponential
       check(@native.set_kind(Core.number(KINDS, kind, "kind", PolicyError)))
-      if kind == :steps && initial
-        raise PolicyError, "initial is given beside steps, which are all delays: leave one of them out"
-      end
-      return unless factor && kind != :exponential
-
-      raise PolicyError, "factor is given, and kind #{kind} has none: leave it out, or take kind :exponential"
+      check(@native.refuse_unused(initial.nil? ? 0 : 1, factor.nil? ? 0 : 1))
     end
 
     def set_delays(initial, factor, max, steps, jitter)

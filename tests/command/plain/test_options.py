@@ -158,6 +158,8 @@ class Schedule(Case):
             (("--strategy", "delayed-exchange", "--max-retry-after", "50d"), "47.295 s: lower max-retry-after,"),
             (("--max", "50ms", "--initial", "10ms"), "max is below the ladder's lowest rung of 0.1 s: raise max,"),
             (("--initial", "0s"), "initial is 0 s: give a time span from 0.001 s to 1157 d 9 h 46 min 40 s"),
+            (("--steps", "1m", "--initial", "5s"), "initial is given, and the kind steps has no use for it: leave it out"),
+            (("--kind", "fixed", "--factor", "3"), "factor is given, and the kind fixed has no use for it: leave it out"),
         ):
             with self.subTest(arguments):
                 stderr = self.ends(USAGE, "schedule", *arguments).stderr
