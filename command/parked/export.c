@@ -53,8 +53,8 @@ static int look(taking *self, parked *on, snapshot *shot)
         if (!self->file)
             continue;
         json_t *object = archive_object(on->queue, message, on->delivery, parked_id(on, id));
-        int is_written = json_dumpf(object, self->file, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0 &&
-                         putc('\n', self->file) != EOF;
+        const size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17); /* see print_json */
+        int is_written = json_dumpf(object, self->file, flags) == 0 && putc('\n', self->file) != EOF;
         json_decref(object);
         if (!is_written)
             break;

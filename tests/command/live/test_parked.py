@@ -82,7 +82,7 @@ class Looking(LiveCase):
 
     def test_what_strangers_write_does_not_control_the_terminal(self):
         queue = self.parked(1, "evil \x1b]0;owned\x07 \x9b31m\r\nsecond line")
-        for command in ("list",), ("show", "m000000"):
+        for command in ("list",), ("show", "m000000"), ("save", "-"):
             text = self.ok("parked", command[0], queue, *command[1:]).stdout
             self.assertFalse([character for character in text if ord(character) < 32 and character != "\n"], text)
             self.assertNotIn("\x9b", text)
