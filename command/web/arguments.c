@@ -87,6 +87,16 @@ void arguments_add(texts *out, const char *text)
     texts_add(out, copy_text(bh_str(text)));
 }
 
+void arguments_add_option(texts *out, const char *option, const char *value)
+{
+    char *text = NULL;
+    if (!value)
+        return;
+    if (asprintf(&text, "--%s=%s", option, value) < 0)
+        must(NULL);
+    texts_add(out, text);
+}
+
 void arguments_free(texts *self)
 {
     for (size_t i = 0; i < self->count; i++)
@@ -132,14 +142,6 @@ static int is_of(const json_t *value, shape wanted)
     }
 }
 
-static void add_option(texts *out, const char *option, const char *value)
-{
-    char *text = NULL;
-    if (asprintf(&text, value ? "--%s=%s" : "--%s", option, value) < 0)
-        must(NULL);
-    texts_add(out, text);
-}
-
 static void add_value(texts *out, const field *it, const json_t *value)
 {
     char number[64];
@@ -150,16 +152,17 @@ static void add_value(texts *out, const field *it, const json_t *value)
             snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
         else
             snprintf(number, sizeof number, "%.17g", json_real_value(value));
-        add_option(out, it->option, number);
+        arguments_add_option(out, it->option, number);
     } else if (it->shape == FLAG) {
+        snprintf(number, sizeof number, "--%s", it->option);
         if (json_is_true(value))
-            add_option(out, it->option, NULL);
+            arguments_add(out, number);
     } else if (it->shape == TEXT) {
-        add_option(out, it->option, json_string_value(value));
+        arguments_add_option(out, it->option, json_string_value(value));
     } else {
         json_array_foreach(value, i, item)
         {
-            add_option(out, it->option, json_string_value(item));
+            arguments_add_option(out, it->option, json_string_value(item));
         }
     }
 }

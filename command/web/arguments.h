@@ -22,6 +22,8 @@ const char *verb_name(verb self);
 int arguments_read(texts *out, verb wanted, const json_t *body, const texts *more, char problem[256]);
 /* Appends a copy of a text. */
 void arguments_add(texts *out, const char *text);
+/* Appends `--option=value`, or nothing if `value` is NULL. */
+void arguments_add_option(texts *out, const char *option, const char *value);
 void arguments_free(texts *self);
 
 #endif

@@ -160,14 +160,6 @@ static job *find_place(web *self)
     return oldest;
 }
 
-static void add_option(texts *more, const char *option, const char *value)
-{
-    char *text = NULL;
-    if (asprintf(&text, "--%s=%s", option, value) < 0)
-        must(NULL);
-    texts_add(more, text);
-}
-
 static void add_own(const web *self, texts *more, int is_named)
 {
     for (size_t i = 0; i < self->connecting.count; i++)
@@ -181,8 +173,8 @@ static int make_arguments(const job *self, const char *path, texts *out, char pr
 {
     texts more = {.items = NULL};
     add_own(self->web, &more, self->verb != LOAD);
-    add_option(&more, "user", self->user);
-    add_option(&more, "action-id", self->id);
+    arguments_add_option(&more, "user", self->user);
+    arguments_add_option(&more, "action-id", self->id);
     arguments_add(&more, "--progress");
     if (self->verb != LOAD)
         arguments_add(&more, "--yes");

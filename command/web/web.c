@@ -87,15 +87,6 @@ static int make_state(web *self, const char *named)
     return is_made ? EX_OK : EX_CANTCREAT;
 }
 
-static void add_option(texts *to, const char *name, const char *value)
-{
-    char *text = NULL;
-    if (value && asprintf(&text, "--%s=%s", name, value) < 0)
-        must(NULL);
-    if (value)
-        texts_add(to, text);
-}
-
 /* Returns the management API's usual address on the broker's host. The caller frees it. */
 static char *usual_api(const char *uri)
 {
@@ -139,13 +130,13 @@ static void prepare_children(web *self, const web_options *o)
 {
     const char *api = management_url(o->api);
     setenv("AMQP_URL", broker_uri(&o->broker), 1);
-    add_option(&self->connecting, "ca-file", o->broker.ca_file);
-    add_option(&self->connecting, "cert", o->broker.cert);
-    add_option(&self->connecting, "key", o->broker.key);
-    add_option(&self->naming, "namespace", o->ns);
-    add_option(&self->naming, "strategy", o->strategy);
-    add_option(&self->naming, "queue-type", o->queue_type);
-    add_option(&self->waiting, "policy", o->policy);
+    arguments_add_option(&self->connecting, "ca-file", o->broker.ca_file);
+    arguments_add_option(&self->connecting, "cert", o->broker.cert);
+    arguments_add_option(&self->connecting, "key", o->broker.key);
+    arguments_add_option(&self->naming, "namespace", o->ns);
+    arguments_add_option(&self->naming, "strategy", o->strategy);
+    arguments_add_option(&self->naming, "queue-type", o->queue_type);
+    arguments_add_option(&self->waiting, "policy", o->policy);
     self->scope = scope_of(self, broker_uri(&o->broker));
     if (api) {
         setenv("BACKHOP_MANAGEMENT_URL", api, 1);
