@@ -220,6 +220,25 @@ def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
 
 
 @each_client
+def test_F4_no_look_precedes_the_declaration(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    namespace: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    monkeypatch.setattr(Watch, "pause", 0.0)
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.begin_by_itself()
+        broker.publish(b"body", queue)
+        handler.saw(1)
+        looks.end()
+    assert "unavailable" not in names(events)
+
+
+@each_client
 def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_again(
     client: str,
     looks: Looks,

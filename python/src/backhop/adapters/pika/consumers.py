@@ -42,6 +42,8 @@ class ConsumingRetrier(Protocol):
 
     def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
 
+    def _watch(self) -> None: ...
+
     def _resubscribe_delay(self, failures: int) -> float: ...
 
     def _doubt_acks(self, channel: object = None) -> None: ...
@@ -181,6 +183,7 @@ class Consumer:
         is_new, self._is_ready = self._failures > 0 or not self._is_ready, True
         self._failures = 0
         self._is_consuming = True
+        self._retrier._watch()
         if is_new:
             self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
         if self._gate is not None:

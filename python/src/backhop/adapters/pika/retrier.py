@@ -222,7 +222,6 @@ class Retrier(BaseRetrier[Any]):
         limit = TimeLimit(timeout, self._emit_busy if threads is None else None)
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
-        self._publisher.watch.begin()
         if threads is not None:
             if self._blocking is None:
                 raise ArgumentTypeError(
@@ -250,8 +249,15 @@ class Retrier(BaseRetrier[Any]):
         """
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
-        self._publisher.watch.begin()
+        self._watch()
         return self._handler(handle, TimeLimit(None))[0]
+
+    def _watch(self) -> None:
+        """Looks for the return exchange once a minute from now on.
+
+        A consumer calls it once it is subscribed. A look beside its declaration could find nothing.
+        """
+        self._publisher.watch.begin()
 
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit
@@ -365,7 +371,7 @@ class Retrier(BaseRetrier[Any]):
                 "method, properties or body is None: there is no message, as basic_get found none "
                 "or consume waited for inactivity_timeout; look whether method is None first"
             )
-        self._publisher.watch.begin()
+        self._watch()
         message = self._message(channel or self._channel, method, properties, body)
         message._keep()
         return message
