@@ -140,7 +140,7 @@ bh_policy *setup_policy_over(const policy_options *o, json_t *object, const char
     set_policy_or_end(policy, "max-retry-after", o->max_retry_after);
     set_policy_or_end(policy, "max-crashes", o->max_crashes);
     words_error error;
-    if (!words_check_policy(policy, o->initial != NULL, o->factor != NULL, &error))
+    if (!words_check_used(policy, o->initial != NULL, o->factor != NULL, &error) || !words_check_policy(policy, &error))
         refuse(where, &error);
     return policy;
 }

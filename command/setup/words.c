@@ -266,11 +266,15 @@ words_result words_set_policy(bh_policy *policy, const char *name, const char *t
     return status == BH_OK ? WORDS_SET : WORDS_REFUSED;
 }
 
-int words_check_policy(bh_policy *policy, int has_initial, int has_factor, words_error *error)
+int words_check_used(bh_policy *policy, int has_initial, int has_factor, words_error *error)
 {
-    int is_right =
-        bh_policy_refuse_unused(policy, has_initial, has_factor) == BH_OK && bh_policy_check(policy) == BH_OK;
-    return is_right || refuse_core(error, bh_policy_error(policy));
+    bh_status status = bh_policy_refuse_unused(policy, has_initial, has_factor);
+    return status == BH_OK || refuse_core(error, bh_policy_error(policy));
+}
+
+int words_check_policy(bh_policy *policy, words_error *error)
+{
+    return bh_policy_check(policy) == BH_OK || refuse_core(error, bh_policy_error(policy));
 }
 
 /* ---------------------------------------------------------------------------------------------------------- topology */

@@ -19,11 +19,10 @@ typedef enum words_result { WORDS_SET, WORDS_REFUSED, WORDS_UNKNOWN } words_resu
 words_result words_set_policy(bh_policy *policy, const char *name, const char *text, words_error *error);
 /* Sets strategy, queue-type, namespace, series, stripes or work-queue. Returns as words_set_policy. */
 words_result words_set_topology(bh_topology *topology, const char *name, const char *text, words_error *error);
-/*
- * Checks the policy. Returns 0 if its fields do not fit together, or an option is given that its kind does not use;
- * `error` has the reason.
- */
-int words_check_policy(bh_policy *policy, int has_initial, int has_factor, words_error *error);
+/* Returns 0 if an option is given that the policy's kind does not use; `error` has the reason. */
+int words_check_used(bh_policy *policy, int has_initial, int has_factor, words_error *error);
+/* Checks the policy. Returns 0 if its fields do not fit together; `error` has the reason. */
+int words_check_policy(bh_policy *policy, words_error *error);
 /* Builds the topology. Returns 0 if it cannot be built, for lack of memory too; `error` has the reason. */
 int words_build(bh_topology *topology, bh_policy *policy, words_error *error);
 
