@@ -144,19 +144,19 @@ static int is_of(const json_t *value, shape wanted)
 
 static void add_value(texts *out, const field *it, const json_t *value)
 {
-    char number[64];
+    char text[64];
     size_t i;
     const json_t *item;
     if (it->shape == NUMBER) {
         if (json_is_integer(value))
-            snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
         else
-            snprintf(number, sizeof number, "%.17g", json_real_value(value));
-        arguments_add_option(out, it->option, number);
+            snprintf(text, sizeof text, "%.17g", json_real_value(value));
+        arguments_add_option(out, it->option, text);
     } else if (it->shape == FLAG) {
-        snprintf(number, sizeof number, "--%s", it->option);
+        snprintf(text, sizeof text, "--%s", it->option);
         if (json_is_true(value))
-            arguments_add(out, number);
+            arguments_add(out, text);
     } else if (it->shape == TEXT) {
         arguments_add_option(out, it->option, json_string_value(value));
     } else {

@@ -148,7 +148,7 @@ BH_API bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferr
 BH_API bh_status bh_policy_check(bh_policy *self);
 /*
  * Refuses an option that the kind of this policy does not use. Kind steps has no initial delay, and
- * only kind exponential has a factor. The setters accept both, as a policy can be changed in steps.
+ * only kind exponential has a factor. The setters accept both for every kind.
  *
  * has_initial, has_factor: 1 if the user of the program gave the option.
  *

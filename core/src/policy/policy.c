@@ -228,12 +228,16 @@ bh_status bh_policy_refuse_unused(bh_policy *self, int has_initial, int has_fact
     static const char *const kinds[] = {"exponential", "linear", "fixed", "steps"};
     if (!self)
         return BH_ERR_ARGUMENT;
-    int no_initial = has_initial && self->kind == BH_KIND_STEPS;
-    if (!no_initial && (!has_factor || self->kind == BH_KIND_EXPONENTIAL))
+    const char *unused = NULL;
+    if (has_initial && self->kind == BH_KIND_STEPS)
+        unused = "initial";
+    else if (has_factor && self->kind != BH_KIND_EXPONENTIAL)
+        unused = "factor";
+    if (!unused)
         return BH_OK;
     snprintf(self->error, sizeof self->error,
-             "%s is given, and the kind %s has no use for it: leave it out, or take another kind",
-             no_initial ? "initial" : "factor", kinds[self->kind]);
+             "%s is given, and the kind %s has no use for it: leave it out, or take another kind", unused,
+             kinds[self->kind]);
     return BH_ERR_POLICY;
 }
 
