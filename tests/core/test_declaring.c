@@ -368,6 +368,58 @@ START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
 }
 END_TEST
 
+/* Returns the number of steps. The broker has no return exchange until it is declared, and loses it `losses` times. */
+static int play_without_exchange(bh_declaring *declaring, int losses)
+{
+    int steps = 0, is_there = 0;
+    bh_declaration step;
+    while (bh_declaring_next(declaring, &step)) {
+        ck_assert_int_lt(steps++, 50);
+        if (step.kind == BH_DECLARE_EXCHANGE && !step.passive && strcmp(step.name.data, "backhop.return") == 0)
+            is_there = losses-- <= 0;
+        int needs = step.kind == BH_DECLARE_BINDING && strcmp(step.source.data, "backhop.return") == 0;
+        if (!is_there && step.passive)
+            bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND"));
+        else if (!is_there && needs)
+            bh_declaring_refuse(declaring, 404, bh_str("NOT_FOUND - no exchange 'backhop.return' in vhost '/'"));
+    }
+    return steps;
+}
+
+START_TEST(a_binding_whose_exchange_was_deleted_meanwhile_begins_again_once)
+{
+    bh_declared *declared;
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
+    play_steps(orders, BH_MODE_CREATE, 0, "", 0);
+    /* orders declared the exchange, and somebody deleted it: its own part, then all */
+    ck_assert_int_eq(bh_declaring_begin(mails, BH_MODE_CREATE, 0), BH_OK);
+    ck_assert_int_eq(play_without_exchange(mails, 0), 3 + 10);
+    ck_assert_int_eq(bh_declaring_status(mails), BH_OK);
+    ck_assert_int_eq(bh_declaring_begin(mails, BH_MODE_CREATE, 0), BH_OK);
+    ck_assert_int_eq(play_without_exchange(mails, 2), 7 + 7);
+    ck_assert_int_eq(bh_declaring_status(mails), BH_ERR_MISSING);
+    ck_assert_int_eq(bh_declaring_begin(mails, BH_MODE_CREATE, 0), BH_OK);
+    ck_assert_int_eq(play_without_exchange(mails, 0), 3 + 10); /* each call may begin again */
+    ck_assert_int_eq(bh_declaring_status(mails), BH_OK);
+    /* a look binds, finds and declares; it also removes the binding */
+    const char *lost = "the exchange \"backhop.return\" is missing, so that no retry comes back; ";
+    char text[256];
+    snprintf(text, sizeof text, "%sit is declared again", lost);
+    ck_assert_int_eq(bh_declaring_look(mails, BH_MODE_CREATE), BH_OK);
+    ck_assert_int_eq(play_without_exchange(mails, 1), 2 + 7 + 11);
+    ck_assert_str_eq(bh_declaring_error(mails).data, text);
+    snprintf(text, sizeof text, "%sdeclaring \"mails\" failed: the broker closed the channel (404 %s)", lost,
+             "NOT_FOUND - no exchange 'backhop.return' in vhost '/'");
+    ck_assert_int_eq(bh_declaring_look(mails, BH_MODE_CREATE), BH_OK);
+    ck_assert_int_eq(play_without_exchange(mails, 2), 2 + 7 + 7);
+    ck_assert_str_eq(bh_declaring_error(mails).data, text);
+    bh_declaring_free(orders);
+    bh_declaring_free(mails);
+    bh_declared_free(declared);
+}
+END_TEST
+
 START_TEST(what_only_begins_as_the_work_queues_name_is_the_namespaces)
 {
     bh_declared *declared;
@@ -481,6 +533,7 @@ Suite *suite_declaring(void)
     tcase_add_test(calls, no_words_of_a_broker_lead_astray);
     tcase_add_test(calls, a_second_work_queue_of_a_namespace_declares_its_own_part_alone);
     tcase_add_test(calls, what_was_refused_or_may_be_lost_is_declared_again);
+    tcase_add_test(calls, a_binding_whose_exchange_was_deleted_meanwhile_begins_again_once);
     tcase_add_test(calls, what_only_begins_as_the_work_queues_name_is_the_namespaces);
     tcase_add_test(calls, of_the_same_name_with_other_arguments_nothing_is_left_out);
     tcase_add_test(calls, what_is_remembered_is_bounded);

@@ -185,7 +185,7 @@ static bh_status begin(bh_declaring *self, bh_mode mode, bh__look look, int64_t 
     self->mode = mode;
     self->look = look;
     self->rung_ms = rung_ms;
-    self->is_pending = 0;
+    self->is_pending = self->has_begun_again = 0;
     self->has_ended = mode == BH_MODE_NONE;
     bh__report_clear(&self->different);
     bh__report_clear(&self->missing);

@@ -31,6 +31,7 @@ struct bh_declaring {
     bh__purpose purpose;
     int is_pending; /* the step was returned, and the broker has not refused it */
     int has_ended;
+    int has_begun_again; /* as a binding's exchange was deleted meanwhile */
     /* results of BH_MODE_VERIFY */
     bh__report different; /* status BH_OK: no differences */
     bh__report missing;

@@ -109,6 +109,12 @@ static void fail(bh_declaring *self, int code, bh_bytes text)
     self->has_ended = 1;
 }
 
+/* Returns 1 if the broker refused a binding, and not because the queue is missing. */
+static int lacks_exchange(const bh_declaring *self, int code, bh_bytes text)
+{
+    return code == NOT_FOUND && self->step.kind == BH_DECLARE_BINDING && bh__find(text, "no exchange");
+}
+
 static void on_not_created(bh_declaring *self, int code, bh_bytes text)
 {
     bh__report *result = &self->result;
@@ -126,7 +132,7 @@ static void on_not_created(bh_declaring *self, int code, bh_bytes text)
         bh__difference found = bh__read_difference(text);
         bh__report_set(result, BH_ERR_CLASH, "%s", "");
         add_clash(self, result, &found, bh__bare_value(found.received), text);
-    } else if (code == NOT_FOUND && is_binding && bh__same(name, queue)) {
+    } else if (code == NOT_FOUND && is_binding && bh__same(name, queue) && !lacks_exchange(self, code, text)) {
         bh__report_set(result, BH_ERR_MISSING,
                        "the work queue \"%.*s\" does not exist: declare it first, or have it declared too, by %s",
                        SHOWN(queue), dialects[self->dialect].work_queue);
@@ -218,6 +224,21 @@ void bh__declaring_report_look(bh_declaring *self)
     bh__report_free(&refusal);
 }
 
+/*
+ * Declares all from the beginning, once, if a binding's exchange was deleted after it was declared. It may have been
+ * declared long before, for another work queue on the same connection. RabbitMQ may also confirm the declaration of an
+ * exchange that is still being deleted. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
+ */
+static int begins_again(bh_declaring *self, int code, bh_bytes text)
+{
+    if (self->has_begun_again || !lacks_exchange(self, code, text))
+        return 0;
+    self->has_begun_again = 1;
+    bh_declared_clear(self->declared);
+    bh__declaring_go_to(self, 0);
+    return 1;
+}
+
 /* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look. */
 static void on_not_found(bh_declaring *self, int code)
 {
@@ -248,6 +269,8 @@ void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
         return;
     }
     if (self->purpose == BH__TO_CREATE || self->purpose == BH__TO_UNBIND) {
+        if (begins_again(self, code, text))
+            return;
         on_not_created(self, code, text);
         if (self->look)
             bh__declaring_report_look(self);

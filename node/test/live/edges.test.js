@@ -417,8 +417,8 @@ describe('an edge', NEEDS_BROKER, () => {
     it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
-      // Not one event for each deletion: RabbitMQ may refuse the bind that follows a declaration, and the next look
-      // mends that.
+      // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange, and the
+      // next look mends that.
       const isRouted = async body => {
         if (await broker.hasExchange(exchange)) await broker.publish(body, routingKey, { exchange })
         return seen.some(([first]) => first === body)

@@ -260,10 +260,23 @@ def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_aga
         (key,) = (each.routing_key for each in consumer.retrier.topology.declarations if each.name == queue)
         for count in range(1, 21):
             broker.channel.exchange_delete(exchange)
-            # Not one event for each deletion: RabbitMQ may refuse the bind that follows a declaration, and the next
-            # look mends that.
+            # Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange,
+            # and the next look mends that.
             until(lambda: is_routed(b"%d" % count, key))  # noqa: B023
         looks.end()
+
+
+def test_F4_an_exchange_deleted_before_a_second_queue_declares_is_declared_again(
+    broker: Broker,
+    namespace: str,  # noqa: F811
+) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(URL))
+    options: Any = {"policy": QUICK, "namespace": namespace}
+    backhop.pika.Retrier(connection.channel(), broker.queue(), **options).declare()
+    broker.channel.exchange_delete(f"{namespace}.return")
+    backhop.pika.Retrier(connection.channel(), broker.queue(), **options).declare()
+    connection.close()
+    assert has_exchange(broker, f"{namespace}.return")
 
 
 @each_client

@@ -158,7 +158,8 @@ BH_API bh_status bh_declaring_look(bh_declaring *self, bh_mode mode);
 BH_API int bh_declaring_next(bh_declaring *self, bh_declaration *out);
 /*
  * Reports that the broker closed the channel or the connection at the step, with this reply code
- * and text.
+ * and text. If a binding's exchange is missing, the steps begin again, once: the exchange was deleted
+ * after its declaration.
  */
 BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
 
