@@ -159,7 +159,7 @@ static bh_policy *make_policy(const relay_options *o, json_t *own, const char *q
     if (json_is_object(for_all))
         json_object_update(merged, for_all);
     if (json_is_object(own))
-        json_object_update(merged, own);
+        setup_merge_policy(merged, own);
     bh_policy *policy = setup_policy_over(&o->policy, merged, where);
     json_decref(merged);
     return policy;

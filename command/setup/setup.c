@@ -87,48 +87,92 @@ static void set_policy_json(bh_policy *policy, const char *key, const json_t *va
     free(text);
 }
 
-void setup_policy_json(bh_policy *policy, json_t *object, const char *where)
+/* Returns the kind of policy that the fields decide: their own, or steps if they have steps. NULL: they decide none. */
+static const char *kind_of(const json_t *fields)
 {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object))
-        options_refuse("%s: a JSON object is wanted, as {\"initial\": \"10s\", \"max-attempts\": 8}", where);
-    json_object_foreach(object, key, value)
-    {
-        set_policy_json(policy, key, value, where);
-    }
+    const json_t *kind = json_object_get(fields, "kind");
+    if (kind)
+        return json_is_string(kind) ? json_string_value(kind) : "";
+    return json_object_get(fields, "steps") ? "steps" : NULL;
 }
 
-static void read_file(bh_policy *policy, const char *file)
+/* Returns 1 if the kind uses the field, or if it is no kind, which is refused later. */
+static int uses(const char *kind, const char *field)
+{
+    bh_policy *policy = NULL;
+    words_error error;
+    if (strcmp(field, "steps") == 0)
+        return strcmp(kind, "steps") == 0;
+    if (bh_policy_new(&policy) != BH_OK)
+        must(NULL);
+    int is_used = words_set_policy(policy, "kind", kind, &error) != WORDS_SET ||
+                  words_check_used(policy, strcmp(field, "initial") == 0, strcmp(field, "factor") == 0, &error);
+    bh_policy_free(policy);
+    return is_used;
+}
+
+/* Removes the kind, and the fields that `kind`, which replaces it, does not use. */
+static void replace_kind(json_t *fields, const char *kind)
+{
+    static const char *const names[] = {"initial", "factor", "steps"};
+    json_object_del(fields, "kind");
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!uses(kind, names[i]))
+            json_object_del(fields, names[i]);
+}
+
+void setup_merge_policy(json_t *fields, json_t *own)
+{
+    const char *kind = kind_of(own);
+    if (kind)
+        replace_kind(fields, kind);
+    json_object_update(fields, own);
+}
+
+static json_t *read_file(const char *file)
 {
     json_error_t error;
-    json_t *object = json_load_file(file, JSON_REJECT_DUPLICATES, &error);
-    if (!object && json_error_code(&error) == json_error_cannot_open_file) {
+    json_t *fields = json_load_file(file, JSON_REJECT_DUPLICATES, &error);
+    if (!fields && json_error_code(&error) == json_error_cannot_open_file) {
         complain("%s cannot be read: %s", file, strerror(errno));
         exit(EX_NOINPUT);
     }
-    if (!object) {
+    if (!fields) {
         complain("%s: %s (line %d)", file, error.text, error.line);
         exit(EX_DATAERR);
     }
-    setup_policy_json(policy, object, file);
-    json_decref(object);
+    if (!json_is_object(fields))
+        options_refuse("%s: a JSON object is wanted, as {\"initial\": \"10s\", \"max-attempts\": 8}", file);
+    return fields;
 }
 
 bh_policy *setup_policy(const policy_options *o)
 {
-    return setup_policy_over(o, NULL, NULL);
+    json_t *fields = o->file ? read_file(o->file) : must(json_object());
+    bh_policy *policy = setup_policy_over(o, fields, o->file);
+    json_decref(fields);
+    return policy;
 }
 
-bh_policy *setup_policy_over(const policy_options *o, json_t *object, const char *where)
+bh_policy *setup_policy_over(const policy_options *o, json_t *fields, const char *where)
 {
     bh_policy *policy = NULL;
+    const char *key;
+    json_t *value;
+    words_error error;
     if (bh_policy_new(&policy) != BH_OK)
         must(NULL);
-    if (object)
-        setup_policy_json(policy, object, where);
-    if (o->file)
-        read_file(policy, o->file);
+    if (o->kind || o->steps)
+        replace_kind(fields, o->kind ? o->kind : "steps");
+    if (o->steps)
+        json_object_del(fields, "steps");
+    int has_kind = o->kind || json_object_get(fields, "kind");
+    if (!has_kind && (o->steps || json_object_get(fields, "steps")))
+        set_policy_or_end(policy, "kind", "steps");
+    json_object_foreach(fields, key, value)
+    {
+        set_policy_json(policy, key, value, where);
+    }
     set_policy_or_end(policy, "kind", o->kind);
     set_policy_or_end(policy, "max", o->max);
     set_policy_or_end(policy, "initial", o->initial);
@@ -139,8 +183,9 @@ bh_policy *setup_policy_over(const policy_options *o, json_t *object, const char
     set_policy_or_end(policy, "max-age", o->max_age);
     set_policy_or_end(policy, "max-retry-after", o->max_retry_after);
     set_policy_or_end(policy, "max-crashes", o->max_crashes);
-    words_error error;
-    if (!words_check_used(policy, o->initial != NULL, o->factor != NULL, &error) || !words_check_policy(policy, &error))
+    int has_initial = o->initial || json_object_get(fields, "initial");
+    int has_factor = o->factor || json_object_get(fields, "factor");
+    if (!words_check_used(policy, has_initial, has_factor, &error) || !words_check_policy(policy, &error))
         refuse(where, &error);
     return policy;
 }

@@ -64,10 +64,13 @@ typedef struct topology_options {
 
 /* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one that is no JSON with 65. */
 bh_policy *setup_policy(const policy_options *options);
-/* Makes the policy; an option goes before the JSON object, which "where" names in messages. */
-bh_policy *setup_policy_over(const policy_options *options, json_t *object, const char *where);
-/* Sets the fields of a JSON object of the file's form ("where" names it in messages). Ends the program as above. */
-void setup_policy_json(bh_policy *policy, json_t *object, const char *where);
+/*
+ * Makes the policy of a JSON object of the file's form, which "where" names in messages. An option goes before a field. If
+ * the options decide the kind, the fields that it does not use are removed.
+ */
+bh_policy *setup_policy_over(const policy_options *options, json_t *fields, const char *where);
+/* Sets a queue's own fields in those for all queues. An own kind removes the others' fields that it does not use. */
+void setup_merge_policy(json_t *fields, json_t *own);
 /* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64; `name` is the
  * option's. */
 int setup_word(const char *name, const char *text, const char *const *words, size_t count);

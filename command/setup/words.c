@@ -198,7 +198,6 @@ static int set_factor(bh_policy *policy, const char *text, bh_status *status, wo
 
 static int set_steps(bh_policy *policy, const char *text, bh_status *status, words_error *error)
 {
-    *status = bh_policy_set_kind(policy, BH_KIND_STEPS);
     for (const char *at = text + strspn(text, ", "); *status == BH_OK && *at;) {
         char step[64];
         int64_t step_ms;

@@ -105,6 +105,20 @@ class Relay(LiveCase):
                     rig("reject", queue, 1)
                 self.assertEqual(len(drain(f"{queue}.parked", 1)), 1)
 
+    def test_an_own_kind_replaces_the_kind_for_all(self) -> None:
+        own = f"{self.ns}.own"
+        config = {"namespace": self.ns, "policy": {"kind": "steps", "steps": ["5s", "6s"], "jitter": "none"},
+                  "queues": {own: {"kind": "fixed", "initial": "100ms"}}}
+        rig("declare", own, "quorum", f"x-dead-letter-exchange={self.ns}.rejected")
+        with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+            file.write(json.dumps(config))
+            file.flush()
+            with relaying("-c", file.name, "--verbose") as events:
+                rig("fill", own, 1)
+                rig("reject", own, 1)
+                self.await_ready(own, at_least=1)
+        self.assertEqual([each["delay_ms"] for each in events if each["event"] == "retried"], [100])
+
     def test_check_tells_what_is_missing_and_makes_nothing(self) -> None:
         for _ in range(2):
             self.assertIn(f"{self.ns}.", self.ends(UNAVAILABLE, "relay", *self.options, "--check").stderr)

@@ -147,6 +147,31 @@ class Schedule(Case):
             by_file = self.ok("schedule", "--policy", file.name).stdout
         self.assertEqual(by_file, self.ok("schedule", "--steps", "10s,1m", "--jitter", "none").stdout)
 
+    def test_the_order_of_a_files_fields_means_nothing(self):
+        for text, said in (
+            ('{"kind": "fixed", "steps": "1s"}', "steps are given, but kind is another"),
+            ('{"steps": "1s", "kind": "fixed"}', "steps are given, but kind is another"),
+            ('{"kind": "steps", "steps": "1s", "initial": "1s"}', "initial is given, and the kind steps has no use for it"),
+            ('{"factor": 3, "kind": "linear"}', "factor is given, and the kind linear has no use for it"),
+        ):
+            with self.subTest(text), tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                file.write(text)
+                file.flush()
+                self.assertIn(f"{file.name}: {said}", self.ends(USAGE, "schedule", "--policy", file.name).stderr)
+
+    def test_an_option_that_decides_the_kind_replaces_what_the_file_says_of_it(self):
+        for text, options, same in (
+            ('{"steps": "10s,1m", "max-attempts": 4}', ("--kind", "fixed"), ("--kind", "fixed", "--max-attempts", "4")),
+            ('{"kind": "exponential", "factor": 3, "initial": "5s"}', ("--steps", "1s,2s"), ("--steps", "1s,2s")),
+            ('{"kind": "steps", "steps": "10s,1m"}', ("--steps", "1s,2s"), ("--steps", "1s,2s")),
+            ('{"factor": 3, "initial": "5s"}', ("--kind", "linear"), ("--kind", "linear", "--initial", "5s")),
+        ):
+            with self.subTest(text), tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                file.write(text)
+                file.flush()
+                by_both = self.ok("schedule", "--policy", file.name, *options).stdout
+                self.assertEqual(by_both, self.ok("schedule", *same).stdout)
+
     def test_o11_errors_have_the_names_and_units_of_options(self):
         for arguments, said in (
             (("--initial", "1h", "--max", "1m"), "initial is 1 h, above max 1 min: raise max or lower initial"),
@@ -160,6 +185,7 @@ class Schedule(Case):
             (("--initial", "0s"), "initial is 0 s: give a time span from 0.001 s to 1157 d 9 h 46 min 40 s"),
             (("--steps", "1m", "--initial", "5s"), "initial is given, and the kind steps has no use for it: leave it out"),
             (("--kind", "fixed", "--factor", "3"), "factor is given, and the kind fixed has no use for it: leave it out"),
+            (("--kind", "fixed", "--steps", "1s"), "steps are given, but kind is another: set kind to steps"),
         ):
             with self.subTest(arguments):
                 stderr = self.ends(USAGE, "schedule", *arguments).stderr

@@ -101,6 +101,9 @@ class Relay(Case):
         self.refuses("queues: {email: {inital: 10s}}\n", "the policy of email", "inital")
         self.refuses("queues: {email: {initial: soon}}\n", "initial", "soon")
         self.refuses("queues: {email: {kind: steps}}\n", "steps")
+        for own in ("kind: steps, steps: 1s, initial: 1s", "steps: 1s, initial: 1s", "kind: fixed, factor: 3"):
+            self.refuses(f"policy: {{initial: 5s, factor: 4}}\nqueues: {{email: {{{own}}}}}\n", "the policy of email", "no use for it")
+        self.refuses("policy: {steps: 1s}\nqueues: {email: {initial: 5s}}\n", "the policy of email", "initial", "no use for it")
         self.refuses("queues: [email, email]\n", "email", "twice")
         self.refuses("queues: [backhop.rejected]\n", "the relay itself")
         self.refuses("drain: [1]\nqueues: [email]\n", "drain")
