@@ -327,7 +327,7 @@ class Tests:
     @unittest.skipUnless(os.geteuid() == 0, "only root can remove the files of a failed start")
     def test_failed_start_shows_the_log(self: Any) -> None:
         tree = Path(self.directory, "trees", self.version)  # one without RabbitMQ in it
-        for name in ("etc", "proc", "dev", "tmp", "var/lib/rabbitmq"):
+        for name in ("etc", "proc", "dev", "tmp", "mnt", "var/lib/rabbitmq", "usr/lib/rabbitmq/lib/rabbitmq_server-0/plugins"):
             (tree / name).mkdir(parents=True)
         (tree / "etc/hosts").write_text("")
         (tree / "etc/passwd").write_text("rabbitmq:x:101:101::/:/bin/sh\n")
