@@ -338,6 +338,16 @@ START_TEST(what_needs_a_built_topology_says_so)
 }
 END_TEST
 
+START_TEST(an_argument_that_is_given_twice_is_not_blamed_on_the_strategy)
+{
+    ck_assert_int_eq(bh_topology_set_work_queue_type(t, BH_QUEUE_QUORUM), BH_OK);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(add_int_argument(t, bh_str("x-max-length"), 10), BH_OK);
+    ck_assert_int_eq(bh_topology_build(t, p), BH_ERR_STRATEGY);
+    ck_assert_str_eq(bh_topology_error(t).data, "the work queue's argument x-max-length is given twice: leave one out");
+}
+END_TEST
+
 START_TEST(a_refused_build_leaves_no_declarations)
 {
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
@@ -451,6 +461,7 @@ Suite *suite_topology(void)
     tcase_add_test(calls, a_further_policy_that_contradicts_itself_is_refused);
     tcase_add_test(calls, a_further_policy_is_copied);
     tcase_add_test(calls, what_needs_a_built_topology_says_so);
+    tcase_add_test(calls, an_argument_that_is_given_twice_is_not_blamed_on_the_strategy);
     tcase_add_test(calls, a_refused_build_leaves_no_declarations);
     tcase_add_test(calls, the_unroutable_queue_is_the_namespaces);
     tcase_add_test(calls, a_message_is_the_work_queues_by_the_header_that_names_it);

@@ -513,8 +513,16 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
     CHECK(frame_max == 0 || 12 + bytes <= frame_max - 8);
 }
 
+/* The wait for an open breaker, which no policy limits. */
+static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
+{
+    int64_t most = bh_topology_strategy(t) == BH_STRATEGY_DELAYED_EXCHANGE ? 4294967295 : BH_POLICY_LONGEST_MS;
+    return retry_after_ms < 1 ? 1 : retry_after_ms < most ? retry_after_ms : most;
+}
+
 /* A delay: at least a millisecond, within what the policy, a handler's request and the rungs allow. */
-static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, int64_t retry_after_ms)
+static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, bh_outcome outcome,
+                        int64_t retry_after_ms)
 {
     int64_t delay = bh_plan_delay_ms(plan), allowed = limits_of(policy).max_retry_after_ms;
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
@@ -525,6 +533,8 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
             int64_t wait_ms = 0;
             CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
             CHECK(copy_of(plan).on_demand || action == BH_ACTION_DEFER || delay <= limit);
+        } else if (outcome == BH_OUTCOME_DEFERRED) {
+            CHECK(delay == pause_of(t, retry_after_ms));
         } else {
             CHECK(delay <= (floor > limit ? floor : limit));
         }
@@ -725,7 +735,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         if (status != BH_OK)
             return;
         check_action(plan, bh_plan_outcome(history, policy, topology, outcome), history, policy);
-        check_delay(plan, policy, topology, retry_after_ms);
+        check_delay(plan, policy, topology, outcome, retry_after_ms);
         if (publishes_copy(plan))
             check_copy(plan, delivery, history, topology, m, error_of_copy(history, outcome, error), frame_max);
 

@@ -88,6 +88,30 @@ START_TEST(a_throttled_message_waits_without_an_attempt)
 }
 END_TEST
 
+START_TEST(a_throttled_message_waits_with_a_policy_of_one_attempt)
+{
+    rig *r = setup_rig(setup_first());
+    ck_assert_int_eq(bh_policy_set_max_attempts(r->policy, 1), BH_OK);
+    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(r->policy, 1000), BH_OK);
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DEFERRED, 1));
+    rig_start(r);
+    rig_publish_and_take(r);
+    rig_settle(r, BH_OUTCOME_THROTTLED, "429", 0);
+    rig_await(r, BH_EVENT_DEFERRED);
+    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_DELAY), BH_TOPOLOGY_LOWEST_RUNG_MS); /* there is no rung below */
+    rig_take(r, "first");
+    rig_settle(r, BH_OUTCOME_THROTTLED, "429", 150);
+    rig_await(r, BH_EVENT_DEFERRED);
+    ck_assert_int_ge(bh_event_int(r->event, BH_FIELD_DELAY), 150);
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
 /* A policy for one class of errors: another delay than the rig's, and an attempt more. */
 static bh_policy *slow_policy(void)
 {
@@ -865,6 +889,7 @@ Suite *suite_running(void)
     tcase_add_test(taking, calls_at_the_wrong_time_are_refused_and_change_nothing);
     tcase_add_test(taking, a_message_is_settled_by_a_policy_of_the_topologys);
     tcase_add_test(taking, a_throttled_message_waits_without_an_attempt);
+    tcase_add_test(taking, a_throttled_message_waits_with_a_policy_of_one_attempt);
     tcase_add_test(taking, a_handler_that_is_run_names_the_policy);
     tcase_add_test(taking, a_message_of_another_worker_is_refused);
     tcase_add_test(taking, taking_from_an_empty_queue_waits_as_long_as_told);

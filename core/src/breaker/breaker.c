@@ -407,6 +407,7 @@ bh_status bh_breaker_open(bh_breaker *self, int64_t until_ms, int64_t now_ms)
         return BH_ERR_ARGUMENT;
     lock(self);
     advance(self, now_ms);
+    bh__breaker_forget_pauses(self);
     self->until = until_ms;
     if (until_ms != BH_BREAKER_NEVER)
         self->until = self->clock + (until_ms > self->seen_ms ? until_ms - self->seen_ms : 0);
@@ -434,6 +435,7 @@ void bh_breaker_disable(bh_breaker *self, int64_t now_ms)
         return;
     lock(self);
     advance(self, now_ms);
+    bh__breaker_forget_pauses(self);
     bh__breaker_explain(self, 0, "disabled by hand");
     bh__breaker_begin(self, BH_BREAKER_DISABLED);
     unlock(self);

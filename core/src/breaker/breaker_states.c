@@ -62,10 +62,15 @@ void bh__breaker_begin(bh_breaker *self, bh_breaker_state state)
     bh__ramp_step(&self->ramp, state == BH_BREAKER_CLOSED && limits ? 1 : 0, self->number);
 }
 
-void bh__breaker_pause(bh_breaker *self)
+void bh__breaker_forget_pauses(bh_breaker *self)
 {
     if (self->state == BH_BREAKER_CLOSED && self->clock - self->closed_at >= self->settings.window_ms)
         self->pauses_made = self->pause_ms = 0;
+}
+
+void bh__breaker_pause(bh_breaker *self)
+{
+    bh__breaker_forget_pauses(self);
     self->pauses_made++;
     self->pause_ms =
         bh_policy_delay_ms(self->pauses, self->pauses_made, self->pause_ms, bh__draw_number(&self->random));

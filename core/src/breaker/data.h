@@ -90,6 +90,8 @@ void bh__ramp_count(bh__ramp *self, const bh_breaker_settings *settings, int64_t
 void bh__breaker_keep_class(bh_breaker *self, bh_bytes error_class);
 /* Changes of the state. `format` is the reason; `with_class` appends the class of the last failure. */
 void bh__breaker_pause(bh_breaker *self);
+/* Forgets the pauses before, if it was closed for a whole window. */
+void bh__breaker_forget_pauses(bh_breaker *self);
 void bh__breaker_begin(bh_breaker *self, bh_breaker_state state);
 void bh__breaker_explain(bh_breaker *self, int with_class, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -42,10 +42,12 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
     case BH_STRATEGY_LADDER:
         self->delay_ms =
             choose_rung(rungs, delay_ms, bh__policy_max_ms(in->policy), bh__random_number(in->random.data + 8));
-        if (self->delay_ms < floor_ms)
+        if (self->delay_ms == 0 || self->delay_ms < floor_ms)
             self->delay_ms = bh__rungs_any_above_ms(rungs, delay_ms > floor_ms ? delay_ms : floor_ms);
-        if (self->delay_ms == 0) /* the policy's delay is above every rung */
+        if (self->delay_ms == 0 && floor_ms > 0) /* the policy's delay is above every rung */
             self->delay_ms = bh__rungs_any_above_ms(rungs, floor_ms);
+        if (self->delay_ms == 0)
+            self->delay_ms = bh__rungs_any_below_ms(rungs, INT64_MAX);
         self->is_on_demand = !bh__rungs_has(rungs, self->delay_ms);
         break;
     case BH_STRATEGY_MESSAGE_TTL:
@@ -63,10 +65,10 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
 void bh__plan_choose_pause(bh_plan *self, const bh__plan_input *in, int64_t pause_ms)
 {
     const bh__rungs *rungs = bh__topology_rungs(in->topology);
-    self->delay_ms = bh__plan_granted_ms(in->policy, pause_ms);
-    if (self->delay_ms < 1)
-        self->delay_ms = 1;
-    if (bh_topology_strategy(in->topology) == BH_STRATEGY_LADDER) {
+    bh_strategy strategy = bh_topology_strategy(in->topology);
+    int64_t most_ms = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH__LONGEST_X_DELAY_MS : BH_POLICY_LONGEST_MS;
+    self->delay_ms = pause_ms < 1 ? 1 : pause_ms < most_ms ? pause_ms : most_ms;
+    if (strategy == BH_STRATEGY_LADDER) {
         int64_t below = bh__rungs_any_below_ms(rungs, self->delay_ms);
         self->delay_ms = below > 0 ? below : bh__rungs_any_above_ms(rungs, self->delay_ms);
         self->is_on_demand = !bh__rungs_has(rungs, self->delay_ms);

@@ -151,16 +151,16 @@ bh_status bh__end_work_queue(bh_topology *self)
     int is_quorum = self->strategy == BH_STRATEGY_NATIVE || self->work_queue_type == BH_QUEUE_QUORUM;
     if (is_quorum && (!bh__topology_copies(self) || !bh__has_own_argument(self, "x-delivery-limit")))
         bh__add_int_argument(self, "x-delivery-limit", DELIVERY_LIMIT);
+    size_t of_strategy = last_draft(self)->argument_count;
     for (size_t i = 0; i < own->count; i++) {
         bh_bytes name = bh__store_get(&own->store, own->items[i].name);
         const bh__draft *queue = last_draft(self);
         for (size_t j = 0; j < queue->argument_count; j++) {
             if (!bh__same(name, bh__topology_text(self, self->arguments[queue->first_argument + j].name)))
                 continue;
-            snprintf(
-                self->error, sizeof self->error,
-                "the work queue's argument %s is set by the strategy itself: leave it out, or take strategy ladder",
-                name.data);
+            snprintf(self->error, sizeof self->error, "the work queue's argument %s is %s", name.data,
+                     j < of_strategy ? "set by the strategy itself: leave it out, or take strategy ladder"
+                                     : "given twice: leave one out");
             return BH_ERR_STRATEGY;
         }
         bh__draft_argument added = own->items[i];

@@ -2,9 +2,6 @@
 #include "policy/internal.h"
 #include "topology/data.h"
 
-/* The x-delayed-message plugin routes messages with a longer delay at once. */
-#define LONGEST_X_DELAY_MS INT64_C(4294967295)
-
 static int is_exact(const bh_policy *policy)
 {
     return bh_policy_jitter(policy) == BH_JITTER_NONE;
@@ -45,10 +42,10 @@ static const char *demand_of_delayed_exchange(const bh_policy *policy)
     int64_t lowest_ms;
     int64_t highest_ms;
     bh__delays(policy, &lowest_ms, &highest_ms);
-    if (highest_ms > LONGEST_X_DELAY_MS)
+    if (highest_ms > BH__LONGEST_X_DELAY_MS)
         return "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_ms, or take strategy "
                "ladder";
-    if (bh__policy_max_retry_after_ms(policy) > LONGEST_X_DELAY_MS)
+    if (bh__policy_max_retry_after_ms(policy) > BH__LONGEST_X_DELAY_MS)
         return "strategy delayed-exchange cannot delay by more than 4294967295 ms: lower max_retry_after_ms, or take "
                "strategy ladder";
     return NULL;

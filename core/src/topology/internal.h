@@ -8,6 +8,8 @@
 #include <backhop/topology.h>
 
 #define BH__KEY_PREFIX "backhop:" /* of the routing key of a return binding */
+/* The x-delayed-message plugin routes messages with a longer delay at once. */
+#define BH__LONGEST_X_DELAY_MS INT64_C(4294967295)
 
 /*
  * Copies all settings and declarations to *out. Free the copy with bh_topology_free.

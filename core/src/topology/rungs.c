@@ -158,8 +158,7 @@ const char *bh__rungs_add(bh__rungs *self, const bh_policy *policy, bh_series se
                 return "strategy ladder would need more than 128 wait queues for this policy: add jitter, so that the "
                        "shared grid serves, take a coarser series, or lower max_ms";
     }
-    int is_tried_again = end > 1;
-    add_demand(self, series, is_tried_again ? bh__policy_max_retry_after_ms(policy) : 0);
+    add_demand(self, series, bh__policy_max_retry_after_ms(policy)); /* also of one attempt: it may be throttled */
     return NULL;
 }
 

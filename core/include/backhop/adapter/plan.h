@@ -112,8 +112,8 @@ BH_API bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *po
  *
  *   error           why the handler failed; BH_HISTORY_MOST_ERROR_BYTES of it are kept
  *   retry_after_ms  the shortest delay that the handler requests, in ms; 0 or less for none. For BH_OUTCOME_DEFERRED:
- *                   how long the breaker is open; the message waits about as long. The limits of attempts, deferrals
- *                   and age do not hold, and the copy keeps the error of the last failure
+ *                   how long the breaker is open; the message waits about as long. The limits of attempts, deferrals,
+ *                   age and requested delays do not hold, and the copy keeps the error of the last failure
  *   now_ms          ms since the epoch, 0 to 2^53 - 1
  *   random          BH_PLAN_RANDOM_BYTES random bytes: 8 for the jitter, 8 for the choice of a rung, 16 for an id. Of the
  *                   first two, big-endian, the upper 53 bits are used; their lower 11 bits choose the stripe
