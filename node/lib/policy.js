@@ -43,7 +43,10 @@ class Policy {
       maxDeferrals
     } = options
     const delays = steps === undefined ? [] : list(steps, 'steps', 'an array of delays')
-    if (steps !== undefined && !delays.length) refuse('steps', steps, 'one delay at least, or another kind')
+    if (steps !== undefined) {
+      if (!delays.length) refuse('steps', steps, 'one delay at least, or another kind')
+      this.#options.steps = Object.freeze(delays)
+    }
     const { kind = delays.length ? 'steps' : 'exponential' } = options
     this[NATIVE] = made(c.bh_policy_new())
     this.#set('set_kind', numberOf(KINDS, kind, 'kind'))

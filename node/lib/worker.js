@@ -79,14 +79,15 @@ class Worker extends EventEmitter {
   constructor (uris, options = {}) {
     super()
     checkRuntime()
+    const { concurrency = 50 } = only(options, OPTIONS, 'a Worker')
+    whole(concurrency, 'concurrency', 1)
     const {
       never, only: others, policies: pairs = [], mode = 'create', legacyCounter, waitQueues = [],
       confirmTimeout = 30_000,
-      backOff, concurrency = 50, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), timeout,
+      backOff, prefetch = Math.min(MOST_PREFETCH, Math.max(100, 2 * concurrency)), timeout,
       caFile, cert, key, connectTimeout = 10_000, drain = 20_000, retryEvents = false, failFast = true, breaker,
       onEvent
-    } = only(options, OPTIONS, 'a Worker')
-    whole(concurrency, 'concurrency', 1)
+    } = options
     whole(prefetch, 'prefetch', 0, MOST_PREFETCH)
     const addresses = typeof uris === 'string' ? [uris] : list(uris, 'the first argument of a Worker', URIS)
     if (!addresses.length) refuse('the first argument of a Worker', uris, URIS)

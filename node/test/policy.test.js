@@ -125,6 +125,20 @@ test('the preview of a policy without a limit ends', () => {
   assert.equal(new Policy({ maxAttempts: 0 }).preview(3).length, 3)
 })
 
+test('a policy keeps its steps, whatever becomes of the list that it was given', () => {
+  const steps = [1000, '2s']
+  const policy = new Policy({ steps })
+  steps.push(3000)
+  assert.deepEqual(policy.toJSON(), { steps: [1000, '2s'] })
+  function * generated () { yield* [1000, '2s'] }
+  for (const given of [steps.slice(0, 2), new Set([1000, '2s']), generated()]) {
+    const again = new Policy(JSON.parse(JSON.stringify(new Policy({ steps: given }))))
+    assert.deepEqual(again, policy)
+    assert.equal(again.maxAttempts, policy.maxAttempts)
+    assert.deepEqual(again.toJSON(), policy.toJSON())
+  }
+})
+
 test('a policy goes through JSON', () => {
   const policy = new Policy({ steps: ['1s', 2000], jitter: 'full' })
   const again = new Policy(JSON.parse(JSON.stringify(policy)))

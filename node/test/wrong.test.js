@@ -131,7 +131,7 @@ const TABLE = [
 const WORKER_TABLE = [
   ...Object.entries({
     ...SHARED,
-    concurrency: [null, 0, -1, 1.5, '8', true],
+    concurrency: [null, 0, -1, 1.5, '8', true, 5n, Symbol('x')],
     prefetch: [null, -1, 65536, '10', 1.5],
     caFile: NOT_TEXTS,
     cert: NOT_TEXTS,
