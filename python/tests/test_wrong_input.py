@@ -54,9 +54,9 @@ def of_policy() -> dict[str, list[Any]]:
     """Wrong values of Policy's options."""
     return {
         "initial": [*[each for each in NO_TIMES if each is not None], -1, 0, 1e9, timedelta(-1), math.inf],
-        "factor": ["2", True, [2], THING, 0.5, -1, math.inf, math.nan, 0],
+        "factor": ["2", True, [2], THING, 0.5, -1, math.inf, math.nan, 0, 10**400, -(10**400)],
         "max": [*[each for each in NO_TIMES if each is not None], -1, 0, 1e9],
-        "jitter": [None, True, False, "wild", "", 1.5, -0.1, math.nan, [0.2], THING],
+        "jitter": [None, True, False, "wild", "", 1.5, -0.1, math.nan, [0.2], THING, 10**400],
         "max_attempts": [*NO_COUNTS, -1, 10**10],
         "kind": ["cubic", "", 7, THING, "steps", True],
         "steps": ["123", 5, {"a": 1}, THING, [-1], [0], ["1"], [None], [True], [math.nan], [1e9], [1] * 1001],
@@ -271,9 +271,32 @@ def test_a_retry_after_is_refused_where_it_is_raised(delay: Any) -> None:
 
 @pytest.mark.parametrize("attempt", [0, -1, 1.5, "1", True, None])
 def test_an_attempt_that_cannot_be_has_no_delay(attempt: Any) -> None:
-    for ask in (POLICY.delay, POLICY.row):
+    for ask in (POLICY.delay, POLICY.row, TOPOLOGY.row, TOPOLOGY.shares):
         with pytest.raises(backhop.ArgumentError, match=r"^attempt is .*: give a whole number, 1 or more"):
             ask(attempt)
+
+
+@pytest.mark.parametrize("random", [7, 1, 1.0, -0.1, math.nan, math.inf, "0.5", None, True])
+def test_a_random_number_outside_its_range_has_no_delay(random: Any) -> None:
+    with pytest.raises(backhop.ArgumentError, match=r"^random is .*: give a number from 0 to below 1$"):
+        POLICY.delay(1, random=random)
+
+
+def test_what_is_no_text_is_no_broker_and_no_vhost() -> None:
+    for value in NO_NAMES:
+        with pytest.raises(backhop.ArgumentTypeError, match=r"^product is .*, as str or bytes$"):
+            TOPOLOGY.check_broker(value, "4.1.0")
+        with pytest.raises(backhop.ArgumentTypeError, match=r"^version is .*, as str or bytes$"):
+            TOPOLOGY.check_broker("RabbitMQ", value)
+        with pytest.raises(backhop.ArgumentTypeError, match=r"^vhost is .*, as str or bytes$"):
+            TOPOLOGY.definitions(value)
+
+
+@pytest.mark.parametrize("name", ["", b""])
+def test_a_breaker_needs_a_name(name: str | bytes) -> None:
+    text = f"the name of a Breaker is {name!r}: give a name of 1 to 64 bytes, as the downstream's"
+    with pytest.raises(backhop.ArgumentError, match=f"^{re.escape(text)}$"):
+        backhop.Breaker(name)
 
 
 @pytest.mark.parametrize("failures", [-1, 10**9, 1.5, "7", True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
@@ -46,10 +47,23 @@ def whole(
 
 
 def real(name: str, value: object, advice: str) -> float:
-    """Returns a number."""
+    """Returns a number. One that is too large for a float becomes an infinity."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: {advice}")
-    return value if isinstance(value, int | float) else float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+    return value if isinstance(value, int | float) else number
+
+
+def fraction(name: str, value: object) -> float:
+    """Returns a number from 0 to below 1."""
+    advice = "give a number from 0 to below 1"
+    number = real(name, value, advice)
+    if not 0 <= number < 1:
+        raise ArgumentError(f"{name} is {shortened(value)}: {advice}")
+    return number
 
 
 def span_ms(
@@ -95,13 +109,19 @@ def function(name: str, value: object) -> None:
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give a function")
 
 
-def short_text(name: str, value: object, what: str) -> Text:
-    """Returns a name of AMQP's, of 1 to 255 bytes."""
+def text(name: str, value: object, what: str) -> Text:
+    """Returns a text: str or bytes."""
     if not isinstance(value, str | bytes):
         raise ArgumentTypeError(f"{name} is {shortened(value)}: give {what}, as str or bytes")
-    if not 1 <= _size(value) <= 255:
-        raise ArgumentError(f"{name} is {shortened(value)}: give {what}, of 1 to 255 bytes")
     return value
+
+
+def short_text(name: str, value: object, what: str) -> Text:
+    """Returns a name of AMQP's, of 1 to 255 bytes."""
+    given = text(name, value, what)
+    if not 1 <= _size(given) <= 255:
+        raise ArgumentError(f"{name} is {shortened(value)}: give {what}, of 1 to 255 bytes")
+    return given
 
 
 def legacy_header(value: object) -> Text:

@@ -58,7 +58,7 @@ class Breaker:
 
     Times are seconds, as a Policy's. All methods are for any thread.
 
-    :param name: for events, metrics and logs, at most 64 bytes.
+    :param name: for events, metrics and logs, 1 to 64 bytes.
     :param errors: exceptions that are the downstream's fault: a class, a predicate, or a list of
         these. If RetryAfter or Throttled carries an exception, that one counts. Default: all
         failures that can be retried.
@@ -101,6 +101,11 @@ class Breaker:
     ) -> None:
         if not isinstance(name, str | bytes):
             raise ArgumentTypeError(f"name is {shortened(name)}: give a name, as str or bytes")
+        if not name:
+            raise ArgumentError(
+                f"the name of a Breaker is {name!r}: give a name of 1 to 64 bytes, as the "
+                "downstream's"
+            )
         self._name = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
         self._errors = None if errors is None else conditions("errors", errors)
         self._key = _checked_key(key)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
-from ._checks import LONGEST_MS, real, span_ms, whole
+from ._checks import LONGEST_MS, fraction, real, span_ms, whole
 from ._core import made, number
 from ._errors import ArgumentError, ArgumentTypeError, PolicyError, error, in_seconds
 from ._times import Seconds, milliseconds, seconds
@@ -206,10 +206,11 @@ class Policy:
         :param attempt: number of the failed attempt: 1, 2 and so on.
         :param previous: the previous delay, for jitter decorrelated.
         :param random: a random number, from 0 to below 1.
-        :raises ArgumentError: if ``attempt`` is below 1, or an argument has another type.
+        :raises ArgumentError: if ``attempt`` is below 1, ``random`` is out of its range, or an
+            argument has another type.
         """
         count = whole("attempt", attempt, 1)
-        u = real("random", random, "give a number from 0 to below 1")
+        u = fraction("random", random)
         return seconds(
             c.Policy_delay_ms(self._handle, count, milliseconds(previous, "previous"), u)
         )
@@ -218,6 +219,7 @@ class Policy:
         """Returns the delay after a failure by the formula alone, without rungs.
 
         :param attempt: number of the failed attempt: 1, 2 and so on.
+        :raises ArgumentError: if ``attempt`` is no whole number, or below 1.
         """
         return policy_row(self._handle, whole("attempt", attempt, 1))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._amqp import Text
-from ._checks import instance, queue_name, short_text, whole
+from ._checks import instance, queue_name, short_text, text, whole
 from ._core import made, number
 from ._errors import ArgumentError, ArgumentTypeError, check, error, in_seconds
 from ._times import seconds
@@ -221,8 +221,9 @@ class Topology:
         """Returns the delay after a failure as the wait queues make it.
 
         :param attempt: number of the failed attempt: 1, 2 and so on.
+        :raises ArgumentError: if ``attempt`` is no whole number, or below 1.
         """
-        return topology_row(self._handle, self.policy._handle, attempt)
+        return topology_row(self._handle, self.policy._handle, whole("attempt", attempt, 1))
 
     def preview(self, failures: int | None = None) -> Preview:
         """Returns the delays after each failure, in seconds, as the wait queues make them.
@@ -236,7 +237,9 @@ class Topology:
         """Returns the share of messages on each of the ladder's rungs (in seconds) after a failure.
 
         :param attempt: number of the failed attempt: 1, 2 and so on.
+        :raises ArgumentError: if ``attempt`` is no whole number, or below 1.
         """
+        attempt = whole("attempt", attempt, 1)
         handle, policy = self._handle, self.policy._handle
         shares = {
             rung: c.Topology_share(handle, policy, attempt, i) for i, rung in enumerate(self.rungs)
@@ -249,11 +252,18 @@ class Topology:
         :param product: ``product`` of its server properties.
         :param version: ``version`` of its server properties.
         :raises BrokerError: if it cannot; the text names a strategy that it can serve.
+        :raises ArgumentTypeError: if an argument is neither str nor bytes.
         """
+        text("product", product, "the broker's product")
+        text("version", version, "the broker's version")
         self._check(c.Topology_check_broker(self._handle, product, version))
 
     def definitions(self, vhost: Text = "/") -> str:
-        """Returns RabbitMQ definitions (JSON) for ``rabbitmqctl import_definitions``."""
+        """Returns RabbitMQ definitions (JSON) for ``rabbitmqctl import_definitions``.
+
+        :raises ArgumentTypeError: if ``vhost`` is neither str nor bytes.
+        """
+        text("vhost", vhost, "a vhost's name")
         self._check(c.bh_topology_export(self._handle, vhost))
         return c.Topology_definitions(self._handle)
 
