@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "pathname"
 require "spec_helper"
 require "backhop/bunny"
 
@@ -18,9 +19,10 @@ RSpec.describe "A wrong value" do
   shared = {
     strategy: [:hope, "ladder", 1], queue_type: ["quorum", :stream, true], namespace: [7, :backhop], series: [7, "10", 10.5],
     stripes: [0, 65, -1, "2", 1.5, true],
-    work_queue: [true, "quorum"], work_queue_arguments: [[], "x", { "x-max-length" => 1.5 }], policy: [{}, 5, "fast"],
+    work_queue: [true, "quorum"], work_queue_arguments: [[], "x", { "x-max-length" => 1.5 },
+                                                         { "x-max-length" => 2**63 }], policy: [{}, 5, "fast"],
     queue: [nil, "", 5, :work, "q" * 248], mode: ["create", :hope, nil, false], never: ["KeyError", [KeyError, nil], 5],
-    only: ["KeyError", [5]], legacy_counter: [5, :retries], wait_queues: [5, [nil], { a: 1 }],
+    only: ["KeyError", [5]], legacy_counter: [5, :retries, "", "x" * 256, false], wait_queues: [5, [nil], { a: 1 }],
     policies: [nil, 5, [[KeyError, Backhop::Policy.new]], { "KeyError" => Backhop::Policy.new }, { KeyError => 5 },
                { KeyError => nil }],
     breaker: [5, "billing", true],
@@ -35,7 +37,8 @@ RSpec.describe "A wrong value" do
       max_retry_after: [-1, "1", nil], max_crashes: [1.5, -1, nil, "5"], max_deferrals: [1.5, -1, nil, "5"], colour: ["red"]
     },
     "Breaker" => {
-      name: [nil, 5, :billing], errors: ["KeyError", [KeyError, nil], 5], key: ["host", 5, :host], window: [0, -1, nil, "soon"],
+      name: [nil, 5, :billing, ""], errors: ["KeyError", [KeyError, nil], 5], key: ["host", 5, :host, false],
+      window: [0, -1, nil, "soon"],
       least_calls: [0, 1.5, nil], failure_percent: [0, 101, "50"], row_failures: [-1, nil, 1.5], slow: [0, "x"],
       slow_percent: [0, 101], probe_successes: [0, 1001, "3"], probe_timeout: [0, nil], ramp_calls: [0, 65_537],
       throttled_opens: [1, nil], pauses: [5, {}], colour: ["red"]
@@ -49,7 +52,8 @@ RSpec.describe "A wrong value" do
       threads: [0, -1, 1.5, "8", nil, true], prefetch: [-1, 1.5, "100", nil, 65_536], connect_timeout: [0, -1, "10", nil],
       drain: [-1, "20", 3601, nil, Float::NAN], on_event: [5, "log"], retry_events: [nil, 1, "yes"], fail_fast: [nil, 0, "no"],
       uri: [nil, 5, [], [5], {}],
-      topology: [{}, 5, topology], clock: [Time.method(:now)]
+      topology: [{}, 5, topology], clock: [Time.method(:now)],
+      ca_file: [true, false, 5, :path, "", Pathname("")], cert: [true, false, 5, ""], key: [true, false, 5, ""]
     ),
     "rehearse" => shared.slice(:strategy, :policy, :never, :only, :policies, :legacy_counter, :wait_queues).merge(
       most_attempts: [0, -1, "5", nil,
@@ -102,7 +106,16 @@ RSpec.describe "A wrong value" do
       -> { policy.delay(0) } => /attempt is 0/, -> { policy.delay(1.5) } => /attempt is 1.5/, lambda {
                                                                                                 policy.delay(-1)
                                                                                               } => /attempt/,
-      -> { policy.delay(1, random: "0") } => /random is "0"/, -> { policy.row("1") } => /attempt is "1"/,
+      -> { policy.delay(1, random: "0") } => /random is "0"/,
+      -> { policy.delay(1, random: 7) } => /random is 7: give a number from 0 to below 1/,
+      -> { policy.delay(1, random: 1) } => /random is 1: give/, -> { policy.delay(1, random: -0.1) } => /random is -0.1/,
+      -> { policy.delay(1, random: Float::NAN) } => /random is NaN/,
+      -> { topology.check_broker("RabbitMQ", nil) } => /version is nil: give a String/,
+      -> { topology.check_broker(5, "4.1.0") } => /product is 5: give a String/,
+      -> { topology.definitions(vhost: nil) } => /vhost is nil: give a String/,
+      -> { Backhop::Breaker.new("") } => /the name of a Breaker is "": give a name of 1 to 64 bytes, as the downstream's/,
+      -> { Backhop::History.new(Backhop::Delivery.new, legacy_counter: "") } => /legacy_counter is "": give a header's name/,
+      -> { policy.row("1") } => /attempt is "1"/,
       -> { topology.preview(10**9) } => /failures is 1000000000/, -> { topology.row(0) } => /attempt is 0/,
       -> { topology.shares("1") } => /attempt is "1"/,
       -> { policy.preview(10**9) } => /failures is 1000000000/, -> { policy.preview(-1) } => /failures is -1/,
@@ -112,6 +125,16 @@ RSpec.describe "A wrong value" do
     }.each do |call, text|
       expect(&call).to raise_error(Backhop::Error, text)
     end
+  end
+
+  it "of a file is shown with what to give; a Pathname is a path", :unsigned do
+    skip "built without librabbitmq" unless Backhop.build_info.worker?
+
+    expect { made.fetch("Worker").call(ca_file: true) }
+      .to raise_error(Backhop::InvalidArgumentError, "ca_file is true: give a path")
+    expect { made.fetch("Worker").call(ca_file: "") }
+      .to raise_error(Backhop::InvalidArgumentError, 'ca_file is "": give a path, or leave it out')
+    expect(made.fetch("Worker").call(ca_file: Pathname("ca.pem"), cert: Pathname("cert.pem"))).to be_a(Backhop::Worker)
   end
 
   it "of the logger is none: nil logs nothing, and one that fails stops nothing", :unsigned do

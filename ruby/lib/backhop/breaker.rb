@@ -54,7 +54,7 @@ module Backhop
       Checks.object(given, "breaker", Breaker).tap { |breaker| breaker.check_serves(topology) }
     end
 
-    # @param name [String] for events, metrics and logs, at most 64 bytes
+    # @param name [String] for events, metrics and logs, 1 to 64 bytes
     # @param errors [Class, #call, Array, nil] classes of exceptions, or predicates: failures of the
     #   downstream. Others are the message's own fault, and count as nothing. Default: every failure
     #   except permanent ones
@@ -78,9 +78,9 @@ module Backhop
     def initialize(name, errors: nil, key: nil, window: 60, least_calls: 20, failure_percent: 50, row_failures: 10,
                    slow: nil, slow_percent: 100, probe_successes: 3, probe_timeout: 60, ramp_calls: 1024,
                    throttled_opens: false, pauses: nil)
-      @name = Checks.text(name, "name").dup.freeze
+      @name = name_of(name).dup.freeze
       @errors = FailureRules.list(errors, "errors")
-      @key = key && Checks.callable(key, "key")
+      @key = key.nil? ? nil : Checks.callable(key, "key")
       settings = [
         Checks.time(window, "window", (6..DAY_MS)), Checks.integer(least_calls, "least_calls", (1..MANY)),
         percent(failure_percent, "failure_percent"), Checks.integer(row_failures, "row_failures", (0..MANY)),
@@ -193,6 +193,12 @@ module Backhop
     end
 
     private
+
+    def name_of(name)
+      return name unless Checks.text(name, "name").empty?
+
+      raise InvalidArgumentError, "the name of a Breaker is \"\": give a name of 1 to 64 bytes, as the downstream's"
+    end
 
     def percent(value, name) = Checks.integer(value, name, (1..100))
 

@@ -53,6 +53,14 @@ module Backhop
       raise error, "#{name} is #{Text.shown(value)}: give a number"
     end
 
+    # Returns a number from 0 to below 1 as a Float, or raises `error`.
+    def fraction(value, name, error = InvalidArgumentError)
+      fraction = number(value, name, error)
+      return fraction if fraction >= 0 && fraction < 1
+
+      raise error, "#{name} is #{Text.shown(value)}: give a number from 0 to below 1"
+    end
+
     # Returns a time, as Times.read takes it, in whole milliseconds, or raises `error`.
     #
     # @param range [Range] in milliseconds
@@ -69,6 +77,22 @@ module Backhop
       return value if value.is_a?(String)
 
       raise error, "#{name} is #{Text.shown(value)}: give a String"
+    end
+
+    # Returns the name of a header that counts failures, or raises InvalidArgumentError.
+    def legacy_counter(value)
+      return value if text(value, "legacy_counter").bytesize.between?(1, 255)
+
+      raise InvalidArgumentError, "legacy_counter is #{Text.shown(value)}: give a header's name, of 1 to 255 bytes"
+    end
+
+    # Returns a path as a String, or raises InvalidArgumentError. Accepts a Pathname.
+    def path(value, name)
+      path = value.respond_to?(:to_path) ? value.to_path : value
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give a path" unless path.is_a?(String)
+      raise InvalidArgumentError, "#{name} is #{Text.shown(value)}: give a path, or leave it out" if path.empty?
+
+      path
     end
 
     # Returns true or false, or raises InvalidArgumentError.

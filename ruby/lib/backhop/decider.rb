@@ -28,7 +28,7 @@ module Backhop
                    frame_max: Plan::FRAME_MAX, clock: Time.method(:now), random: Random.method(:urandom))
       @topology = topology
       @rules = FailureRules.new(never, only, policies)
-      @legacy_counter = legacy_counter && Checks.text(legacy_counter, "legacy_counter")
+      @legacy_counter = legacy_counter.nil? ? nil : Checks.legacy_counter(legacy_counter)
       @wait_queues = Checks.texts(wait_queues, "wait_queues")
       @frame_max = frame_max
       @clock = Checks.callable(clock, "clock")

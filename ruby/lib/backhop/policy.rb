@@ -129,8 +129,8 @@ module Backhop
     # @raise [PolicyError] if an argument has the wrong class or is outside its range
     def delay(attempt, previous: 0, random: 0.5)
       Preview.check_attempt(attempt)
-      Checks.object(random, "random", Numeric, PolicyError)
-      Times.seconds(@native.delay_ms(attempt, Times.milliseconds(previous), random))
+      fraction = Checks.fraction(random, "random", PolicyError)
+      Times.seconds(@native.delay_ms(attempt, Times.milliseconds(previous), fraction))
     end
 
     # Returns the delays after one failure by the formula, before they are rounded to rungs.

@@ -47,7 +47,8 @@ module Backhop
     }.freeze
     SERIES = [5, 10, 20, 40].to_h { |series| [series, series] }.freeze
     LONGEST_NAME = 247 # bytes, the core's limit
-    private_constant :STRATEGIES, :QUEUE_TYPES, :SERIES, :LONGEST_NAME
+    INT64 = (-(2**63)..((2**63) - 1))
+    private_constant :STRATEGIES, :QUEUE_TYPES, :SERIES, :LONGEST_NAME, :INT64
 
     extend Checks::Keywords
 
@@ -196,7 +197,10 @@ module Backhop
     # @return [void]
     # @raise [BrokerError] if the broker cannot serve the strategy; the text names one that it can
     #   serve
-    def check_broker(product, version) = check(@native.check_broker(product, version))
+    # @raise [InvalidArgumentError] if an argument is no String
+    def check_broker(product, version)
+      check(@native.check_broker(Checks.text(product, "product"), Checks.text(version, "version")))
+    end
 
     # Raises ForeignPolicyError if the topology has no rung for a delay of the policy.
     # @api private
@@ -212,8 +216,9 @@ module Backhop
     # @param vhost [String] the vhost of the definitions
     # @return [String] JSON
     # @raise [InvalidNameError] if the vhost's name is invalid
+    # @raise [InvalidArgumentError] if the vhost is no String
     def definitions(vhost: "/")
-      check(Native.bh_topology_export(@native, vhost))
+      check(Native.bh_topology_export(@native, Checks.text(vhost, "vhost")))
       @native.definitions
     end
 
@@ -231,7 +236,9 @@ module Backhop
     end
 
     def add_work_queue_argument(name, value)
-      return @native.add_work_queue_int(name, value) if value.is_a?(Integer)
+      if value.is_a?(Integer)
+        return @native.add_work_queue_int(name, Checks.integer(value, "work_queue_arguments: #{name}", INT64))
+      end
       return @native.add_work_queue_string(name, value.to_s) if value.is_a?(String) || value.is_a?(Symbol)
 
       raise InvalidArgumentError, "work_queue_arguments: #{name} is #{Text.shown(value)}: give a String or an Integer"

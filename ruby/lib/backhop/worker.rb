@@ -64,11 +64,11 @@ module Backhop
     # @param mode [Symbol] the effect of each connect on the topology: :create missing parts,
     #   :verify all parts, or :none. Rungs that only a RetryAfter can need are declared on demand
     #   with :create; :verify requires them
-    # @param ca_file [String, nil] PEM file of the CAs to trust with amqps://; default: the
+    # @param ca_file [String, Pathname, nil] PEM file of the CAs to trust with amqps://; default: the
     #   system's. The peer is always verified
-    # @param cert [String, nil] PEM file of a client certificate and its chain, for amqps://. If the
+    # @param cert [String, Pathname, nil] PEM file of a client certificate and its chain, for amqps://. If the
     #   URI has no user, RabbitMQ reads the user from the certificate (SASL EXTERNAL)
-    # @param key [String, nil] PEM file of its private key, without a passphrase; default: the file
+    # @param key [String, Pathname, nil] PEM file of its private key, without a passphrase; default: the file
     #   of the certificate
     # @param connect_timeout [Numeric] seconds to connect, 0.001 to 3600
     # @param confirm_timeout [Numeric] seconds to wait for the confirm of a copy, 0.001 to 3600
@@ -140,7 +140,7 @@ module Backhop
         check(@native.set_event(kind, is_each_retry ? 1 : 0))
       end
       check(@native.set_fail_fast(Checks.truth(fail_fast, "fail_fast") ? 1 : 0))
-      check(@native.set_legacy_counter(Checks.text(legacy_counter, "legacy_counter"))) if legacy_counter
+      check(@native.set_legacy_counter(Checks.legacy_counter(legacy_counter))) unless legacy_counter.nil?
       Checks.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
     end
 
@@ -283,8 +283,11 @@ module Backhop
     def check(status) = Status.check(status, @native.error)
 
     def set_files(ca_file, cert, key)
-      check(@native.set_ca_file(ca_file.to_s)) if ca_file
-      check(@native.set_client_certificate(cert.to_s, key.to_s)) if cert || key
+      check(@native.set_ca_file(Checks.path(ca_file, "ca_file"))) unless ca_file.nil?
+      return if cert.nil? && key.nil?
+
+      check(@native.set_client_certificate(cert.nil? ? "" : Checks.path(cert, "cert"),
+                                           key.nil? ? "" : Checks.path(key, "key")))
     end
 
     def set_connections(uri, connect_timeout, confirm_timeout, back_off)
