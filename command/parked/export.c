@@ -176,6 +176,8 @@ static int save_to(taking *self, parked *on, const char *name)
         complain("%s cannot be made: %s", name, strerror(errno));
         return EX_CANTCREAT;
     }
+    if (!self->drops && !is_standard)
+        dropped_end(name); /* the mark of a drop whose file is gone is not this file's */
     if (self->drops && !dropped_mark(name, 0)) {
         complain("%s.dropped cannot be made: %s; nothing was done", name, strerror(errno));
         fclose(self->file);
@@ -195,6 +197,8 @@ static int take_messages(taking *self, int count, char **arguments, const option
     self->parked.progress &= self->parked.json;
     if (count - at != 2)
         options_refuse("one work queue and one file are wanted");
+    if (self->drops && strcmp(arguments[at + 1], "-") == 0)
+        options_refuse("drop needs a file, and '-' is standard output: ./- is a file of this name");
     int code = parked_open(&on, &self->parked, self->drops ? "parked drop" : "parked save");
     if (code == EX_OK)
         code = parked_go_to(&on, arguments[at]);

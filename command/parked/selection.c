@@ -5,6 +5,7 @@
 #include "common/output.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -17,8 +18,9 @@ struct condition {
     operation operation;
     char *name;     /* of a header */
     char *text;     /* as typed */
-    int64_t number; /* the same as a number or ms */
-    int is_number;
+    int64_t number; /* the same as a whole number or ms */
+    double real;    /* of a header: the same as any number */
+    int is_whole, is_number;
 };
 
 static const char *const fields[] = {"id",          "error",  "kind",     "class",   "reason", "exchange",
@@ -59,14 +61,15 @@ static int find_field(const char *text, size_t length, field *out)
 static int read_value(condition *made, char problem[256])
 {
     char *end;
-    long long number = strtoll(made->text, &end, 10);
-    made->is_number = end != made->text && !*end;
-    made->number = number;
+    made->number = strtoll(made->text, &end, 10);
+    made->is_whole = end != made->text && !*end;
+    made->real = strtod(made->text, &end);
+    made->is_number = end != made->text && !*end && isfinite(made->real);
     if (made->field == AGE && !options_duration(made->text, &made->number)) {
         snprintf(problem, 256, "'%.100s' is no time span: write 250ms, 1.5s, 5m, 2h or 3d", made->text);
         return 0;
     }
-    if ((made->field == ATTEMPTS || made->field == REPLAYS) && !made->is_number) {
+    if ((made->field == ATTEMPTS || made->field == REPLAYS) && !made->is_whole) {
         snprintf(problem, 256, "'%.100s' is no whole number", made->text);
         return 0;
     }
@@ -145,24 +148,53 @@ static int fits_text(const condition *self, bh_bytes text)
     }
 }
 
-static int fits_number(operation by, int64_t number, int64_t wanted)
+/* Returns 1 if a number fits that is less than the wanted one, equal to it or more. */
+static int fits_order(operation by, int is_less, int is_equal, int is_more)
 {
     switch (by) {
     case IS:
-        return number == wanted;
+        return is_equal;
     case IS_NOT:
-        return number != wanted;
+        return !is_equal;
     case BELOW:
-        return number < wanted;
+        return is_less;
     case AT_MOST:
-        return number <= wanted;
+        return is_less || is_equal;
     case ABOVE:
-        return number > wanted;
+        return is_more;
     case AT_LEAST:
-        return number >= wanted;
+        return is_more || is_equal;
     default:
-        return 0;
+        return by == HAS_NOT; /* it has no text */
     }
+}
+
+static int fits_number(operation by, int64_t number, int64_t wanted)
+{
+    return fits_order(by, number<wanted, number == wanted, number> wanted);
+}
+
+/* Returns the value of a header that is a number; NAN: it is none. */
+static double real_of(const bh_value *header)
+{
+    double real =
+        header->type == BH_TYPE_FLOAT || header->type == BH_TYPE_DOUBLE ? header->number : (double)header->integer;
+    switch (header->type) {
+    case BH_TYPE_VOID:
+    case BH_TYPE_ARRAY:
+    case BH_TYPE_TABLE:
+        return NAN;
+    case BH_TYPE_DECIMAL:
+        return real / pow(10, header->places);
+    default:
+        return real;
+    }
+}
+
+static int is_whole(const bh_value *header)
+{
+    return header->type != BH_TYPE_FLOAT && header->type != BH_TYPE_DOUBLE && header->type != BH_TYPE_DECIMAL &&
+           !isnan(real_of(header));
 }
 
 static int fits_header(const condition *self, const bh_delivery *delivery)
@@ -178,14 +210,15 @@ static int fits_header(const condition *self, const bh_delivery *delivery)
         if (!self->is_number)
             return fits_text(self, bh_str(header.integer ? "true" : "false"));
         break;
-    case BH_TYPE_DECIMAL:
-        header.integer = 0; /* its digits are no number */
-        break;
     default:
         break;
     }
-    return self->is_number ? fits_number(self->operation, header.integer, self->number)
-                           : self->operation == IS_NOT || self->operation == HAS_NOT;
+    if (!self->is_number)
+        return self->operation == IS_NOT || self->operation == HAS_NOT;
+    if (self->is_whole && is_whole(&header))
+        return fits_number(self->operation, header.integer, self->number);
+    double real = real_of(&header);
+    return fits_order(self->operation, real<self->real, real == self->real, real> self->real);
 }
 
 static int fits(const condition *self, const bh_delivery *delivery, const bh_history *history, int64_t now_ms)

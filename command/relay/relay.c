@@ -3,6 +3,7 @@
 #include "common/config.h"
 #include "common/management.h"
 #include "common/output.h"
+#include "relay/internal.h"
 #include "relay/rejections.h"
 #include "setup/setup.h"
 
@@ -174,17 +175,33 @@ static void add_queue(bh_relay *relay, const relay_options *o, const char *name,
     bh_policy_free(policy);
 }
 
+/* Returns the policy that the file has for a queue: by its name, or by the first pattern that matches. NULL: none. */
+static json_t *own_policy(json_t *queues, const char *queue)
+{
+    const char *name;
+    size_t size = strlen(queue), end = strlen(PARKED_SUFFIX);
+    json_t *own = json_object_get(queues, queue);
+    if (own || (size >= end && strcmp(queue + size - end, PARKED_SUFFIX) == 0)) /* no pattern matches these */
+        return own;
+    json_object_foreach(queues, name, own)
+    {
+        if (bh__relay_matches(bh_str(name), bh_str(queue)))
+            return own;
+    }
+    return NULL;
+}
+
 static void add_queues(bh_relay *relay, const relay_options *o)
 {
     json_t *queues = json_object_get(o->file, "queues"), *own;
     const char *name;
     size_t i;
-    for (i = 0; i < o->queues.count; i++)
-        add_queue(relay, o, o->queues.items[i], json_object_get(queues, o->queues.items[i]));
-    if (o->queues.count > 0)
-        return;
     if (queues && !json_is_object(queues) && !json_is_array(queues))
         options_refuse("queues: names are wanted, each with its policy or without");
+    for (i = 0; i < o->queues.count; i++)
+        add_queue(relay, o, o->queues.items[i], own_policy(queues, o->queues.items[i]));
+    if (o->queues.count > 0)
+        return;
     json_object_foreach(queues, name, own)
     {
         add_queue(relay, o, name, own);
@@ -219,8 +236,9 @@ static int print_policies(bh_relay *relay, const relay_options *o)
     bh__uri uri = {.text = NULL};
     bh__report problem = {.size = 0};
     const char *vhost = "/";
-    if (o->uris.count > 0 && bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) == BH_OK)
-        vhost = uri.vhost;
+    if (bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) != BH_OK)
+        options_refuse("%s", bh__report_text(&problem).data);
+    vhost = uri.vhost;
     printf("# An administrator runs these once, and again when the queues of the relay change. A queue takes one "
            "policy, the one of the\n# highest priority: add the settings of your other policies for these queues to "
            "both.\n# Quorum queues, whose dead letters then wait for the relay; queues with a max-length refuse "

@@ -4,6 +4,7 @@
 #include "setup/simulation.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,6 +29,14 @@ static void make(void)
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("tenant"), .string = bh_str("Acme")});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT32, .name = bh_str("size"), .integer = -5});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = bh_str("paid"), .integer = 1});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("price"), .number = 99.5});
+    bh_delivery_push(delivery,
+                     &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("rate"), .integer = 125, .places = 1});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_VOID, .name = bh_str("void")});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("nan"), .number = NAN});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("big"), .integer = 9007199254740993});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("list")});
+    bh_delivery_end(delivery);
     ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
 }
 
@@ -74,6 +83,30 @@ static const struct {
     {"header.size=x", 0},
     {"header.paid=true", 1},
     {"header.paid=1", 1},
+    {"header.size!~5", 1},
+    {"header.size~5", 0},
+    {"header.size>-5.5", 1},
+    {"header.price=99.5", 1},
+    {"header.price<50", 0},
+    {"header.price>50", 1},
+    {"header.price=0", 0},
+    {"header.price!=0", 1},
+    {"header.price>=995e-1", 1},
+    {"header.rate=12.5", 1},
+    {"header.rate>12", 1},
+    {"header.rate=125", 0},
+    {"header.void=0", 0},
+    {"header.void<1", 0},
+    {"header.void!=0", 1},
+    {"header.void!~0", 1},
+    {"header.nan<1", 0},
+    {"header.nan>=1", 0},
+    {"header.nan!=1", 1},
+    {"header.list=0", 0},
+    {"header.list!=0", 1},
+    {"header.big=9007199254740993", 1},
+    {"header.big=9007199254740992", 0},
+    {"header.big>9007199254740992", 1},
 };
 
 START_TEST(a_condition_fits_what_it_says)

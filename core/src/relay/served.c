@@ -7,9 +7,8 @@ bh_bytes bh__relay_name_of(const bh_relay *self, const bh__served *served)
     return bh__store_get(&self->names, served->name);
 }
 
-/* Returns 1 if the pattern matches. Each "*" takes as little as possible; the last one takes
- * more if the rest does not fit. */
-static int matches(bh_bytes pattern, bh_bytes text)
+/* Each "*" takes as little as possible; the last one takes more if the rest does not fit. */
+int bh__relay_matches(bh_bytes pattern, bh_bytes text)
 {
     size_t p = 0, t = 0;
     size_t star = pattern.size, taken = 0; /* the last star, and the end of the text that it takes */
@@ -80,7 +79,7 @@ const bh__served *bh__relay_find(const bh_relay *self, bh_bytes queue)
         bh_bytes name = bh__relay_name_of(self, served);
         if (!served->is_pattern && bh__same(name, queue))
             return served;
-        if (served->is_pattern && is_for_patterns && !by_pattern && matches(name, queue))
+        if (served->is_pattern && is_for_patterns && !by_pattern && bh__relay_matches(name, queue))
             by_pattern = served;
     }
     return by_pattern;

@@ -423,6 +423,12 @@ class Files(LiveCase):
             saved, dropped, again = (str(Path(directory) / name) for name in ("saved", "dropped", "again"))
             self.ok("parked", "save", queue, saved)
             self.assertEqual(os.stat(saved).st_mode & 0o777, 0o600)
+            self.assertIn("drop needs a file", self.ends(USAGE, "parked", "drop", queue, "-", "--yes").stderr)
+            Path(saved).rename(again)
+            Path(f"{saved}.dropped").write_text("2 (lines dropped)")  # of a drop whose file is gone
+            self.ok("parked", "save", queue, saved)
+            self.assertIn("5 messages", self.ok("parked", "load", saved, "--dry-run").stdout)
+            Path(again).unlink()
             self.ends(CANNOT_CREATE, "parked", "save", queue, saved)
             self.ok("parked", "drop", queue, dropped, "--yes", "--where", "error~full")
             self.assertEqual(len(Path(dropped).read_text().splitlines()), 3)

@@ -93,6 +93,20 @@ class Relay(Case):
         self.assertIn('"two.rejected"', ran.stdout)
         self.assertIn("'^(sms)$'", ran.stdout)
 
+    def test_a_typed_queue_has_the_policy_of_the_first_pattern_that_matches(self) -> None:
+        file = self.config("queues: {'work*': {initial: soon}, 'w*': {max: late}, work2: {max-age: old}, 'a*': }\n")
+        for queue, said in (("work1", "'soon'"), ("wide", "'late'"), ("work2", "'old'"), ("work*", "'soon'")):
+            self.assertIn(said, self.ends(USAGE, "relay", "-c", file, "-q", queue, "--print-policy").stderr)
+        self.ok("relay", "-c", file, "-q", "ab", "-q", "other", "--print-policy")
+        self.assertIn("queues: names", self.ends(USAGE, "relay", "-c", self.config("queues: 5\n"), "-q", "a", "--print-policy").stderr)
+
+    def test_a_policy_is_printed_for_the_vhost_of_a_uri_that_can_be_used_alone(self) -> None:
+        for uri in ("garbage", "amqp://relay:50%off@rabbit1/prod"):
+            ran = self.ends(USAGE, "relay", "-q", "a", "-u", uri, "--print-policy")
+            self.assertIn("the URI cannot be used", ran.stderr)
+            self.assertEqual(ran.stdout, "")
+        self.assertIn(" -p 'prod' ", self.ok("relay", "-q", "a", "-u", "amqp://rabbit1/prod", "--print-policy").stdout)
+
     def test_wrong_settings_are_refused_by_their_names(self) -> None:
         self.refuses("quues: [email]\n", "quues", str(self.file))
         self.refuses("queues: 5\n", "queues")
