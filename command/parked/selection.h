@@ -5,7 +5,7 @@
  * header.NAME. A kind is an error as a list shows it, with "#" for each number. The operators of texts are = and !=,
  * and ~ and !~, which look for a part and ignore case. Numbers are attempts, replays and header.NAME, which may have a
  * fraction. A time span is age, since the first failure. Numbers and spans take = != < <= > >=. A field that a message
- * does not have fits != and !~ alone, and so does a header without a value, a list or a table.
+ * does not have fits != and !~ alone. So does a header without a value, a list or a table.
  */
 #ifndef BACKHOP_COMMAND_SELECTION_H
 #define BACKHOP_COMMAND_SELECTION_H

@@ -42,7 +42,7 @@ struct bh_relay {
 bh_status bh__relay_copy(bh_relay **out, const bh_relay *from);
 /* Returns the work queue of the message that was read last; "" if it is not served, or `self` is NULL. */
 bh_bytes bh__relay_queue(const bh_relay *self);
-/* Returns 1 if the pattern, in which a "*" stands for any text, matches. */
+/* Returns 1 if the pattern matches. A "*" in it stands for any text. */
 int bh__relay_matches(bh_bytes pattern, bh_bytes text);
 /* Returns the name or pattern that serves this queue; NULL: none. */
 const bh__served *bh__relay_find(const bh_relay *self, bh_bytes queue);
