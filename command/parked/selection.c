@@ -183,7 +183,7 @@ static double real_of(const bh_value *header)
     case BH_TYPE_VOID:
     case BH_TYPE_ARRAY:
     case BH_TYPE_TABLE:
-        return NAN;
+        return (double)NAN;
     case BH_TYPE_DECIMAL:
         return real / pow(10, header->places);
     default:

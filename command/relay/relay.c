@@ -105,7 +105,8 @@ static void read_file(relay_options *o)
         else if (strcmp(key, "uri") == 0)
             take_uris(o, value, has_uris);
         else if (strcmp(key, "queues") != 0 && strcmp(key, "policy") != 0)
-            options_refuse("there is no setting '%s'", key);
+            options_refuse("there is no setting '%s'%s", key,
+                           setup_is_policy_field(key) ? " here: put it under 'policy:'" : "");
     }
     config_at(NULL);
 }

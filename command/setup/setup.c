@@ -96,6 +96,17 @@ static const char *kind_of(const json_t *fields)
     return json_object_get(fields, "steps") ? "steps" : NULL;
 }
 
+int setup_is_policy_field(const char *name)
+{
+    bh_policy *policy = NULL;
+    words_error error;
+    if (bh_policy_new(&policy) != BH_OK)
+        must(NULL);
+    int is_field = words_set_policy(policy, name, "", &error) != WORDS_UNKNOWN;
+    bh_policy_free(policy);
+    return is_field;
+}
+
 /* Returns 1 if the kind uses the field, or if it is no kind, which is refused later. */
 static int uses(const char *kind, const char *field)
 {

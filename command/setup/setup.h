@@ -69,6 +69,8 @@ bh_policy *setup_policy(const policy_options *options);
  * the options decide the kind, the fields that it does not use are removed.
  */
 bh_policy *setup_policy_over(const policy_options *options, json_t *fields, const char *where);
+/* Returns 1 if a policy has a field of this name. */
+int setup_is_policy_field(const char *name);
 /* Sets a queue's own fields in those for all queues. An own kind removes the others' fields that it does not use. */
 void setup_merge_policy(json_t *fields, json_t *own);
 /* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64; `name` is the

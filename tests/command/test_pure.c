@@ -33,7 +33,7 @@ static void make(void)
     bh_delivery_push(delivery,
                      &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("rate"), .integer = 125, .places = 1});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_VOID, .name = bh_str("void")});
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("nan"), .number = NAN});
+    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("nan"), .number = (double)NAN});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("big"), .integer = 9007199254740993});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("list")});
     bh_delivery_end(delivery);

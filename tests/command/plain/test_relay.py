@@ -66,7 +66,9 @@ class Relay(Case):
     def test_o12_a_wrong_value_is_refused_with_its_line(self) -> None:
         for text, line, said in (
             ("policy:\n  initial: 10 seconds\nqueues: [a]\n", 2, "initial: '10 seconds' is no time span"),
-            ("queues: [a]\npolcy:\n", 2, "there is no setting 'polcy'"),
+            ("queues: [a]\npolcy:\n", 2, "there is no setting 'polcy'\n"),
+            ("queues: [a]\ninitial: 10s\n", 2, "there is no setting 'initial' here: put it under 'policy:'\n"),
+            ("queues: [a]\nverbose: true\n", 2, "there is no setting 'verbose'\n"),
             ("queues: [a]\n\nstripes: many\n", 3, "stripes: 'many'"),
             ("queues: [a]\ndrain: 2h\n", 2, "drain: '2h'"),
             ("queues:\n  a:\n    jitter: 20%\n", 3, "a share of 20 % is spread:0.2"),
