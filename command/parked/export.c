@@ -197,7 +197,7 @@ static int take_messages(taking *self, int count, char **arguments, const option
     self->parked.progress &= self->parked.json;
     if (count - at != 2)
         options_refuse("one work queue and one file are wanted");
-    if (self->drops && strcmp(arguments[at + 1], "-") == 0)
+    if (self->drops && !self->dry_run && strcmp(arguments[at + 1], "-") == 0) /* a dry run writes no file */
         options_refuse("drop needs a file, and '-' is standard output: ./- is a file of this name");
     int code = parked_open(&on, &self->parked, self->drops ? "parked drop" : "parked save");
     if (code == EX_OK)
