@@ -171,54 +171,47 @@ static int fits_order(operation by, int is_less, int is_equal, int is_more)
 
 static int fits_number(operation by, int64_t number, int64_t wanted)
 {
-    return fits_order(by, number<wanted, number == wanted, number> wanted);
+    int is_less = number<wanted, is_more = number> wanted;
+    return fits_order(by, is_less, number == wanted, is_more);
 }
 
-/* Returns the value of a header that is a number; NAN: it is none. */
-static double real_of(const bh_value *header)
+static int fits_real(operation by, double number, double wanted)
 {
-    double real =
-        header->type == BH_TYPE_FLOAT || header->type == BH_TYPE_DOUBLE ? header->number : (double)header->integer;
-    switch (header->type) {
-    case BH_TYPE_VOID:
-    case BH_TYPE_ARRAY:
-    case BH_TYPE_TABLE:
-        return (double)NAN;
-    case BH_TYPE_DECIMAL:
-        return real / pow(10, header->places);
-    default:
-        return real;
-    }
+    int is_less = number<wanted, is_more = number> wanted; /* neither, and not equal: it is NaN */
+    return fits_order(by, is_less, number == wanted, is_more);
 }
 
-static int is_whole(const bh_value *header)
+/* Returns 1 if a field that a message does not have fits. */
+static int fits_nothing(operation by)
 {
-    return header->type != BH_TYPE_FLOAT && header->type != BH_TYPE_DOUBLE && header->type != BH_TYPE_DECIMAL &&
-           !isnan(real_of(header));
+    return by == IS_NOT || by == HAS_NOT;
 }
 
 static int fits_header(const condition *self, const bh_delivery *delivery)
 {
     bh_value header;
     if (bh_delivery_header(delivery, bh_str(self->name), &header) != BH_OK)
-        return self->operation == IS_NOT || self->operation == HAS_NOT;
-    switch (header.type) {
-    case BH_TYPE_STRING:
-    case BH_TYPE_BYTES:
+        return fits_nothing(self->operation);
+    if (header.type == BH_TYPE_STRING || header.type == BH_TYPE_BYTES)
         return fits_text(self, header.string);
-    case BH_TYPE_BOOLEAN:
-        if (!self->is_number)
-            return fits_text(self, bh_str(header.integer ? "true" : "false"));
-        break;
-    default:
-        break;
-    }
+    if (header.type == BH_TYPE_BOOLEAN && !self->is_number)
+        return fits_text(self, bh_str(header.integer ? "true" : "false"));
     if (!self->is_number)
-        return self->operation == IS_NOT || self->operation == HAS_NOT;
-    if (self->is_whole && is_whole(&header))
-        return fits_number(self->operation, header.integer, self->number);
-    double real = real_of(&header);
-    return fits_order(self->operation, real<self->real, real == self->real, real> self->real);
+        return fits_nothing(self->operation);
+    switch (header.type) {
+    case BH_TYPE_VOID:
+    case BH_TYPE_ARRAY:
+    case BH_TYPE_TABLE:
+        return fits_nothing(self->operation);
+    case BH_TYPE_FLOAT:
+    case BH_TYPE_DOUBLE:
+        return fits_real(self->operation, header.number, self->real);
+    case BH_TYPE_DECIMAL:
+        return fits_real(self->operation, (double)header.integer / pow(10, header.places), self->real);
+    default:
+        return self->is_whole ? fits_number(self->operation, header.integer, self->number)
+                              : fits_real(self->operation, (double)header.integer, self->real);
+    }
 }
 
 static int fits(const condition *self, const bh_delivery *delivery, const bh_history *history, int64_t now_ms)

@@ -236,17 +236,16 @@ static int print_policies(bh_relay *relay, const relay_options *o)
 {
     bh__uri uri = {.text = NULL};
     bh__report problem = {.size = 0};
-    const char *vhost = "/";
     if (bh__uri_parse(&uri, bh_str(o->uris.items[0]), &problem) != BH_OK)
         options_refuse("%s", bh__report_text(&problem).data);
-    vhost = uri.vhost;
+    bh_bytes vhost = bh_str(uri.vhost);
     printf("# An administrator runs these once, and again when the queues of the relay change. A queue takes one "
            "policy, the one of the\n# highest priority: add the settings of your other policies for these queues to "
            "both.\n# Quorum queues, whose dead letters then wait for the relay; queues with a max-length refuse "
            "publishes while they are full:\n%s\n",
-           bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str(vhost)).data);
+           bh_relay_policy_line(relay, BH_QUEUE_QUORUM, vhost).data);
     printf("# Classic queues, whose dead letters the broker sends once, without waiting for a confirm:\n%s\n",
-           bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, bh_str(vhost)).data);
+           bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, vhost).data);
     bh__uri_free(&uri);
     bh__report_free(&problem);
     return output_end(EX_OK);

@@ -34,6 +34,14 @@ int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t
 
 /* ------------------------------------------------------------------------------------------------------------ policy */
 
+static bh_policy *new_policy(void)
+{
+    bh_policy *policy = NULL;
+    if (bh_policy_new(&policy) != BH_OK)
+        must(NULL);
+    return policy;
+}
+
 static void set_policy_or_end(bh_policy *policy, const char *name, const char *text)
 {
     words_error error;
@@ -98,10 +106,8 @@ static const char *kind_of(const json_t *fields)
 
 int setup_is_policy_field(const char *name)
 {
-    bh_policy *policy = NULL;
+    bh_policy *policy = new_policy();
     words_error error;
-    if (bh_policy_new(&policy) != BH_OK)
-        must(NULL);
     int is_field = words_set_policy(policy, name, "", &error) != WORDS_UNKNOWN;
     bh_policy_free(policy);
     return is_field;
@@ -110,12 +116,10 @@ int setup_is_policy_field(const char *name)
 /* Returns 1 if the kind uses the field, or if it is no kind, which is refused later. */
 static int uses(const char *kind, const char *field)
 {
-    bh_policy *policy = NULL;
     words_error error;
     if (strcmp(field, "steps") == 0)
         return strcmp(kind, "steps") == 0;
-    if (bh_policy_new(&policy) != BH_OK)
-        must(NULL);
+    bh_policy *policy = new_policy();
     int is_used = words_set_policy(policy, "kind", kind, &error) != WORDS_SET ||
                   words_check_used(policy, strcmp(field, "initial") == 0, strcmp(field, "factor") == 0, &error);
     bh_policy_free(policy);
@@ -167,12 +171,10 @@ bh_policy *setup_policy(const policy_options *o)
 
 bh_policy *setup_policy_over(const policy_options *o, json_t *fields, const char *where)
 {
-    bh_policy *policy = NULL;
+    bh_policy *policy = new_policy();
     const char *key;
     json_t *value;
     words_error error;
-    if (bh_policy_new(&policy) != BH_OK)
-        must(NULL);
     if (o->kind || o->steps)
         replace_kind(fields, o->kind ? o->kind : "steps");
     if (o->steps)
