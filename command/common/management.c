@@ -196,6 +196,11 @@ static void add_name(queue_names *self, bh_bytes name)
     self->items[self->count++] = copy_text(name);
 }
 
+void queue_names_add(queue_names *self, const char *name)
+{
+    add_name(self, bh_str(name));
+}
+
 /* Adds one page of queues. *pages gets the number of pages. */
 static int add_page(queue_names *out, management *api, const char *part, int page, json_int_t *pages)
 {
@@ -212,7 +217,7 @@ static int add_page(queue_names *out, management *api, const char *part, int pag
     {
         const char *name = json_string_value(json_object_get(queue, "name"));
         if (name)
-            add_name(out, bh_str(name));
+            queue_names_add(out, name);
     }
     json_decref(answer);
     return code;
@@ -271,7 +276,7 @@ int management_name_queues(queue_names *out, const char *url, const broker_optio
     if (count <= 0)
         return find_queues(out, url, broker);
     for (int i = 0; i < count; i++)
-        add_name(out, bh_str(operands[i]));
+        queue_names_add(out, operands[i]);
     return EX_OK;
 }
 

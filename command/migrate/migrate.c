@@ -291,6 +291,21 @@ static int run(migration *self)
     return code == EX_OK && self->mover.end ? self->mover.end_code : code;
 }
 
+/* Refuses Backhop's own queues, and a queue that is given twice: its messages would count twice. */
+static void check_from(const migration *self)
+{
+    const texts *from = &self->options->from;
+    for (size_t i = 0; i < from->count; i++) {
+        if (is_own(self, from->items[i]))
+            options_refuse(
+                "--from %s: this is the work queue, or one of Backhop's own: give a wait queue of the earlier set-up",
+                from->items[i]);
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(from->items[i], from->items[j]) == 0)
+                options_refuse("--from %s is given twice: give each wait queue once", from->items[i]);
+    }
+}
+
 static void set_up(migration *self)
 {
     const migrate_options *o = self->options;
@@ -301,11 +316,7 @@ static void set_up(migration *self)
         options_refuse("--strategy %s keeps no messages that could be taken over: name the one they shall wait by, or "
                        "let the wait queues run empty",
                        o->parked.topology.strategy);
-    for (size_t i = 0; i < o->from.count; i++)
-        if (is_own(self, o->from.items[i]))
-            options_refuse(
-                "--from %s: this is the work queue, or one of Backhop's own: give a wait queue of the earlier set-up",
-                o->from.items[i]);
+    check_from(self);
     bh_status status = bh_history_set_legacy_counter(self->on.history, bh_str(o->count_header ? o->count_header : ""));
     for (size_t i = 0; status == BH_OK && i < o->from.count; i++)
         status = bh_history_add_wait_queue(self->on.history, bh_str(o->from.items[i]));

@@ -243,23 +243,35 @@ static int count_queue(parked *on, listing *counts)
     return snapshot_end(&shot);
 }
 
+/* Returns 1 if this queue is in the list, and adds it otherwise. */
+static int is_listed(queue_names *list, const char *queue)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], queue) == 0)
+            return 1;
+    queue_names_add(list, queue);
+    return 0;
+}
+
 /*
- * Groups the messages of all these queues. Complains of queues that cannot be looked at, and goes on with the others. EX_OK;
+ * Groups the messages of all these queues, of each once: "orders" and "orders.parked" name one. Complains of queues that cannot be looked at, and goes on with the others. EX_OK;
  * EX_UNAVAILABLE if there were such queues; or the exit code of a failure that ended it.
  */
 static int count_queues(parked *on, const queue_names *queues, listing *counts)
 {
     int code = EX_OK, skipped = 0;
+    queue_names looked_at = {.items = NULL};
     counts->queues = queues->count;
     for (int i = 0; code == EX_OK && i < queues->count; i++) {
         code = parked_go_to(on, queues->items[i]);
-        if (code == EX_OK)
+        if (code == EX_OK && !is_listed(&looked_at, on->queue))
             code = count_queue(on, counts);
         int is_skipped = code == EX_UNAVAILABLE && !bh__link_is_broken(&on->broker->link);
         skipped += is_skipped;
         code = is_skipped ? EX_OK : code;
         counts->done++;
     }
+    queue_names_free(&looked_at);
     put_in_order(counts);
     return code == EX_OK && skipped > 0 ? EX_UNAVAILABLE : code;
 }

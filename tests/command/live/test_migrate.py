@@ -91,6 +91,7 @@ class Migrating(LiveCase):
         work, _, long = self.set_up()
         for own in (work, work + ".parked", "backhop.wait.7", "backhop.unroutable"):
             self.assertIn("or one of Backhop's own", self.ends(USAGE, "migrate", work, "--from", own).stderr)
+        self.assertIn("given twice", self.ends(USAGE, "migrate", work, "--from", long, "--from", long).stderr)
         self.assertIn("AMQP", self.ends(UNAVAILABLE, "migrate", work, "--from", work + ".retries").stderr)
         self.assertIn("no queue", self.ends(UNAVAILABLE, "migrate", work, "--from", "nowhere").stderr)
         fixed = self.policy({"kind": "fixed", "jitter": "none"})

@@ -26,6 +26,7 @@ class Looking(LiveCase):
     def test_a_list_groups_by_error_with_numbers_folded_and_reason(self):
         queue = self.parked(6, "507 queue %d is full", "-TimeoutError: no answer from %d", "bad")
         groups = self.ok("parked", "list", queue, "--json").objects
+        self.assertEqual(groups, self.ok("parked", "list", queue, queue + ".parked", queue, "--json").objects)
         self.assertEqual([(g["error"], g["class"], g["count"], g["least_attempts"], g["reason"]) for g in groups],
                          [("# queue # is full", "", 2, 1, "permanent"), ("TimeoutError: no answer from #", "TimeoutError", 2, 2,
                           "permanent"), ("bad", "", 2, 1, "permanent")])
