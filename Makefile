@@ -14,7 +14,7 @@ build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all demo test test-core test-python test-ruby test-node test-packages tests-of-core tests-of-python tests-of-ruby \
     tests-of-node core-alone example-in-go rogue rogue-python check-packages bench chaos docs packages configured clean \
-    $(foreach language,$(languages),$(addprefix $(language)-,package tests release))
+    $(foreach language,$(languages),$(addprefix $(language)-,package tests lint release))
 all: configured
 	$(call build,all)
 
@@ -94,16 +94,17 @@ live/%/node-callbacks: | node-package
 live/%/node-rest: | node-package
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 
-# The stages of each language's tools/check: the packages, built and installed; their tests without a broker; the rest.
-# A release needs the rest: all forms of the packages, style, types, documentation. A stage runs again if a file
-# changed.
+# The stages of each language's tools/check. It builds and installs the package, and tests it without a broker. It checks
+# style, types and documentation. For a release it also builds and tests all other forms of the package. A stage runs
+# again if a file changed.
 $(languages:%=%-package): %-package: build/%/package-done
 $(languages:%=%-tests): %-tests: build/%/test-done
+$(languages:%=%-lint): %-lint: build/%/lint-done
 $(languages:%=%-release): %-release: build/%/release-done
 
 check-packages: packages
 	@tools/install-packages $(languages)
-	+@tools/follow build/check-packages/log $(side-by-side) all $(languages:%=%-release)
+	+@tools/follow build/check-packages/log $(side-by-side) all $(languages:%=%-lint) $(languages:%=%-release)
 
 .SECONDEXPANSION:
 files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*' \
@@ -114,6 +115,9 @@ build/%/package-done: $(call files,VERSION core command bindings cmake tests/vec
 	@touch $@
 build/%/test-done: build/%/package-done
 	@$*/tools/check test
+	@touch $@
+build/%/lint-done: build/%/package-done
+	@$*/tools/check lint
 	@touch $@
 build/%/release-done: build/%/package-done
 	@$*/tools/check release

@@ -1,22 +1,38 @@
-# The steps of .ci/run, which `make --jobs` schedules: first all builds, then the tests in this order, the longest first.
+# The steps of .ci/run, which `make --jobs` schedules in the order of these lists, each after the builds that it needs.
+#   change    what each change has to pass
+#   release   what a release has to pass: that too, and each test on each version of RabbitMQ
 include Makefile
-builds := trees build-asan build-tsan build-dev all build-no-librabbitmq $(languages:%=%-package)
-tests := tidy live-asan oldest-python live-tsan command-asan rogue-asan rogue-tsan helgrind $(languages:%=%-release)
-tests += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters $(tests-of-python) oldest-node newest-node
-tests += $(tests-of-core) $(tests-of-ruby) newest-ruby debian-13 $(tests-of-node) $(languages:%=bare-%) $(languages:%=install-%)
-tests += test-tsan test-asan test-dev test-no-librabbitmq fuzzing
-tests += example-of-demo format prose docs test-of-site test-of-prose test-of-accountant
-.PHONY: ci builds $(filter-out live/%,$(builds) $(tests))
-ci: $(tests)
-builds: $(builds)
-$(tests) $(languages:%=build/%/test-done) $(languages:%=build/%/release-done): | builds
+
+# C makes all decisions, so the core is tested on each version, on 4.0 under sanitizers. A language converts and calls: it
+# is tested on one version. Long steps begin first; then steps that wait and steps that compute take turns.
+change := live/4.3/python-rest live/3.10/ruby-rest live-asan live/4.0/node-rest
+change += live/3.10/core-slow ruby-tests live/4.3/core-slow docs live/3.10/core-rest live/4.3/browser live/4.3/core-rest
+change += node-tests live/4.3/command python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/python-adapters
+change += $(languages:%=%-lint) live/3.10/core-crashes rogue live/4.3/core-crashes rogue-python rogue-asan
+change += live/4.0/node-promises live/4.0/node-callbacks fuzzing example-in-go example-of-demo test-of-site
+change += format prose test-of-prose test-of-accountant
+
+release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
+release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13
+release += $(languages:%=bare-%) $(languages:%=install-%) test-tsan test-dev test-no-librabbitmq
+release += $(filter-out $(change),$(tests-of-core) $(foreach language,$(languages),$(tests-of-$(language))))
+
+.PHONY: change release $(filter-out live/%,$(change) $(release))
+change: $(change)
+release: $(change) $(release)
 
 # Builds and tests of the core: brokers, gcc, sanitizers, clang, without librabbitmq.
 step = @tools/step "$(1)"
 on-broker = tests/broker/broker run $(1) --
 in-build = $(call step,$(1)) bash -c 'cmake --preset $(2) && cmake --build --preset $(2)'
+.PHONY: trees build-dev build-asan build-tsan build-no-librabbitmq
+$(change) $(release): | trees
+live-asan command-asan rogue-asan test-asan fuzzing tidy: | build-asan
+live-tsan rogue-tsan test-tsan: | build-tsan
+helgrind soak clusters live-3.8 test-dev: | build-dev
+test-no-librabbitmq: | build-no-librabbitmq
 trees:
-	$(call step,RabbitMQ: trees) tests/broker/broker trees
+	$(call step,RabbitMQ: trees) tests/broker/broker trees $(BACKHOP_BROKER_VERSIONS)
 build-dev:
 	$(call in-build,gcc: build,dev)
 build-asan:
@@ -63,18 +79,18 @@ clusters:
 # RabbitMQ 3.8 has no quorum queues with a TTL. The worker is tested on the queues that it has.
 live-3.8:
 	$(call step,RabbitMQ 3.8: live) $(call on-broker,3.8) build/dev/test-live
-chaos-of-ci:
+chaos-of-ci: | all $(languages:%=%-package)
 	$(call step,chaos) tests/chaos/run $(or $(BACKHOP_CHAOS),--seed 3 --only rung-leader)
 
 # The packages in other forms, and with other versions of the clients.
 bare-python: | python-release
 	$(call step,Python: a wheel that carries librabbitmq) $(call on-broker,4.3) python/tools/bare-tree
-oldest-python:
+oldest-python: | python-package
 	$(call step,Python: the lowest clients) $(call on-broker,4.3) \
 		python/tools/test --with "pika==1.3.*" --with "aio-pika==9.5.*" tests/live
 bare-ruby: | ruby-release
 	$(call step,Ruby: a gem that carries librabbitmq) $(call on-broker,4.3) ruby/tools/bare-tree
-newest-ruby:
+newest-ruby: | ruby-package
 	$(call step,Ruby: the newest Debian's Bunny) $(call on-broker,4.3) ruby/tools/newest-bunny
 bare-node: | node-release
 	$(call step,Node: an addon that carries librabbitmq) $(call on-broker,4.3) node/tools/bare-tree
@@ -98,7 +114,7 @@ tidy:
 prose:
 	$(call step,prose) tools/prose
 # The page must show the rows that the command prints.
-test-of-site: | docs
+test-of-site: | docs all
 	$(call step,the site: vectors in the playground) tests/site/run build/docs
 	$(call step,the site: its scripts in a browser) tests/browser/run build/release site build/docs
 test-of-prose:
@@ -109,7 +125,7 @@ test-of-accountant:
 	$(call step,chaos: the accountant) python3 tests/chaos/test_accountant.py
 debian-13: | $(languages:%=%-release)
 	$(call step,Debian 13: build and test) .ci/debian-13
-example-of-demo:
+example-of-demo: | all
 	$(call step,make demo) env -u MAKEFLAGS make demo
-example-of-bench:
+example-of-bench: | all $(languages:%=%-package)
 	$(call step,make bench) env -u MAKEFLAGS make bench BACKHOP_BENCH_ROUNDS=1 BACKHOP_BENCH_SHARE=0.01

@@ -59,18 +59,20 @@ step() { # NAME COMMAND [ARG...]; the command may be a function
 }
 
 # A language's tools/check: the stage that is named, or all of them.
-run_stages() { # [package | test | release]
+run_stages() { # [package | test | lint | release]
     case ${1:-all} in
     package) package ;;
     test) tests ;;
+    lint) lint ;;
     release) release ;;
     all)
         package
         tests
+        lint
         release
         ;;
     *)
-        echo "check: there is no stage \"$1\": give package, test or release" >&2
+        echo "check: there is no stage \"$1\": give package, test, lint or release" >&2
         return 2
         ;;
     esac
