@@ -20,9 +20,9 @@ SCREENS = ("", "jobs", "queues", "health", "policy", "history")
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Chromium]:
-    """Runs Debian's chromium."""
+    """Runs the headless shell of Debian's chromium, which draws no windows."""
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell"), args=["--no-sandbox"])
         yield started
         started.close()
 
