@@ -190,15 +190,10 @@ int management_list(management *self, json_t **out, const char *path, ...)
 
 /* --------------------------------------------------------------------------------------------------------- work queues */
 
-static void add_name(queue_names *self, bh_bytes name)
+void queue_names_add(queue_names *self, bh_bytes name)
 {
     self->items = must(realloc(self->items, (size_t)(self->count + 1) * sizeof *self->items));
     self->items[self->count++] = copy_text(name);
-}
-
-void queue_names_add(queue_names *self, const char *name)
-{
-    add_name(self, bh_str(name));
 }
 
 /* Adds one page of queues. *pages gets the number of pages. */
@@ -217,7 +212,7 @@ static int add_page(queue_names *out, management *api, const char *part, int pag
     {
         const char *name = json_string_value(json_object_get(queue, "name"));
         if (name)
-            queue_names_add(out, name);
+            queue_names_add(out, bh_str(name));
     }
     json_decref(answer);
     return code;
@@ -244,7 +239,7 @@ int management_find_queues(management *self, queue_names *out)
     for (int i = 0; i < all.count; i++) {
         size_t length = strlen(all.items[i]);
         if (length > suffix && strcmp(all.items[i] + length - suffix, PARKED_SUFFIX) == 0)
-            add_name(out, (bh_bytes){all.items[i], length - suffix});
+            queue_names_add(out, (bh_bytes){all.items[i], length - suffix});
     }
     queue_names_free(&all);
     return code;
@@ -276,7 +271,7 @@ int management_name_queues(queue_names *out, const char *url, const broker_optio
     if (count <= 0)
         return find_queues(out, url, broker);
     for (int i = 0; i < count; i++)
-        queue_names_add(out, operands[i]);
+        queue_names_add(out, bh_str(operands[i]));
     return EX_OK;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/options.h"
 
+#include <backhop/bytes.h>
 #include <jansson.h>
 
 #define PARKED_SUFFIX ".parked" /* the end of a parked queue's name */
@@ -50,7 +51,7 @@ int management_find_queues(management *self, queue_names *out);
 /* Finds the work queues of a sub-command: the operands. Without operands: all queues of the vhost that have a parked queue, by the
  * management API (url). EX_OK; or complains and returns the exit code. Ends the program if there are neither operands nor URL. */
 int management_name_queues(queue_names *out, const char *url, const broker_options *broker, int count, char **operands);
-void queue_names_add(queue_names *self, const char *name);
+void queue_names_add(queue_names *self, bh_bytes name);
 void queue_names_free(queue_names *self);
 
 #endif

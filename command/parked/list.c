@@ -249,7 +249,7 @@ static int is_listed(queue_names *list, const char *queue)
     for (int i = 0; i < list->count; i++)
         if (strcmp(list->items[i], queue) == 0)
             return 1;
-    queue_names_add(list, queue);
+    queue_names_add(list, bh_str(queue));
     return 0;
 }
 

@@ -129,7 +129,7 @@ test('NT18: the core\'s objects of many rehearsals are freed, also if nothing el
   await many()
   const before = await many()
   const after = await many()
-  assert.ok(after - before < 50 * 2 ** 20, `${Math.round((after - before) / 2 ** 20)} MiB more`)
+  assert.ok(after - before < 32 * 2 ** 20, `${Math.round((after - before) / 2 ** 20)} MiB more`)
 })
 
 test('a message waits without an attempt while its breaker is open', async () => {
