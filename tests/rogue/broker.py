@@ -345,6 +345,7 @@ class Broker:
     def __init__(self, scenario: Scenario):
         self.scenario = scenario
         self.connects = self.acks = self.requeues = self.passwords = 0
+        self.looks: int | None = None  # for the work queue, since the consumer was cancelled
         self.problems: list[str] = []
         self.next_id = 1
         self.confirmed: set[str] = set()

@@ -463,6 +463,31 @@ scenario(
     },
 )
 
+
+def is_deleted_late(peer: Peer, channel: int, honest: bytes) -> bytes:
+    """The queue is found once after the cancel, and then it is missing until it is declared."""
+    looks = peer.broker.looks
+    if looks is None:
+        return honest
+    peer.broker.looks = looks + 1
+    missing = channel_close(channel, 404, "NOT_FOUND - no queue 'work' in vhost '/'")
+    return missing if looks == 1 else honest
+
+
+def deliver_and_delete(peer: Peer, channel: int, honest: bytes) -> bytes:
+    if peer.broker.looks is not None:
+        return b""
+    peer.broker.looks = 0
+    return all_deliveries(peer, channel) + cancel(peer, channel, honest)
+
+
+scenario(
+    "a queue is found while it is being deleted",
+    answers={"deliveries": deliver_and_delete, "queue.declare-ok": is_deleted_late},
+    check=lambda run: f"{run.broker.requeues} messages given up" if run.broker.requeues else "",
+    is_for_python=False,
+)
+
 # -------------------------------------------------------------------------------------- deliveries
 
 

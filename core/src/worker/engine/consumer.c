@@ -87,6 +87,7 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
     if (!self->is_consuming || !bh__same(bh__from_amqp(cancel->consumer_tag), bh_str(self->tag)))
         return;
     self->is_doubtful = bh__is_at_least_4_3(context);
+    self->cancelled_ms = bh__monotonic_ms();
     bh__consumer_emit_cancelled(self, context, BH_ERR_CANCELLED,
                                 self->is_doubtful ? "the queue was deleted or is not available, or a message was held "
                                                     "longer than the broker's consumer timeout"

@@ -4,6 +4,10 @@
 
 #include <stdio.h>
 
+/* RabbitMQ cancels the consumers of a quorum queue that is being deleted before it removes the
+ * queue from its metadata. A look in between finds the queue. */
+enum { DELETION_MS = 2000, LOOK_AGAIN_MS = 100 };
+
 /* --------------------------------------------------------------------------------------------------------- publishing */
 
 static bh_status open_publish_channel(bh__runner *self, size_t index)
@@ -143,8 +147,13 @@ bh_status bh__resolve_cancel(bh__runner *self)
 {
     bh__consumer *consumer = &self->engine.consumer;
     bh_status status = bh__find_queue(self);
+    int64_t now_ms = bh__monotonic_ms();
     if (!consumer->is_open || (status != BH_OK && status != BH_ERR_MISSING))
         return status;
+    if (status == BH_OK && now_ms < consumer->cancelled_ms + DELETION_MS) {
+        self->context->setup.back_off.due_ms = now_ms + LOOK_AGAIN_MS;
+        return BH_OK;
+    }
     consumer->is_doubtful = 0;
     if (status == BH_OK)
         abandon_channel(self);
