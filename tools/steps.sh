@@ -48,8 +48,9 @@ step() { # NAME COMMAND [ARG...]; the command may be a function
         cat "$log"
         [ "$status" -ne 124 ] || echo "$name: ended at its limit of $limit s"
     else
-        awk -v name="$name" 'END { printf "%-46s%4d s, %d s of processors", name, $1, $2 + $3 + 0.5 }' <<<"$took"
-        echo "$(grep -aoE "$counted" "$log" | sed -E 's/^[0-9]+: |^[#ℹ] //; s/ in [0-9.]+s.*//; s/^/, /' | tr -d '\n')"
+        # In one write, as steps that run side by side share the output.
+        printf '%-46s%s%s\n' "$name" "$(awk 'END { printf "%4d s, %d s of processors", $1, $2 + $3 + 0.5 }' <<<"$took")" \
+            "$(grep -aoE "$counted" "$log" | sed -E 's/^[0-9]+: |^[#ℹ] //; s/ in [0-9.]+s.*//; s/^/, /' | tr -d '\n')"
         if [ -n "${BACKHOP_TOTALS:-}" ] && grep -qaE "$counted" "$log"; then
             { echo "$name:" && grep -aE "$counted" "$log"; } >>"$BACKHOP_TOTALS"
         fi
