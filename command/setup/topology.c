@@ -2,6 +2,7 @@
 #include "common/command.h"
 #include "setup/declare.h"
 #include "common/output.h"
+#include "base/shell.h"
 
 #include <backhop/adapter/declaring.h>
 #include <stdlib.h>
@@ -256,22 +257,12 @@ static int topology_verify(int count, char **arguments)
 
 /* -------------------------------------------------------------------------------------------------------- permissions */
 
-/* Prints an argument in the quotes of every shell. If the argument has characters that control a terminal, prints these by
- * their numbers, in the quotes $'...' of bash, ksh and zsh. */
-static void print_argument(const char *text)
+static void print_argument(bh_bytes text)
 {
-    char *safe = shown(bh_str(text), SIZE_MAX);
-    int is_safe = strcmp(safe, text) == 0;
-    free(safe);
-    fputs(is_safe ? "'" : "$'", stdout);
-    for (; *text; text++)
-        if (is_safe && *text == '\'')
-            fputs("'\\''", stdout);
-        else if (is_safe || (*text >= ' ' && *text <= '~' && *text != '\'' && *text != '\\'))
-            putchar(*text);
-        else
-            printf("\\%03o", (unsigned char)*text);
-    putchar('\'');
+    bh__shell_line line = {.ok = 1};
+    bh__shell_add_argument(&line, text);
+    fputs(line.ok ? bh__shell_text(&line).data : must(NULL), stdout);
+    bh__shell_free(&line);
 }
 
 /* Prints the regular expressions of a mode: as JSON, or as rabbitmqctl's line. */
@@ -286,12 +277,12 @@ static void print_permissions(const topology_command *self, bh_topology *topolog
         return;
     }
     printf("rabbitmqctl set_permissions -p ");
-    print_argument(self->vhost);
+    print_argument(bh_str(self->vhost));
     putchar(' ');
-    print_argument(user);
+    print_argument(bh_str(user));
     for (int i = 0; i < 3; i++) {
         putchar(' ');
-        print_argument(bh_topology_permission(topology, mode, (bh_permission)i).data);
+        print_argument(bh_topology_permission(topology, mode, (bh_permission)i));
     }
     putchar('\n');
 }

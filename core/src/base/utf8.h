@@ -17,6 +17,8 @@ int bh__is_utf8(bh_bytes text);
  * These characters do: C0, DEL, C1, U+2028, U+2029, U+202A to U+202E, U+2066 to U+2069.
  */
 int bh__is_control(const char *character, size_t size);
+/* Returns 1 if a text is UTF-8 without control characters. */
+int bh__is_shown(bh_bytes text);
 /*
  * Returns the longest beginning of at most `most` bytes that does not end within a UTF-8 character.
  */
