@@ -98,20 +98,6 @@ bh_bytes bh_breaker_name(const bh_breaker *self)
     return self ? self->settings.name : bh_str("");
 }
 
-bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams)
-{
-    switch (outcome) {
-    case BH_OUTCOME_OK:
-        return BH_CALL_SUCCESS;
-    case BH_OUTCOME_FAILED:
-        return is_downstreams ? BH_CALL_FAILURE : BH_CALL_IGNORED;
-    case BH_OUTCOME_THROTTLED:
-        return BH_CALL_THROTTLED;
-    default:
-        return BH_CALL_IGNORED;
-    }
-}
-
 static void lock(bh_breaker *self)
 {
     pthread_mutex_lock(&self->mutex);

@@ -1,6 +1,20 @@
 /* Counts of a closed breaker: the window of calls, and the ramp. */
 #include "breaker/data.h"
 
+bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams)
+{
+    switch (outcome) {
+    case BH_OUTCOME_OK:
+        return BH_CALL_SUCCESS;
+    case BH_OUTCOME_FAILED:
+        return is_downstreams ? BH_CALL_FAILURE : BH_CALL_IGNORED;
+    case BH_OUTCOME_THROTTLED:
+        return BH_CALL_THROTTLED;
+    default:
+        return BH_CALL_IGNORED;
+    }
+}
+
 static void clear(bh__window *self, int64_t number)
 {
     bh__bucket *bucket = &self->buckets[number % BH_BREAKER_BUCKETS];
