@@ -89,6 +89,14 @@ static void print_end(int64_t failures, int64_t limit)
     puts(failures < MOST_ATTEMPTS ? " --attempts COUNT shows more." : "");
 }
 
+static void print_max_age(int64_t max_age_ms)
+{
+    char time[TIME_TEXT];
+    if (max_age_ms > 0)
+        printf("A message is also parked if its next attempt would start more than %s after its first failure.\n",
+               show_duration(time, max_age_ms));
+}
+
 int schedule_main(int count, char **arguments)
 {
     policy_options with = {.file = NULL};
@@ -119,6 +127,7 @@ int schedule_main(int count, char **arguments)
     } else {
         print_table(topology, policy, failures);
         print_end(failures, limit);
+        print_max_age(limits.max_age_ms);
     }
     bh_topology_free(topology);
     bh_policy_free(policy);

@@ -120,6 +120,9 @@ class Schedule(Case):
         lines = self.ok("schedule", "--initial", "10s", "--factor", "3", "--max", "1h", "--max-attempts", "4").stdout
         self.assertEqual([line.split()[0] for line in lines.splitlines()], ["failure", "1", "2", "3", "Attempt"])
         self.assertIn("Attempt 4 is the last", lines)
+        self.assertNotIn("also parked", lines)
+        aged = self.ok("schedule", "--max-age", "10m").stdout
+        self.assertIn("A message is also parked if its next attempt would start more than 10 min after its first failure.", aged)
 
     def test_a_table_that_is_cut_says_so(self):
         for options, last in (
