@@ -5,6 +5,7 @@
 #include "common/output.h"
 #include "relay/internal.h"
 #include "relay/rejections.h"
+#include "relay/service.h"
 #include "setup/setup.h"
 
 #include "worker/wire/clock.h"
@@ -13,14 +14,9 @@
 #include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sysexits.h>
-#include <syslog.h>
-#include <unistd.h>
 
 enum { DRAIN_MS = 10000 };
 
@@ -33,6 +29,7 @@ typedef struct relay_options {
     policy_options policy;
     json_t *file; /* NULL: none */
     int64_t drain_ms;
+    int prefetch_count;
     int check, print_policy, json, verbose;
     bh_log *log; /* so that 300 messages that are parked in a second are not 300 lines */
 } relay_options;
@@ -108,6 +105,17 @@ static void read_file(relay_options *o)
             options_refuse("there is no setting '%s'%s", key,
                            setup_is_policy_field(key) ? " here: put it under 'policy:'" : "");
     }
+    config_at(NULL);
+}
+
+static void read_limits(relay_options *o)
+{
+    config_at(o->prefetch);
+    if (o->prefetch)
+        o->prefetch_count = (int)setup_number("prefetch", o->prefetch, 1, 65535);
+    config_at(o->drain);
+    if (o->drain && (!options_duration(o->drain, &o->drain_ms) || o->drain_ms > 3600000))
+        options_refuse("drain: '%s' is no time span up to 1h", o->drain);
     config_at(NULL);
 }
 
@@ -251,86 +259,24 @@ static int print_policies(bh_relay *relay, const relay_options *o)
     return output_end(EX_OK);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- systemd */
-
-/* Notifies systemd if NOTIFY_SOCKET is set (sd_notify(3)). */
-static void notify(const char *state)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!path || (path[0] != '/' && path[0] != '@') || strlen(path) >= sizeof address.sun_path)
-        return;
-    memcpy(address.sun_path, path, strlen(path));
-    if (path[0] == '@')
-        address.sun_path[0] = '\0';
-    int descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (descriptor < 0)
-        return;
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
-    if (sendto(descriptor, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size) < 0)
-        complain("systemd could not be notified: %s", state);
-    close(descriptor);
-}
-
-/* --------------------------------------------------------------------------------------------------------------- logging */
+/* ----------------------------------------------------------------------------------------------------------------- running */
 
 static bh_worker *running; /* for the signal handler */
 static int64_t drain_limit_ms;
-
-static int level_of(const bh_event *event)
-{
-    static const int levels[] = {[BH_LEVEL_DEBUG] = LOG_DEBUG,
-                                 [BH_LEVEL_INFO] = LOG_INFO,
-                                 [BH_LEVEL_WARNING] = LOG_WARNING,
-                                 [BH_LEVEL_ERROR] = LOG_ERR};
-    return levels[bh_event_level(event)];
-}
-
-static void log_json(const bh_event *event)
-{
-    json_t *line = must(json_pack("{s:I, s:o}", "time_ms", (json_int_t)bh__epoch_ms(), "event",
-                                  json_text(bh_event_name(bh_event_what(event)))));
-    for (int each = 0; each < BH_FIELD_LAST; each++) {
-        bh_field field = (bh_field)each;
-        if (!bh_event_has(event, field))
-            continue;
-        json_t *value = bh_event_field_is_string(each) ? json_text(bh_event_string(event, field))
-                                                       : must(json_integer((json_int_t)bh_event_int(event, field)));
-        json_object_set_new(line, bh_event_field(each).data, value);
-    }
-    print_json(line);
-    fflush(stdout);
-}
-
-/* One line an event; the journal has a time of its own, and takes the level from the line's beginning. */
-static void log_line(bh_log *log, const bh_event *event)
-{
-    char start[TIME_TEXT] = "";
-    bh_bytes line = bh_log_line(log, event, bh__monotonic_ms());
-    if (line.size == 0)
-        return;
-    if (getenv("JOURNAL_STREAM"))
-        snprintf(start, sizeof start, "<%d>", level_of(event));
-    else
-        show_time(start, bh__epoch_ms());
-    fprintf(stderr, "%s%s%s\n", start, start[0] == '<' ? "" : " ", line.data);
-}
 
 static void listen_to(bh_worker *worker, const bh_event *event, void *data)
 {
     const relay_options *o = data;
     (void)worker;
     if (bh_event_what(event) == BH_EVENT_CONNECTED)
-        notify("READY=1\nSTATUS=relaying");
+        service_notify("READY=1\nSTATUS=relaying");
     else if (bh_event_what(event) == BH_EVENT_DISCONNECTED)
-        notify("STATUS=connecting");
+        service_notify("STATUS=connecting");
     if (o->json)
-        log_json(event);
+        service_log_json(event);
     else
-        log_line(o->log, event);
+        service_log(o->log, event);
 }
-
-/* ----------------------------------------------------------------------------------------------------------------- running */
 
 static void on_signal(int number)
 {
@@ -357,10 +303,8 @@ static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
         status = bh_worker_set_ca_file(worker, bh_str(o->ca_file));
     if (status == BH_OK && (o->cert || o->key))
         status = bh_worker_set_client_certificate(worker, bh_str(o->cert ? o->cert : ""), bh_str(o->key ? o->key : ""));
-    config_at(o->prefetch);
     if (status == BH_OK && o->prefetch)
-        status = bh_worker_set_prefetch(worker, (int)setup_number("prefetch", o->prefetch, 1, 65535));
-    config_at(NULL);
+        status = bh_worker_set_prefetch(worker, o->prefetch_count);
     if (status == BH_OK && o->verbose)
         status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
     if (status == BH_OK && o->verbose)
@@ -387,7 +331,7 @@ static int relay_on(bh_worker *worker, relay_options *o)
     catch_signals();
     bh_status status = bh_worker_run(worker, NULL, listen_to, o);
     ignore_signals();
-    notify("STOPPING=1");
+    service_notify("STOPPING=1");
     bh_log_free(o->log);
     return status == BH_OK ? EX_OK : complain_status(status, bh_worker_error(worker));
 }
@@ -470,10 +414,7 @@ int relay_main(int count, char **arguments)
     read_file(&o);
     if (o.uris.count == 0)
         texts_add(&o.uris, getenv("AMQP_URL") ? getenv("AMQP_URL") : "amqp://guest:guest@localhost/");
-    config_at(o.drain);
-    if (o.drain && (!options_duration(o.drain, &o.drain_ms) || o.drain_ms > 3600000))
-        options_refuse("drain: '%s' is no time span up to 1h", o.drain);
-    config_at(NULL);
+    read_limits(&o);
     bh_relay *relay = make_relay(&o);
     int code;
     if (o.print_policy) {

@@ -38,6 +38,16 @@ class Relay(Case):
         self.assertIn('"dead-letter-strategy":"at-least-once"', lines[0])
         self.assertNotIn("at-least-once", lines[1])
 
+    def test_names_do_not_control_the_terminal_that_shows_a_policy(self) -> None:
+        ran = self.ok("relay", "-c", self.config('queues: ["a\\e]0;x\\a"]\n'), "--print-policy", "-u", "amqp://h/%1B[2J")
+        self.assertTrue(ran.stdout.replace("\n", "").isprintable(), ran.stdout)
+        lines = [line for line in ran.stdout.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            shown = subprocess.check_output(["bash", "-c", 'rabbitmqctl() { printf "%s\\0" "$@"; }; ' + line])
+            self.assertIn(b"\0-p\0\x1b[2J\0", shown)
+            self.assertIn(b"\0^(a\x1b\\]0;x\a)$\0", shown)
+
     def test_settings_stand_in_a_file(self) -> None:
         file = self.config(
             "# a comment\nuri: amqp://localhost/shop\nnamespace: retries\nexpired: drop\nprefetch: 50\n"
@@ -71,6 +81,7 @@ class Relay(Case):
             ("queues: [a]\nverbose: true\n", 2, "there is no setting 'verbose'\n"),
             ("queues: [a]\n\nstripes: many\n", 3, "stripes: 'many'"),
             ("queues: [a]\ndrain: 2h\n", 2, "drain: '2h'"),
+            ("queues: [a]\nprefetch: none\n", 2, "prefetch: 'none'"),
             ("queues:\n  a:\n    jitter: 20%\n", 3, "a share of 20 % is spread:0.2"),
             ("queues:\n  a:\n    inital: 1s\n", 3, "the policy of a: there is no 'inital'"),
             ("queues:\n  a:\n    max-attempts: [1, 2]\n", 3, "max-attempts: one value is wanted"),
