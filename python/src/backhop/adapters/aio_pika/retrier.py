@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -13,26 +12,25 @@ from aiormq.abc import AbstractConnection as WireConnection
 
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
-from ..._errors import ArgumentTypeError, ConnectionFailedError, ConsumerCancelledError, Error
+from ..._errors import ConnectionFailedError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.limit import TimeLimit
-from ...plan import OK, Plan
 from ..declaring import CLOSED, Steps, check_broker
-from ..retrier import LOGGER, MAY_BE_POISON, SETTLED_ALREADY, BaseRetrier, check_error
+from ..retrier import MAY_BE_POISON, check_error
 from ..watch import Watch
-from .channels import AMQP_ERRORS, AioPikaOriginal
+from .channels import AMQP_ERRORS
 from .consumers import Consumer
 from .declaring import execute
 from .gate import AioPikaGate, gated
-from .holding import Holding, heartbeat_of
+from .holding import heartbeat_of
 from .message import Message
-from .publisher import AioPikaPublisher
 from .replay import Replay
+from .settling import Settling, is_cancelled, shielded
 
 
-class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
+class Retrier(Settling):
     """Acknowledges handled messages, and retries failed ones later.
 
     Call ``await retrier.drain()`` before you close the connection: messages without a confirm are
@@ -74,14 +72,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         the strategy cannot defer a message.
     """
 
-    def _begin(self) -> None:
-        if not isinstance(self._channel, aio_pika.abc.AbstractChannel):
-            raise ArgumentTypeError(f"channel is {self._channel!r}: give a channel of aio-pika's")
-        self._publishers: dict[WireConnection, AioPikaPublisher] = {}
-        self._holding = Holding()
-        self._last: tuple[WireConnection, AioPikaPublisher] | None = None
-        self._following: asyncio.Task[None] | None = None
-
     # Declaring
 
     async def declare(self) -> None:
@@ -115,13 +105,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         connection = await self._open_connection()
         check_broker(self.topology, connection.server_properties)
         await execute(connection, steps(connection))
-
-    def _is_closing(self) -> bool:
-        """Returns whether the application closes the connection.
-
-        Only aio-pika's own object has that.
-        """
-        return bool(getattr(getattr(self._channel, "_connection", None), "_close_called", False))
 
     def _held(self, connection: WireConnection) -> Fields:
         return self._holding.fields(heartbeat_of(connection))
@@ -255,23 +238,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
         return start
 
-    def _is_over(self) -> bool:
-        """Returns whether no message arrives any more."""
-        channel = self._channel
-        is_robust = isinstance(channel, aio_pika.abc.AbstractRobustChannel)
-        return self._is_closing() or (channel.is_closed and not is_robust)
-
-    def _message(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
-        channel = incoming.channel
-        tag = incoming.delivery_tag or 0
-        if incoming.processed:
-            self._log_no_ack(incoming.consumer_tag, "no_ack=False")
-            tag = 0
-        publisher = self._publisher(channel.connection)
-        return Message(
-            self._decider, self._topology, AioPikaOriginal(channel, tag, publisher.writer), incoming
-        )
-
     @contextlib.asynccontextmanager
     async def process(
         self, incoming: aio_pika.abc.AbstractIncomingMessage
@@ -294,7 +260,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             with self._events.handling(message):
                 yield message
         except BaseException as error:
-            if isinstance(error, GeneratorExit) or _is_cancelled(error):
+            if isinstance(error, GeneratorExit) or is_cancelled(error):
                 self._release(message)  # the caller is aborted, and the message is not at fault
                 raise
             await self._failed(message, error)
@@ -305,28 +271,12 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         if isinstance(error, ENDS_PROGRAM):
             self._ends_program(message, error)
             raise error
-        if _is_cancelled(error) and self._is_aborted(message):
+        if is_cancelled(error) and self._is_aborted(message):
             self._release(message)
             raise error
         if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
             raise error  # a coroutine that its loop left behind is closed
         await self.settle(message, error)
-
-    def _is_aborted(self, message: Message) -> bool:
-        """Returns whether the task of a handler was cancelled by a stop, and not by the handler.
-
-        aiormq cancels the tasks of a channel that it closes, asyncio.run all tasks at its end.
-        """
-        return (
-            not message._original.is_here
-            or self._is_closing()
-            or all(_is_cancelling(task) for task in asyncio.all_tasks())
-        )
-
-    def _release(self, message: Message) -> None:
-        """Gives a message back whose handler a stop aborted: that is no attempt."""
-        message._original.settle("requeue")
-        self._emit_stale(message, ConsumerCancelledError.status)
 
     def read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         """Returns the message as a handler gets it, if you call the handler yourself, in
@@ -341,16 +291,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._events.delivered(message)
         return message
 
-    def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
-        self._check_fork()
-        if not isinstance(incoming, aio_pika.abc.AbstractIncomingMessage):
-            raise ArgumentTypeError(
-                f"incoming is {incoming!r}: give an IncomingMessage of aio-pika's"
-            )
-        message = self._message(incoming)
-        message._keep()
-        return message
-
     async def settle(self, message: Message, error: BaseException | None = None) -> None:
         """Settles a message of ``read``.
 
@@ -362,7 +302,7 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
         check_error(error)
         if error is None:
             if written := self._succeeded(message):
-                await _written(written)
+                await shielded(written)
             return
         try:
             plan = self._plan(message, error)
@@ -370,65 +310,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
             self._refuse(message, problem)
         else:
             await self._execute(message, plan, error)
-
-    def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
-        """Acknowledges a message. The result is done when that is written; None if nothing is."""
-        self._record(message, OK)
-        if message._original.is_lost:
-            self._lost_success(message)
-            return None
-        written = self._acknowledge(message)
-        self._acknowledged(message, message._original.channel)
-        self._events.succeeded(message)
-        return written
-
-    def _acknowledge(self, message: Message) -> asyncio.Future[None] | None:
-        """Acknowledges a message.
-
-        The result is done when that is written; None if it is settled already.
-        """
-        original = message._original
-        if message._incoming.processed and original.tag:
-            LOGGER.error(SETTLED_ALREADY, original.tag)
-            return None
-        return original.settle("ack")
-
-    async def _execute(
-        self, message: Message, plan: Plan, error: BaseException | None = None
-    ) -> None:
-        original = message._original
-        if plan.action in ("ack", "drop"):
-            if original.is_lost:
-                self._emit_stale(message)
-            elif written := self._acknowledge(message):
-                await _written(written)
-        elif message._incoming.processed and original.tag:
-            LOGGER.error(SETTLED_ALREADY, original.tag)
-        else:
-            self._publisher(original.channel.connection).settle(plan, message, original, error)
-
-    def _publish(self, message: Message, plan: Plan) -> None:
-        original = message._original
-        self._publisher(original.channel.connection).settle(plan, message, original)
-
-    def _refuse(self, message: Message, problem: Exception) -> None:
-        original = message._original
-        self._publisher(original.channel.connection).refuse(original, message._history, problem)
-
-    def _publisher(self, connection: WireConnection) -> AioPikaPublisher:
-        if self._last is not None and self._last[0] is connection:
-            return self._last[1]
-        publisher = self._publishers.get(connection)
-        if publisher is None:
-            for old in [each for each in self._publishers if each.is_closed]:
-                del self._publishers[old]
-            publisher = self._publishers[connection] = AioPikaPublisher(
-                self, connection, self._confirm_timeout, self._is_closing
-            )
-            publisher.watch.begin()
-        self._last = (connection, publisher)
-        self._decider.frame_max = connection.connection_tune.frame_max
-        return publisher
 
     # Waiting
 
@@ -498,20 +379,3 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel]):
                 done(replay.count, replay.foreign)
 
         self._publisher(connection)._go(run())
-
-
-async def _written(written: asyncio.Future[None]) -> None:
-    """Returns when the frames are handed to the system.
-
-    If this caller is cancelled, others still wait.
-    """
-    await asyncio.shield(written)
-
-
-def _is_cancelled(error: BaseException) -> bool:
-    """Returns whether the handler's own task was cancelled, and not something that it awaited."""
-    return isinstance(error, asyncio.CancelledError) and _is_cancelling(asyncio.current_task())
-
-
-def _is_cancelling(task: Any) -> bool:
-    return sys.version_info < (3, 11) or bool(task.cancelling())  # Python 3.10 has no difference

@@ -11,7 +11,6 @@ from typing import Any
 import pika
 import pika.channel
 import pika.exceptions
-from pika.adapters.blocking_connection import BlockingChannel
 
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
@@ -19,24 +18,21 @@ from ..._errors import ArgumentTypeError, ConnectionFailedError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.limit import TimeLimit
-from ...plan import OK, Plan
-from ..declaring import CLOSED, Steps, check_broker, diagnosis
-from ..retrier import LOGGER, MAY_BE_POISON, BaseRetrier, check_error
-from .channels import PikaOriginal, asynchronous
+from ..declaring import CLOSED, Steps, check_broker
+from ..retrier import LOGGER, check_error
 from .consumers import AsyncConsumer, BlockingConsumer, Consumer
 from .declaring import Declarer
 from .gate import OnMessage, PikaGate, gated
 from .message import Message
 from .pool import Pool
-from .publisher import PikaPublisher
 from .replay import Replay
+from .settling import Settling
 from .waiting import run_callbacks, run_until
 
-_WITH_ACKS = "auto_ack=False"
 _ASYNC_ELSEWHERE = "give a plain function, or consume over aio-pika, or with Worker.serve"
 
 
-class Retrier(BaseRetrier[Any]):
+class Retrier(Settling):
     """Acknowledges handled messages, and retries failed ones later.
 
     With a BlockingConnection copies go out on the asynchronous channel inside a BlockingChannel,
@@ -82,31 +78,6 @@ class Retrier(BaseRetrier[Any]):
     :raises StrategyError: if the strategy cannot serve the policies, or the breaker has a key and
         the strategy cannot defer a message.
     """
-
-    def _begin(self) -> None:
-        channel = self._channel
-        if not isinstance(channel, BlockingChannel | pika.channel.Channel):
-            raise ArgumentTypeError(f"channel is {channel!r}: give a channel of pika's")
-        self._blocking = channel.connection if isinstance(channel, BlockingChannel) else None
-        self._connection = asynchronous(channel).connection
-        self._pools: list[Pool] = []
-        self._opened: list[Any] = []  # channels of its own
-        self._decider.frame_max = self._connection.params.frame_max
-        self._publisher = PikaPublisher(
-            self,
-            self._connection,
-            self._open_channel,
-            self._confirm_timeout,
-            is_blocking=self._blocking is not None,
-        )
-        asynchronous(channel).add_on_close_callback(self._channel_closed)
-
-    def _channel_closed(self, _: Any, reason: Any) -> None:
-        if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
-            return
-        refusal = reason.reply_code, reason.reply_text
-        if advice := diagnosis(self._topology, c.Declaring_refuse_settling, *refusal, _WITH_ACKS):
-            LOGGER.error("%s", advice)
 
     # Declaring
 
@@ -172,19 +143,6 @@ class Retrier(BaseRetrier[Any]):
             raise ConnectionFailedError(CLOSED)
         check_broker(self.topology, self._connection.server_properties)
         yield from steps
-
-    def _open_channel(self, opened: Callable[[Any], None]) -> Any:
-        channel = self._connection.channel(on_open_callback=opened)
-        if self._blocking is not None:  # as BlockingConnection.channel does, but for waiting
-            channel._set_cookie(BlockingChannel(channel, self._blocking))
-        self._opened = [each for each in self._opened if not each.is_closed]
-        self._opened.append(channel)
-        return channel
-
-    @property
-    def _is_closing_channel(self) -> bool:
-        """Returns whether a channel closes. pika cannot close a connection meanwhile."""
-        return any(each.is_closing for each in self._opened)
 
     # Handling
 
@@ -252,13 +210,6 @@ class Retrier(BaseRetrier[Any]):
         self._watch()
         return self._handler(handle, TimeLimit(None))[0]
 
-    def _watch(self) -> None:
-        """Looks for the return exchange once a minute from now on.
-
-        A consumer calls it once it is subscribed. A look beside its declaration could find nothing.
-        """
-        self._publisher.watch.begin()
-
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit
     ) -> tuple[OnMessage, PikaGate | None]:
@@ -279,39 +230,6 @@ class Retrier(BaseRetrier[Any]):
                 succeeded(message)
 
         return gated(self, start)
-
-    def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
-        """Returns a message for a handler. None: the broker redelivers it, or it is settled."""
-        message = self._message(channel, method, properties, body)
-        if not message._original.is_here:  # pika read it before its channel was closed
-            self._emit_stale(message)
-            return None
-        if self._has_succeeded(message):
-            self._events.delivered(message)
-            self._succeeded(message)
-            return None
-        headers = properties.headers
-        if headers and MAY_BE_POISON in headers:
-            try:
-                poison = self._guard(message)
-            except Exception as error:
-                self._refuse(message, error)
-                return None
-            if poison:
-                self._execute(message, poison)
-                return None
-        return message
-
-    def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message:
-        wire = asynchronous(channel)
-        tag = method.delivery_tag
-        if wire._consumers_with_noack:
-            consumer = getattr(method, "consumer_tag", None)
-            if consumer in wire._consumers_with_noack:
-                self._log_no_ack(consumer, _WITH_ACKS)
-                tag = 0
-        original = PikaOriginal(wire, tag)
-        return Message(self._decider, self._topology, original, method, properties, body)
 
     @contextlib.contextmanager
     def process(
@@ -364,18 +282,6 @@ class Retrier(BaseRetrier[Any]):
         self._events.delivered(message)
         return message
 
-    def _read(self, method: Any, properties: Any, body: bytes | None, channel: Any) -> Message:
-        self._check_fork()
-        if method is None or properties is None or body is None:
-            raise ArgumentTypeError(
-                "method, properties or body is None: there is no message, as basic_get found none "
-                "or consume waited for inactivity_timeout; look whether method is None first"
-            )
-        self._watch()
-        message = self._message(channel or self._channel, method, properties, body)
-        message._keep()
-        return message
-
     def settle(self, message: Message, error: BaseException | None = None) -> None:
         """Settles a message of ``read``.
 
@@ -392,42 +298,6 @@ class Retrier(BaseRetrier[Any]):
             self._succeeded(message)
         else:
             self._failed(message, error)
-
-    def _succeeded(self, message: Message) -> None:
-        self._record(message, OK)
-        if message._original.settle("ack"):
-            self._flush()
-            self._acknowledged(message, message._original.channel)
-            self._events.succeeded(message)
-        else:
-            self._lost_success(message)
-
-    def _failed(self, message: Message, error: BaseException) -> None:
-        try:
-            plan = self._plan(message, error)
-        except Error as problem:
-            self._refuse(message, problem)
-        else:
-            self._execute(message, plan, error)
-
-    def _execute(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
-        if plan.action in ("ack", "drop"):
-            if not message._original.settle("ack"):
-                self._emit_stale(message)
-        else:
-            self._publisher.settle(plan, message, message._original, error)
-        self._flush()
-
-    _publish = _execute
-
-    def _refuse(self, message: Message, problem: Exception) -> None:
-        self._publisher.refuse(message._original, message._history, problem)
-        self._flush()
-
-    def _flush(self) -> None:
-        """Writes pending output now; a BlockingConnection would write it at its next wait."""
-        if self._blocking is not None:
-            self._blocking._flush_output()
 
     # Waiting
 
