@@ -49,7 +49,7 @@ RSpec.describe "The examples", skip: NEEDS_BROKER do
 
   def publish_when_declared
     until_true { broker.count("purges") }
-    broker.publish("/index.html", "purges")
+    broker.insist("/index.html", "purges")
   end
 
   three_attempts = (1..3).map { |attempt| "/index.html, attempt #{attempt}" }
