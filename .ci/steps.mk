@@ -5,9 +5,9 @@ include Makefile
 
 # C makes all decisions, so the core is tested on each version, on 4.0 under sanitizers. A language converts and calls: it
 # is tested on one version. Long steps begin first; then steps that wait and steps that compute take turns.
-change := live/4.3/python-rest live/3.10/ruby-rest live-asan live/4.0/node-rest
+change := live/4.3/python-rest live/3.10/ruby-rest live-asan live/4.0/node-rest live/4.3/command live/4.3/python-adapters
 change += live/3.10/core-slow ruby-tests live/4.3/core-slow docs live/3.10/core-rest live/4.3/browser live/4.3/core-rest
-change += node-tests live/4.3/command python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/python-adapters
+change += node-tests python-tests core-alone live/3.10/ruby-bunny test-asan
 change += $(languages:%=%-lint) live/3.10/core-crashes rogue live/4.3/core-crashes rogue-python rogue-asan
 change += live/4.0/node-promises live/4.0/node-callbacks fuzzing example-in-go example-of-demo test-of-site
 change += format prose test-of-prose test-of-accountant
