@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -53,6 +54,22 @@ class Broker:
         self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic"})
         self._queues += [name, f"{name}.parked"]
         return name
+
+    def insist(self, body: bytes, queue: str) -> None:
+        """Publishes until the broker takes it.
+
+        It refuses some while it makes a quorum queue of the name of one that was just deleted.
+        """
+        channel = self._connection.channel()
+        channel.confirm_delivery()
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                channel.basic_publish("", queue, body)
+                break
+            except self._pika.exceptions.NackError:
+                assert time.monotonic() < end
+        channel.close()
 
     def publish(
         self,

@@ -107,7 +107,7 @@ def publish_when_declared() -> None:
             assert time.monotonic() < end
             broker.reconnect()
             time.sleep(0.1)
-    broker.publish(b"/index.html", "purges")
+    broker.insist(b"/index.html", "purges")
     broker.close()
 
 

@@ -111,6 +111,14 @@ class Broker {
     await this.channel.waitForConfirms()
   }
 
+  /**
+   * Publishes until the broker takes it. It refuses some while it makes a quorum queue of the name of one that was just
+   * deleted.
+   */
+  async insist (body, queue) {
+    await until(() => this.publish(body, queue).then(() => true, () => false), 'the broker takes the message')
+  }
+
   /** Returns whether a queue exists. */
   async has (queue) {
     return this.#finds(() => this.channel.checkQueue(queue))

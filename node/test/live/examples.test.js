@@ -50,7 +50,7 @@ describe('an example', NEEDS_CLIENT, () => {
     const lines = []
     try {
       await until(() => broker.has('purges'))
-      await broker.publish('/index.html', 'purges')
+      await broker.insist('/index.html', 'purges')
       for await (const line of createInterface({ input: program.stdout })) if (lines.push(line) === count) break
     } finally {
       program.kill('SIGKILL')
