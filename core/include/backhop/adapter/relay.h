@@ -110,7 +110,8 @@ BH_API bh_bytes bh_relay_error(const bh_relay *self);
  * An administrator runs it once, and again when the names or patterns change. The policy for quorum
  * queues adds at-least-once dead-lettering, which needs overflow=reject-publish. It has the higher
  * priority, because RabbitMQ refuses it for classic queues. A queue has one policy: the settings of
- * another policy must be added to this one. Returns "" before bh_relay_build, and if there is no
+ * another policy must be added to this one. An argument with control characters has their numbers,
+ * in the quotes $'...' of bash, ksh and zsh. Returns "" before bh_relay_build, and if there is no
  * memory.
  */
 BH_API bh_bytes bh_relay_policy_line(bh_relay *self, bh_queue_type type, bh_bytes vhost);
