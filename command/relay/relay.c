@@ -8,7 +8,6 @@
 #include "relay/service.h"
 #include "setup/setup.h"
 
-#include "worker/wire/clock.h"
 #include "worker/wire/uri.h"
 
 #include <backhop/adapter/relay.h>

@@ -35,17 +35,6 @@ size_t bh__character_size(bh_bytes text)
     return is_wrong ? 0 : (size_t)more + 1;
 }
 
-int bh__is_utf8(bh_bytes text)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < text.size; i += size) {
-        size = bh__character_size((bh_bytes){text.data + i, text.size - i});
-        if (size == 0)
-            return 0;
-    }
-    return 1;
-}
-
 int bh__is_control(const char *character, size_t size)
 {
     const unsigned char *at = (const unsigned char *)character;
@@ -58,15 +47,25 @@ int bh__is_control(const char *character, size_t size)
     return (at[1] == 0x80 && at[2] >= 0xA8 && at[2] <= 0xAE) || (at[1] == 0x81 && at[2] >= 0xA6 && at[2] <= 0xA9);
 }
 
-int bh__is_shown(bh_bytes text)
+static int is_utf8(bh_bytes text, int may_control)
 {
     size_t size = 0;
     for (size_t i = 0; i < text.size; i += size) {
         size = bh__character_size((bh_bytes){text.data + i, text.size - i});
-        if (size == 0 || bh__is_control(text.data + i, size))
+        if (size == 0 || (!may_control && bh__is_control(text.data + i, size)))
             return 0;
     }
     return 1;
+}
+
+int bh__is_utf8(bh_bytes text)
+{
+    return is_utf8(text, 1);
+}
+
+int bh__is_shown(bh_bytes text)
+{
+    return is_utf8(text, 0);
 }
 
 bh_bytes bh__cut(bh_bytes text, size_t most)

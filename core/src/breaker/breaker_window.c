@@ -1,4 +1,4 @@
-/* Counts of a closed breaker: the window of calls, and the ramp. */
+/* Counts of a closed breaker: the kinds of calls, their window, and the ramp. */
 #include "breaker/data.h"
 
 bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams)

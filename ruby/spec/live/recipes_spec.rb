@@ -123,6 +123,9 @@ RSpec.describe "A recipe", skip: Recipes::ABSENT do
 
   def consumers(queue) = broker.channel.queue_declare(queue, passive: true).consumer_count
 
+  # Waits for the program's consumer. A message that is published before may be lost.
+  def until_consumed(queue) = until_true { broker.count(queue) && consumers(queue).positive? }
+
   # Stops the program while its handler has this page: the handler ends, and the queue is empty.
   def expect_drained(program, page, queue)
     publish(page, to: queue)
@@ -135,7 +138,7 @@ RSpec.describe "A recipe", skip: Recipes::ABSENT do
 
   it "RT11: the first one runs as it stands" do
     running_program("$stdout.sync = true\n#{recipe("first")}", fresh) do |program|
-      until_true { broker.count(fresh) && consumers(fresh).positive? } # before, a message may be lost
+      until_consumed(fresh)
       publish("/index.html", to: fresh)
       program.await(%r{^/index\.html$})
     end
@@ -143,7 +146,7 @@ RSpec.describe "A recipe", skip: Recipes::ABSENT do
 
   it "for a thread pool retries, parks, and drains at SIGTERM" do
     running_program(recipe("thread_pool"), fresh) do |program|
-      until_true { broker.count(fresh) && consumers(fresh).positive? } # before, a message may be lost
+      until_consumed(fresh)
       publish("/1", "/2", "/full", to: fresh)
       program.await(/ended/, 2)
       parks(1, fresh)
@@ -216,7 +219,7 @@ RSpec.describe "A recipe", skip: Recipes::ABSENT do
           ending = "(File.write(#{done}, \"\") && exit(7)) unless File.exist?(#{done})"
           text = recipe("kicks").sub("purge(payload)", "#{ending}\npurge(payload)")
           running_program(text, fresh, RUBYLIB: library) do |program|
-            until_true { broker.count(fresh) && consumers(fresh).positive? } # before, a message may be lost
+            until_consumed(fresh)
             publish("/1", to: fresh)
             program.await(%r{ended /1$})
           end

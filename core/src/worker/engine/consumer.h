@@ -6,10 +6,10 @@
 #include "worker/wire/assembler.h"
 
 typedef struct bh__consumer {
-    int is_open;      /* the channel */
-    int is_consuming; /* the broker sends deliveries; after a cancel, the channel can stay open */
-    int is_doubtful;  /* cancelled, and it is not known yet if the broker requeued the messages in hand */
-    int64_t cancelled_ms;
+    int is_open;          /* the channel */
+    int is_consuming;     /* the broker sends deliveries; after a cancel, the channel can stay open */
+    int is_doubtful;      /* cancelled, and it is not known yet if the broker requeued the messages in hand */
+    int64_t cancelled_ms; /* when, if is_doubtful */
     amqp_channel_t channel;
     int64_t ledger_channel; /* the channel in the ledger */
     char tag[32];
