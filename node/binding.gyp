@@ -19,25 +19,7 @@
   },
   "targets": [
     {
-      "target_name": "pure",
-      "type": "static_library",
-      "include_dirs": ["core/include", "core/src"],
-      "cflags_c": ["<@(c)"],
-      "defines": ["BH_API=", "BACKHOP_VERSION=\"<!(node -p \"require('./package.json').version\")\""],
-      "sources": ["<!@(node librabbitmq.js pure)"]
-    },
-    {
-      "target_name": "worker",
-      "type": "static_library",
-      "include_dirs!": ["<(node_root_dir)/include/node"],
-      "include_dirs": ["core/include", "core/src"],
-      "cflags_c": ["<@(c)", "<!@(node librabbitmq.js cflags)"],
-      "defines": ["BH_API=", "_GNU_SOURCE"],
-      "sources": ["<!@(node librabbitmq.js worker)"]
-    },
-    {
       "target_name": "backhop",
-      "dependencies": ["pure", "worker"],
       "include_dirs": ["core/include", "generated/node-addon-api"],
       "cflags!": ["-fno-exceptions"],
       "cflags_cc!": ["-fno-exceptions"],
@@ -45,11 +27,37 @@
       "defines": ["BH_API=", "NAPI_VERSION=8", "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"],
       "sources": ["generated/backhop_wrap.cpp", "native/watch.cpp"],
       # nodelete: a lookup of a host that nobody waits for any more has a thread that still runs.
-      "conditions": [["OS == 'linux'", { "ldflags": ["-pthread", "-Wl,-z,nodelete"] }]],
+      "conditions": [
+        ["OS == 'linux'", { "ldflags": ["-pthread", "-Wl,-z,nodelete"] }],
+        ["'<!(node librabbitmq.js core)' == ''", { "dependencies": ["pure", "worker"] }, {
+          "copies": [{ "destination": "<(PRODUCT_DIR)", "files": ["<!(node librabbitmq.js core)/backhop"] }]
+        }]
+      ],
       "libraries": ["<!@(node librabbitmq.js libs)"]
     }
   ],
   "conditions": [
+    ["'<!(node librabbitmq.js core)' == ''", {
+      "targets": [
+        {
+          "target_name": "pure",
+          "type": "static_library",
+          "include_dirs": ["core/include", "core/src"],
+          "cflags_c": ["<@(c)"],
+          "defines": ["BH_API=", "BACKHOP_VERSION=\"<!(node -p \"require('./package.json').version\")\""],
+          "sources": ["<!@(node librabbitmq.js pure)"]
+        },
+        {
+          "target_name": "worker",
+          "type": "static_library",
+          "include_dirs!": ["<(node_root_dir)/include/node"],
+          "include_dirs": ["core/include", "core/src"],
+          "cflags_c": ["<@(c)", "<!@(node librabbitmq.js cflags)"],
+          "defines": ["BH_API=", "_GNU_SOURCE"],
+          "sources": ["<!@(node librabbitmq.js worker)"]
+        }
+      ]
+    }],
     ["'<!(node librabbitmq.js has-command)' == 'yes'", {
       "targets": [
         {

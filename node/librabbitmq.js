@@ -2,7 +2,7 @@
 // Answers binding.gyp: which sources of the core to compile, and where librabbitmq is, which the worker needs. Also
 // the libraries of the program `backhop`.
 //
-//   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs
+//   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs | core
 //
 // Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no worker, and there is no
 // program. Without Jansson, libyaml and libmicrohttpd there is no program either.
@@ -11,6 +11,9 @@
 // OpenSSL 3; a shared one that is older is not used. A binary to hand on has its own OpenSSL inside, and does not
 // export it. BACKHOP_STATIC is then the directory of the librabbitmq.a to link with it, and of
 // libmicrohttpd/lib/libmicrohttpd.a.
+
+// If BACKHOP_CORE is set, the addon takes the core and the program from that directory, which CMake built with
+// librabbitmq: libbackhop.a and backhop. Then the wrapper alone is compiled. `make test` of the repository does so.
 
 const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')
@@ -34,12 +37,15 @@ function isThere (modules = NEEDED) {
   }
 }
 
+const CORE = process.env.BACKHOP_CORE
+
 const ANSWERS = {
+  core: () => CORE ?? '',
   pure: () => sources('core/src', 'worker'),
   worker: () => (isThere() ? sources('core/src/worker', 'absent.c') : 'core/src/worker/absent.c'),
   cflags: () => (isThere() ? pkgConfig('--cflags') : ''),
   libs,
-  'has-command': () => (isThere(NEEDED_BY_COMMAND) ? 'yes' : 'no'),
+  'has-command': () => (!CORE && isThere(NEEDED_BY_COMMAND) ? 'yes' : 'no'),
   command: () => sources('command'),
   'command-cflags': () => pkgConfig('--cflags', NEEDED_BY_COMMAND),
   'command-libs': commandLibs
@@ -55,6 +61,7 @@ function sources (directory, without) {
 }
 
 function libs () {
+  if (CORE) return `${CORE}/libbackhop.a -Wl,--exclude-libs,libbackhop.a ${pkgConfig('--libs')} -lm`
   if (!isThere()) return ''
   const directory = process.env.BACKHOP_STATIC
   if (!directory) return pkgConfig('--libs')

@@ -60,9 +60,10 @@ step() { # NAME COMMAND [ARG...]; the command may be a function
 }
 
 # A language's tools/check: the stage that is named, or all of them.
-run_stages() { # [package | test | lint | release]
+run_stages() { # [package | linked | test | lint | release]
     case ${1:-all} in
     package) package ;;
+    linked) linked ;;
     test) tests ;;
     lint) lint ;;
     release) release ;;
@@ -73,7 +74,7 @@ run_stages() { # [package | test | lint | release]
         release
         ;;
     *)
-        echo "check: there is no stage \"$1\": give package, test, lint or release" >&2
+        echo "check: there is no stage \"$1\": give package, linked, test, lint or release" >&2
         return 2
         ;;
     esac

@@ -15,6 +15,9 @@ HELP = <<~TEXT
     --without-command             build without the program `backhop`, which needs the worker, Jansson, libyaml and libmicrohttpd
     --enable-werror               make the compiler's warnings errors
     --with-pkg-config=COMMAND     which pkg-config finds them
+
+  If BACKHOP_CORE is set, the extension takes the core and the program from that directory, which CMake built with
+  librabbitmq: libbackhop.a and backhop. It compiles the wrapper alone. `make test` of the repository does so.
 TEXT
 
 ADVICE = <<~TEXT
@@ -72,6 +75,17 @@ def program_rules(sources)
   MAKE
 end
 
+# Rules for a program that was compiled before.
+def copying_rules(built)
+  <<~MAKE
+
+    install-program:
+    \t$(MAKEDIRS) $(RUBYARCHDIR)/bin
+    \t$(INSTALL_PROG) #{built}/backhop $(RUBYARCHDIR)/bin
+    install: install-program
+  MAKE
+end
+
 version = File.read(File.join($srcdir, "VERSION")).strip
 $CFLAGS += " -std=c11 -ffp-contract=off -fvisibility=hidden -pthread" # the same delays on every machine
 $CPPFLAGS += " -D_GNU_SOURCE -DBH_API= -DBACKHOP_VERSION='\"#{version}\"' -I$(srcdir)/core/include -I$(srcdir)/core/src"
@@ -99,21 +113,31 @@ else
   message "backhop: building without Backhop::Worker, as asked for\n"
 end
 
-core = ->(pattern) { Dir[File.join($srcdir, "core/src", pattern)] }
-pure = core["*/*.c"].reject { |path| path.include?("/worker/") }
-sources = [wrapper, *pure, *core[with_worker ? "worker/*/*.c" : "worker/absent.c"]]
+# The sources of the core; none if the core was compiled before.
+def core_sources(with_worker)
+  core = ->(pattern) { Dir[File.join($srcdir, "core/src", pattern)] }
+  pure = core["*/*.c"].reject { |path| path.include?("/worker/") }
+  [*pure, *core[with_worker ? "worker/*/*.c" : "worker/absent.c"]]
+end
+
+built = ENV.fetch("BACKHOP_CORE", "")
+abort "backhop: BACKHOP_CORE needs librabbitmq: #{ADVICE}" unless built.empty? || with_worker
+# The static library exports the interface, as a shared one does. The extension must not.
+$LOCAL_LIBS += " #{built}/libbackhop.a -Wl,--exclude-libs,libbackhop.a" unless built.empty?
+sources = built.empty? ? [wrapper, *core_sources(with_worker)] : [wrapper]
 $srcs = sources.map { |path| File.basename(path) }.sort
 twice = $srcs.tally.key(2) # mkmf puts all objects into one directory
 abort "backhop: two sources have one name: #{twice}" if twice
 $VPATH.concat(sources.map { |path| File.dirname(path).sub($srcdir, "$(srcdir)") }.uniq)
 
-with_command = with_worker && with_config("command", true) && command_libraries?
+with_command = built.empty? && with_worker && with_config("command", true) && command_libraries?
 if with_command
   message "backhop: building the program `backhop`\n"
-elsif with_worker
+elsif with_worker && built.empty?
   message "backhop: building without the program `backhop`. To have it, #{COMMAND_ADVICE}"
 end
 
 $cleanfiles << "backhop"
 create_makefile "backhop/native"
 File.write("Makefile", program_rules(sources - [wrapper]), mode: "a") if with_command
+File.write("Makefile", copying_rules(built), mode: "a") unless built.empty?
