@@ -1,6 +1,6 @@
 # The front door: make demo, make test, make check-packages, make bench, make docs. CMake builds; CONTRIBUTING.md explains the rest.
 BACKHOP_BROKER_VERSIONS ?= 4.0
-BACKHOP_TEST_JOBS ?= 4
+BACKHOP_TEST_JOBS ?= 8
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
 BACKHOP_BENCH_ROUNDS ?= 5
 BACKHOP_BENCH_SHARE ?= 1
@@ -10,28 +10,52 @@ export PIP_NO_COMPILE ?= 1
 out := build/release
 broker := tests/broker/broker run
 languages := python ruby node
+parts := core $(languages)
+# What is installed for tests: linked, or the ordinary package.
+form ?= linked
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all demo test test-core test-python test-ruby test-node test-packages tests-of-core tests-of-python tests-of-ruby \
-    tests-of-node core-alone example-in-go rogue rogue-python check-packages bench chaos docs packages configured clean \
-    $(foreach language,$(languages),$(addprefix $(language)-,package tests lint release))
-all: configured
+.PHONY: all core tested demo test test-live test-packages test-live-packages trees core-alone example-in-go rogue rogue-worker \
+    rogue-command rogue-python check-packages bench chaos docs packages configured clean \
+    $(foreach part,$(parts),test-$(part) test-live-$(part) tests-of-$(part) live-tests-of-$(part)) \
+    $(foreach language,$(languages),$(addprefix $(language)-,package linked tests lint release))
+all: tested
 	$(call build,all)
+# All programs that tests run; examples, benchmarks and the programs of chaos are not among them.
+tested: $(out)/libbackhop.a
+	$(call build,tested)
+# The core and the command come first, as the packages of `make test` wait for them.
+$(out)/libbackhop.a $(out)/backhop &: configured
+	$(call build,backhop-command)
 
 # Runs purges that a CDN refuses at its peak, on a private RabbitMQ or on the broker of AMQP_URL.
 demo: configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
-# Tests without a broker, then tests on a broker: live/VERSION/PART, each with a private RabbitMQ, or on the broker of
-# AMQP_URL. BACKHOP_TEST_JOBS of them run at a time, the longest first. You can run one: make live/4.3/command.
+# `make test` runs the fast profile: all tests without a broker, and the live tests that are short and take another path
+# through the code. `make test-live` runs all tests. A live part is live/VERSION/PART. It has a private RabbitMQ, or the
+# broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one: make live/4.3/command.
+export BACKHOP_DURATIONS ?= $(abspath build/durations)
+fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
+follow = env FOLLOW_END="tests/tools/slowest $(BACKHOP_DURATIONS)" tools/follow $(1) $(side-by-side)
 test: test-packages
-	+@tools/follow build/test/log $(side-by-side) all tests-of-core $(languages:%=tests-of-%)
-test-core test-python test-ruby test-node: test-%: test-packages
-	+@tools/follow build/test/log $(side-by-side) tests-of-$*
+	+@$(fresh-durations)
+	+@$(call follow,build/test/log) trees $(parts:%=tests-of-%)
+test-live: test-live-packages
+	+@$(fresh-durations)
+	+@$(call follow,build/test-live/log) trees $(parts:%=live-tests-of-%)
+$(parts:%=test-%): test-%: test-packages
+	+@$(fresh-durations)
+	+@$(call follow,build/test/log) trees tests-of-$*
+$(parts:%=test-live-%): test-live-%: test-live-packages
+	+@$(fresh-durations)
+	+@$(call follow,build/test-live/log) trees live-tests-of-$*
 test-packages: packages
-	@tools/install-packages command browser go $(languages)
+	@tools/install-packages command $(languages)
+test-live-packages: test-packages
+	@tools/install-packages proxies browser go
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
 live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
@@ -40,86 +64,122 @@ bunny-version := $(firstword $(versions))
 bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
 # The page of `backhop web` is tested in a browser on one version of RabbitMQ, and its calls on all of them.
 browser := live/$(lastword $(versions))/browser
-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
-tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
-tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
-tests-of-core: $(tests-of-core)
-tests-of-python: $(tests-of-python)
-tests-of-ruby: $(tests-of-ruby)
-tests-of-node: $(tests-of-node)
+tests-of-core: $(call live,core-fast-1 core-fast-2 command-fast) core-alone rogue-worker
+$(languages:%=tests-of-%): tests-of-%: $(call live,%-fast) %-tests
+live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
+live-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
+live-tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
+live-tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
+live-tests-of-core: $(live-tests-of-core)
+live-tests-of-python: $(live-tests-of-python)
+live-tests-of-ruby: $(live-tests-of-ruby)
+live-tests-of-node: $(live-tests-of-node)
 
-rogue: | all
+# A machine that has no RabbitMQ yet downloads it while this builds.
+trees: | packages
+	@[ -n "$(AMQP_URL)" ] || tools/step "RabbitMQ: trees" tests/broker/broker trees $(BACKHOP_BROKER_VERSIONS)
+rogue: rogue-worker rogue-command
+rogue-worker: | tested
 	@tools/step "core: a rogue broker" tests/rogue/run worker $(out)
+rogue-command: | tested
 	@tools/step "the command: a rogue broker" tests/rogue/run command $(out)
-rogue-python: | python-package
+rogue-python: | python-$(form)
 	@tools/step "Python: a rogue broker" build/python/default/bin/python tests/rogue/run python
 
-core-alone: | all
+core-alone: | tested
 	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
-example-in-go: | all
+example-in-go: | tested
 	@tools/step "core: the example in Go" $(broker) 4.3 -- env BACKHOP=$(abspath $(out))/backhop examples/go/run
 
 on = @tools/step "$(1), RabbitMQ $*" $(broker) $* --
-test-live := env CK_TIMEOUT_MULTIPLIER=3 $(out)/test-live
+# Check's limits are for a machine that does nothing else.
+test-live = env CK_TIMEOUT_MULTIPLIER=10 CK_XML_LOG_FILE_NAME=$(BACKHOP_DURATIONS)/$(subst /,-,$@).xml $(out)/test-live
+first := strategies copies strangers takeover recipes seeing contract
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
 of-node = node/tools/test default test/live
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
-live/%/core-crashes: | all
+live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
+live/%/core-fast-1: | tested
+	$(call on,core: $(firstword $(first)) to $(lastword $(first))) $(test-live) $(first)
+live/%/core-fast-2: | tested
+	$(call on,core: other suites) $(test-live) but $(first)
+live/%/core-crashes: | tested
 	$(call on,core: crashes) $(test-live) crashes
-live/%/core-slow: | all
+live/%/core-slow: | tested
 	$(call on,core: slow suites) $(test-live) $(slow)
-live/%/core-rest: | all
+live/%/core-rest: | tested
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
-live/%/command: export BACKHOP_MANAGEMENT = 1
-live/%/command: | all
+live/%/command-fast live/%/command: export BACKHOP_MANAGEMENT = 1
+live/%/command-fast: | tested
+	$(call on,core: the command) tests/command/run $(out) fast
+live/%/command: | tested
 	$(call on,core: the command) tests/command/run $(out) live
-live/%/browser: | all
+live/%/browser: | tested
 	$(call on,core: the page in a browser) tests/browser/run $(out)
-live/%/python-adapters: | python-package
+live/%/python-fast: | python-$(form)
+	$(call on,Python: live) python/tools/test -m "broker and not long"
+live/%/python-adapters: | python-$(form)
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
-live/%/python-rest: | python-package
+live/%/python-rest: | python-$(form)
 	$(call on,Python: the rest) python/tools/test -m broker --ignore=$(adapters)
-live/%/ruby-bunny: | ruby-package
+live/%/ruby-fast: | ruby-$(form)
+	$(call on,Ruby: live) ruby/tools/test live --tag ~long
+live/%/ruby-bunny: | ruby-$(form)
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
-live/%/ruby-rest: | ruby-package
+live/%/ruby-rest: | ruby-$(form)
 	$(call on,Ruby: the rest) ruby/tools/test live --exclude-pattern live/bunny_spec.rb
-live/$(bunny-version)/bunny-%: | ruby-package
+live/$(bunny-version)/bunny-%: | ruby-$(form)
 	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-version)" $(broker) $(bunny-version) -- ruby/tools/with-bunny bunny-$*
-live/%/node-promises: | node-package
+live/%/node-fast: | node-$(form)
+	$(call on,Node: live) env BACKHOP_EXCLUDE=long $(of-node)
+live/%/node-promises: | node-$(form)
 	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' $(of-node)
-live/%/node-callbacks: | node-package
+live/%/node-callbacks: | node-$(form)
 	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' $(of-node)
-live/%/node-rest: | node-package
+live/%/node-rest: | node-$(form)
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 
-# The stages of each language's tools/check. It builds and installs the package, and tests it without a broker. It checks
-# style, types and documentation. For a release it also builds and tests all other forms of the package. A stage runs
-# again if a file changed.
+# The stages of each language's tools/check. Tests run on the package of one of two forms, which are in the same place:
+#   package   as users build it, from the source package or tarball. `make check-packages`, benchmarks and CI test it.
+#   linked    compiles the wrapper alone, and takes the core and the command from $(out)
+# The stage lint checks style, types and documentation. The stage release builds and tests all other forms for a release.
+# A stage runs again if a file changed.
 $(languages:%=%-package): %-package: build/%/package-done
+$(languages:%=%-linked): %-linked: build/%/linked-done
 $(languages:%=%-tests): %-tests: build/%/test-done
 $(languages:%=%-lint): %-lint: build/%/lint-done
 $(languages:%=%-release): %-release: build/%/release-done
 
 check-packages: packages
-	@tools/install-packages $(languages)
+	@tools/install-packages $(languages) lint
 	+@tools/follow build/check-packages/log $(side-by-side) all $(languages:%=%-lint) $(languages:%=%-release)
 
 .SECONDEXPANSION:
 files = $(shell find $(1) -type f -not -path '*/generated/*' -not -path '*/__pycache__/*' -not -path '*/node_modules/*' \
     -not -path '*/ext/backhop/core/*' -not -path '*/ext/backhop/command/*' -not -path '*/ext/backhop/VERSION' -not -name 'backhop_wrap.*')
-build/%/package-done: $(call files,VERSION core command bindings cmake tests/vectors tools) $$(call files,$$*) | packages
+tools-of-packages := tools/steps.sh tools/compiler-cache.sh tools/hardening tools/libmicrohttpd
+contents-of-python := $(addprefix python/,src tools CMakeLists.txt pyproject.toml README.md LICENSE)
+contents-of-ruby := $(addprefix ruby/,lib ext exe sig tools backhop.gemspec README.md LICENSE)
+contents-of-node := node examples/node bench # with the tests, which run beside the package
+contents = $(call files,VERSION bindings $(tools-of-packages) $(contents-of-$*))
+build/%/package-done: $(call files,core command cmake CMakeLists.txt) $$(contents) | packages
 	@tools/install-packages $*
 	@$*/tools/check package
+	@touch $@ build/$*/linked-done
+build/%/linked-done: $(out)/libbackhop.a $(out)/backhop $(call files,core/include) $$(contents) | packages
+	@tools/install-packages $*
+	@rm -f build/$*/package-done
+	@BACKHOP_CORE=$(abspath $(out)) $*/tools/check linked
 	@touch $@
-build/%/test-done: build/%/package-done
+build/%/test-done: build/%/$(form)-done $(call files,tests/vectors tests/contract docs) $$(call files,$$* examples/$$*)
 	@$*/tools/check test
 	@touch $@
-build/%/lint-done: build/%/package-done
+build/%/lint-done: build/%/package-done $$(call files,$$* examples/$$*)
+	@tools/install-packages lint
 	@$*/tools/check lint
 	@touch $@
-build/%/release-done: build/%/package-done
+build/%/release-done: build/%/package-done $$(call files,$$*)
 	@$*/tools/check release
 	@touch $@
 
