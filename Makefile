@@ -124,7 +124,7 @@ live/%/python-adapters: | python-$(form)
 live/%/python-rest: | python-$(form)
 	$(call on,Python: the rest) python/tools/test -m broker --ignore=$(adapters)
 live/%/ruby-fast: | ruby-$(form)
-	$(call on,Ruby: live) ruby/tools/test live --tag ~long
+	$(call on,Ruby: live) ruby/tools/test --jobs 3 live --tag ~long
 live/%/ruby-bunny: | ruby-$(form)
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
 live/%/ruby-rest: | ruby-$(form)
