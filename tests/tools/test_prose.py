@@ -69,6 +69,14 @@ class Prose(unittest.TestCase):
         text = "```\ntells\n```\n\nIt `tells` nothing.\n\n    tells\n\n| Of it | fine |\n"
         self.assertEqual(self.offences("a.md", text), [9])
 
+    def test_a_number_and_a_dot_begin_no_line_of_a_paragraph(self):
+        text = "Its attempts begin at\n1. If you move it, they do too.\n\nIt lost 30 of\n  200. Fine.\n"
+        self.assertEqual(self.offences("a.md", text), [2, 5])
+
+    def test_lists_and_code_may_have_lines_that_begin_with_a_number(self):
+        text = "Steps:\n\n1. Write it.\n2. Run it, and read\n   its output.\n\n# Code\n```\nline\n1. x\n```\n| a |\n"
+        self.assertEqual(self.offences("a.md", text), [])
+
     def test_columns_are_no_sentences(self):
         self.assertEqual(self.offences("a.sh", "#   --ask    who wants to be asked\n"), [])
 
