@@ -11,7 +11,7 @@ out := build/release
 broker := tests/broker/broker run
 languages := python ruby node
 parts := core $(languages)
-# What is installed for tests: linked, or the ordinary package.
+# The form of the packages that tests run on: linked, or package.
 form ?= linked
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 

@@ -1,12 +1,12 @@
 # The steps of .ci/run, which `make --jobs` schedules in the order of these lists, each after the builds that it needs.
 #   change    what each change has to pass
 #   release   what a release has to pass: that too, and each test on each version of RabbitMQ
-# Users build the ordinary packages, so these are tested, and not those of `make test`.
+# Users build the ordinary packages, so CI tests these.
 form := package
 include Makefile
 
-# C makes all decisions, so the core is tested on each version: all tests on 4.3, the fast profile on 3.10, and on 4.0
-# that profile under sanitizers. A language converts and calls: it is tested on one version. Long steps begin first; then
+# C makes all decisions, so the core is tested on each version. All its tests run on 4.3. The fast profile runs on 3.10,
+# and on 4.0 under sanitizers. A language converts and calls: it is tested on one version. Long steps begin first; then
 # steps that wait and steps that compute take turns.
 change := live/4.3/python-rest live/3.10/ruby-rest live-asan live/4.0/node-rest live/4.3/command live/4.3/python-adapters
 change += ruby-tests live/4.3/core-slow docs live/4.3/browser live/4.3/core-rest
