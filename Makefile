@@ -137,7 +137,7 @@ live/%/node-promises: | node-$(form)
 	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' $(of-node)
 live/%/node-callbacks: | node-$(form)
 	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' $(of-node)
-live/%/node-rest: | node-$(form)
+live/%/node-rest: | build/node/tools-done
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 
 # The stages of each language's tools/check. Tests run on the package of one of two forms, which are in the same place:
@@ -166,12 +166,15 @@ contents = $(call files,VERSION bindings $(tools-of-packages) $(contents-of-$*))
 build/%/package-done: $(call files,core command cmake CMakeLists.txt) $$(contents) | packages
 	@tools/install-packages $*
 	@$*/tools/check package
-	@touch $@ build/$*/linked-done
+	@touch $@ build/$*/linked-done build/$*/tools-done
 build/%/linked-done: $(out)/libbackhop.a $(out)/backhop $(call files,core/include) $$(contents) | packages
 	@tools/install-packages $*
 	@rm -f build/$*/package-done
 	@BACKHOP_CORE=$(abspath $(out)) $*/tools/check linked
 	@touch $@
+# The tests of recipes need NestJS and TypeScript, which the stage package has installed, and linked has not.
+build/node/tools-done: node/package-lock.json | node-$(form)
+	@[ $@ -nt $< ] || { node/tools/check tools && touch $@; }
 build/%/test-done: build/%/$(form)-done $(call files,tests/vectors tests/contract docs) $$(call files,$$* examples/$$*)
 	@$*/tools/check test
 	@touch $@

@@ -60,10 +60,11 @@ step() { # NAME COMMAND [ARG...]; the command may be a function
 }
 
 # A language's tools/check: the stage that is named, or all of them.
-run_stages() { # [package | linked | test | lint | release]
+run_stages() { # [package | linked | tools | test | lint | release]
     case ${1:-all} in
     package) package ;;
     linked) linked ;;
+    tools) tools ;;
     test) tests ;;
     lint) lint ;;
     release) release ;;
