@@ -239,6 +239,30 @@ class Management(Managed):
                                                 work.replace(queue, f"{queue}.parked"),
                                                 f'Policy "{ns}-b" sets message-ttl 40 on queue "{ns}.unroutable"'})
 
+    @long
+    def test_f4_0_a_policy_that_makes_dead_letters_at_most_once_is_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--patience", "0s")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        for kind, name in (("policies", "Policy"), ("operator-policies", "Operator policy")):
+            for overflow, wanted in (("drop-head", {f'{name} "{ns}" sets overflow "drop-head" on wait queues'}), ("reject-publish", set())):
+                with self.subTest(name, overflow=overflow):
+                    path = f"{kind}/%2F/{ns}"
+                    policy = {"pattern": f"^{ns}", "definition": {"overflow": overflow}, "apply-to": "queues"}
+                    try:
+                        self.tell("PUT", path, policy)
+                    except urllib.error.HTTPError as refused:
+                        self.assertEqual((kind, refused.code), ("operator-policies", 400))  # by versions that know none
+                        refused.close()
+                        continue
+                    self.findings_of_policies(options, ns, wanted)
+                    self.tell("DELETE", path)
+        classic = (self.queue(), "--namespace", f"{ns}c", "--queue-type", "classic")
+        self.ok("topology", "declare", *classic, "--work-queue", "classic")
+        self.tell("PUT", f"policies/%2F/{ns}", {"pattern": f"^{ns}c", "definition": {"overflow": "drop-head"}, "apply-to": "queues"})
+        self.addCleanup(self.tell, "DELETE", f"policies/%2F/{ns}")
+        self.findings_of_policies((*classic, "--patience", "0s"), ns, set())
+
     def findings_of_policies(self, options: tuple[str, ...], ns: str, wanted: set[str]) -> None:
         found = run("doctor", "-m", URL, "--json", *options).objects
         self.assertEqual({each["finding"].split(", as ")[0].rstrip(".") for each in found if "olicy" in each["finding"]}, wanted)
