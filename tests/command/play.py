@@ -1,4 +1,4 @@
-"""play.py plain|live|fast [ARG...]: runs the tests of a folder; fast: those of live/ that are not long. ARGs go to unittest."""
+"""play.py plain|live|fast [ARG...]: runs the tests of a folder; fast: the tests of live/ without the long ones. ARGs go to unittest."""
 
 import sys
 import unittest

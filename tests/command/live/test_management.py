@@ -252,7 +252,7 @@ class Management(Managed):
                     try:
                         self.tell("PUT", path, policy)
                     except urllib.error.HTTPError as refused:
-                        self.assertEqual((kind, refused.code), ("operator-policies", 400))  # by versions that know none
+                        self.assertEqual((kind, refused.code), ("operator-policies", 400))  # Old versions refuse it.
                         refused.close()
                         continue
                     self.findings_of_policies(options, ns, wanted)
