@@ -169,6 +169,8 @@ static const struct {
      "RabbitMQ deletes the wait queue with its messages, as wait queues have no consumers."},
     {DEPTH_WAITING, "message-ttl", NULL,
      "If this time is shorter, messages come back earlier than the application's policy says."},
+    {DEPTH_WAITING, "overflow", NULL,
+     "RabbitMQ then dead-letters at most once: retries that fall due while a node stops are lost."},
     {DEPTH_WAITING, "max-length", NULL,
      "If the wait queue is full, further messages cannot wait in it: their originals stay unacknowledged."},
     {DEPTH_WAITING, "max-length-bytes", NULL,
@@ -212,9 +214,21 @@ static int is_unreachable(const json_t *limit)
     return json_is_integer(limit) && (json_integer_value(limit) < 0 || json_integer_value(limit) >= REACHED);
 }
 
-/* Returns 1 if other settings of a work queue take the harm away, as a length limit that RabbitMQ refuses publishes at. */
+/* Returns 1 if a wait queue dead-letters at least once with this overflow, or is not declared to. RabbitMQ takes overflow
+ * from the policy, and the strategy from the argument. */
+static int keeps_strategy(const json_t *found, const json_t *overflow)
+{
+    const json_t *strategy = json_object_get(json_object_get(found, "arguments"), "x-dead-letter-strategy");
+    const char *text = json_string_value(overflow);
+    return !json_is_string(strategy) || strcmp(json_string_value(strategy), "at-least-once") != 0 ||
+           (text && strcmp(text, "reject-publish") == 0);
+}
+
+/* Returns 1 if other settings take the harm away, as a length limit that RabbitMQ refuses publishes at. */
 static int is_averted(size_t at, const json_t *found, const json_t *value)
 {
+    if (harms[at].kind == DEPTH_WAITING && strcmp(harms[at].key, "overflow") == 0)
+        return keeps_strategy(found, value);
     if (harms[at].kind != DEPTH_WORK)
         return 0;
     if (strcmp(harms[at].key, "overflow") == 0)

@@ -69,9 +69,9 @@ static const struct {
                {"dry_run", "dry-run", FLAG},
                {"queue", NULL, OPERAND},
                {"file", NULL, OPERAND}}},
+    /* No "to": with --allow drop alone, a load must not publish to a queue that the request chooses. */
     [LOAD] = {{"parked", "load"},
-              {{"to", "to", TEXT},
-               {"skip", "skip", NUMBER},
+              {{"skip", "skip", NUMBER},
                {"expect", "expect", NUMBER},
                {"dry_run", "dry-run", FLAG},
                {"file", NULL, OPERAND}}},

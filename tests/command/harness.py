@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 import unittest
 import urllib.request
@@ -25,6 +26,7 @@ from proxy import Proxy
 
 BUILD = Path(os.environ["BACKHOP_BUILD"])
 LIMIT_S = 120  # for what has to end some time
+TRIES = 20  # of a kill that has to come in the middle of a command that takes less than a second
 # The workers that move dead letters end first. If queues are deleted while their messages fall due, these workers crash,
 # and RabbitMQ 4.3 can lose their supervisor. Then it declares no quorum queue that dead-letters at least once.
 DELETE_QUEUES = (
@@ -59,6 +61,58 @@ def run(*arguments: object, stdin: str = "", **environment: str) -> Ran:
     return Ran(ran.args, ran.returncode, ran.stdout, ran.stderr)
 
 
+def long(test: Any) -> Any:
+    """Marks a class or a method that takes a second or more on a quiet machine, or kills the broker.
+
+    `tests/command/run BUILD fast` leaves it out.
+    """
+    test.is_long = True
+    return test
+
+
+class Loader(unittest.TestLoader):
+    """Loads all tests, or all but the long ones."""
+
+    def __init__(self, is_fast: bool) -> None:
+        super().__init__()
+        self.is_fast = is_fast
+
+    def getTestCaseNames(self, case: type[unittest.TestCase]) -> list[str]:  # noqa: N802
+        names = super().getTestCaseNames(case)
+        if not self.is_fast:
+            return names
+        return [name for name in names if not hasattr(case, "is_long") and not hasattr(getattr(case, name), "is_long")]
+
+
+class TimedResult(unittest.TextTestResult):
+    """Prints the slowest tests at the end, and writes all durations into the directory $BACKHOP_DURATIONS if it is set."""
+
+    SHOWN = 10
+
+    def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        self.begun = time.monotonic()
+        super().startTest(test)
+
+    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802
+        super().stopTest(test)
+        self.durations[test.id()] = time.monotonic() - self.begun
+
+    def startTestRun(self) -> None:  # noqa: N802
+        self.durations: dict[str, float] = {}
+        super().startTestRun()
+
+    def stopTestRun(self) -> None:  # noqa: N802
+        super().stopTestRun()
+        slowest = sorted(self.durations, key=lambda test: -self.durations[test])[: self.SHOWN]
+        self.stream.writeln("The slowest tests:" if slowest else "")
+        for test in slowest:
+            self.stream.writeln(f"{self.durations[test]:8.2f} s  {test}")
+        if directory := os.environ.get("BACKHOP_DURATIONS"):
+            lines = [{"suite": "command", "test": test, "seconds": round(took, 3)} for test, took in self.durations.items()]
+            path = Path(directory, f"command-{os.getpid()}.jsonl")
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 class Case(unittest.TestCase):
     """A test case that can say what the program should have done."""
 
@@ -88,6 +142,14 @@ class Rig:
 
 
 rig = Rig()
+
+
+def dropped(mark: Path) -> int:
+    """Returns how many messages a drop has dropped by its mark; -1 if it has none: it has not begun, or has ended."""
+    try:
+        return int(mark.read_text().split()[0])
+    except (FileNotFoundError, IndexError):
+        return -1
 
 
 def drain(queue: str, expected: int) -> list[str]:
@@ -173,6 +235,63 @@ class SlowChannel(Proxy):
             sink.shutdown(socket.SHUT_RDWR)
 
 
+class Gate(Proxy):
+    """A way from the broker of AMQP_URL on which so many deliveries or confirms pass, and nothing behind them until more may.
+
+    So a test does something in the middle of a command, however fast the machine is.
+    """
+
+    DELIVER, CONFIRM = (60, 60), (60, 80)
+
+    def __init__(self, *, deliveries: int | None = None, confirms: int | None = None) -> None:
+        self.method = self.CONFIRM if deliveries is None else self.DELIVER
+        self.allowed, self.passed = confirms or deliveries or 0, 0
+        self.news = threading.Condition()
+        super().__init__(os.environ["AMQP_URL"])
+
+    def allow(self, more: int) -> None:
+        with self.news:
+            self.allowed += more
+            self.news.notify_all()
+
+    def open_until(self, is_met: Callable[[], Any], step: int = 1) -> None:
+        """Lets so many more pass again and again, until the condition is met."""
+        until = time.monotonic() + LIMIT_S
+        while not is_met():
+            if time.monotonic() > until:
+                raise AssertionError(f"it never happened: {self.passed} came, {self.allowed} may pass")
+            with self.news:
+                if self.passed > self.allowed:
+                    self.allow(step)
+            time.sleep(0.01)
+
+    def open(self) -> None:
+        self.allow(10**9)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_held: bool) -> None:
+        if not is_held:  # to the broker
+            super()._pump(source, sink, is_held)
+            return
+        with source.makefile("rb") as frames, contextlib.suppress(OSError):
+            while head := frames.read(7):
+                kind, _, size = struct.unpack("!BHI", head)
+                frame = head + frames.read(size + 1)
+                if kind == 1 and struct.unpack("!HH", frame[7:11]) == self.method:
+                    self._pass()
+                sink.sendall(frame)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+    def _pass(self) -> None:
+        with self.news:
+            self.passed += 1
+            self.news.wait_for(lambda: self.passed <= self.allowed)
+
+    def close(self) -> None:
+        self.open()
+        super().close()
+
+
 class LiveCase(Case):
     """A test on the broker of AMQP_URL."""
 
@@ -205,6 +324,9 @@ class LiveCase(Case):
     def saved(self, queue: str) -> list[str]:
         """Returns the ids of the parked messages, in order."""
         return [line["id"] for line in self.ok("parked", "save", queue, "-").objects]
+
+    def gate(self, **allowed: int) -> Gate:
+        return self.enterContext(contextlib.closing(Gate(**allowed)))
 
     def await_ready(self, queue: str, at_least: int) -> None:
         self.await_depth(queue, lambda ready, _: ready >= at_least, f"{at_least} messages")

@@ -26,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CHANNEL = 1, FRAME_MAX = 131072, MANY = 1000, MOST_ARGUMENTS = 8 };
+enum { CHANNEL = 1, FRAME_MAX = 131072, MANY = 1000, FEW = 10, MOST_ARGUMENTS = 8 };
 
 static _Noreturn void fail(const char *what, const char *why)
 {
@@ -260,32 +260,55 @@ static void consume(const char *queue, int count)
     amqp_destroy_connection(state);
 }
 
+static uint64_t published; /* on the channel, and confirmed or nacked */
+
+static void publish_number(amqp_connection_state_t state, const char *queue, int number)
+{
+    char id[16], body[16];
+    snprintf(id, sizeof id, "m%06d", number);
+    snprintf(body, sizeof body, "%d", number);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
+                                          .message_id = amqp_cstring_bytes(id),
+                                          .delivery_mode = 2};
+    if (amqp_basic_publish(state, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(queue), 1, 0, &properties,
+                           amqp_cstring_bytes(body)) != AMQP_STATUS_OK)
+        fail("publish", "the connection was lost");
+}
+
+/* Waits for so many confirms. Returns 0 if the broker nacks, as it does while it makes a queue. */
+static int await_confirms(amqp_connection_state_t state, int count)
+{
+    for (int confirmed = 0; confirmed < count;) {
+        amqp_frame_t frame;
+        amqp_maybe_release_buffers(state);
+        if (amqp_simple_wait_frame(state, &frame) != AMQP_STATUS_OK || frame.frame_type != AMQP_FRAME_METHOD)
+            fail("publish", "not confirmed");
+        if (frame.payload.method.id == AMQP_BASIC_NACK_METHOD)
+            return 0;
+        if (frame.payload.method.id != AMQP_BASIC_ACK_METHOD)
+            fail("publish", "not confirmed");
+        const amqp_basic_ack_t *ack = frame.payload.method.decoded;
+        confirmed = ack->multiple ? (int)(ack->delivery_tag - published) : confirmed + 1;
+    }
+    published += (uint64_t)count;
+    return 1;
+}
+
+/* Publishes the first message until it is confirmed: the broker has made the queue then. */
 static void publish(const char *queue, int count)
 {
     amqp_connection_state_t state = connect_to_broker();
     amqp_confirm_select(state, CHANNEL);
     expect(state, "confirms");
-    for (int i = 0; i < count; i++) {
-        char id[16], body[16], key[300];
-        snprintf(id, sizeof id, "m%06d", i);
-        snprintf(body, sizeof body, "%d", i);
-        snprintf(key, sizeof key, "%s", queue);
-        amqp_basic_properties_t properties = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_DELIVERY_MODE_FLAG,
-                                              .message_id = amqp_cstring_bytes(id),
-                                              .delivery_mode = 2};
-        if (amqp_basic_publish(state, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(key), 1, 0, &properties,
-                               amqp_cstring_bytes(body)) != AMQP_STATUS_OK)
-            fail("publish", "the connection was lost");
+    published = 0;
+    for (int is_made = count == 0; !is_made; published += !is_made) {
+        publish_number(state, queue, 0);
+        is_made = await_confirms(state, 1);
     }
-    for (uint64_t confirmed = 0; confirmed < (uint64_t)count;) {
-        amqp_frame_t frame;
-        amqp_maybe_release_buffers(state);
-        if (amqp_simple_wait_frame(state, &frame) != AMQP_STATUS_OK || frame.frame_type != AMQP_FRAME_METHOD ||
-            frame.payload.method.id != AMQP_BASIC_ACK_METHOD)
-            fail("publish", "not confirmed");
-        const amqp_basic_ack_t *ack = frame.payload.method.decoded;
-        confirmed = ack->multiple ? ack->delivery_tag : confirmed + 1;
-    }
+    for (int i = 1; i < count; i++)
+        publish_number(state, queue, i);
+    if (count > 1 && !await_confirms(state, count - 1))
+        fail("publish", "nacked");
     amqp_connection_close(state, AMQP_REPLY_SUCCESS);
     amqp_destroy_connection(state);
 }
@@ -354,7 +377,7 @@ static void work(const char *queue, int count)
         fail("work", bh_topology_error(topology).data);
     bh_worker_add_uri(worker, bh_str(getenv("AMQP_URL")));
     bh_worker_set_mode(worker, (bh_mode)number_of("RIG_MODE"));
-    bh_worker_set_prefetch(worker, MANY);
+    bh_worker_set_prefetch(worker, count <= FEW ? 1 : MANY); /* 1: they are parked in their order */
     job.left = job.ends = count;
     if (bh_worker_run(worker, handle, hear, NULL) != BH_OK)
         fail("work", bh_worker_error(worker).data);

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harness import BUILD, LIMIT_S, LiveCase
+from harness import BUILD, LIMIT_S, TRIES, LiveCase, dropped
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -145,6 +145,21 @@ class WebCase(LiveCase):
         page = Web(*arguments, **more)
         self.addCleanup(page.__exit__, None, None, None)
         return page.log_in()
+
+    def drop_in_the_middle(self, begin: Callable[[], tuple[str, Web]], count: int, part: int) -> tuple[str, Web, dict[str, Any], Path]:
+        """Begins to drop all messages of a queue, and returns when so many are dropped and others are not.
+
+        If the drop ends before that is seen, `begin` makes another queue, with its page.
+        """
+        for _ in range(TRIES):
+            queue, page = begin()
+            job = page.post("/api/drop", {"queue": queue, "expect": count}).json
+            mark = Path(page.state, "saved", job["file"] + ".dropped")
+            while page.await_job(job["job"], "running", "done")["state"] == "running":
+                if dropped(mark) >= part:
+                    return queue, page, job, mark
+            page.kill()
+        raise AssertionError(f"each of {TRIES} drops of {count} messages ended before it was seen that it had dropped {part}")
 
     def acting(self, *queues: str, **more: object) -> Web:
         return self.web("--allow", "replay,drop", *queues, **more)

@@ -597,11 +597,12 @@ void broker_purge(broker *self, const char *queue)
 }
 
 /* Messages that are ready; -1: no such queue. */
-static int look(broker *self, const char *queue)
+static int look(broker *self, const char *queue, int *consumers)
 {
     const amqp_queue_declare_ok_t *ok =
         amqp_queue_declare(self->state, CHANNEL, amqp_cstring_bytes(queue), 1, 1, 0, 0, amqp_empty_table);
     int depth = ok ? (int)ok->message_count : -1;
+    *consumers = ok ? (int)ok->consumer_count : 0;
     int code = settle_method(self);
     ck_assert_msg(code == 0 || code == AMQP_NOT_FOUND, "looking at queue %s: the broker refuses it with %d", queue,
                   code);
@@ -611,7 +612,8 @@ static int look(broker *self, const char *queue)
 
 int broker_has_queue(broker *self, const char *name)
 {
-    return look(self, name) >= 0;
+    int consumers;
+    return look(self, name, &consumers) >= 0;
 }
 
 int broker_has_exchange(broker *self, const char *name)
@@ -624,11 +626,17 @@ int broker_has_exchange(broker *self, const char *name)
     return code == 0;
 }
 
-int broker_depth(broker *self, const char *queue)
+static int look_at_existing(broker *self, const char *queue, int *consumers)
 {
-    int depth = look(self, queue);
+    int depth = look(self, queue, consumers);
     ck_assert_msg(depth >= 0, "there is no queue %s", queue);
     return depth;
+}
+
+int broker_depth(broker *self, const char *queue)
+{
+    int consumers;
+    return look_at_existing(self, queue, &consumers);
 }
 
 void broker_await_depth(broker *self, const char *queue, int depth)
@@ -637,6 +645,16 @@ void broker_await_depth(broker *self, const char *queue, int depth)
     int found;
     while ((found = broker_depth(self, queue)) != depth) {
         ck_assert_msg(now_ms() < limit, "%s has %d messages instead of %d", queue, found, depth);
+        pause_ms(POLL_MS);
+    }
+}
+
+void broker_await_consumers(broker *self, const char *queue, int count)
+{
+    int found;
+    int64_t limit = now_ms() + LIMIT_MS;
+    for (look_at_existing(self, queue, &found); found != count; look_at_existing(self, queue, &found)) {
+        ck_assert_msg(now_ms() < limit, "%s has %d consumers instead of %d", queue, found, count);
         pause_ms(POLL_MS);
     }
 }

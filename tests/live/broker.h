@@ -9,9 +9,9 @@
 #include "worker/librabbitmq.h"
 #include "message.h"
 
-#define LIMIT_MS 30000    /* for what has to happen some time */
-#define RESENT_MS 240000  /* for what a wait queue sends again, as its target did not take it: after 180 s, or 30 s */
-#define LATENESS_MS 15000 /* for what has to happen at a time; less than LIMIT_MS */
+#define LIMIT_MS 30000   /* for what has to happen some time */
+#define HOUR_MS 3600000  /* a limit of the product that no test waits for */
+#define RESENT_MS 240000 /* for what a wait queue sends again, as its target did not take it: after 180 s, or 30 s */
 
 int64_t now_ms(void); /* monotonic */
 int64_t epoch_ms(void);
@@ -91,6 +91,8 @@ void broker_remove_later(const char *name);
 int broker_depth(broker *self, const char *queue);
 /* Waits until the queue has so many. */
 void broker_await_depth(broker *self, const char *queue, int depth);
+/* Waits until the queue has so many consumers. The broker has then requeued what the consumers before had in hand. */
+void broker_await_consumers(broker *self, const char *queue, int count);
 
 /* Publishes and waits for the confirm; again if the broker nacks, as it does while it makes a queue. */
 void broker_publish(broker *self, const char *exchange, const char *routing_key,

@@ -71,6 +71,15 @@ const char *rig_rung(const rig *self, int64_t ms);
 /* A queue of the namespace, bound to the rig's exchange by the key. */
 const char *rig_sibling(rig *self, const char *suffix, const char *key);
 
+/*
+ * Waits until the broker has read the worker's acknowledgements of all settled messages. Without it they are lost if the
+ * connection is cut or the process is killed. The worker replays its empty parked queue: the broker answers on the
+ * consume connection, after it has read what came there before.
+ */
+void rig_await_read(rig *self);
+/* Waits until bh_worker_state returns this state. Returns its reason, which is valid until the next call. */
+const char *rig_await_health(rig *self, bh_health_state state);
+
 /* Takes the next message, within LIMIT_MS. If `body` is given, the message must have it. */
 void rig_take(rig *self, const char *body);
 /* Takes the next message, if one comes within this time; else returns 0. */
@@ -135,7 +144,7 @@ void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line
 void expect_origin_at(const rig *r, const char *exchange, const char *routing_key, const char *file, int line);
 int holds(bh_bytes text, const char *part);
 
-/* That it is `delay` ms since `start`, not less, and not much more. */
+/* That it is `delay` ms since `start` or later. A busy machine may be late without limit. */
 void expect_waited(int64_t start, int64_t delay);
 
 /* One message of Backhop's: the headers that a copy of it has. */

@@ -44,12 +44,27 @@ TCase *add_case(Suite *suite, const char *name)
     return tests;
 }
 
+TCase *long_case(TCase *tests)
+{
+    tcase_set_tags(tests, "long");
+    return tests;
+}
+
+TCase *add_setup_case(Suite *suite, int i)
+{
+    TCase *tests = add_case(suite, setups[i].name);
+    for (int first = setup_first(); first < i; first++)
+        if (setup_can_be_served(&setups[first]) && setups[first].publishes == setups[i].publishes)
+            return long_case(tests);
+    return tests;
+}
+
 void setup_add_tests(Suite *suite, const setup_test *tests, size_t count)
 {
     for (int i = 0; i < setup_count; i++) {
         if (!setup_can_be_served(&setups[i]))
             continue;
-        TCase *each = add_case(suite, setups[i].name);
+        TCase *each = add_setup_case(suite, i);
         for (size_t j = 0; j < count; j++)
             if (setups[i].publishes || !tests[j].publishers_only)
                 tcase_add_loop_test(each, tests[j].test, i, i + 1);

@@ -137,13 +137,10 @@ START_TEST(a_held_message_cannot_be_taken_and_the_descriptor_is_quiet)
     bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, setup_first());
     bh_message *taken;
-    bh_health health;
     open_until_closed(breaker);
     rig_publish(r, "work.a", "first");
     rig_await(r, BH_EVENT_BREAKER_OPENED);
-    bh_worker_state(r->worker, &health);
-    ck_assert_int_eq(health.state, BH_HEALTH_PAUSED);
-    ck_assert_str_eq(health.reason, "opened by hand");
+    ck_assert_str_eq(rig_await_health(r, BH_HEALTH_PAUSED), "opened by hand");
     expect_status(r->worker, bh_worker_take(r->worker, &taken, 300), BH_ERR_TIMEOUT);
     rig_forget_events(r);
     ck_assert_int_eq(rig_wait_readable(r, 300), 0);
@@ -154,8 +151,7 @@ START_TEST(a_held_message_cannot_be_taken_and_the_descriptor_is_quiet)
     ck_assert_int_eq(past_of(r->history).deferrals, 0);
     rig_succeed(r);
     rig_await(r, BH_EVENT_BREAKER_CLOSED);
-    bh_worker_state(r->worker, &health);
-    ck_assert_int_eq(health.state, BH_HEALTH_READY);
+    rig_await_health(r, BH_HEALTH_READY);
     rig_free(r);
     bh_breaker_free(breaker);
 }
@@ -183,24 +179,18 @@ START_TEST(a_breaker_serves_two_workers)
 }
 END_TEST
 
-START_TEST(an_idle_worker_emits_a_change_by_hand_within_a_second)
+/* If the worker did not look at its breaker, only its look at the queue would wake it: after 60 s. */
+START_TEST(an_idle_worker_emits_a_change_by_hand)
 {
-    enum { SOON_MS = 2000 };
     bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
     rig *r = rig_with(breaker, setup_first());
-    pause_ms(300); /* nothing else wakes the worker's thread any more */
-    int64_t start = now_ms();
     open_until_closed(breaker);
     rig_await(r, BH_EVENT_BREAKER_OPENED);
     bh_breaker_close(breaker, now_ms());
     rig_await(r, BH_EVENT_BREAKER_CLOSED);
-    ck_assert_int_lt(now_ms() - start, SOON_MS);
-    pause_ms(300);
-    start = now_ms();
-    bh_breaker_disable(breaker, start);
+    bh_breaker_disable(breaker, now_ms());
     rig_await(r, BH_EVENT_BREAKER_CLOSED);
     expect_part(bh_event_text(r->event), "disabled");
-    ck_assert_int_lt(now_ms() - start, SOON_MS);
     rig_free(r);
     bh_breaker_free(breaker);
 }
@@ -343,14 +333,12 @@ Suite *suite_breaker(void)
     TCase *holding = add_case(suite, "holding");
     tcase_add_test(holding, a_held_message_cannot_be_taken_and_the_descriptor_is_quiet);
     tcase_add_test(holding, a_breaker_serves_two_workers);
-    tcase_add_test(holding, an_idle_worker_emits_a_change_by_hand_within_a_second);
     tcase_add_test(holding, a_throttled_message_opens_it_for_the_whole_queue);
     tcase_add_test(holding, a_failure_of_the_message_itself_opens_nothing);
     tcase_add_test(holding, a_stop_while_it_is_open_loses_nothing);
     tcase_add_test(holding, a_lost_connection_while_it_is_open_loses_nothing);
-    TCase *slow = add_case(suite, "slow");
-    tcase_set_tags(slow, "long");
-    tcase_add_loop_test(slow, messages_that_are_held_too_long_wait_without_an_attempt, setup_first(),
-                        setup_first() + 1);
+    tcase_add_test(long_case(add_case(suite, "an idle worker")), an_idle_worker_emits_a_change_by_hand);
+    tcase_add_loop_test(long_case(add_case(suite, "held too long")),
+                        messages_that_are_held_too_long_wait_without_an_attempt, setup_first(), setup_first() + 1);
     return suite;
 }

@@ -92,17 +92,17 @@ static void expect_all_handled(rig *r, tally *handled, int twice, int unknown, i
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
 }
 
-/* The process that is killed: reports when its breaker is in the state, and then waits. */
-_Noreturn static void consume_until_killed(const rig *r, ending state, int report)
+/* The process that is killed: reports when its breaker is in the state, and then waits. It leaves the rig's connection
+ * to the process that forked it. */
+_Noreturn static void consume_until_killed(rig *r, ending state, int report)
 {
-    bh_worker *worker;
     bh_breaker *breaker = make_breaker_for(state);
-    ck_assert_int_eq(bh_worker_new(&worker, r->policy, r->topology), BH_OK);
-    expect_ok(worker, bh_worker_add_uri(worker, bh_str(broker_url())));
-    expect_ok(worker, bh_worker_set_mode(worker, BH_MODE_NONE));
-    expect_ok(worker, bh_worker_set_breaker(worker, breaker));
-    expect_ok(worker, bh_worker_start(worker));
-    lead_to(state, worker, breaker);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE));
+    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    rig_connect(r);
+    lead_to(state, r->worker, breaker);
+    rig_await_read(r);
     if (write(report, "x", 1) == 1)
         pause();
     _exit(EXIT_FAILURE);
@@ -125,7 +125,6 @@ START_TEST(a_process_that_is_killed_in_each_state_loses_nothing)
     close(ends[1]);
     ck_assert_int_eq(read(ends[0], &reported, 1), 1);
     close(ends[0]);
-    pause_ms(200); /* the broker reads the settlements */
     ck_assert_int_eq(kill(process, SIGKILL), 0);
     ck_assert_int_eq(waitpid(process, &status, 0), process);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -178,8 +177,9 @@ START_TEST(a_broker_that_restarts_in_each_state_loses_nothing)
     consumer consumers[ENDINGS];
     for (int i = 0; i < ENDINGS; i++)
         consumers[i] = begin_in((ending)i);
+    for (int i = 0; i < ENDINGS; i++)
+        rig_await_read(consumers[i].r);
     broker_ctl("save");
-    pause_ms(200); /* the broker reads the settlements */
     broker_ctl("kill");
     broker_ctl("start");
     for (int i = 0; i < ENDINGS; i++)
@@ -197,6 +197,6 @@ Suite *suite_breaker_ends(void)
     Suite *suite = suite_create("breaker_ends");
     tcase_add_loop_test(add_case(suite, "killed"), a_process_that_is_killed_in_each_state_loses_nothing, 0, ENDINGS);
     if (broker_can_be_controlled())
-        tcase_add_test(add_case(suite, "restarts"), a_broker_that_restarts_in_each_state_loses_nothing);
+        tcase_add_test(long_case(add_case(suite, "restarts")), a_broker_that_restarts_in_each_state_loses_nothing);
     return suite;
 }

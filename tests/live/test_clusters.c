@@ -55,8 +55,10 @@ Suite *suite_clusters(void)
     Suite *suite = suite_create("clusters");
     if (!broker_is_at_least(4, 3) || !broker_can_be_controlled() || !broker_node_url(3)[0])
         return suite;
-    add_test_with_end(suite, "cut off", a_worker_with_nothing_in_hand_leaves_a_node_that_lost_its_cluster, heal);
-    add_test_with_end(suite, "a relay is cut off", test_of_a_relay_on_a_cluster(), heal);
-    add_test_with_end(suite, "a relay's node is killed", test_of_a_relay_whose_node_is_killed(), start_the_third);
+    long_case(
+        add_test_with_end(suite, "cut off", a_worker_with_nothing_in_hand_leaves_a_node_that_lost_its_cluster, heal));
+    long_case(add_test_with_end(suite, "a relay is cut off", test_of_a_relay_on_a_cluster(), heal));
+    long_case(
+        add_test_with_end(suite, "a relay's node is killed", test_of_a_relay_whose_node_is_killed(), start_the_third));
     return suite;
 }

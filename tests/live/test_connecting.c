@@ -368,7 +368,6 @@ Suite *suite_connecting(void)
     TCase *connecting = add_case(suite, "plain");
     tcase_add_test(connecting, a_worker_connects_and_says_so);
     tcase_add_test(connecting, a_url_without_heartbeats_and_one_with_many_work);
-    tcase_add_test(connecting, heartbeats_keep_a_connection_while_a_handler_works);
     tcase_add_test(connecting, urls_that_cannot_be_understood_are_refused_without_repeating_them);
     tcase_add_test(connecting, a_vhost_longer_than_255_bytes_is_refused);
     tcase_add_test(connecting, a_wrong_password_is_refused_and_not_told);
@@ -377,6 +376,7 @@ Suite *suite_connecting(void)
     tcase_add_test(connecting, a_host_that_has_no_address_is_refused);
     tcase_add_test(connecting, a_broker_that_says_nothing_is_given_up);
     tcase_add_test(connecting, a_name_service_that_does_not_answer_is_given_up);
+    tcase_add_test(long_case(add_case(suite, "heartbeats")), heartbeats_keep_a_connection_while_a_handler_works);
     if (broker_can_be_controlled())
         add_test_with_end(suite, "escapes", user_password_and_vhost_may_need_escapes, remove_escaped);
     if (broker_tls_url()[0]) {

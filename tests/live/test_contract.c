@@ -21,13 +21,6 @@ static rig *contract_rig(int64_t timeout_ms, int prefetch)
     return r;
 }
 
-static bh_health_state state_of(const rig *r)
-{
-    bh_health health;
-    bh_worker_state(r->worker, &health);
-    return health.state;
-}
-
 /* The worker handles another message. */
 static void expect_it_goes_on(rig *r)
 {
@@ -36,7 +29,7 @@ static void expect_it_goes_on(rig *r)
         rig_take(r, NULL);
     while (bh_message_body(r->message).size != strlen("another"));
     rig_succeed(r);
-    ck_assert_int_eq(state_of(r), BH_HEALTH_READY);
+    rig_await_health(r, BH_HEALTH_READY);
 }
 
 static const struct contract_case {
@@ -145,7 +138,7 @@ START_TEST(a_case_by_run)
     ck_assert_uint_ge(self.event_count, 1);
     for (size_t i = 0, at = 0; i < self.event_count && at < of->event_count; i++)
         ck_assert_int_eq(self.events[i], of->events[at++]);
-    ck_assert_int_eq(state_of(r), BH_HEALTH_STOPPED);
+    rig_await_health(r, BH_HEALTH_STOPPED);
     rig_free(r);
 }
 END_TEST
@@ -160,7 +153,7 @@ START_TEST(stop_aborts_goes_back_without_an_attempt)
     ck_assert_int_eq(bh_event_level(r->event), BH_LEVEL_INFO);
     expect_event(r, BH_EVENT_DRAINED, BH_OK, "");
     expect_no_event(r, BH_EVENT_FAILED);
-    ck_assert_int_eq(state_of(r), BH_HEALTH_STOPPED);
+    rig_await_health(r, BH_HEALTH_STOPPED);
     rig_restart(r, BH_MODE_CREATE);
     rig_take(r, "first");
     expect_attempt(r, 1);
@@ -272,13 +265,11 @@ START_TEST(a_worker_has_a_state_before_and_after_its_run)
     rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
-    ck_assert_int_eq(state_of(r), BH_HEALTH_STOPPED);
+    rig_await_health(r, BH_HEALTH_STOPPED);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
         bh_worker_set_event(r->worker, (bh_event_kind)kind, kind == BH_EVENT_CONNECTED); /* others are off */
     rig_start(r);
-    bh_worker_state(r->worker, &health);
-    ck_assert_int_eq(health.state, BH_HEALTH_READY);
-    expect_part(bh_str(health.reason), "RabbitMQ");
+    expect_part(bh_str(rig_await_health(r, BH_HEALTH_READY)), "RabbitMQ");
     bh_worker_state(NULL, &health);
     ck_assert_int_eq(health.state, BH_HEALTH_STOPPED);
     bh_worker_state(r->worker, NULL);
@@ -304,11 +295,10 @@ END_TEST
 Suite *suite_contract(void)
 {
     Suite *suite = suite_create("contract");
-    TCase *outcomes = tcase_create("outcomes");
+    TCase *outcomes = add_case(suite, "outcomes");
     tcase_add_loop_test(outcomes, a_case_by_take_and_settle, 0, CASES);
     tcase_add_loop_test(outcomes, a_case_by_run, 0, CASES);
-    suite_add_tcase(suite, outcomes);
-    TCase *ends = tcase_create("ends");
+    TCase *ends = add_case(suite, "ends");
     tcase_add_test(ends, stop_aborts_goes_back_without_an_attempt);
     tcase_add_test(ends, released_without_a_stop_is_a_failure_with_a_delay);
     tcase_add_test(ends, too_long_is_a_failure_though_it_succeeded);
@@ -319,6 +309,5 @@ Suite *suite_contract(void)
     tcase_add_test(ends, stop_too_late_comes_again);
     tcase_add_test(ends, a_worker_has_a_state_before_and_after_its_run);
     tcase_add_test(ends, X10_a_refused_name_is_an_argument_error);
-    suite_add_tcase(suite, ends);
     return suite;
 }

@@ -419,7 +419,7 @@ Suite *suite_declaring(void)
     for (int i = 0; i < setup_count; i++) {
         if (!setup_can_be_served(&setups[i]))
             continue;
-        TCase *each = add_case(suite, setups[i].name);
+        TCase *each = add_setup_case(suite, i);
         tcase_add_loop_test(each, declaring_twice_is_as_declaring_once, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_missing_tells_it_makes_nothing_and_waits_for_it, i, i + 1);
         tcase_add_loop_test(each, verifying_what_is_complete_is_content_and_changes_nothing, i, i + 1);

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOUR_MS = 3600000 };
-
 static rig *started_rig(void)
 {
     rig *r = setup_rig(setup_first());
@@ -394,7 +392,7 @@ Suite *suite_holding(void)
 {
     Suite *suite = suite_create("holding");
     TCase *holds = add_case(suite, "a hold that ended");
-    tcase_add_test(holds, a_broker_that_falls_silent_is_left);
+    tcase_add_test(long_case(add_case(suite, "heartbeats")), a_broker_that_falls_silent_is_left);
     TCase *refused = add_case(suite, "messages that are refused");
     tcase_add_test(refused, a_message_that_fits_no_frame_stops_nobody);
     tcase_add_test(refused, a_parked_message_that_fits_no_frame_blocks_none_behind_it);
@@ -409,10 +407,10 @@ Suite *suite_holding(void)
         return suite;
     tcase_add_test(holds, F2_a_message_without_an_id_is_handled_again);
     tcase_add_test(holds, F2_one_handler_outlives_connections_that_the_broker_closed);
-    add_test_with_end(suite, "consumer timeout",
-                      F2_messages_that_timed_out_with_the_broker_are_settled_when_they_come_again,
-                      end_consumer_timeout);
-    add_test_with_end(suite, "alarm", an_alarm_multiplies_no_message_and_stops_no_consumer, end_alarm);
+    long_case(add_test_with_end(suite, "consumer timeout",
+                                F2_messages_that_timed_out_with_the_broker_are_settled_when_they_come_again,
+                                end_consumer_timeout));
+    long_case(add_test_with_end(suite, "alarm", an_alarm_multiplies_no_message_and_stops_no_consumer, end_alarm));
     add_test_with_end(suite, "max_message_size", a_message_that_the_broker_takes_no_more_stops_nobody, allow_large);
     return suite;
 }

@@ -433,6 +433,7 @@ START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
         ck_assert_int_eq(originals, 0); /* F2: the failure counts */
         ck_assert_int_eq(copies, 1);
         rig_await(r, BH_EVENT_RETRIED);
+        rig_await_read(r); /* else the next cut brings these again */
         rig_forget_events(r);
     }
     expect_nothing_left(r);
@@ -522,6 +523,8 @@ START_TEST(messages_wait_through_the_death_of_the_broker)
             rig_fail(rigs[i], "507");
         }
     for (int i = 0; i < count; i++)
+        rig_await_read(rigs[i]);
+    for (int i = 0; i < count; i++)
         if (rigs[i]->type == BH_QUEUE_CLASSIC)
             broker_await_depth(rigs[i]->broker, waiting_for(rigs[i], CLASSIC_DELAY), COUNT);
     broker_ctl("kill");
@@ -547,7 +550,7 @@ Suite *suite_publishing(void)
         if (!setup_can_be_served(&setups[i]) || !setups[i].publishes ||
             setups[i].strategy == BH_STRATEGY_DELAYED_EXCHANGE) /* not mandatory, and waits in no queue */
             continue;
-        TCase *each = add_case(suite, setups[i].name);
+        TCase *each = add_setup_case(suite, i);
         tcase_add_loop_test(each, a_returned_copy_leaves_the_original_until_the_topology_is_whole, i, i + 1);
         tcase_add_loop_test(each, a_returned_copy_leaves_the_original_to_the_next_worker, i, i + 1);
         tcase_add_loop_test(each, a_worker_that_creates_repairs_what_is_missing_and_goes_on, i, i + 1);
@@ -560,17 +563,17 @@ Suite *suite_publishing(void)
     for (int i = 0; i < setup_count; i++)
         if (setup_can_be_served(&setups[i]) &&
             setups[i].strategy != BH_STRATEGY_NATIVE) /* waits in the work queue itself */
-            tcase_add_loop_test(add_case(suite, setups[i].name),
+            tcase_add_loop_test(long_case(add_case(suite, setups[i].name)),
                                 messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up, i, i + 1);
     int first = setup_first();
-    TCase *networks = add_case(suite, "networks");
+    TCase *networks = long_case(add_case(suite, "networks"));
     tcase_add_loop_test(networks, a_copy_that_is_not_confirmed_in_time_leaves_the_original, first, first + 1);
     tcase_add_loop_test(networks, a_connection_lost_before_the_confirm_loses_nothing, first, first + 1);
     tcase_add_loop_test(networks, a_connection_lost_while_the_handler_works_loses_and_doubles_nothing, first,
                         first + 1);
     if (broker_can_be_controlled()) {
-        add_test_with_end(suite, "alarms", a_broker_that_blocks_publishers_leaves_the_original, end_alarm);
-        TCase *deaths = add_case(suite, "deaths");
+        long_case(add_test_with_end(suite, "alarms", a_broker_that_blocks_publishers_leaves_the_original, end_alarm));
+        TCase *deaths = long_case(add_case(suite, "deaths"));
         tcase_set_timeout(deaths, DEATH_LIMIT_S);
         tcase_add_test(deaths, messages_wait_through_the_death_of_the_broker);
     }

@@ -1,4 +1,4 @@
-#include "rig.h"
+#include "setups.h"
 #include "suites.h"
 
 #include <backhop/adapter/relay.h>
@@ -18,7 +18,7 @@ typedef struct relaying {
     char parked[320]; /* of it */
 } relaying;
 
-static relaying setup(void)
+static relaying set_up(void)
 {
     relaying self = {.rig = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM)};
     rig *r = self.rig;
@@ -124,7 +124,7 @@ static void expect_told_parked(const relaying *self, const char *reason, const c
 START_TEST(by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that_failed_alone)
 {
     static const char *const types[] = {"quorum", "classic"};
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     start(&self);
     const char *queues[] = {r->queue, self.web};
@@ -161,7 +161,7 @@ END_TEST
 
 START_TEST(what_expired_or_was_delivered_too_often_is_parked_with_the_broker_s_word)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     message got;
     declare_work(&self, r->queue, "quorum", entry_int("x-delivery-limit", 1));
@@ -186,7 +186,7 @@ END_TEST
 
 START_TEST(what_a_full_queue_pushes_out_is_tried_again_where_that_is_set)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     bh_relay_set_outcome(self.relay, BH_DEATH_MAXLEN, BH_OUTCOME_FAILED);
     declare_work(&self, r->queue, "classic", entry_int("x-max-length", 1));
@@ -203,7 +203,7 @@ END_TEST
 
 START_TEST(what_is_dropped_by_setting_is_told_and_counted)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     bh_metrics *metrics;
     message got;
@@ -256,7 +256,7 @@ static void expect_unroutable(const relaying *self, const char *body, const char
 
 START_TEST(what_a_stranger_publishes_leads_to_no_queue_that_is_not_served)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     char missing[320];
     broker_declare_quorum(r->broker, r->queue);
@@ -282,7 +282,7 @@ END_TEST
 
 START_TEST(a_record_that_a_client_republished_counts_nothing)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     message got;
     declare_work(&self, r->queue, "quorum", no_more());
@@ -313,7 +313,7 @@ END_TEST
 
 START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     message got;
     declare_work(&self, r->queue, "quorum", no_more());
@@ -370,7 +370,7 @@ static int waiting(const rig *r)
 /* The broker sends it again to the queue. Before RabbitMQ 4.0 it has no route there, and goes to unroutable. */
 START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     message got;
     amqp_table_entry_t arguments[] = {entry_string("x-queue-type", "quorum"),
@@ -399,7 +399,7 @@ START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_ro
 }
 END_TEST
 
-enum { ALL = 60 };
+enum { ALL = 60, RESENT_LIMIT_S = 600 }; /* more than RESENT_MS, again after each kill */
 
 static void publish_all(const relaying *self)
 {
@@ -421,7 +421,7 @@ static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(c
     rig *r = self->rig;
     int seen[ALL] = {0};
     int missing = ALL, doubled = 0, rejected = 0;
-    int64_t deadline = now_ms() + 2 * LIMIT_MS;
+    int64_t deadline = now_ms() + RESENT_MS;
     while (missing > 0) {
         message got;
         ck_assert_msg(now_ms() < deadline, "%d of %d are not parked", missing, ALL);
@@ -431,6 +431,7 @@ static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(c
             rejected++;
             if (meanwhile)
                 meanwhile(self, rejected);
+            deadline = now_ms() + RESENT_MS;
             continue;
         }
         if (!broker_has_queue(r->broker, r->parked) || !broker_try_get(r->broker, r->parked, &got)) {
@@ -446,13 +447,14 @@ static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(c
         doubled += seen[number]++ > 0;
         broker_ack(r->broker, &got);
         message_free(&got);
+        deadline = now_ms() + RESENT_MS;
     }
     return doubled;
 }
 
 START_TEST(rejections_while_no_relay_runs_wait_for_it)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     declare_work(&self, r->queue, "quorum", no_more());
     start(&self);
@@ -496,7 +498,7 @@ static void kill_a_relay(const relaying *self, int rejected)
 
 START_TEST(several_relays_side_by_side_lose_nothing_where_one_is_killed_again_and_again)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     declare_work(&self, r->queue, "quorum", no_more());
     start(&self);
@@ -526,7 +528,7 @@ static void kill_the_broker(const relaying *self, int rejected)
 
 START_TEST(a_broker_that_is_killed_loses_nothing_of_a_quorum_queue)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     declare_work(&self, r->queue, "quorum", no_more());
     start(&self);
@@ -554,7 +556,7 @@ static void cut_off_the_relay_s_node(const relaying *self, int rejected)
 static void relay_on_a_cluster(void (*meanwhile)(const relaying *, int rejected))
 {
     static const int nodes[] = {3, 1, 2};
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     declare_work(&self, r->queue, "quorum", no_more());
     add_queues(&self);
@@ -615,7 +617,7 @@ static void reject_before_the_relay(relaying *self, const char *queue, const cha
 
 START_TEST(rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     message got;
     reject_before_the_relay(&self, self.web, "classic");
@@ -632,7 +634,7 @@ END_TEST
 /* It takes the broker's time (dead_letter_worker_publisher_confirm_timeout: 30 s here, 180 s by default). */
 START_TEST(rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them)
 {
-    relaying self = setup();
+    relaying self = set_up();
     reject_before_the_relay(&self, self.rig->queue, "quorum");
     ck_assert_int_eq(reject_until_all_are_parked(&self, NULL), 0);
     tear_down(&self);
@@ -653,7 +655,7 @@ static void start_to_verify(relaying *self)
 
 START_TEST(verifying_tells_all_that_is_missing_and_makes_nothing)
 {
-    relaying self = setup();
+    relaying self = set_up();
     rig *r = self.rig;
     add_queues(&self);
     start_to_verify(&self);
@@ -678,35 +680,28 @@ Suite *suite_relay(void)
     Suite *suite = suite_create("relay");
     if (!broker_is_at_least(3, 10)) /* whose quorum queues have no TTL, and no dead letters at-least-once */
         return suite;
-    TCase *rounds = tcase_create("rounds");
-    tcase_set_timeout(rounds, 180); /* rabbitmqctl is slow on a machine that is busy */
+    TCase *rounds = add_case(suite, "rounds");
     if (broker_can_be_controlled())
-        tcase_add_test(rounds, by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that_failed_alone);
+        tcase_add_test(long_case(add_case(suite, "policies")),
+                       by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that_failed_alone);
     tcase_add_test(rounds, what_expired_or_was_delivered_too_often_is_parked_with_the_broker_s_word);
     tcase_add_test(rounds, what_a_full_queue_pushes_out_is_tried_again_where_that_is_set);
     tcase_add_test(rounds, what_is_dropped_by_setting_is_told_and_counted);
-    suite_add_tcase(suite, rounds);
-    TCase *strangers = tcase_create("strangers");
+    TCase *strangers = add_case(suite, "strangers");
     tcase_add_test(strangers, what_a_stranger_publishes_leads_to_no_queue_that_is_not_served);
     tcase_add_test(strangers, a_record_that_a_client_republished_counts_nothing);
-    suite_add_tcase(suite, strangers);
-    TCase *losses = tcase_create("lost and found");
-    tcase_set_timeout(losses, RESENT_MS / 1000 + 60);
-    tcase_add_test(losses, what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back);
-    tcase_add_test(losses, a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room);
+    TCase *losses = add_case(suite, "lost and found"), *slow = long_case(add_case(suite, "lost and found later"));
+    tcase_set_timeout(losses, RESENT_LIMIT_S);
+    tcase_set_timeout(slow, RESENT_LIMIT_S);
+    tcase_add_test(slow, what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back);
+    tcase_add_test(slow, a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room);
     tcase_add_test(losses, rejections_while_no_relay_runs_wait_for_it);
     tcase_add_test(losses, several_relays_side_by_side_lose_nothing_where_one_is_killed_again_and_again);
     tcase_add_test(losses, rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet);
     if (broker_can_be_controlled())
-        tcase_add_test(losses, a_broker_that_is_killed_loses_nothing_of_a_quorum_queue);
-    suite_add_tcase(suite, losses);
-    TCase *slow = tcase_create("slow");
-    tcase_set_timeout(slow, 120);
-    tcase_set_tags(slow, "long");
+        tcase_add_test(slow, a_broker_that_is_killed_loses_nothing_of_a_quorum_queue);
     tcase_add_test(slow, rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them);
-    suite_add_tcase(suite, slow);
-    TCase *verifying = tcase_create("verifying");
+    TCase *verifying = add_case(suite, "verifying");
     tcase_add_test(verifying, verifying_tells_all_that_is_missing_and_makes_nothing);
-    suite_add_tcase(suite, verifying);
     return suite;
 }

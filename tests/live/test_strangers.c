@@ -170,7 +170,7 @@ Suite *suite_strangers(void)
     for (int i = 0; i < setup_count; i++) {
         if (!setup_can_be_served(&setups[i]))
             continue;
-        TCase *each = add_case(suite, setups[i].name);
+        TCase *each = add_setup_case(suite, i);
         tcase_add_loop_test(each, a_routing_key_with_the_prefix_of_return_keys_chooses_no_queue, i, i + 1);
         if (i == setup_first() || !setups[i].publishes)
             tcase_add_loop_test(each, forged_backhop_headers_choose_no_queue_and_break_nothing, i, i + 1);

@@ -117,11 +117,12 @@ void end_alarm(void)
     broker_ctl("clear-alarm");
 }
 
-void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end)
+TCase *add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end)
 {
     TCase *tests = add_case(suite, name);
     tcase_add_unchecked_fixture(tests, NULL, end);
     tcase_add_test(tests, test);
+    return tests;
 }
 
 int tally_add(tally *self, bh_bytes body)

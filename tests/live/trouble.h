@@ -33,7 +33,7 @@ void take_random_bytes_away(int are_gone);
 void begin_alarm(void);
 void end_alarm(void);
 /* Adds a test whose `end` is called even if the test fails. */
-void add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end);
+TCase *add_test_with_end(Suite *suite, const char *name, const TTest *test, SFun end);
 
 /* The state of the messages 0 to count - 1, of broker_publish_numbers. */
 enum { MOST_NUMBERS = 2000 };

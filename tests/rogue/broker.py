@@ -218,11 +218,16 @@ class Peer:
 
     async def send(self, data: bytes) -> None:
         size, pause = self.broker.scenario.pace or (len(data) or 1, 0)
-        for at in range(0, len(data), size):
-            self.writer.write(data[at : at + size])
-            await self.writer.drain()
-            if self.broker.scenario.pace:
-                await asyncio.sleep(pause)
+        is_paced = self.broker.scenario.pace is not None
+        self.broker.paced_sends += is_paced
+        try:
+            for at in range(0, len(data), size):
+                self.writer.write(data[at : at + size])
+                await self.writer.drain()
+                if is_paced:
+                    await asyncio.sleep(pause)
+        finally:
+            self.broker.paced_sends -= is_paced
         if isinstance(data, Reset):
             linger = struct.pack("ii", 1, 0)
             self.writer.get_extra_info("socket").setsockopt(
@@ -346,6 +351,7 @@ class Broker:
         self.scenario = scenario
         self.connects = self.acks = self.requeues = self.passwords = 0
         self.looks: int | None = None  # for the work queue, since the consumer was cancelled
+        self.paced_sends = 0  # under way
         self.problems: list[str] = []
         self.next_id = 1
         self.confirmed: set[str] = set()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
-from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, rig, run, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, long, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
@@ -85,6 +85,7 @@ class Management(Managed):
         self.assertIn(first, self.ok("top", "--once", "-m", URL.replace("guest:guest@", "")).stdout)
         self.assertIn("--management", self.ends(USAGE, "parked", "list").stderr)
 
+    @long
     def test_x1_no_queue_name_of_the_broker_controls_the_terminal(self) -> None:
         hostile = f"{self.queue()}\x1b]0;PWN\x07\x1b[2J\x9b31m\u202e"
         for name in (hostile, hostile + ".parked"):
@@ -166,6 +167,7 @@ class Management(Managed):
                 self.assertIn('has no vhost "nowhere" (404): check the vhost', ran.stderr)
                 self.assertEqual(ran.stderr.count("\n"), 1)
 
+    @long
     def test_the_doctor_sees_bindings_arguments_and_policies(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--patience", "0s")
@@ -216,6 +218,7 @@ class Management(Managed):
             self.assertLess(time.monotonic(), until)
             time.sleep(0.1)
 
+    @long
     def test_o8_a_policy_that_was_just_set_is_seen(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--patience", "0s")
@@ -236,10 +239,35 @@ class Management(Managed):
                                                 work.replace(queue, f"{queue}.parked"),
                                                 f'Policy "{ns}-b" sets message-ttl 40 on queue "{ns}.unroutable"'})
 
+    @long
+    def test_f4_0_a_policy_that_makes_dead_letters_at_most_once_is_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--patience", "0s")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        for kind, name in (("policies", "Policy"), ("operator-policies", "Operator policy")):
+            for overflow, wanted in (("drop-head", {f'{name} "{ns}" sets overflow "drop-head" on wait queues'}), ("reject-publish", set())):
+                with self.subTest(name, overflow=overflow):
+                    path = f"{kind}/%2F/{ns}"
+                    policy = {"pattern": f"^{ns}", "definition": {"overflow": overflow}, "apply-to": "queues"}
+                    try:
+                        self.tell("PUT", path, policy)
+                    except urllib.error.HTTPError as refused:
+                        self.assertEqual((kind, refused.code), ("operator-policies", 400))  # Old versions refuse it.
+                        refused.close()
+                        continue
+                    self.findings_of_policies(options, ns, wanted)
+                    self.tell("DELETE", path)
+        classic = (self.queue(), "--namespace", f"{ns}c", "--queue-type", "classic")
+        self.ok("topology", "declare", *classic, "--work-queue", "classic")
+        self.tell("PUT", f"policies/%2F/{ns}", {"pattern": f"^{ns}c", "definition": {"overflow": "drop-head"}, "apply-to": "queues"})
+        self.addCleanup(self.tell, "DELETE", f"policies/%2F/{ns}")
+        self.findings_of_policies((*classic, "--patience", "0s"), ns, set())
+
     def findings_of_policies(self, options: tuple[str, ...], ns: str, wanted: set[str]) -> None:
         found = run("doctor", "-m", URL, "--json", *options).objects
         self.assertEqual({each["finding"].split(", as ")[0].rstrip(".") for each in found if "olicy" in each["finding"]}, wanted)
 
+    @long
     def test_o26_a_queue_with_too_few_members_is_a_problem(self) -> None:
         queue, ns = self.queue(), self.queue()
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
@@ -257,6 +285,7 @@ class Management(Managed):
         self.assertEqual(len(few), 1)
         self.assertRegex(few[0]["finding"], rf'^Queue "{ns}.wait.\d+" has 1 of 3 members that this cluster of 3 nodes can have.$')
 
+    @long
     def test_o28_a_policy_that_mirrors_queues_is_a_note(self) -> None:
         queue, ns = self.queue(), self.queue()
         options = (queue, "--namespace", ns, "--work-queue", "classic", "--queue-type", "classic")
@@ -271,6 +300,7 @@ class Management(Managed):
         self.assertIn(f'note Policy "{ns}" mirrors classic queue "{queue}".', found)
         self.assertEqual(found.count('mirrors classic queue "' + ns + ".wait"), 1)
 
+    @long
     def test_o23_the_relay_names_queues_whose_rejected_messages_are_lost(self) -> None:
         ns = self.queue()
         lost, other, served = f"{ns}.a", f"{ns}.b", f"{ns}.c"
@@ -327,6 +357,7 @@ class Permissions(Managed):
     STRATEGIES = (("ladder", 0), ("message-ttl", 1), ("reject", 2), ("native", 4))
     MODES = (("create", 0), ("verify", 1), ("none", 2))
 
+    @long
     def test_a_worker_runs_with_the_least_permissions(self) -> None:
         user = self.queue().replace(".", "-")
         self.tell("PUT", f"users/{user}", {"password": "pw", "tags": ""})

@@ -7,7 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
-from harness import BUILD, UNAVAILABLE, USAGE, LiveCase, backhop, drain, rig
+from harness import BUILD, LIMIT_S, UNAVAILABLE, USAGE, LiveCase, backhop, drain, long, rig
 
 MANY = 3000
 
@@ -60,6 +60,7 @@ class Migrating(LiveCase):
         self.assertEqual([line.split("\t")[i] for line in drain(work, 5) for i in (3, 5)], [work, "3"] * 5)
         self.assertEqual(drain(long, 0), [])
 
+    @long
     def test_a_header_counts_and_what_has_no_attempt_left_is_parked(self) -> None:
         work, _, long = self.set_up()
         self.fill(long, [["x-retries", "l", 2]], [["x-retries", "S", "4"]], [["x-retries", "l", 5]], [], [["tenant", "S", "other"]])
@@ -72,6 +73,7 @@ class Migrating(LiveCase):
         self.assertEqual([line.split("\t")[0] for line in drain(work + ".parked", 1)], ["h2"])
         self.assertEqual([line.split("\t")[0] for line in drain(long, 1)], ["h4"])
 
+    @long
     def test_killed_in_the_middle_it_loses_nothing_and_goes_on(self) -> None:
         work, _, long = self.set_up()
         rig("fill", long, MANY)
@@ -80,7 +82,7 @@ class Migrating(LiveCase):
             with backhop(*options) as process:
                 self.await_ready(work, at_least=1)
                 process.send_signal(end)
-                process.wait(60)
+                process.wait(LIMIT_S)
         self.ok(*options)
         self.assertEqual(drain(long, 0), [])
         went = [line.split("\t")[0] for line in drain(work, MANY)]

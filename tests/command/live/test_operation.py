@@ -11,7 +11,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from harness import BUILD, TRY_AGAIN, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, rig, scrape
+from harness import BUILD, LIMIT_S, TRY_AGAIN, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, long, rig, scrape
 from proxy import Proxy
 
 
@@ -86,6 +86,7 @@ class Doctor(LiveCase):
         self.assertEqual(any(each.startswith("The broker is RabbitMQ") for each in found), self.version < (4, 3))
         self.assertEqual(len(drain(queue + ".parked", 3)), 3)
 
+    @long
     def test_a_wait_queue_that_leads_nowhere_is_found(self):
         queue, ns = self.queue(), self.queue()
         rig("declare", f"{ns}.wait.200", "quorum")  # without a time to live
@@ -103,6 +104,7 @@ class Doctor(LiveCase):
             consumer.kill()
         self.assertIn(f'problem 1 consumer takes messages from wait queue "{ns}.wait.200".', text)
 
+    @long
     def test_o2_a_probe_goes_through_every_wait_queue_up_to_the_patience(self):
         queue, ns, policy = self.queue(), self.queue(), self.policy("200ms,400ms")
         rig("declare", f"{ns}.wait.400", "quorum")  # without a time to live
@@ -111,6 +113,7 @@ class Doctor(LiveCase):
         self.assertIn(f'A probe came back by wait queue "{ns}.wait.200".', text)
         self.assertIn(f'A probe on wait queue "{ns}.wait.400" did not come back', text)
 
+    @long
     def test_x17_what_is_found_is_printed_before_the_probes_come_back(self):
         queue, ns, policy = self.queue(), self.queue(), self.policy()
         rig("declare", f"{ns}.wait.200", "quorum")  # without a time to live: the probe is awaited for 10 s
@@ -119,8 +122,9 @@ class Doctor(LiveCase):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as doctor:
             self.assertIn("The broker is RabbitMQ", doctor.stdout.readline())
             self.assertIsNone(doctor.poll())
-            self.assertIn("did not come back", doctor.communicate(timeout=60)[0])
+            self.assertIn("did not come back", doctor.communicate(timeout=LIMIT_S)[0])
 
+    @long
     def test_o10_an_alarm_of_the_broker_is_named_and_no_wait_queue_is_blamed(self):
         queue = self.queue()
         options = (queue, "--namespace", self.queue(), "--work-queue", "quorum", "--policy", self.policy())
@@ -160,6 +164,7 @@ class Doctor(LiveCase):
         self.addCleanup(path.unlink)
         return path
 
+    @long
     def test_a_command_to_copy_is_of_the_queue_whatever_its_name_has(self):
         for name in ("two words", "it's", "-q", "a;rm $HOME", "a`b`\"c\\d", "tilde~#!"):
             queue = name + self.queue() if name != "-q" else "-q." + self.queue()
@@ -235,7 +240,7 @@ class Watching(LiveCase):
         with exporter(self.parked(1, "bad")) as url, contextlib.ExitStack() as idle:
             address = urllib.parse.urlsplit(url)
             for _ in range(200):  # of 2 s each, if it served them one after the other
-                idle.enter_context(socket.create_connection((address.hostname, address.port), timeout=60))
+                idle.enter_context(socket.create_connection((address.hostname, address.port), timeout=LIMIT_S))
             self.assertIn("backhop_up 1\n", scrape(url))
 
     def test_a_name_that_was_not_allowed_gets_no_metrics(self):
@@ -244,13 +249,14 @@ class Watching(LiveCase):
             for host, status in (("rebound.example", 421), ("", 421), ("metrics.example:9419", 200), ("10.0.0.7:80", 200), ("localhost", 200)):
                 request = urllib.request.Request(url, headers={"Host": host})
                 try:
-                    with urllib.request.urlopen(request, timeout=60) as answer:
+                    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
                         self.assertEqual(answer.status, status, host)
                 except urllib.error.HTTPError as refused:
                     self.assertEqual(refused.code, status, host)
                     self.assertNotIn(queue.encode(), refused.read())
                     refused.close()
 
+    @long
     def test_o27_an_exporter_whose_broker_is_silent_is_not_up_and_has_no_numbers(self):
         queue = self.parked(3, "bad")
         parked = f'backhop_parked_messages{{queue="{queue}"}} 3\n'
@@ -264,6 +270,7 @@ class Watching(LiveCase):
             proxy.release()
             self.assertIn(parked, scrape(url))
 
+    @long
     def test_o27_a_screen_marks_what_is_stale(self):
         queue = self.parked(3, "bad")
         with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy, \
@@ -279,6 +286,7 @@ class Watching(LiveCase):
             terminal.type("q")
             self.assertEqual(terminal.wait(), 0)
 
+    @long
     def test_o27_one_look_at_a_silent_broker_fails(self):
         queue = self.parked(1, "bad")
         with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy:
@@ -291,7 +299,7 @@ class Watching(LiveCase):
 
     def test_o29_the_exporter_answers_head(self):
         with exporter(self.parked(1, "bad")) as url, \
-                urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as answer:
+                urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=LIMIT_S) as answer:
             self.assertEqual((answer.status, answer.read()), (200, b""))
             self.assertGreater(int(answer.headers["Content-Length"]), 0)
 
@@ -304,7 +312,7 @@ class Watching(LiveCase):
             other.exception.close()
         self.assertIn(f'backhop_consumers{{queue="{queue}"}} 0\n', text)
         if shutil.which("promtool"):
-            subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True, capture_output=True, timeout=60)
+            subprocess.run(["promtool", "check", "metrics"], input=text, text=True, check=True, capture_output=True, timeout=LIMIT_S)
         self.assertIn(f'backhop_parked_messages{{queue="{queue}"}} 3\n', text)
         self.assertIn("backhop_up 1\n", text)
         self.assertRegex(text, r'backhop_overdue_messages\{delay="0\.1",queue="backhop\.wait\.100"\} 0\n')

@@ -7,12 +7,13 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from harness import BUILD, LiveCase, drain, rig
+from harness import BUILD, LiveCase, drain, long, rig
 
 PAGE = Path(__file__).parents[3] / "docs/operations.md"
 
 
 class Pages(LiveCase):
+    @long
     def test_after_a_bad_night_the_page_leads_to_an_empty_parked_queue(self):
         queue = self.queue()
         rig("park", queue, 30, "507 queue %d is full", "507 queue %d is full", "ValueError: no such zone")

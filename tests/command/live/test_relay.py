@@ -15,7 +15,7 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import BUILD, LIMIT_S, UNAVAILABLE, LiveCase, broker_ctl, drain, rig
+from harness import BUILD, LIMIT_S, UNAVAILABLE, LiveCase, broker_ctl, drain, long, rig
 
 PAGE = Path(__file__).parents[3] / "examples/go/README.md"
 
@@ -42,6 +42,7 @@ class Relay(LiveCase):
         self.ns = f"relay.{os.getpid()}.{self.id().rsplit('.', 1)[-1]}"
         self.options = ["--namespace", self.ns, "--queue", f"{self.ns}.orders", "--initial", "100ms", "--jitter", "none"]
 
+    @long
     @unittest.skipUnless("BACKHOP_BROKER_CTL" in os.environ, "policies are set by an administrator")
     def test_a_queue_whose_consumers_reject_needs_a_policy_and_this_command_alone(self) -> None:
         queue, attempts = f"{self.ns}.orders", 3
@@ -86,6 +87,7 @@ class Relay(LiveCase):
                     for each in events if each.get("queue") == queue and each["event"] in ("retried", "parked")]
             self.assertEqual(told, [("retried", "m000000", 1, 100, None), ("parked", "m000000", 2, None, "exhausted")])
 
+    @long
     @unittest.skipUnless("BACKHOP_BROKER_CTL" in os.environ, "permissions are set by an administrator")
     def test_the_permissions_that_its_page_names_are_enough(self) -> None:
         (permissions,) = re.findall("^ *(rabbitmqctl set_permissions relay .*)", PAGE.read_text(), re.MULTILINE)

@@ -1,7 +1,6 @@
 """`backhop web` on a broker: looks, actions and refusals."""
 
 import base64
-import contextlib
 import json
 import os
 import tempfile
@@ -11,8 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import BUILD, INTERRUPTED, TRY_AGAIN, SlowChannel, drain, rig
+from harness import BUILD, INTERRUPTED, LIMIT_S, TRY_AGAIN, Gate, drain, long, rig
 from webclient import Web, WebCase
+
+MANY = 3000  # messages of a look
 
 
 class Looks(WebCase):
@@ -40,6 +41,7 @@ class Looks(WebCase):
         self.assertEqual(page.post("/api/message", {"queue": queue, "id": "none"}).status, 404)
         self.assertEqual(self.saved(queue), before)
 
+    @long
     def test_a_body_that_is_too_large_for_an_answer_says_what_to_do(self):
         queue = self.parked(1, "bad")
         (message,) = self.ok("parked", "save", queue, "-").objects
@@ -72,10 +74,12 @@ class Looks(WebCase):
         queue, ns = self.queue(), self.queue()
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum", "--initial", "100s", "--jitter", "none")
         page = self.web(queue, "--namespace", ns)
+        before_ms = time.time() * 1000
         rig("fill", ns + ".wait.100000", 3)
         (rung,) = page.await_state(lambda state: self.waiting(state["depths"] or []))
         self.assertEqual((rung["ready"], rung["delay_ms"], rung["late"]), (3, 100000, 0))
-        self.assertLess(abs(rung["due_by_ms"] - time.time() * 1000 - 100000), 20000)
+        self.assertGreater(rung["due_by_ms"], before_ms + 100000 - 1000)
+        self.assertLess(rung["due_by_ms"], time.time() * 1000 + 100000 + 1000)
 
     def waiting(self, depths: list[dict]) -> list[dict]:
         """Returns the wait queues that have messages."""
@@ -115,79 +119,99 @@ class Looks(WebCase):
         self.assertEqual(found["to_replay"], 50)  # an action never counts a part
 
     def test_a_call_ends_with_its_sub_command(self):
-        """No other call wakes the program just then. It slept for a second."""
+        """No other call wakes the program just then. It slept for a second, in each try; a busy machine delays some."""
         queue = self.parked(3, "bad")
         page = self.web(queue)
 
-        def least_s(call: Callable[[], object]) -> float:
-            took = []
-            for _ in range(5):
-                begun = time.monotonic()
-                call()
-                took.append(time.monotonic() - begun)
-            return min(took)
+        def seconds(call: Callable[[], object]) -> float:
+            begun = time.monotonic()
+            call()
+            return time.monotonic() - begun
 
-        alone_s = least_s(lambda: self.ok("parked", "list", queue, "--json"))
-        self.assertLess(least_s(lambda: page.post("/api/groups", {"by": "error"})), alone_s + 0.9)
+        least, alone_s = LIMIT_S, 0.0
+        for _ in range(30):
+            alone_s = max(alone_s, seconds(lambda: self.ok("parked", "list", queue, "--json")))
+            least = min(least, seconds(lambda: page.post("/api/groups", {"by": "error"})))
+            if least < alone_s + 0.9:
+                return
+        self.fail(f"a call takes {least:.1f} s at least, and its sub-command {alone_s:.1f} s at most")
 
     def test_groups_of_the_first_queues_come_while_others_are_looked_at(self):
         first, second = self.parked(3, "bad"), self.parked(1, "worse")
-        rig("fill", second + ".parked", 20000)
-        self.await_ready(second + ".parked", 20001)
-        page, parts = self.web(first, second), []
+        rig("fill", second + ".parked", MANY)
+        self.await_ready(second + ".parked", MANY + 1)
+        way = self.gate(deliveries=10)
+        page = self.web("--uri", way.url, first, second)
         with ThreadPoolExecutor(1) as pool:
             look = pool.submit(page.post, "/api/groups", {"by": "error", "queues": [first, second]})
-            while not look.done():
-                parts.append(page.get("/api/groups").json)
-        part = next(part for part in parts if part["number"] and not part["is_whole"])
+            part = self.next_part(page, way, 0)
+            way.open()
+        self.assertFalse(part["is_whole"])
         self.assertIn("bad", [each["error"] for each in part["groups"]])
-        self.assertLess(sum(each["count"] for each in part["groups"]), 20003)
+        self.assertLess(sum(each["count"] for each in part["groups"]), MANY + 4)
         self.assertEqual(part["queue_count"], 2)
         self.assertTrue(look.result().json["is_whole"])
-        self.assertEqual(sum(each["count"] for each in look.result().json["groups"]), 20003)
+        self.assertEqual(sum(each["count"] for each in look.result().json["groups"]), MANY + 4)
+
+    def next_part(self, page: Web, way: Gate, number: int) -> dict:
+        """Lets messages of a look pass, one after the other, until it shows groups with a higher number. Returns these.
+
+        A look shows its groups some time after its first message, at the next one.
+        """
+        part = {"number": number}
+
+        def is_shown() -> bool:
+            part.update(page.get("/api/groups").json)
+            return part["number"] > number
+
+        way.open_until(is_shown)
+        return part
 
     def test_groups_so_far_come_while_a_queue_is_read(self):
         queue = self.parked(1, "bad")
-        rig("fill", queue + ".parked", 70000)
-        self.await_ready(queue + ".parked", 70001)
+        rig("fill", queue + ".parked", MANY)
+        self.await_ready(queue + ".parked", MANY + 1)
         before = self.saved(queue)
-        way = self.enterContext(contextlib.closing(SlowChannel(deliveries=20000)))  # then silent for a second or more
-        page, parts = self.web("--uri", way.url, queue), []
+        way = self.gate(deliveries=1000)
+        page = self.web("--uri", way.url, queue)
         with ThreadPoolExecutor(1) as pool:
             look = pool.submit(page.post, "/api/groups", {"by": "error", "first": 0})
-            while not look.done():
-                parts.append(page.get("/api/groups").json)
-        parts = [part for part in parts if part["number"] and not part["is_whole"]]
-        self.assertGreater(len({part["number"] for part in parts}), 1)
+            parts = [self.next_part(page, way, 0)]
+            parts.append(self.next_part(page, way, parts[0]["number"]))
+            way.open()
         for part in parts:
             (of_queue,) = part["queues"].values()
             self.assertEqual(sum(each["count"] for each in part["groups"]), of_queue["looked_at"])
-            self.assertEqual((of_queue["messages"], part["queues_done"], part["queue_count"]), (70001, 0, 1))
-        self.assertLess(parts[0]["queues"][queue + ".parked"]["looked_at"], 70001)
+            self.assertEqual((of_queue["messages"], part["queues_done"], part["queue_count"]), (MANY + 1, 0, 1))
+            self.assertFalse(part["is_whole"])
+            self.assertLess(of_queue["looked_at"], MANY + 1)
         whole = look.result().json
-        self.assertEqual(sum(each["count"] for each in whole["groups"]), 70001, whole["notice"])
+        self.assertEqual(sum(each["count"] for each in whole["groups"]), MANY + 1, whole["notice"])
         self.assertEqual(self.saved(queue), before)
 
     def test_a_look_is_stopped_and_says_that_its_groups_are_a_part(self):
         queue = self.parked(1, "bad")
-        rig("fill", queue + ".parked", 70000)
-        self.await_ready(queue + ".parked", 70001)
-        page = self.web(queue)
+        rig("fill", queue + ".parked", MANY)
+        self.await_ready(queue + ".parked", MANY + 1)
+        way = self.gate(deliveries=1000)
+        page = self.web("--uri", way.url, queue)
         self.assertEqual(page.post("/api/stop", {"look": True}).status, 404)
         with ThreadPoolExecutor(1) as pool:
             look = pool.submit(page.post, "/api/groups", {"by": "error", "first": 0})
-            while not page.get("/api/groups").json["number"]:
-                time.sleep(0.01)
-            for _ in range(4):  # again and again: it is not killed
+            self.next_part(page, way, 0)
+            self.assertEqual(page.post("/api/stop", {"look": True}).status, 200)
+            for _ in range(3):  # again and again: it is not killed
                 self.assertIn(page.post("/api/stop", {"look": True}).status, (200, 404))
+            way.open()
             part = look.result()
         self.assertEqual((part.status, part.json["is_whole"], part.json["is_stopped"]), (200, False, True))
         (of_queue,) = part.json["queues"].values()
         self.assertEqual(sum(each["count"] for each in part.json["groups"]), of_queue["looked_at"])
-        self.assertLess(of_queue["looked_at"], 70001)
+        self.assertLess(of_queue["looked_at"], MANY + 1)
         self.assertEqual(page.get("/api/groups").json, part.json)
-        self.assertEqual(self.saved(queue)[1:], [f"m{i:06}" for i in range(70000)])
+        self.assertEqual(self.saved(queue)[1:], [f"m{i:06}" for i in range(MANY)])
 
+    @long
     def test_a_look_reads_no_more_than_20000_of_a_queue_unless_it_is_asked_to(self):
         queue = self.parked(1, "bad")
         rig("fill", queue + ".parked", 20500)
@@ -200,6 +224,7 @@ class Looks(WebCase):
         self.assertEqual(self.saved(queue)[:3], ["m000000", "m000000", "m000001"])
         self.assertEqual(len(self.saved(queue)), 20501)
 
+    @long
     @unittest.skipUnless(os.environ.get("BACKHOP_MANAGEMENT_URL"), "needs the management API")
     def test_without_names_it_finds_the_queues(self):
         queue = self.parked(1, "bad")
@@ -249,11 +274,12 @@ class Actions(WebCase):
         self.assertEqual((action["action"], action["messages"], action["replayed"], action["where"], action["code"]), ("replay", 4, 4, ["error=bad"], 0))
         self.assertTrue(action["user"])
 
+    @long
     def test_a_replay_is_stopped_and_goes_on(self):
         queue = self.parked(40, "bad")
         before = self.saved(queue)
         page = self.acting(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"]
+        number = page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 2}).json["job"]
         page.await_replayed(number, 3)
         self.assertEqual(page.post("/api/replay", {"queue": queue, "expect": 1}).status, 409)
         self.assertEqual(page.post("/api/samples", {"queue": queue + ".parked"}).status, 409)
@@ -330,6 +356,7 @@ class Actions(WebCase):
 
 
 class Ends(WebCase):
+    @long
     def test_the_end_waits_for_no_process_that_has_only_started(self):
         queue = self.parked(1, "bad")
         for i in range(30):

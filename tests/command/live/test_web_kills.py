@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, broker_ctl, drain, rig
+from harness import INTERRUPTED, LIMIT_S, TRY_AGAIN, Gate, broker_ctl, drain, long, rig
 from webclient import Web, WebCase
 
 
+@long
 class Brokers(WebCase):
     def filled(self, count: int) -> str:
         """Makes a parked queue with one message that a worker parked and so many others, on the broker's disk."""
@@ -27,8 +27,8 @@ class Brokers(WebCase):
     def test_a_killed_broker_ends_a_replay_and_the_rest_goes_on(self):
         queue = self.filled(3999)
         page = self.acting(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 4000, "rate": 800}).json["job"]
-        self.await_ready(queue, at_least=500)
+        number = page.post("/api/replay", {"queue": queue, "expect": 4000, "rate": 100}).json["job"]
+        self.await_ready(queue, at_least=200)
         broker_ctl("kill")
         ended = page.await_job(number)
         broker_ctl("start")
@@ -45,12 +45,11 @@ class Brokers(WebCase):
         self.assertLessEqual(len(bodies), 4000 + 2 * 512)  # acknowledgements that the broker had not processed come on top
 
     def test_a_killed_broker_ends_a_drop_and_a_load_doubles_some_hundreds_at_most(self):
-        queue = self.filled(3999)
-        page = self.acting(queue)
-        job = page.post("/api/drop", {"queue": queue, "expect": 4000}).json
-        mark = Path(page.state, "saved", job["file"] + ".dropped")
-        while not mark.exists() or int(mark.read_text().split()[0]) < 1024:
-            self.assertTrue(page.await_job(job["job"], "running", "done")["state"] == "running", "it was too fast")
+        def begin() -> tuple[str, Web]:
+            queue = self.filled(3999)
+            return queue, self.acting(queue)
+
+        queue, page, job, mark = self.drop_in_the_middle(begin, 4000, 1024)
         (pid,) = (pid for pid in page.children() if "drop" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"))
         os.kill(pid, signal.SIGSTOP)
         broker_ctl("kill")
@@ -66,20 +65,38 @@ class Brokers(WebCase):
         self.assertLessEqual(len(bodies), 4000 + 2 * 512)
 
 
+@long
 class Restarts(WebCase):
     """The program ends while an action runs. Then it is started again with the same state directory."""
 
     def setUp(self):
         self.state = self.enterContext(tempfile.TemporaryDirectory())
 
-    def act(self, *queues: str, allow: str = "replay,drop") -> Web:
-        return self.web("--allow", allow, *queues, state=self.state)
+    def act(self, queue: str, way: Gate | None = None, allow: str = "replay,drop") -> Web:
+        return self.web("--allow", allow, queue, *(("--uri", way.url) if way else ()), state=self.state)
+
+    def dropped(self, count: int) -> tuple[str, str, Gate]:
+        """Returns a queue whose parked messages are dropped, their file, and a way on which few confirms pass."""
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", count - 1)
+        self.await_ready(queue + ".parked", count)
+        way = self.gate(confirms=1)
+        page = self.act(queue, way)
+        file = page.await_job(page.post("/api/drop", {"queue": queue, "expect": count}).json["job"], "done")["file"]
+        page.kill()
+        return queue, file, way
+
+    def act_on_many(self) -> tuple[str, Web]:
+        queue = self.parked(1, "bad")
+        rig("fill", queue + ".parked", 9999)
+        self.await_ready(queue + ".parked", 10000)
+        return queue, self.act(queue)
 
     def test_a_replay_goes_on_by_itself_after_a_kill_and_does_what_was_typed(self):
         queue = self.parked(60, "bad")
         before = self.saved(queue)
         page = self.act(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 50, "limit": 50, "rate": 10}).json["job"]
+        number = page.post("/api/replay", {"queue": queue, "expect": 50, "limit": 50, "rate": 5}).json["job"]
         page.await_replayed(number, 5)
         page.kill()
         again = self.act(queue)
@@ -98,7 +115,7 @@ class Restarts(WebCase):
     def test_it_goes_on_after_an_orderly_end_too(self):
         queue = self.parked(40, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 5}).json["job"], 5)
         for pid in [page.process.pid, *page.children()]:  # as systemd ends a unit
             with contextlib.suppress(ProcessLookupError):  # the page has ended its children already
                 os.kill(pid, signal.SIGTERM)
@@ -110,7 +127,7 @@ class Restarts(WebCase):
     def test_it_does_not_go_on_with_another_number(self):
         queue = self.parked(40, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 10}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 40, "rate": 5}).json["job"], 5)
         page.kill()
         self.await_ready(queue + ".parked", 1)
         rig("fill", queue + ".parked", 3)
@@ -122,7 +139,7 @@ class Restarts(WebCase):
     def test_a_killed_action_is_shown_as_interrupted(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 3}).json["job"], 5)
         page.kill("replay")
         again = self.act(queue)
         ended = again.await_job(1, "interrupted")
@@ -136,7 +153,7 @@ class Restarts(WebCase):
     def test_jobs_of_another_broker_or_without_permission_do_not_go_on(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 3}).json["job"], 5)
         page.kill()
         other = self.web("--allow", "replay", "--namespace", "other", queue, state=self.state)
         self.assertEqual(other.get("/api/state").json["jobs"], [])
@@ -146,7 +163,7 @@ class Restarts(WebCase):
     def test_an_action_that_was_stopped_stays_stopped(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"]
+        number = page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 3}).json["job"]
         page.await_replayed(number, 5)
         page.post("/api/stop", {"job": number})
         page.await_job(number, "cancelled")
@@ -154,66 +171,55 @@ class Restarts(WebCase):
         self.assertEqual(self.act(queue).get("/api/state").json["jobs"], [])
 
     def test_a_load_goes_on_where_it_was(self):
-        queue = self.parked(1, "bad")
-        rig("fill", queue + ".parked", 9999)
-        self.await_ready(queue + ".parked", 10000)
-        page = self.act(queue)
-        file = page.await_job(page.post("/api/drop", {"queue": queue, "expect": 10000}).json["job"], "done")["file"]
-        page.post("/api/load", {"file": file, "expect": 10000})
+        queue, file, way = self.dropped(3000)
+        page = self.act(queue, way)
+        page.post("/api/load", {"file": file, "expect": 3000})
         self.await_ready(queue + ".parked", 1)
         page.kill()
-        ended = self.act(queue).await_job(1)
+        way.open()
+        ended = self.act(queue, way).await_job(1)
         self.assertEqual(ended["state"], "done", ended)
-        self.assertEqual(len(self.saved(queue)), 10000)
+        self.assertEqual(len(self.saved(queue)), 3000)
 
     def test_a_killed_load_doubles_one_batch_at_most(self):
-        queue = self.parked(1, "bad")
-        rig("fill", queue + ".parked", 9999)
-        self.await_ready(queue + ".parked", 10000)
-        page = self.act(queue)
-        file = page.await_job(page.post("/api/drop", {"queue": queue, "expect": 10000}).json["job"], "done")["file"]
-        page.post("/api/load", {"file": file, "expect": 10000})
-        self.await_ready(queue + ".parked", 600)
+        queue, file, way = self.dropped(3000)
+        page = self.act(queue, way)
+        page.post("/api/load", {"file": file, "expect": 3000})
+        way.open_until(lambda: int(rig("depth", queue + ".parked")[0]) >= 600)
         page.kill("load")
-        again = self.act(queue)
+        way.open()
+        again = self.act(queue, way)
         self.assertEqual(again.await_job(1, "interrupted")["action"], "load")
         (saved,) = again.get("/api/saved").json["saved"]
         self.assertGreaterEqual(saved["loaded"], 512)
         (rest,) = again.post("/api/load", {"file": file, "skip": saved["loaded"], "dry_run": True}).json["results"]
-        self.assertEqual(rest["to_load"], 10000 - saved["loaded"])
+        self.assertEqual(rest["to_load"], 3000 - saved["loaded"])
         again.await_job(again.post("/api/load", {"file": file, "skip": saved["loaded"], "expect": rest["to_load"]}).json["job"], "done")
-        self.assertLessEqual(len(self.saved(queue)) - 10000, 512)
-        self.assertEqual(len(set(self.saved(queue))), 9999)  # m000000 is there twice
+        self.assertLessEqual(len(self.saved(queue)) - 3000, 512)
+        self.assertEqual(len(set(self.saved(queue))), 2999)  # m000000 is there twice
 
     def test_an_interrupted_drop_leaves_no_part_of_a_file(self):
-        queue = self.parked(1, "bad")
-        rig("fill", queue + ".parked", 30000)
-        self.await_ready(queue + ".parked", 30001)
-        page = self.act(queue)
-        page.post("/api/drop", {"queue": queue, "expect": 30001})
-        while not os.listdir(self.state + "/saved"):
-            time.sleep(0.01)
+        queue, way = self.parked(1, "bad"), self.gate(deliveries=10)
+        rig("fill", queue + ".parked", 3000)
+        self.await_ready(queue + ".parked", 3001)
+        page = self.act(queue, way)
+        page.post("/api/drop", {"queue": queue, "expect": 3001})
+        way.open_until(lambda: os.listdir(self.state + "/saved"), step=100)
         page.kill("drop")
-        again = self.act(queue)
+        way.open()
+        again = self.act(queue, way)
         ended = again.await_job(1)
         self.assertEqual(ended["state"], "done", ended)  # it had not begun, so it goes on
         (saved,) = again.get("/api/saved").json["saved"]
         self.assertEqual(saved["file"], ended["file"])
-        self.assertEqual(len(again.get(f"/api/saved/{ended['file']}").body.splitlines()), 30001)
+        self.assertEqual(len(again.get(f"/api/saved/{ended['file']}").body.splitlines()), 3001)
         self.assertEqual(int(rig("depth", queue + ".parked")[0]), 0)
 
     def test_the_file_of_a_killed_drop_stays_whatever_the_history_has(self):
         """The file has the only copy of the messages that the drop took off their queue."""
         for lose in (lambda history: history.unlink(), lambda history: history.write_text("")):
-            queue = self.parked(1, "bad")
-            rig("fill", queue + ".parked", 9999)
-            self.await_ready(queue + ".parked", 10000)
-            page = self.act(queue)
-            job = page.post("/api/drop", {"queue": queue, "expect": 10000}).json
+            queue, page, job, _ = self.drop_in_the_middle(self.act_on_many, 10000, 256)
             file = job["file"]
-            mark = Path(self.state, "saved", file + ".dropped")
-            while not mark.exists() or int(mark.read_text().split()[0]) < 256:
-                self.assertEqual(page.await_job(job["job"], "running", "done")["state"], "running", "it was too fast")
             page.kill("drop")
             lose(Path(self.state, "history.ndjson"))
             self.await_returned(queue + ".parked")
@@ -227,7 +233,7 @@ class Restarts(WebCase):
     def test_an_action_is_found_behind_any_number_of_later_ones(self):
         queue = self.parked(60, "bad")
         page = self.act(queue)
-        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 10}).json["job"], 5)
+        page.await_replayed(page.post("/api/replay", {"queue": queue, "expect": 60, "rate": 3}).json["job"], 5)
         page.kill("replay")
         line = json.dumps({"event": "began", "action": "replay", "text": "x" * 3000})
         with open(Path(self.state, "history.ndjson"), "a") as history:

@@ -3,13 +3,14 @@
 import os
 import re
 import resource
+import socket
 import stat
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from harness import USAGE, Case
+from harness import BUILD, LIMIT_S, UNAVAILABLE, USAGE, Case
 from webclient import Web
 
 NO_BROKER = {"AMQP_URL": "amqp://127.0.0.1:1/", "BACKHOP_MANAGEMENT_URL": "http://127.0.0.1:1"}
@@ -118,6 +119,38 @@ class Access(Case):
                 self.assertEqual(page.get("/api/session", X_User=user).status, status, user)
             self.assertEqual(page.get("/api/session", X_User="ana").json["user"], "ana")
         self.assertIn("needs --listen unix:", self.ends(USAGE, "web", "--user-header", "X-User").stderr)
+
+    def test_s4_1_a_file_at_the_path_of_the_socket_stays(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file, link, gone = (Path(directory) / name for name in ("file", "link", "gone"))
+            file.write_text("precious")
+            link.symlink_to(gone)
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(gone))
+            for path in (file, link, Path(directory)):
+                for command in (("web", "--state", f"{directory}/state"), ("exporter", "orders")):
+                    ran = self.ends(UNAVAILABLE, *command, "--listen", f"unix:{path}", **NO_BROKER)
+                    self.assertIn(f"cannot listen at {path}: it exists and is no socket; remove it, or choose another path", ran.stderr)
+            self.assertEqual(file.read_text(), "precious")
+            self.assertTrue(link.is_symlink())
+            self.assertTrue(gone.is_socket())
+            listening = [BUILD / "backhop", "exporter", "orders", "--listen", f"unix:{gone}"]
+            with subprocess.Popen(listening, stderr=subprocess.PIPE, text=True, env={**os.environ, **NO_BROKER}) as process:
+                self.assertIn("metrics at", process.stderr.readline())  # It was stale.
+                gone.unlink()
+                gone.write_text("of somebody else")
+                process.terminate()
+                process.wait(LIMIT_S)
+            self.assertEqual(gone.read_text(), "of somebody else")
+
+    def test_s4_2_a_load_goes_to_no_queue_that_the_request_names(self):
+        with web("--allow", "drop") as page:
+            page.log_in()
+            saved = Path(page.state, "saved", "x.ndjson")
+            saved.write_text('{"queue": "orders.parked", "body": ""}\n')
+            for more in ({"dry_run": True}, {"expect": 1}):
+                answer = page.post("/api/load", {"file": "x.ndjson", "to": "any", **more})
+                self.assertEqual((answer.status, answer.json["error"]), (400, 'there is no field "to"'))
 
     def test_it_listens_on_this_machine_alone(self):
         with tempfile.TemporaryDirectory() as state:
