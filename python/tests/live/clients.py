@@ -11,15 +11,17 @@ from typing import Any
 
 import aio_pika
 import pika
+import pytest
 from live import PATIENCE, parameters
 from pika.adapters.asyncio_connection import AsyncioConnection
+from support import carriers
 
 import backhop
 import backhop.aio_pika
 import backhop.pika
 from backhop import Message
 
-Handle = Callable[[Message], object]
+Handle = Callable[[Message], Any]
 
 
 class Consumer:
@@ -344,6 +346,7 @@ CLIENTS: dict[str, type[Any]] = {
     "aio-pika": AioPika,
     "aio-pika robust": Robust,
 }
+each_client = pytest.mark.parametrize("client", carriers(*CLIENTS))
 
 
 @contextlib.contextmanager
