@@ -117,7 +117,7 @@ def test_a_coroutine_function_is_for_serve() -> None:
     async def handle(_: backhop.Message) -> None: ...
 
     with pytest.raises(TypeError, match="serve"):
-        backhop.Worker("amqp://localhost", queue="orders").run(handle)
+        backhop.Worker("amqp://localhost", queue="orders").run(handle)  # type: ignore[arg-type]
 
 
 @needs_worker

@@ -288,10 +288,9 @@ class AioPika(Consumer):
     def call(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
 
-    async def _handle(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> Any:
         result = self.handle(message)
-        if asyncio.iscoroutine(result):
-            await result
+        return await result if asyncio.iscoroutine(result) else result
 
     def begin(self, needs_ack: bool = True) -> None:
         async def consume() -> None:

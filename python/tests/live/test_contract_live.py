@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,26 @@ class Broken(Exception):  # noqa: N818
         return "broken"
 
 
+async def async_generator() -> AsyncIterator[None]:
+    yield
+
+
+class NoSuchPage(backhop.Park):
+    def __init__(self, page: str) -> None:
+        self.page = page
+
+
+class WordyPark(NoSuchPage):
+    def __str__(self) -> str:
+        return f"no such page: {self.page}"
+
+
+class UnreadablePark(NoSuchPage):
+    @property
+    def reason(self) -> str:  # type: ignore[override]
+        raise AttributeError("no reason")
+
+
 class _Nameless(type):
     @property
     def __name__(cls) -> str:  # type: ignore[override]
@@ -97,14 +117,31 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "SystemExit": lambda: SystemExit(3),
     "KeyboardInterrupt": KeyboardInterrupt,
 }
+# P4-1: work that nothing ran, whose message was acknowledged
+UNFINISHED: dict[str, Callable[[], object]] = {
+    "a generator": lambda: (_ for _ in ()),
+    "an async generator": async_generator,
+    "a Future of a pool": Future,
+    "a coroutine": lambda: asyncio.sleep(0),
+}
+# P4-2: these ended the consumer
+PARKS: dict[str, Callable[[], backhop.Park]] = {
+    "without a text of its own": lambda: NoSuchPage("/old/page"),
+    "with a text": lambda: WordyPark("/old/page"),
+    "with a reason that raises": lambda: UnreadablePark("/old/page"),
+}
 CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("context", default="clean")
 
 
-def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], None]:
+def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], object]:
     """Returns the handler of a case."""
 
-    def ends(message: Any) -> None:
+    def ends(message: Any) -> object:
         of = case["id"]
+        if of == "returns-unfinished":
+            return UNFINISHED[variant]()
+        if of == "park-subclass":
+            raise PARKS[variant]()
         if of == "park":
             raise backhop.Park("boom")
         if of == "drop":
@@ -131,6 +168,7 @@ def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], None]:
             time.sleep(1.5 * case["timeout_ms"] / 1000)
         elif of not in ("returns", "clean-context", "stop-aborts"):
             raise OSError("boom")
+        return None
 
     return ends
 
@@ -150,16 +188,15 @@ class Player:
     def on_event(self, event: backhop.Event) -> None:
         self.events.append(event)
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: Message) -> Any:
         self.handled.append(message.message_id or "")
         self.contexts.append(CONTEXT.get())
         if message.message_id == "bad" and self.case["id"] == "busy" and self.carrier == "worker":
             until(lambda: "busy" in [event.name for event in self.events])
         CONTEXT.set("left behind")
-        if message.message_id == "bad":
-            self.ends(message)
+        return self.ends(message) if message.message_id == "bad" else None
 
-    async def serve(self, message: Message) -> None:
+    async def serve(self, message: Message) -> Any:
         if message.message_id == "bad" and self.case["id"] == "cancels-itself":
             self.handled.append("bad")
             task = asyncio.current_task()
@@ -169,7 +206,7 @@ class Player:
         if message.message_id == "bad" and self.case["id"] in ("too-long", "stop-aborts"):
             self.handled.append("bad")
             await asyncio.sleep(PATIENCE)
-        self(message)
+        return self(message)
 
     def of_bad(self) -> list[str]:
         return [event.name for event in self.events if event.id == "bad" or not event.id]
