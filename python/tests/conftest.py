@@ -1,20 +1,69 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import live
 import pytest
+from proxy import Proxy
+from support import QUICK, SLOWER, delete_namespace
+
+import backhop
+
+DURATIONS = os.environ.get("BACKHOP_DURATIONS", "")  # a directory, for tools that find slow tests
+SECONDS: Counter[str] = Counter()  # of each test, with its fixtures
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "broker: needs the broker that AMQP_URL names")
+    config.addinivalue_line(
+        "markers", "long: slow, or a further carrier; `-m 'broker and not long'` is the fast profile"
+    )
+    config.addinivalue_line("markers", "alone: disturbs all clients of the broker, so no other test runs meanwhile")
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit it
+        os.environ[live.LOCKS] = tempfile.mkdtemp(prefix="backhop-locks-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop(live.LOCKS))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # the fixtures that collect garbage then look at less of it
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Gives each test on a broker its turn: beside others, or alone."""
+    if not live.URL or not item.get_closest_marker("broker"):
+        return (yield)
+    with live.Turn(is_alone=item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not live.URL and item.get_closest_marker("broker"):
         pytest.skip("AMQP_URL is not set: tests/broker/broker run 4.3 -- ...")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Writes the duration of each test, if BACKHOP_DURATIONS names a directory."""
+    if not DURATIONS or hasattr(report, "node"):  # a report that a worker of pytest-xdist wrote already
+        return
+    SECONDS[report.nodeid] += report.duration  # type: ignore[assignment]  # counts parts of seconds
+    if report.when == "teardown":
+        line = {"suite": "python", "test": report.nodeid, "seconds": round(SECONDS.pop(report.nodeid), 3)}
+        with Path(DURATIONS, f"python-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,3 +78,29 @@ def broker() -> Iterator[live.Broker]:
     broker = live.Broker()
     yield broker
     broker.close()
+
+
+@pytest.fixture(scope="session")
+def namespace() -> Iterator[str]:
+    """A namespace that tests share: they neither harm nor look at its exchanges and wait queues."""
+    name = f"test-{uuid.uuid4().hex}"
+    yield name
+    if live.URL and not os.environ.get("BACKHOP_BROKER_CTL"):  # a private broker ends with the tests
+        broker = live.Broker()
+        delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
+        broker.close()
+
+
+@pytest.fixture
+def own_namespace(broker: live.Broker) -> Iterator[str]:
+    """A namespace of the test's own; its exchanges and queues are deleted."""
+    name = f"test-{uuid.uuid4().hex}"
+    yield name
+    delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    made = Proxy(live.URL)
+    yield made
+    made.close()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -29,12 +33,48 @@ def parameters(url: str) -> Any:
     return made
 
 
+def until(is_so: Callable[[], Any]) -> None:
+    """Waits for a condition."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.01)
+
+
+LOCKS = "BACKHOP_TEST_LOCKS"  # the variable with their directory, which the processes of pytest-xdist share
+
+
+@contextmanager
+def locked(name: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Holds a lock of this run of the tests."""
+    with Path(os.environ[LOCKS], name).open("w") as file:  # closing it unlocks
+        fcntl.flock(file, kind)
+        yield
+
+
+class Turn:
+    """A test's turn on the broker: beside others, or alone."""
+
+    def __init__(self, *, is_alone: bool) -> None:
+        self._kind = fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH
+        self._stack = ExitStack()
+
+    def __enter__(self) -> None:
+        # The door: a test that waits to be alone holds it, so that no other begins meanwhile.
+        with locked("door", self._kind):
+            self._stack.enter_context(locked("broker", self._kind))
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
 class Broker:
     """Declares, publishes and looks, by pika."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = URL) -> None:
         pika = pytest.importorskip("pika")
         self._pika = pika
+        self._url = url
         self._queues: list[str] = []
         self._connect()
 
@@ -45,7 +85,7 @@ class Broker:
         self._connect()
 
     def _connect(self) -> None:
-        self._connection = self._pika.BlockingConnection(parameters(URL))
+        self._connection = self._pika.BlockingConnection(parameters(self._url))
         self.channel = self._connection.channel()
 
     def queue(self, suffix: str = "") -> str:
@@ -94,19 +134,63 @@ class Broker:
         raise AssertionError(f"{queue} is gone")
 
     def count(self, queue: str) -> int:
-        """Messages that are ready in a queue."""
+        """Messages that are ready in a queue. A busy broker may not count the latest of a quorum queue yet."""
         return int(self.channel.queue_declare(queue, passive=True).method.message_count)
+
+    def consumers(self, queue: str) -> int:
+        return int(self.channel.queue_declare(queue, passive=True).method.consumer_count)
+
+    def holds(self, queue: str, count: int) -> None:
+        """Waits until so many messages are ready in a queue."""
+        until(lambda: self.count(queue) == count)
+
+    def is_empty(self, queue: str) -> bool:
+        """Returns whether a queue has no message, once what its consumers left is back in it. Takes a message else."""
+        until(lambda: self.consumers(queue) == 0)
+        return self.channel.basic_get(queue, auto_ack=True)[0] is None
+
+    def delete(self, queues: Iterable[str], exchanges: Iterable[str] = ()) -> None:
+        """Deletes these if they exist: awaits one answer of the broker, and not one for each."""
+        channel = self.channel._impl
+        for name in queues:
+            channel.queue_delete(name, callback=None)
+        for name in exchanges:
+            channel.exchange_delete(name, callback=None)
+        self.channel.basic_qos()
 
     def close(self) -> None:
         """Deletes the declared queues."""
-        for name in self._queues:
-            self.channel.queue_delete(name)
+        self.delete(self._queues)
         self._connection.close()
 
 
 @contextmanager
+def vhost() -> Iterator[str]:
+    """The URL of a new virtual host, for programs that use fixed names.
+
+    On a broker of yours it is AMQP_URL, for one test at a time.
+    """
+    control = os.environ.get("BACKHOP_BROKER_CTL")
+    if not control:
+        with locked("names"):
+            yield URL
+        return
+
+    def evaluate(erlang: str) -> None:
+        subprocess.run([control, "eval", erlang], check=True, capture_output=True)
+
+    name = f"test-{uuid.uuid4().hex}"
+    evaluate(
+        f'rabbit_vhost:add(<<"{name}">>, <<"a test">>), rabbit_auth_backend_internal:set_permissions(<<"guest">>, '
+        f'<<"{name}">>, <<".*">>, <<".*">>, <<".*">>, <<"a test">>).'
+    )
+    yield urlunsplit(urlsplit(URL)._replace(path=f"/{name}"))
+    evaluate(f'rabbit_vhost:delete(<<"{name}">>, <<"a test">>).')
+
+
+@contextmanager
 def running(
-    worker: backhop.Worker, handle: Callable[[backhop.Message], object], *, serves: bool = False
+    worker: backhop.Worker, handle: Callable[[backhop.Message], Any], *, serves: bool = False
 ) -> Iterator[None]:
     """Runs a worker in a thread, or serves in an event loop of that thread, and stops it."""
     failures: list[BaseException] = []

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from live import PATIENCE, Broker, needs_broker, needs_worker
+from live import PATIENCE, Broker, needs_broker, needs_worker, vhost
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples/python"
@@ -23,9 +23,17 @@ pika = pytest.importorskip("pika")
 pytestmark = pytest.mark.skipif(not EXAMPLES.exists(), reason="no examples are beside these tests")
 
 
-def output_of(example: str) -> str:
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A virtual host of the test's own: the examples use fixed names."""
+    with vhost() as made:
+        yield made
+
+
+def output_of(example: str, url: str = "") -> str:
     command = [sys.executable, str(EXAMPLES / example)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    environment = {**os.environ, **({"AMQP_URL": url} if url else {})}
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, env=environment).stdout
 
 
 def shown(page: Path) -> list[str]:
@@ -37,9 +45,9 @@ def plain(text: str) -> str:
     return re.sub(r"\d+ refusals", "N refusals", text.strip())
 
 
-def purge_everything(example: str) -> str:
+def purge_everything(example: str, url: str) -> str:
     """Runs it; it ends once every page but the one that does not exist is purged, and that one is parked."""
-    output = output_of(example)
+    output = output_of(example, url)
     last = output.splitlines()[-1]
     purged, refusals, parked = map(int, re.findall(r"\d+", last))
     assert (purged, parked) == (19, 1)
@@ -49,27 +57,31 @@ def purge_everything(example: str) -> str:
 
 
 @needs_broker
-def test_the_cdn_purge_over_pika_ends_with_every_page_purged() -> None:
-    last = purge_everything("cdn_purge_pika.py")
+@pytest.mark.long
+def test_the_cdn_purge_over_pika_ends_with_every_page_purged(url: str) -> None:
+    last = purge_everything("cdn_purge_pika.py", url)
     assert last == shown(TUTORIAL)[-1]
 
 
 @needs_broker
+@pytest.mark.long
 @needs_worker
-def test_the_cdn_purge_with_the_worker_ends_with_every_page_purged() -> None:
-    purge_everything("cdn_purge_worker.py")
+def test_the_cdn_purge_with_the_worker_ends_with_every_page_purged(url: str) -> None:
+    purge_everything("cdn_purge_worker.py", url)
 
 
 @needs_broker
-def test_the_tutorials_first_consumer_loses_what_fails() -> None:
-    assert output_of("tutorial_loses.py").splitlines()[-1] == shown(TUTORIAL)[0]
+@pytest.mark.long
+def test_the_tutorials_first_consumer_loses_what_fails(url: str) -> None:
+    assert output_of("tutorial_loses.py", url).splitlines()[-1] == shown(TUTORIAL)[0]
 
 
 @needs_broker
-def test_the_tutorials_retries_spare_the_api_that_requeueing_hammers() -> None:
+@pytest.mark.long
+def test_the_tutorials_retries_spare_the_api_that_requeueing_hammers(url: str) -> None:
     refusals = {}
     for example in ("tutorial_hammers.py", "tutorial_retries.py"):
-        last = output_of(example).splitlines()[-1]
+        last = output_of(example, url).splitlines()[-1]
         purged, _, refusals[example], *_ = map(int, re.findall(r"\d+", last))
         assert purged == 19
     assert last.endswith(", 1 parked")  # so no message of this example comes back in the next one
@@ -77,13 +89,13 @@ def test_the_tutorials_retries_spare_the_api_that_requeueing_hammers() -> None:
 
 
 @contextmanager
-def running(example: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def running(example: str, url: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """Runs it on a broker without the queue "purges"."""
-    broker = Broker()
-    for queue in ("purges", "purges.parked"):
-        broker.channel.queue_delete(queue)
+    broker = Broker(url)
+    broker.delete(["purges", "purges.parked"])
     broker.close()
-    command, environment = [sys.executable, str(EXAMPLES / example)], {**os.environ, **environment}
+    command = [sys.executable, str(EXAMPLES / example)]
+    environment = {**os.environ, "AMQP_URL": url, **environment}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as program:
         try:
             yield program
@@ -96,8 +108,8 @@ def lines_of(program: subprocess.Popen[str], count: int) -> list[str]:
     return [program.stdout.readline().strip() for _ in range(count)]
 
 
-def publish_when_declared() -> None:
-    broker = Broker()
+def publish_when_declared(url: str) -> None:
+    broker = Broker(url)
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -112,39 +124,43 @@ def publish_when_declared() -> None:
 
 
 @needs_broker
-def test_the_quickstart_ends_with_the_third_attempt() -> None:
-    with running("quickstart.py") as program:
+@pytest.mark.long
+def test_the_quickstart_ends_with_the_third_attempt(url: str) -> None:
+    with running("quickstart.py", url) as program:
         lines = lines_of(program, 3)
     assert lines == THREE_ATTEMPTS
     assert shown(START) == ["\n".join(lines)]
 
 
 @needs_broker
+@pytest.mark.long
 @pytest.mark.parametrize("example", ["quickstart_aio_pika", "own_consumer"])
-def test_a_consumer_retries_until_the_third_attempt(example: str) -> None:
+def test_a_consumer_retries_until_the_third_attempt(example: str, url: str) -> None:
     pytest.importorskip("aio_pika")
-    with running(f"{example}.py") as program:
-        publish_when_declared()
+    with running(f"{example}.py", url) as program:
+        publish_when_declared(url)
         assert lines_of(program, 3) == THREE_ATTEMPTS
 
 
 @needs_broker
+@pytest.mark.long
 @needs_worker
 @pytest.mark.parametrize("example", ["quickstart_worker.py", "breaker.py"])
-def test_a_worker_retries_until_the_third_attempt(example: str) -> None:
-    with running(example) as program:
-        publish_when_declared()
+def test_a_worker_retries_until_the_third_attempt(example: str, url: str) -> None:
+    with running(example, url) as program:
+        publish_when_declared(url)
         assert lines_of(program, 3) == THREE_ATTEMPTS
 
 
 @needs_broker
-def test_an_observed_consumer_counts_a_parked_message() -> None:
+@pytest.mark.long
+def test_an_observed_consumer_counts_a_parked_message(url: str) -> None:
     pytest.importorskip("prometheus_client")
     pytest.importorskip("opentelemetry")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    with running("observed.py", PORT=port) as program:
-        publish_when_declared()
+    with running("observed.py", url, PORT=port) as program:
+        publish_when_declared(url)
         lines = lines_of(program, 4)
         assert lines[:3] == THREE_ATTEMPTS
         assert lines[3].startswith("parked: message ")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from ._checks import function
 from ._errors import ArgumentTypeError
@@ -25,18 +26,25 @@ def is_ordinary(exception: BaseException) -> bool:
 
 def is_async(function: object) -> bool:
     """Returns whether it is a coroutine function, or an object with one as ``__call__``."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004
-    )
+    return _is(inspect.iscoroutinefunction, function)
+
+
+def _is(kind: Callable[[object], bool], function: object) -> bool:
+    """Returns whether a function, or the ``__call__`` of an object, is of a kind."""
+    return kind(function) or kind(getattr(type(function), "__call__", None))  # noqa: B004
 
 
 def check_handler(handle: object, *, instead: str = "") -> None:
     """Checks a handler.
 
     :param instead: what to do with a coroutine function, if it is refused here.
-    :raises ArgumentTypeError: if it is not callable.
+    :raises ArgumentTypeError: if it is not callable, or a call would not run its body.
     """
     function("the handler", handle)
+    if _is(inspect.isgeneratorfunction, handle) or _is(inspect.isasyncgenfunction, handle):
+        raise ArgumentTypeError(
+            "the handler is a generator function, and nothing would run its body: remove the yield"
+        )
     if instead and is_async(handle):
         raise ArgumentTypeError(
             f"the handler is a coroutine function, and Backhop awaits none here: {instead}"
@@ -46,19 +54,41 @@ def check_handler(handle: object, *, instead: str = "") -> None:
 def called(handle: Callable[[MessageT], object], message: MessageT) -> None:
     """Calls a plain handler.
 
-    :raises ArgumentTypeError: if its result is awaitable, because nothing awaits it.
+    :raises ArgumentTypeError: if its result is awaitable, or other work that has not ended.
     """
     result = handle(message)
-    if result is not None and hasattr(result, "__await__"):
-        if hasattr(result, "close"):
-            result.close()
-        raise ArgumentTypeError(
-            "the handler gave an awaitable, and Backhop awaits none here: give a plain function"
-        )
+    if result is not None:
+        _check_result(result, "Backhop awaits none here: give a plain function")
 
 
 async def awaited(handle: Callable[[MessageT], object], message: MessageT) -> None:
-    """Calls a handler, and awaits its result if that is awaitable."""
-    result: Any = handle(message)
-    if result is not None and hasattr(result, "__await__"):
-        await result
+    """Calls a handler, and awaits its result if that is awaitable.
+
+    :raises ArgumentTypeError: if the result is then other work that has not ended.
+    """
+    result = handle(message)
+    if isinstance(result, Awaitable):
+        result = await result
+    if result is not None:
+        _check_result(result, "nothing awaits it: await it in the handler")
+
+
+def _check_result(result: object, unawaited: str) -> None:
+    """Raises if a handler's work has not run, or has not ended: its message would be acknowledged.
+
+    :param unawaited: the second half of the text for an awaitable
+    """
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ArgumentTypeError(
+            "the handler returned a generator, and nothing runs its body: remove the yield"
+        )
+    if isinstance(result, Awaitable):
+        if inspect.iscoroutine(result):
+            result.close()  # else Python warns that it was never awaited
+        raise ArgumentTypeError(f"the handler returned an awaitable, and {unawaited}")
+    futures = sys.modules.get("concurrent.futures")  # if it is not imported, there is no Future
+    if futures is not None and isinstance(result, futures.Future):
+        raise ArgumentTypeError(
+            "the handler returned a Future, and nothing waits for it: "
+            "wait for its result in the handler"
+        )

@@ -42,6 +42,10 @@ class RetryAfter(Exception):  # noqa: N818  it is no error
     :raises ArgumentError: if ``delay`` is no such time
     """
 
+    # A subclass may not call this __init__.
+    delay: Seconds = 0
+    error: str | BaseException = ""
+
     def __init__(self, delay: Seconds | None, error: str | BaseException = "") -> None:
         super().__init__(delay, error)
         self.delay = retry_after(delay, "delay")  # a wrong delay is raised in the handler
@@ -68,6 +72,8 @@ class Throttled(RetryAfter):
     >>> raise Throttled(response.headers.get("Retry-After"), "429")
     """
 
+    whole_queue: bool = False
+
     def __init__(
         self,
         delay: Seconds | None,
@@ -84,6 +90,8 @@ class Park(Exception):  # noqa: N818
 
     :param reason: the reason, which the copy carries: a text, or an exception
     """
+
+    reason: str | BaseException = ""  # a subclass may not call this __init__
 
     def __init__(self, reason: str | BaseException = "") -> None:
         super().__init__(reason)
@@ -124,8 +132,10 @@ class Choice:
         try:
             return self._chosen(exception)
         except Exception:  # its class or a part of it raises
-            LOGGER.exception("an exception of a handler is unreadable: the message is tried again")
-            return Result("failed", writable(text_of(exception)))
+            parks = issubclass(type(exception), Park)
+            end = "parked" if parks else "tried again"
+            LOGGER.exception("an exception of a handler is unreadable: the message is %s", end)
+            return Result("permanent" if parks else "failed", writable(text_of(exception)))
 
     def _chosen(self, exception: BaseException) -> Result:
         result = self._result(exception)
@@ -145,10 +155,10 @@ class Choice:
             is_throttled = isinstance(exception, Throttled)
             outcome: Outcome = "throttled" if is_throttled else "failed"
             whole_queue = isinstance(exception, Throttled) and exception.whole_queue
-            error = _said(exception.error, exception)
+            error = _said(exception.error or _own_text(exception), exception)
             return Result(outcome, error, exception.delay, whole_queue=whole_queue)
         if isinstance(exception, Park):
-            return Result("permanent", _said(exception.reason, exception))
+            return Result("permanent", _said(exception.reason or str(exception), exception))
         if isinstance(exception, Drop):
             return Result("dropped")
         error = writable(text_of(exception))
@@ -241,6 +251,11 @@ def _verdict(name: str, condition: Condition, exception: BaseException, otherwis
         return otherwise
 
 
+def _own_text(exception: RetryAfter) -> str:
+    """Returns the text of a subclass that has one of its own."""
+    return "" if type(exception).__str__ is RetryAfter.__str__ else str(exception)
+
+
 def _said(given: object, exception: BaseException) -> str:
     """Returns the text of what RetryAfter or Park was given, and of its cause."""
     text = text_of(given) if isinstance(given, BaseException) else str(given)
@@ -273,7 +288,10 @@ def met(exception: BaseException) -> BaseException:
     if not issubclass(type(exception), RetryAfter | Park):  # isinstance may read __class__
         return exception
     raised: Any = exception
-    given = raised.error if isinstance(raised, RetryAfter) else raised.reason
+    try:
+        given = raised.error if issubclass(type(exception), RetryAfter) else raised.reason
+    except Exception:  # a property of the user's subclass raises: Choice.result logs it
+        given = None
     return (given if isinstance(given, BaseException) else cause_of(exception)) or exception
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
@@ -184,7 +184,7 @@ class Options(TypedDict, total=False):
 
 
 def rehearse(
-    handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]
+    handle: Callable[[Any], Awaitable[None] | None], body: bytes = b"", **options: Unpack[Options]
 ) -> Rehearsal:
     """Passes a message to a handler until the message is settled for good.
 
@@ -215,6 +215,7 @@ def rehearse(
     :param most_attempts: ends a rehearsal after so many attempts; default: 100.
     :param on_event: called with each Event, as a retrier's; likewise a bridge, or a list of these.
     :raises AssertionError: if the handler raises it, so that a handler of a test can assert.
+    :raises ArgumentTypeError: if ``handle`` is not callable, or is a generator function.
     :raises ArgumentError: if an option is unknown or wrong.
     """
     check_handler(handle)
@@ -232,7 +233,7 @@ def rehearse(
 
 
 async def rehearse_async(
-    handle: Callable[[Any], object], body: bytes = b"", **options: Unpack[Options]
+    handle: Callable[[Any], Awaitable[None] | None], body: bytes = b"", **options: Unpack[Options]
 ) -> Rehearsal:
     """Passes a message to a handler in the running event loop.
 

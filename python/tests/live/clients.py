@@ -11,15 +11,17 @@ from typing import Any
 
 import aio_pika
 import pika
+import pytest
 from live import PATIENCE, parameters
 from pika.adapters.asyncio_connection import AsyncioConnection
+from support import carriers
 
 import backhop
 import backhop.aio_pika
 import backhop.pika
 from backhop import Message
 
-Handle = Callable[[Message], object]
+Handle = Callable[[Message], Any]
 
 
 class Consumer:
@@ -286,10 +288,9 @@ class AioPika(Consumer):
     def call(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE)
 
-    async def _handle(self, message: Message) -> None:
+    async def _handle(self, message: Message) -> Any:
         result = self.handle(message)
-        if asyncio.iscoroutine(result):
-            await result
+        return await result if asyncio.iscoroutine(result) else result
 
     def begin(self, needs_ack: bool = True) -> None:
         async def consume() -> None:
@@ -344,6 +345,7 @@ CLIENTS: dict[str, type[Any]] = {
     "aio-pika": AioPika,
     "aio-pika robust": Robust,
 }
+each_client = pytest.mark.parametrize("client", carriers(*CLIENTS))
 
 
 @contextlib.contextmanager

@@ -12,15 +12,15 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, parameters
+from live import PATIENCE, URL, Broker, needs_broker, parameters, until
+from support import QUICK, Handler, carriers, is_missing, names_of, there
 
 import backhop
 import backhop.aio_pika
@@ -34,7 +34,7 @@ aio_pika = pytest.importorskip("aio_pika")
 
 import aiormq  # noqa: E402
 from aiormq.abc import ChannelFrame  # noqa: E402
-from clients import CLIENTS, connected, consuming  # noqa: E402
+from clients import connected, consuming, each_client  # noqa: E402
 from pamqp.body import ContentBody  # noqa: E402
 from pamqp.commands import Basic  # noqa: E402
 from pamqp.header import ContentHeader  # noqa: E402
@@ -42,58 +42,12 @@ from proxy import Proxy  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 VERSION = tuple(int(part) for part in os.environ.get("BACKHOP_BROKER_VERSION", "4.3").split("."))
-SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
-QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
-
-each_client = pytest.mark.parametrize("client", list(CLIENTS))
 
 
 @pytest.fixture(autouse=True)
 def _collected() -> None:
     """aiormq 6 leaves connections that were cut unclosed: the warnings come here, and not in another test."""
     gc.collect()
-
-
-@pytest.fixture
-def namespace(broker: Broker) -> Iterator[str]:
-    """A namespace of the test's own; its exchanges and queues are deleted."""
-    name = f"test-{uuid.uuid4().hex}"
-    yield name
-    for topology in (backhop.Topology("any", policy, namespace=name) for policy in (QUICK, SLOWER, backhop.Policy())):
-        for each in topology.declarations:
-            if each.name.startswith(name):
-                delete(broker, each)
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    made = Proxy(URL)
-    yield made
-    made.close()
-
-
-def delete(broker: Broker, declaration: backhop.Declaration) -> None:
-    if declaration.what == "queue":
-        broker.channel.queue_delete(declaration.name)
-    elif declaration.what == "exchange":
-        broker.channel.exchange_delete(declaration.name)
-
-
-def until(is_so: Callable[[], Any]) -> None:
-    """Waits for a condition."""
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, "it did not come true"
-        time.sleep(0.01)
-
-
-def there(broker: Broker, queue: str) -> int:
-    """Returns the number of ready messages; 0 if the queue is missing."""
-    try:
-        return broker.count(queue)
-    except pika.exceptions.ChannelClosedByBroker:
-        broker.reconnect()
-        return 0
 
 
 async def headers_of(queue: str) -> dict[str, Any]:
@@ -127,41 +81,20 @@ def bodies(broker: Broker, queue: str, count: int) -> list[bytes]:
     return taken
 
 
-class Handler:
-    """Raises these errors in turn, and keeps its messages."""
-
-    def __init__(self, *errors: BaseException | None) -> None:
-        self.errors = list(errors)
-        self.errors_raised: list[BaseException] = []
-        self.messages: list[Message] = []
-        self.times: list[float] = []
-
-    def __call__(self, message: Message) -> None:
-        self.messages.append(message)
-        self.times.append(time.monotonic())
-        error = self.errors.pop(0) if self.errors else None
-        if error:
-            self.errors_raised.append(error)
-            raise error
-
-    def saw(self, count: int) -> None:
-        until(lambda: len(self.messages) >= count)
-
-
 # --- What comes back -------------------------------------------------------------------------------------------------
 
 
 @each_client
 def test_a_message_comes_back_to_its_queue_alone_and_is_acknowledged(
-    client: str, broker: Broker, namespace: str
+    client: str, broker: Broker, own_namespace: str
 ) -> None:
-    queue, sibling, exchange = broker.queue(), broker.queue(), f"{namespace}.events"
+    queue, sibling, exchange = broker.queue(), broker.queue(), f"{own_namespace}.events"
     broker.channel.exchange_declare(exchange, "topic")
     for each in (queue, sibling):
         broker.channel.queue_bind(each, exchange, "order.*")
     broker.publish(b"\x00body\xff", "order.created", exchange=exchange)
     handler = Handler(ValueError("first"), ValueError("second"))
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace):
         handler.saw(3)
     assert [message.attempt for message in handler.messages] == [1, 2, 3]
     assert {message.body for message in handler.messages} == {b"\x00body\xff"}
@@ -171,7 +104,9 @@ def test_a_message_comes_back_to_its_queue_alone_and_is_acknowledged(
     assert handler.messages[1].first_failure == handler.messages[2].first_failure is not None
     assert handler.messages[2].delivery.routing_key == "order.created"
     assert handler.times[2] - handler.times[1] >= 0.2
-    assert (broker.count(queue), broker.count(sibling), broker.count(f"{queue}.parked")) == (0, 1, 0)
+    broker.holds(sibling, 1)
+    assert broker.is_empty(queue)
+    assert broker.is_empty(f"{queue}.parked")
     broker.channel.exchange_delete(exchange)
 
 
@@ -203,11 +138,11 @@ PROPERTIES: dict[str, Any] = {
 
 
 @each_client
-def test_properties_and_headers_are_kept_with_their_types(client: str, broker: Broker, namespace: str) -> None:
+def test_properties_and_headers_are_kept_with_their_types(client: str, broker: Broker, own_namespace: str) -> None:
     queue, original = broker.queue(), broker.queue()
     for each in (queue, original):
         broker.publish(b"", each, headers=HEADERS, user_id="guest", expiration="600000", delivery_mode=1, **PROPERTIES)
-    with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=namespace):
+    with consuming(client, URL, queue, Handler(backhop.Park("why")), policy=QUICK, namespace=own_namespace):
         _, parked = broker.get(f"{queue}.parked")
     _, before = broker.get(original)
     kept = {name: value for name, value in parked.headers.items() if name in HEADERS}
@@ -279,7 +214,7 @@ def test_the_last_attempt_parks(client: str, broker: Broker, namespace: str) -> 
         body, properties = broker.get(f"{queue}.parked")
     assert (body, len(handler.messages)) == (b"body", 3)
     assert (properties.headers["backhop-parked"], properties.headers["backhop-attempts"]) == ("exhausted", 3)
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
@@ -293,23 +228,24 @@ def test_never_parks_and_drop_keeps_no_copy(client: str, broker: Broker, namespa
     body, properties = broker.get(f"{queue}.parked")
     assert (body, properties.headers["backhop-parked"]) == (b"never", "permanent")
     assert properties.headers["backhop-error"] == "KeyError: 'x'"
-    assert (broker.count(queue), broker.count(f"{queue}.parked")) == (0, 0)
+    assert broker.is_empty(queue)
+    assert broker.is_empty(f"{queue}.parked")
 
 
 @each_client
 def test_retry_after_is_a_floor_on_a_rung_that_is_declared_on_demand(
-    client: str, broker: Broker, namespace: str
+    client: str, broker: Broker, own_namespace: str
 ) -> None:
     queue = broker.queue()
     policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=10)
     broker.publish(b"", queue)
     handler = Handler(backhop.RetryAfter(0.6, "busy"))
-    with consuming(client, URL, queue, handler, policy=policy, namespace=namespace):
+    with consuming(client, URL, queue, handler, policy=policy, namespace=own_namespace):
         handler.saw(2)
     assert handler.messages[1].last_delay == 0.63
     assert handler.times[1] - handler.times[0] >= 0.6
-    assert broker.count(f"{namespace}.wait.630") == 0
-    assert there(broker, f"{namespace}.wait.800") == 0
+    assert broker.is_empty(f"{own_namespace}.wait.630")
+    assert is_missing(broker, f"{own_namespace}.wait.800")
 
 
 @each_client
@@ -371,7 +307,7 @@ def test_a_burst_of_failures_waits_for_no_confirm(client: str, broker: Broker, n
         consumer.begin()
         until(lambda: there(broker, f"{queue}.parked") == 80)
     assert max(pending) > 4
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
@@ -388,7 +324,7 @@ def test_a_returned_copy_is_published_again_once_its_queue_is_there(
         until(lambda: there(broker, f"{queue}.parked") == 2)
     assert "the broker returned the copy" in caplog.text
     assert set(bodies(broker, f"{queue}.parked", 2)) == {b"one", b"two"}
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
@@ -405,24 +341,24 @@ def test_a_nacked_copy_is_published_again_once_there_is_room(
         consumer.begin()
         until(lambda: "the broker nacked the copy" in caplog.text)
         assert bodies(broker, f"{queue}.parked", 2) == [b"full", b"body"]
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
 def test_a_copy_that_closes_the_channel_stops_no_other(
-    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+    client: str, broker: Broker, own_namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue, handler = broker.queue(), Handler()
     handler.errors = [ValueError(), *[backhop.Park()] * 5]
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
-        broker.channel.exchange_delete(f"{namespace}.wait.100")
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace):
+        broker.channel.exchange_delete(f"{own_namespace}.wait.100")
         for i in range(6):
             broker.publish(str(i).encode(), queue)
         handler.saw(7)
         until(lambda: there(broker, f"{queue}.parked") == 5)
     assert "channel" in caplog.text
     assert handler.messages[-1].body == b"0"
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
@@ -446,9 +382,10 @@ def test_a_copy_that_is_not_confirmed_in_time_is_published_again(
         proxy.release()
         until(lambda: consumer.retrier.pending == 0)
     until(lambda: there(broker, f"{queue}.parked") > 0)
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
+@pytest.mark.long
 @each_client
 def test_a_broker_that_answers_late_gets_one_copy_more_for_each_timeout_and_not_all_of_them(
     client: str, broker: Broker, namespace: str, proxy: Proxy
@@ -475,18 +412,19 @@ def test_a_broker_that_answers_late_gets_one_copy_more_for_each_timeout_and_not_
         for body in expected[1:]:
             broker.publish(body, queue)
         consumer.begin_together(count)
-        until(lambda: timeouts() >= 3)
-        assert consumer.retrier.pending == count
+        until(lambda: timeouts() >= 3 and consumer.retrier.pending == count)
         proxy.release()
         until(lambda: consumer.retrier.pending == 0)
     assert sorted(handled) == expected  # and each was acknowledged: in the queue is none, and none comes again
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
     parked = bodies(broker, f"{queue}.parked", there(broker, f"{queue}.parked"))
     assert sorted(set(parked)) == expected
     assert count < len(parked) <= count + timeouts()
     assert sum(event.name == "parked" for event in events) == count
 
 
+@pytest.mark.alone
+@pytest.mark.long
 @each_client
 def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
     client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
@@ -504,19 +442,16 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
         if event.name in ("blocked", "unblocked"):
             told.append((event.name, event.connection, event.count))
 
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 3, "on_event": on_event}
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 1, "on_event": on_event}
     with connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options) as consumer:
         consumer.declare()
         subprocess.run([control, "set-alarm"], check=True)
         try:
             consumer.begin()
-            until(lambda: consumer.retrier.pending == count)
-            deadline = time.monotonic() + 5  # nothing may happen until then
-            while time.monotonic() < deadline:
-                assert consumer.retrier.pending == count
-                time.sleep(0.01)
+            until(lambda: consumer.retrier.pending == count and told)
+            time.sleep(1.5)  # nothing may happen while the confirm timeout passes
+            assert consumer.retrier.pending == count
             assert "not confirmed" not in caplog.text
-            until(lambda: bool(told))
             assert [(name, connection) for name, connection, _ in told] == [("blocked", "publish")]
             assert 1 <= told[0][2] <= count
         finally:
@@ -526,7 +461,8 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
         assert told[1][:2] == ("unblocked", "publish")
     assert "not confirmed" not in caplog.text
     assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]
-    assert (there(broker, f"{queue}.parked"), broker.count(queue)) == (0, 0)
+    assert broker.is_empty(f"{queue}.parked")
+    assert broker.is_empty(queue)
 
 
 @each_client
@@ -548,7 +484,7 @@ def test_a_copy_that_cannot_be_encoded_leaves_its_original_and_confuses_no_other
         assert set(bodies(broker, f"{queue}.parked", 3)) == {b"one", b"two", b"three"}
         until(lambda: caplog.text.count("it stays unacknowledged") == 2)
     assert bodies(broker, queue, 2) == [b"bad", b"bad"]
-    assert there(broker, f"{queue}.parked") == 0
+    assert broker.is_empty(f"{queue}.parked")
 
 
 def test_pikas_generator_goes_on_after_a_failure(broker: Broker, namespace: str) -> None:
@@ -577,7 +513,7 @@ def test_pikas_generator_goes_on_after_a_failure(broker: Broker, namespace: str)
     connection.close()
     assert poisoned == 1
     assert bodies(broker, f"{queue}.parked", 1) == [b"poison"]
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 def test_a_handler_of_pika_may_run_in_a_thread(broker: Broker, namespace: str) -> None:
@@ -601,7 +537,7 @@ def test_a_handler_of_pika_may_run_in_a_thread(broker: Broker, namespace: str) -
         assert time.monotonic() < end
     retrier.drain(PATIENCE)
     connection.close()
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 def test_aio_pikas_iterator_goes_on_after_a_failure(broker: Broker, namespace: str) -> None:
@@ -633,7 +569,7 @@ def test_aio_pikas_iterator_goes_on_after_a_failure(broker: Broker, namespace: s
 
     assert asyncio.run(run()) == ([1, 2, 3], 1)
     assert bodies(broker, f"{queue_name}.parked", 1) == [b"poison"]
-    assert broker.count(queue_name) == 0
+    assert broker.is_empty(queue_name)
 
 
 def test_what_finds_aiormqs_queue_full_is_written_once_there_is_room(broker: Broker, namespace: str) -> None:
@@ -685,7 +621,7 @@ def test_what_finds_aiormqs_queue_full_is_written_once_there_is_room(broker: Bro
     asyncio.run(run())
     assert was_full == [True]
     until(lambda: there(broker, sink) == 1)
-    assert broker.count(queue_name) == 0
+    assert broker.is_empty(queue_name)
 
 
 def test_a_cancelled_handler_gives_its_message_back(broker: Broker, namespace: str) -> None:
@@ -737,7 +673,7 @@ def test_a_handler_that_awaited_what_was_cancelled_failed(broker: Broker, namesp
         handler.saw(2)
     assert [message.attempt for message in handler.messages] == [1, 2]
     assert handler.messages[1].last_error == "CancelledError"
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 def test_after_a_reconnect_no_stale_message_is_acknowledged(broker: Broker, namespace: str, proxy: Proxy) -> None:
@@ -766,10 +702,10 @@ def test_after_a_reconnect_no_stale_message_is_acknowledged(broker: Broker, name
     assert [message.body for message in seen] == [b"body", b"body", b"another"]
     assert not seen[0].redelivered
     assert seen[1].redelivered
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
-@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+@pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika"))
 def test_a_message_whose_channel_is_gone_when_its_handler_ends_is_told_as_stale_alone(
     client: str, broker: Broker, namespace: str
 ) -> None:
@@ -822,14 +758,14 @@ def test_a_drain_that_meets_its_limit_says_how_many_are_not_confirmed(
 @each_client
 @pytest.mark.parametrize("strategy", ["message-ttl", "reject", "native"])
 def test_a_strategy_brings_a_message_back_until_it_is_parked(
-    client: str, strategy: str, broker: Broker, namespace: str
+    client: str, strategy: str, broker: Broker, own_namespace: str
 ) -> None:
     if strategy == "native" and VERSION < (4, 3):
         pytest.skip("needs RabbitMQ 4.3")
-    queue = f"{namespace}.work"
+    queue = f"{own_namespace}.work"
     policy = backhop.Policy(initial=0.2, kind="fixed", jitter="none", max_attempts=3)
     handler = Handler(*[ValueError("no")] * 3)
-    options = {"policy": policy, "namespace": namespace, "strategy": strategy, "work_queue": "quorum"}
+    options = {"policy": policy, "namespace": own_namespace, "strategy": strategy, "work_queue": "quorum"}
     with consuming(client, URL, queue, handler, **options) as consumer:
         topology = consumer.retrier.topology
         broker.publish(b"body", queue)
@@ -837,9 +773,8 @@ def test_a_strategy_brings_a_message_back_until_it_is_parked(
     assert [message.attempt for message in handler.messages] == [1, 2, 3]
     assert all(after - before >= 0.19 for before, after in zip(handler.times, handler.times[1:], strict=False))
     assert properties.headers["backhop-parked"] == "exhausted"
-    assert broker.count(queue) == 0
-    for declaration in topology.declarations:
-        delete(broker, declaration)
+    assert broker.is_empty(queue)
+    broker.delete(*names_of(topology))
 
 
 @each_client
@@ -857,14 +792,14 @@ def test_a_strategy_that_the_broker_lacks_is_refused(client: str, broker: Broker
 
 
 @each_client
-def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Broker, namespace: str) -> None:
+def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Broker, own_namespace: str) -> None:
     queue = broker.queue()
-    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer:
         with pytest.raises(backhop.MissingError) as missing:
             consumer.verify()
-        assert f'exchange "{namespace}.return"' in str(missing.value)
+        assert f'exchange "{own_namespace}.return"' in str(missing.value)
         assert f'queue "{queue}.parked"' in str(missing.value)
-        assert there(broker, f"{queue}.parked") == 0
+        assert is_missing(broker, f"{queue}.parked")
         consumer.declare()
         consumer.verify()
         broker.channel.queue_delete(f"{queue}.parked")
@@ -877,9 +812,10 @@ def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Br
             )
 
 
+@pytest.mark.long
 @each_client
 def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
-    client: str, broker: Broker, namespace: str
+    client: str, broker: Broker, own_namespace: str
 ) -> None:
     control = os.environ.get("BACKHOP_BROKER_CTL")
     if not control:
@@ -894,9 +830,9 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
             f'rabbit_definitions:import_raw(base64:decode(<<"{base64.b64encode(definitions.encode()).decode()}">>)).'
         )
 
-    queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), namespace
+    queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), own_namespace
     policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15)
-    options = {"policy": policy, "namespace": namespace}
+    options = {"policy": policy, "namespace": own_namespace}
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.declare()
         consumer.verify()
@@ -924,31 +860,29 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
         broker.publish(b"", queue)
         handler.saw(2)
     assert handler.messages[1].last_delay == 0.125
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
     evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
-    for declaration in topology.declarations:
-        if declaration.name.startswith(namespace):
-            delete(broker, declaration)
+    broker.delete(*names_of(topology, own_namespace))
 
 
 @each_client
-def test_a_missing_work_queue_is_named(client: str, broker: Broker, namespace: str) -> None:
+def test_a_missing_work_queue_is_named(client: str, broker: Broker, own_namespace: str) -> None:
     with (
-        connected(client, URL, f"{namespace}.none", Handler(), policy=QUICK, namespace=namespace) as consumer,
+        connected(client, URL, f"{own_namespace}.none", Handler(), policy=QUICK, namespace=own_namespace) as consumer,
         pytest.raises(backhop.MissingError, match="the work queue"),
     ):
         consumer.declare()
-    broker.channel.queue_delete(f"{namespace}.none.parked")
+    broker.channel.queue_delete(f"{own_namespace}.none.parked")
 
 
 @each_client
-def test_parked_messages_are_replayed_to_their_queue_alone(client: str, broker: Broker, namespace: str) -> None:
-    queue, sibling, exchange = broker.queue(), broker.queue(), f"{namespace}.events"
+def test_parked_messages_are_replayed_to_their_queue_alone(client: str, broker: Broker, own_namespace: str) -> None:
+    queue, sibling, exchange = broker.queue(), broker.queue(), f"{own_namespace}.events"
     broker.channel.exchange_declare(exchange, "fanout")
     for each in (queue, sibling):
         broker.channel.queue_bind(each, exchange)
     handler = Handler(*[backhop.Park("why")] * 3)
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
+    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace) as consumer:
         for i in range(3):
             broker.publish(str(i).encode(), "key", exchange=exchange)
         until(lambda: there(broker, f"{queue}.parked") == 3)
@@ -962,7 +896,9 @@ def test_parked_messages_are_replayed_to_their_queue_alone(client: str, broker: 
         (exchange, "key", "")
     }
     assert [message.body for message in handler.messages[3:]] == [b"0", b"1", b"2"]
-    assert (broker.count(queue), broker.count(f"{queue}.parked"), broker.count(sibling)) == (0, 0, 3)
+    broker.holds(sibling, 3)
+    assert broker.is_empty(queue)
+    assert broker.is_empty(f"{queue}.parked")
     broker.channel.exchange_delete(exchange)
 
 
@@ -986,23 +922,23 @@ def test_replaying_ends_with_what_was_parked_when_it_began(
 
 
 @each_client
-def test_replaying_without_a_parked_queue_says_so(client: str, broker: Broker, namespace: str) -> None:
+def test_replaying_without_a_parked_queue_says_so(client: str, broker: Broker, own_namespace: str) -> None:
     queue = broker.queue()
     with (
-        connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer,
+        connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer,
         pytest.raises(backhop.MissingError, match=rf'"{queue}\.parked" cannot be replayed.*declare with mode="create"'),
     ):
         consumer.replay()
 
 
 @each_client
-def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker: Broker, namespace: str) -> None:
+def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker: Broker, own_namespace: str) -> None:
     queue = broker.queue()
     broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
     broker.publish(b"body", f"{queue}.parked")
     until(lambda: there(broker, f"{queue}.parked") == 1)
     with (
-        connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer,
+        connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer,
         pytest.raises(backhop.PublishError),
     ):
         consumer.replay()
@@ -1011,10 +947,10 @@ def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker:
 
 @each_client
 def test_replaying_sends_home_what_came_back_while_the_queue_was_gone_and_leaves_what_is_others(
-    client: str, broker: Broker, namespace: str
+    client: str, broker: Broker, own_namespace: str
 ) -> None:
-    queue, unroutable = broker.queue(), f"{namespace}.unroutable"
-    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+    queue, unroutable = broker.queue(), f"{own_namespace}.unroutable"
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer:
         consumer.declare()
         owners = {"theirs": "another", "own": queue, "nobody's": None, "own too": queue, "theirs too": "another"}
         for body, owner in owners.items():
@@ -1092,8 +1028,8 @@ def test_a_drain_of_pika_returns_if_the_connection_is_closed_or_lost(
         broker.channel.queue_purge(queue)
 
 
-@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika", "aio-pika robust"])
-def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namespace: str) -> None:
+@pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika", "aio-pika robust"))
+def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, own_namespace: str) -> None:
     ends: list[Any] = []
 
     def call(begin: Callable[..., Any]) -> None:
@@ -1105,7 +1041,7 @@ def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namesp
     async def on_aio_pika() -> None:
         connect = aio_pika.connect if client == "aio-pika" else aio_pika.connect_robust
         connection = await connect(URL)
-        retrier = backhop.aio_pika.Retrier(await connection.channel(), broker.queue(), namespace=namespace)
+        retrier = backhop.aio_pika.Retrier(await connection.channel(), broker.queue(), namespace=own_namespace)
         await connection.close()
         for begin in (retrier.declare, retrier.verify, retrier.replay, lambda: retrier.consume(print)):
             try:
@@ -1115,7 +1051,7 @@ def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namesp
 
     def on_pika() -> None:
         connection = pika.BlockingConnection(parameters(URL))
-        retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), namespace=namespace)
+        retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), namespace=own_namespace)
         connection.close()
         for begin in (
             retrier.declare,
@@ -1128,7 +1064,7 @@ def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namesp
 
     def on_asynchronous_pika() -> None:
         def opened(channel: Any) -> None:
-            retriers.append(backhop.pika.Retrier(channel, queue, namespace=namespace))
+            retriers.append(backhop.pika.Retrier(channel, queue, namespace=own_namespace))
             channel.connection.close()
 
         def closed(connection: Any, _: object) -> None:
@@ -1160,7 +1096,7 @@ def test_calls_on_a_closed_connection_say_so(client: str, broker: Broker, namesp
 
 @each_client
 def test_a_further_queue_of_a_namespace_declares_its_own_part_alone(
-    client: str, broker: Broker, namespace: str, monkeypatch: pytest.MonkeyPatch
+    client: str, broker: Broker, own_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
     for channel in (pika.channel.Channel, aiormq.Channel):
@@ -1179,11 +1115,11 @@ def test_a_further_queue_of_a_namespace_declares_its_own_part_alone(
         return set(made)
 
     queue, sibling = broker.queue(), broker.queue()
-    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
+    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer:
         everything = declared(consumer.declare)
-        assert everything > {f"{queue}.parked", f"{namespace}.return", f"{namespace}.wait.100"}
+        assert everything > {f"{queue}.parked", f"{own_namespace}.return", f"{own_namespace}.wait.100"}
         first = consumer.retrier
-        consumer.retrier = type(first)(consumer.channel, sibling, policy=QUICK, namespace=namespace)
+        consumer.retrier = type(first)(consumer.channel, sibling, policy=QUICK, namespace=own_namespace)
         assert declared(consumer.declare) == {f"{sibling}.parked"}
         consumer.retrier = first
         assert declared(consumer.declare) == everything  # who declares again doubts

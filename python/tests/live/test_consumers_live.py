@@ -11,21 +11,19 @@ import time
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker, parameters, running
-from test_adapters_live import QUICK, Handler, namespace, there, until  # noqa: F401  fixtures
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, parameters, running, until
+from support import QUICK, Handler, carriers, there
 
 import backhop
 
 pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import CLIENTS, connected  # noqa: E402
+from clients import connected, each_client  # noqa: E402
 
 import backhop.pika  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
-
-each_client = pytest.mark.parametrize("client", list(CLIENTS))
 
 
 def state_of(worker: backhop.Worker) -> str:
@@ -40,7 +38,7 @@ def names(events: list[backhop.Event]) -> list[str]:
 
 
 @each_client
-def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:
     queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
     pytest.importorskip("prometheus_client")
     from backhop import prometheus
@@ -67,7 +65,7 @@ def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, n
     assert names(events).count("connected") == 2
 
 
-def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: str) -> None:
     queue = broker.queue()
     with connected("aio-pika robust", URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer:
         consumer.begin_by_itself()
@@ -83,7 +81,7 @@ def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: s
             consumer.call(consumer.consumer.ready())
 
 
-def test_T3_a_consumer_over_pika_waits_for_itself(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T3_a_consumer_over_pika_waits_for_itself(broker: Broker, namespace: str) -> None:
     queue = broker.queue()
     connection = pika.BlockingConnection(parameters(URL))
     retrier = backhop.pika.Retrier(connection.channel(), queue, QUICK, namespace=namespace)
@@ -103,7 +101,7 @@ def test_T3_a_consumer_over_pika_waits_for_itself(broker: Broker, namespace: str
 
 
 @needs_worker
-def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None:
     worker = backhop.Worker(URL, broker.queue(), QUICK, namespace=namespace)
     assert state_of(worker) == "stopped"
     with pytest.raises(backhop.WaitTimeoutError, match=r"^the worker is not ready after 0\.1 s; its state is stopped"):
@@ -121,7 +119,7 @@ def test_T3_a_worker_can_be_waited_for(broker: Broker, namespace: str) -> None: 
 @needs_worker
 def test_T3_a_worker_that_runs_again_forgets_that_it_had_stopped(
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     worker = backhop.Worker(URL, broker.queue(), QUICK, namespace=namespace)
@@ -140,7 +138,7 @@ def test_T3_a_worker_that_runs_again_forgets_that_it_had_stopped(
 
 
 @needs_worker
-def test_T3_a_worker_that_cannot_be_ready_raises_to_all_who_wait(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T3_a_worker_that_cannot_be_ready_raises_to_all_who_wait(broker: Broker, namespace: str) -> None:
     queue = broker.queue()
     broker.channel.queue_delete(queue)
     worker = backhop.Worker(URL, queue, QUICK, namespace=namespace)
@@ -163,7 +161,7 @@ def test_a_consumer_that_cannot_begin_leaves_no_gauge_and_no_thread(
     client: str,
     mode: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     pytest.importorskip("prometheus_client")
     from backhop import prometheus
@@ -183,7 +181,7 @@ def test_a_consumer_that_cannot_begin_leaves_no_gauge_and_no_thread(
 # --- Threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_T8_handlers_run_in_threads_while_the_connection_lives(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T8_handlers_run_in_threads_while_the_connection_lives(broker: Broker, namespace: str) -> None:
     queue, together, ids = broker.queue(), threading.Barrier(4), list[int]()
 
     def handle(message: backhop.Message) -> None:
@@ -199,12 +197,12 @@ def test_T8_handlers_run_in_threads_while_the_connection_lives(broker: Broker, n
         consumer.begin_by_itself()
         until(lambda: len(ids) == 8)
         assert consumer._thread.ident not in ids
-    assert there(broker, queue) == 0
+    assert broker.is_empty(queue)
 
 
 def test_T8_a_lost_connection_leaves_messages_that_no_thread_has(
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, events, handled, go_on = broker.queue(), list[backhop.Event](), list[bytes](), threading.Event()
 
@@ -227,7 +225,7 @@ def test_T8_a_lost_connection_leaves_messages_that_no_thread_has(
 
 
 @pytest.mark.parametrize("threads", [-1, 0, 10_001])
-def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace: str, threads: int) -> None:  # noqa: F811
+def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace: str, threads: int) -> None:
     with pika.BlockingConnection(parameters(URL)) as connection:
         retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), QUICK, namespace=namespace)
         with pytest.raises(
@@ -239,11 +237,11 @@ def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace
 # --- What ends a consumer --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("client", ["blocking", "select"])
+@pytest.mark.parametrize("client", carriers("blocking", "select"))
 def test_T7_a_cancelled_consumer_comes_back_on_a_new_channel(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, handler = broker.queue(), Handler()
     with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
@@ -261,7 +259,7 @@ def test_T7_a_cancelled_consumer_comes_back_on_a_new_channel(
 
 
 @each_client
-def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str) -> None:
     """The message comes again to a new consumer, which Backhop makes."""
     queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
     is_async = client.startswith("aio-pika")
@@ -285,7 +283,7 @@ def test_the_contract_closes_channel(client: str, broker: Broker, namespace: str
 
 
 @pytest.mark.parametrize("carrier", ["worker", "worker-async", "aio-pika", "pika-threads"])
-def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -> None:
     """The message stays unacknowledged, and the other slots go on."""
     queue, events, handled, ends = broker.queue(), list[backhop.Event](), list[bytes](), threading.Event()
 
@@ -322,7 +320,7 @@ def test_the_contract_never_ends(carrier: str, broker: Broker, namespace: str) -
         until(lambda: names(events).count("succeeded") == 2)
 
 
-def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, namespace: str) -> None:
     connection = pika.BlockingConnection(parameters(URL))
     retrier = backhop.pika.Retrier(connection.channel(), broker.queue(), QUICK, namespace=namespace)
     child = os.fork()
@@ -337,8 +335,9 @@ def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, na
     connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plain", [True, False])
-def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: Broker, namespace: str) -> None:
     queue, events, held = broker.queue(), list[backhop.Event](), list[str]()
 
     def hold(message: backhop.Message) -> None:

@@ -10,8 +10,8 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
-from test_adapters_live import QUICK, Handler, namespace, until  # noqa: F401  fixtures
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running, until
+from support import QUICK, Handler, carriers
 
 import backhop
 
@@ -20,7 +20,7 @@ pytest.importorskip("aio_pika")
 prometheus_client = pytest.importorskip("prometheus_client")
 pytest.importorskip("opentelemetry.sdk")
 
-from clients import connected, consuming  # noqa: E402
+from clients import connected, consuming, each_client  # noqa: E402
 from opentelemetry import trace  # noqa: E402
 from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
@@ -134,11 +134,11 @@ def spans_of(verb: str, queue: str) -> list[Any]:
 POLICY = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_attempts=2, max_retry_after=0)
 
 
-@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+@pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika"))
 def test_a_message_that_fails_is_late_and_is_parked_is_seen(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     instrumented: bool,
 ) -> None:
     queue, seen = broker.queue(), Seen()
@@ -152,26 +152,18 @@ def test_a_message_that_fails_is_late_and_is_parked_is_seen(
     assert properties.headers["backhop-traceparent"] != TRACEPARENT
 
 
-EACH_CLIENT = pytest.mark.parametrize("client", ["blocking", "select", "asyncio", "aio-pika", "aio-pika robust"])
 ABOUT_CONNECTIONS = {"disconnected", "unavailable", "cancelled", "stale"}
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    proxy = Proxy(URL)
-    yield proxy
-    proxy.close()
 
 
 def about_connections(events: list[backhop.Event]) -> list[tuple[str, str, int]]:
     return [(each.name, each.connection, each.count) for each in list(events) if each.name in ABOUT_CONNECTIONS]
 
 
-@EACH_CLIENT
+@each_client
 def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     proxy: Proxy,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
@@ -195,13 +187,13 @@ def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
     assert "the broker redelivers all unacknowledged messages" in lost.text
 
 
-@EACH_CLIENT
+@each_client
 @pytest.mark.parametrize("consumes", ["by itself", "by its client"])
 def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_number(
     client: str,
     consumes: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     proxy: Proxy,
 ) -> None:
     queue, events = broker.queue(), list[backhop.Event]()
@@ -226,11 +218,11 @@ def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_n
     assert told == [("disconnected", "consume", 2)]
 
 
-@EACH_CLIENT
+@each_client
 def test_a_connection_that_its_user_closes_under_a_consumer_tells_nothing(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler(ValueError("once"))
@@ -248,7 +240,7 @@ def test_a_connection_that_its_user_closes_under_a_consumer_tells_nothing(
 def test_a_handler_that_a_program_calls_itself_is_timed_and_traced(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     SPANS.clear()
@@ -278,7 +270,7 @@ def test_a_handler_that_a_program_calls_itself_is_timed_and_traced(
 
 
 @needs_worker
-def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_what_a_worker_meets_is_seen(broker: Broker, namespace: str) -> None:
     SPANS.clear()
     queue, seen = broker.queue(), Seen()
     broker.publish(b"body", queue, message_id="m1", headers={"traceparent": TRACEPARENT})
@@ -304,7 +296,7 @@ AGEING = backhop.Policy(initial=60, max_age=1)
 )
 def test_a_worker_that_hears_of_no_retry_tells_of_what_it_parks_with_the_exception(
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     why: str,
     error: Exception,
     policy: backhop.Policy,
@@ -324,7 +316,7 @@ def test_a_worker_that_hears_of_no_retry_tells_of_what_it_parks_with_the_excepti
 
 
 @needs_worker
-def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker, namespace: str) -> None:
     queue, parked = broker.queue(), threading.Semaphore(0)
 
     def on_event(event: backhop.Event) -> None:
@@ -349,7 +341,7 @@ def test_a_worker_counts_once_for_all_metrics_from_start_to_start(broker: Broker
 
 
 @needs_worker
-def test_a_workers_metrics_count_what_succeeds_is_dropped_and_is_replayed(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_a_workers_metrics_count_what_succeeds_is_dropped_and_is_replayed(broker: Broker, namespace: str) -> None:
     queue, ended = broker.queue(), threading.Semaphore(0)
     metrics = backhop.prometheus.Metrics(None)
 
@@ -376,7 +368,7 @@ def test_a_workers_metrics_count_what_succeeds_is_dropped_and_is_replayed(broker
 
 
 @needs_worker
-def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Broker, namespace: str) -> None:
     """Two messages may have one id, and some have none."""
     SPANS.clear()
     queue, seen = broker.queue(), Seen()
@@ -410,7 +402,7 @@ def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Brok
 def test_T5_events_have_the_id_of_the_copy_from_the_first_delivery_on(
     carrier: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, events, ids = broker.queue(), list[backhop.Event](), list[str | None]()
     options: Any = {"policy": POLICY, "namespace": namespace, "on_event": events.append}

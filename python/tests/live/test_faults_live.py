@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live import URL, Broker, needs_broker
-from test_adapters_live import QUICK, Handler, namespace, proxy, there, until  # noqa: F401  fixtures
+from live import URL, Broker, needs_broker, until
+from support import QUICK, Handler, there
 
 import backhop
 
 pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import CLIENTS, connected  # noqa: E402
+from clients import CLIENTS, connected, each_client  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 import backhop.pika  # noqa: E402
@@ -26,7 +26,13 @@ from backhop.adapters.watch import Watch  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
-each_client = pytest.mark.parametrize("client", list(CLIENTS))
+
+# Only a BlockingConnection has handlers in threads.
+FURTHER = [
+    ("blocking", "threads"),
+    ("blocking", "wrap"),
+    *((client, begins) for client in CLIENTS if client != "blocking" for begins in ("consume", "wrap")),
+]
 
 
 def names(events: list[backhop.Event]) -> list[str]:
@@ -93,11 +99,11 @@ def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_idle_queue(
     begins: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    unroutable = f"{namespace}.unroutable"
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
+    unroutable = f"{own_namespace}.unroutable"
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.declare()
         broker.publish(b"other", unroutable, headers={"backhop-queue": "other"})
@@ -117,11 +123,11 @@ def test_F1_a_consumer_that_declared_nothing_advises_to_do_so_when_its_retries_c
     client: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    unroutable = f"{namespace}.unroutable"
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
+    unroutable = f"{own_namespace}.unroutable"
     with connected(client, URL, broker.queue(), handler, **options) as other:
         other.declare()
     broker.publish(b"lost", unroutable, headers={"backhop-queue": queue})
@@ -140,17 +146,17 @@ def test_F1_a_consumer_that_reads_messages_itself_looks_too(
     client: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.declare()
         consumer.begin_together(1)
         broker.publish(b"first", queue)
         handler.saw(1)
         headers = {"backhop-queue": queue, "backhop-attempts": 1}
-        broker.publish(b"lost", f"{namespace}.unroutable", headers=headers)
+        broker.publish(b"lost", f"{own_namespace}.unroutable", headers=headers)
         until(lambda: "replayed" in names(events))
         looks.end()
 
@@ -160,11 +166,11 @@ def test_F1_an_idle_consumer_over_connect_robust_looks_again_after_a_lost_connec
     begins: str,
     looks: Looks,
     broker: Broker,
-    proxy: Proxy,  # noqa: F811
-    namespace: str,  # noqa: F811
+    proxy: Proxy,
+    own_namespace: str,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
     with connected("aio-pika robust", proxy.url, queue, handler, **options) as consumer:
         consumer.declare()
         consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
@@ -172,27 +178,30 @@ def test_F1_an_idle_consumer_over_connect_robust_looks_again_after_a_lost_connec
         proxy.cut()
         until(lambda: wire.is_closed)
         headers = {"backhop-queue": queue, "backhop-attempts": 1}
-        broker.publish(b"lost", f"{namespace}.unroutable", headers=headers)
+        broker.publish(b"lost", f"{own_namespace}.unroutable", headers=headers)
         until(lambda: "replayed" in names(events))
         handler.saw(1)
         looks.end()
     assert [message.body for message in handler.messages] == [b"lost"]
 
 
-@pytest.mark.parametrize("begins", ["consume", "threads", "wrap"])
-@each_client
+@pytest.mark.parametrize(
+    ("client", "begins"),
+    [
+        ("blocking", "consume"),
+        *(pytest.param(client, begins, marks=pytest.mark.long) for client, begins in FURTHER),
+    ],
+)
 def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
     client: str,
     begins: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
-    if begins == "threads" and client != "blocking":
-        pytest.skip("only a BlockingConnection has handlers in threads")
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler(None, ValueError("once"))
-    exchange = f"{namespace}.return"
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    exchange = f"{own_namespace}.return"
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
     with connected(client, URL, queue, handler, **options) as consumer:
         if begins == "wrap":
             consumer.declare()
@@ -211,7 +220,7 @@ def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
             f'the exchange "{exchange}" is missing, so that no retry comes back; it is declared again'
         )
         assert missing.level == logging.ERROR
-        assert begins == "wrap" or consumer.consumer.state == "ready"
+        until(lambda: begins == "wrap" or consumer.consumer.state == "ready")
         broker.publish(b"next", queue)
         handler.saw(3)
         looks.end()
@@ -224,11 +233,11 @@ def test_F4_no_look_precedes_the_declaration(
     client: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
     monkeypatch.setattr(Watch, "pause", 0.0)
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.begin_by_itself()
@@ -238,15 +247,16 @@ def test_F4_no_look_precedes_the_declaration(
     assert "unavailable" not in names(events)
 
 
+@pytest.mark.long
 @each_client
 def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_again(
     client: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    queue, handler, exchange = broker.queue(), Handler(), f"{namespace}.return"
+    queue, handler, exchange = broker.queue(), Handler(), f"{own_namespace}.return"
 
     def is_routed(body: bytes, key: str) -> bool:
         if has_exchange(broker, exchange):
@@ -254,7 +264,7 @@ def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_aga
         return any(message.body == body for message in list(handler.messages))
 
     monkeypatch.setattr(Watch, "pause", 0.001)
-    with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
+    with connected(client, URL, queue, handler, policy=QUICK, namespace=own_namespace) as consumer:
         consumer.declare()
         consumer.begin_by_itself()
         (key,) = (each.routing_key for each in consumer.retrier.topology.declarations if each.name == queue)
@@ -268,15 +278,15 @@ def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_aga
 
 def test_F4_an_exchange_deleted_before_a_second_queue_declares_is_declared_again(
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(URL))
-    options: Any = {"policy": QUICK, "namespace": namespace}
+    options: Any = {"policy": QUICK, "namespace": own_namespace}
     backhop.pika.Retrier(connection.channel(), broker.queue(), **options).declare()
-    broker.channel.exchange_delete(f"{namespace}.return")
+    broker.channel.exchange_delete(f"{own_namespace}.return")
     backhop.pika.Retrier(connection.channel(), broker.queue(), **options).declare()
     connection.close()
-    assert has_exchange(broker, f"{namespace}.return")
+    assert has_exchange(broker, f"{own_namespace}.return")
 
 
 @each_client
@@ -284,10 +294,10 @@ def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
     client: str,
     looks: Looks,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
 ) -> None:
-    queue, events, exchange = broker.queue(), list[backhop.Event](), f"{namespace}.return"
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    queue, events, exchange = broker.queue(), list[backhop.Event](), f"{own_namespace}.return"
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
     with connected(client, URL, queue, Handler(), **options) as consumer:
         consumer.declare()
     with connected(client, URL, queue, Handler(), mode="verify", **options) as consumer:
@@ -307,7 +317,7 @@ def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
 def test_F2_a_success_on_a_closed_channel_needs_no_second_call(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
     is_async = client.startswith("aio-pika")
@@ -342,12 +352,14 @@ def consumer_timeout() -> Iterator[None]:
     set_ms(1_800_000)
 
 
+@pytest.mark.alone
+@pytest.mark.long
 @pytest.mark.usefixtures("consumer_timeout")
 @each_client
 def test_F2_a_handler_that_outlasts_the_consumer_timeout_is_called_once(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     if not is_at_least_4_3(broker):
         pytest.skip("RabbitMQ before 4.3 keeps the message until the client has closed the channel")

@@ -10,8 +10,8 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
-from test_adapters_live import QUICK, SLOWER, Handler, each_client, namespace, there, until  # noqa: F401  fixtures
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running, until
+from support import QUICK, SLOWER, Handler, carriers, is_missing, there
 
 import backhop
 from backhop.testing import Clock, rehearse
@@ -19,7 +19,7 @@ from backhop.testing import Clock, rehearse
 pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import connected, consuming
+from clients import connected, consuming, each_client
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
@@ -105,7 +105,7 @@ def rehearsed(queue: str) -> list[dict[str, Any]]:
 def test_a_handler_runs_unchanged_over_each_client_and_in_a_rehearsal(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, noting = broker.queue(), Noting()
     broker.publish(b"body", queue, headers=HEADERS, **PROPERTIES)
@@ -133,11 +133,12 @@ def test_a_handler_runs_unchanged_with_the_worker(go: str, broker: Broker) -> No
 
         asyncio.run(serve())
     expect_the_same(noting.seen, rehearsed(queue))
-    assert there(broker, queue) == there(broker, f"{queue}.parked") == 0
+    assert broker.is_empty(queue)
+    assert broker.is_empty(f"{queue}.parked")
 
 
 @pytest.mark.parametrize("client", ["aio-pika", "aio-pika robust"])
-def test_a_plain_function_is_a_handler_over_aio_pika_too(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_a_plain_function_is_a_handler_over_aio_pika_too(client: str, broker: Broker, namespace: str) -> None:
     queue, handler = broker.queue(), Handler()
     broker.publish(b"body", queue)
     with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
@@ -146,7 +147,8 @@ def test_a_plain_function_is_a_handler_over_aio_pika_too(client: str, broker: Br
         consumer.begin()
         handler.saw(1)
     assert [message.attempt for message in handler.messages] == [1]
-    assert there(broker, queue) == there(broker, f"{queue}.parked") == 0
+    assert broker.is_empty(queue)
+    assert broker.is_empty(f"{queue}.parked")
 
 
 def expect_the_same(seen: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
@@ -180,7 +182,7 @@ def ends(events: Queue[backhop.Event], count: int) -> list[backhop.Event]:
 def test_each_class_of_errors_waits_by_its_policy_and_the_listener_hears_of_it(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, events = broker.queue(), Queue[backhop.Event]()
     broker.publish(b"body", queue, message_id="m1")
@@ -204,7 +206,7 @@ def test_each_class_of_errors_waits_by_its_policy_and_the_listener_hears_of_it(
 
 
 @each_client
-def test_consume_declares_subscribes_and_is_cancelled(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_consume_declares_subscribes_and_is_cancelled(client: str, broker: Broker, namespace: str) -> None:
     queue, handler = broker.queue(), Handler(OSError("507"))
     broker.publish(b"body", queue)
     with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
@@ -215,18 +217,18 @@ def test_consume_declares_subscribes_and_is_cancelled(client: str, broker: Broke
         until(lambda: there(broker, queue) == 1)
         assert consumer.consumer.is_cancelled
     assert [message.body for message in handler.messages] == [b"body", b"body"]
-    assert there(broker, queue) == 1
+    broker.holds(queue, 1)
 
 
 @each_client
 def test_consume_subscribes_again_once_its_queue_is_there_again(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    queue, handler = f"{namespace}.work", Handler()
-    options = {"policy": QUICK, "namespace": namespace, "work_queue": "classic"}
+    queue, handler = f"{own_namespace}.work", Handler()
+    options = {"policy": QUICK, "namespace": own_namespace, "work_queue": "classic"}
     with connected(client, URL, queue, handler, **options) as consumer:
         consumer.begin_by_itself()
         broker.publish(b"one", queue)
@@ -247,7 +249,7 @@ def test_consume_subscribes_again_once_its_queue_is_there_again(
 def test_consume_subscribes_again_on_a_new_channel(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = broker.queue()
@@ -265,28 +267,28 @@ def test_consume_subscribes_again_on_a_new_channel(
         until(lambda: "it consumes again" in caplog.text)
         broker.publish(b"another", queue)
         until(lambda: b"another" in seen)
-    assert there(broker, queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
-def test_consume_says_what_is_wrong(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_consume_says_what_is_wrong(client: str, broker: Broker, own_namespace: str) -> None:
     with (
-        connected(client, URL, f"{namespace}.none", Handler(), policy=QUICK, namespace=namespace) as consumer,
+        connected(client, URL, f"{own_namespace}.none", Handler(), policy=QUICK, namespace=own_namespace) as consumer,
         pytest.raises(backhop.MissingError, match="the work queue"),
     ):
         consumer.begin_by_itself()
-    broker.channel.queue_delete(f"{namespace}.none.parked")
+    broker.channel.queue_delete(f"{own_namespace}.none.parked")
     with (
-        connected(client, URL, f"{namespace}.none", Handler(), policy=QUICK, mode="none") as consumer,
+        connected(client, URL, f"{own_namespace}.none", Handler(), policy=QUICK, mode="none") as consumer,
         pytest.raises(backhop.MissingError, match=r"cannot be consumed.*declare it first.*work_queue=.quorum."),
     ):
         consumer.begin_by_itself()
 
 
 @each_client
-def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, own_namespace: str) -> None:
     queue = broker.queue()
-    options = {"policy": QUICK, "namespace": namespace}
+    options = {"policy": QUICK, "namespace": own_namespace}
     with connected(client, URL, queue, Handler(), mode="none", **options) as consumer:
         consumer.declare()
         with pytest.raises(backhop.MissingError):
@@ -296,7 +298,7 @@ def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, names
         pytest.raises(backhop.MissingError),
     ):
         consumer.declare()
-    assert there(broker, f"{queue}.parked") == 0
+    assert is_missing(broker, f"{queue}.parked")
     with connected(client, URL, queue, Handler(), **options) as consumer:
         consumer.declare()
     with connected(client, URL, queue, Handler(), mode="verify", **options) as consumer:
@@ -310,24 +312,24 @@ def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, names
 def test_a_forgotten_declare_is_asked_about(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    own_namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue, handler = broker.queue(), Handler(OSError("507"))
     broker.publish(b"body", queue)
-    with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
+    with connected(client, URL, queue, handler, policy=QUICK, namespace=own_namespace) as consumer:
         consumer.begin()
         until(lambda: "was declare() of the retrier forgotten?" in caplog.text)
         consumer.declare()
         handler.saw(2)
-    assert there(broker, queue) == 0
+    assert broker.is_empty(queue)
 
 
-@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+@pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika"))
 def test_a_consumer_without_acknowledgements_is_told_so_and_loses_nothing_more(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue, handler = broker.queue(), Handler(OSError("507"))
@@ -339,14 +341,14 @@ def test_a_consumer_without_acknowledgements_is_told_so_and_loses_nothing_more(
         handler.saw(3)
     assert sorted(message.body for message in handler.messages) == [b"one", b"one", b"two"]
     assert caplog.text.count("gets its messages without acknowledgements") == 1
-    assert there(broker, queue) == 0
+    assert broker.is_empty(queue)
 
 
-@pytest.mark.parametrize("client", ["blocking", "select", "aio-pika"])
+@pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika"))
 def test_a_ported_handler_that_still_acknowledges_is_told_so(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     queue = broker.queue()
@@ -367,14 +369,14 @@ def test_a_ported_handler_that_still_acknowledges_is_told_so(
                 "acknowledged or rejected twice" in caplog.text or "is acknowledged or rejected already" in caplog.text
             )
         )
-    assert there(broker, queue) == 0
+    assert broker.is_empty(queue)
 
 
 @each_client
 def test_a_handler_that_changes_its_clients_message_changes_no_retry(
     client: str,
     broker: Broker,
-    namespace: str,  # noqa: F811
+    namespace: str,
 ) -> None:
     queue, tenants = broker.queue(), []
     broker.publish(b"body", queue, headers={"tenant": "acme", "n": {"list": [1]}}, message_id="m1")
@@ -416,7 +418,7 @@ def test_pikas_wrap_takes_no_coroutine_function_and_basic_get_may_find_nothing(b
     retrier.settle(message)
 
 
-def test_what_is_parked_at_a_consumer_of_its_own_ends_with_its_context(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_what_is_parked_at_a_consumer_of_its_own_ends_with_its_context(broker: Broker, namespace: str) -> None:
     import pika
 
     import backhop.pika

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker
-from test_adapters_live import namespace, until  # noqa: F401  fixtures
+from live import PATIENCE, URL, Broker, needs_broker, needs_worker, until
 
 import backhop
 
@@ -26,7 +25,11 @@ from clients import consuming
 
 RECIPES = Path(__file__).parents[3] / "examples" / "python" / "recipes"
 
-pytestmark = [needs_broker, pytest.mark.skipif(not RECIPES.exists(), reason="no examples are beside these tests")]
+pytestmark = [
+    needs_broker,
+    pytest.mark.long,
+    pytest.mark.skipif(not RECIPES.exists(), reason="no examples are beside these tests"),
+]
 
 
 @contextmanager
@@ -60,7 +63,7 @@ def test_T8_a_pool_of_threads_over_pika_drains_at_sigterm(broker: Broker) -> Non
         assert process.returncode == 0, errors
     lines = [*began, *ended.splitlines(keepends=True)]
     assert sorted(lines) == sorted(f"{word} {n}\n" for word in ("began", "ended") for n in (1, 2, 3))
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 def uvicorn(port: int) -> tuple[str, str]:
@@ -93,7 +96,7 @@ def test_T2_an_app_reports_the_health_of_its_worker(broker: Broker) -> None:
         output, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode in (0, -signal.SIGTERM), errors
         assert "ended\n" in output
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)
 
 
 @needs_worker
@@ -108,7 +111,7 @@ def test_T3_an_app_does_not_start_if_its_queue_is_missing(broker: Broker) -> Non
     assert "does not exist" in errors
 
 
-def test_T6_parked_messages_reach_sentry(broker: Broker, namespace: str) -> None:  # noqa: F811
+def test_T6_parked_messages_reach_sentry(broker: Broker, namespace: str) -> None:
     sentry_sdk = pytest.importorskip("sentry_sdk")
     captured: list[Any] = []
     sentry_sdk.init("http://key@127.0.0.1:1/1", before_send=lambda event, _: captured.append(event))
@@ -151,4 +154,4 @@ def test_a_command_of_django_drains_at_sigterm(broker: Broker) -> None:
         output, errors = process.communicate(timeout=PATIENCE)
         assert output == "ended\n"
         assert process.returncode in (0, -signal.SIGTERM), errors
-    assert broker.count(queue) == 0
+    assert broker.is_empty(queue)

@@ -33,8 +33,8 @@ from .settling import Settler
 from .signals import draining_at_signals, running
 from .threads import Threads
 
-Handler: TypeAlias = Callable[[Message], object]
-AsyncHandler: TypeAlias = Callable[[Message], Awaitable[object]]
+Handler: TypeAlias = Callable[[Message], None]
+AsyncHandler: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _RETRIES = (c.BH_EVENT_RETRIED, c.BH_EVENT_DEFERRED)
 _OF_COPIES = (*_RETRIES, c.BH_EVENT_PARKED, c.BH_EVENT_REFUSED)
@@ -245,14 +245,14 @@ class Worker:
         message goes back to the queue.
 
         :param handle: called with each Message.
-        :raises ArgumentTypeError: if it is not callable, or is a coroutine function.
+        :raises ArgumentTypeError: if it is not callable, or is a coroutine or generator function.
         :raises StateError: if the worker runs already.
         :raises Error: with ``fail_fast``: why the worker can never be ready: an AccessError,
             MissingError, ClashError, BrokerError or TLSError.
         """
         check_handler(handle, instead="call serve")
-        handle = self._events.surrounded(handle)
-        threads = Threads(self._intake, handle, self._start(), self._limit)
+        run = self._events.surrounded(handle)
+        threads = Threads(self._intake, run, self._start(), self._limit)
         with running(self), draining_at_signals():
             threads.start(self.threads, f"backhop-{self.topology.queue}")
             try:
@@ -266,7 +266,7 @@ class Worker:
         threads.join()
         self._raise_end(threads.failures)
 
-    async def serve(self, handle: Callable[[Message], object]) -> None:
+    async def serve(self, handle: Handler | AsyncHandler) -> None:
         """Handles messages as tasks of the running event loop until the worker is stopped and
         drained.
 
@@ -277,7 +277,7 @@ class Worker:
 
         :param handle: called with each Message; an awaitable result is awaited. A plain function
             blocks the event loop while it runs.
-        :raises ArgumentTypeError: if it is not callable.
+        :raises ArgumentTypeError: if it is not callable, or is a generator function.
         :raises StateError: if the worker runs already.
         :raises Error: with ``fail_fast``, as run.
         """
@@ -286,9 +286,9 @@ class Worker:
         from .tasks import Tasks
 
         check_handler(handle)
-        handle = self._events.surrounded_async(handle)
+        run = self._events.surrounded_async(handle)
         loop = asyncio.get_running_loop()
-        tasks = Tasks(self._intake, handle, self._start(), self._limit)
+        tasks = Tasks(self._intake, run, self._start(), self._limit)
         descriptor = c.Worker_fd(self._handle)
         loop.add_reader(descriptor, tasks.look)
         self._server = threading.get_ident()

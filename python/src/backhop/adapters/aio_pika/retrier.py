@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import aio_pika
@@ -145,7 +145,7 @@ class Retrier(Settling):
 
     async def consume(
         self,
-        handle: Callable[[Message], object],
+        handle: Callable[[Message], Awaitable[None] | None],
         *,
         prefetch: int = 100,
         timeout: Seconds | None = None,
@@ -170,7 +170,7 @@ class Retrier(Settling):
         return consumer
 
     def wrap(
-        self, handle: Callable[[Message], object]
+        self, handle: Callable[[Message], Awaitable[None] | None]
     ) -> Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]:
         """Returns a callback for your own ``queue.consume`` that passes each message to ``handle``.
 
@@ -179,7 +179,7 @@ class Retrier(Settling):
         while it runs. Use the callback for this retrier's queue alone: aio-pika does not report the
         queue of a message. Once a minute the retrier looks for the return exchange.
 
-        :raises ArgumentTypeError: if ``handle`` is not callable.
+        :raises ArgumentTypeError: if ``handle`` is not callable, or is a generator function.
         """
         on_message, _ = self._handler(handle, TimeLimit(None))
         self._follow()

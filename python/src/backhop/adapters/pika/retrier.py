@@ -148,7 +148,7 @@ class Retrier(Settling):
 
     def consume(
         self,
-        handle: Callable[[Message], object],
+        handle: Callable[[Message], None],
         *,
         prefetch: int | None = None,
         threads: int | None = None,
@@ -195,7 +195,7 @@ class Retrier(Settling):
             return AsyncConsumer(self, on_message, count, gate, callback)
         return BlockingConsumer(self, on_message, count, gate)
 
-    def wrap(self, handle: Callable[[Message], object]) -> Callable[[Any, Any, Any, bytes], None]:
+    def wrap(self, handle: Callable[[Message], None]) -> Callable[[Any, Any, Any, bytes], None]:
         """Returns a callback for your own ``basic_consume`` (with ``auto_ack=False``) that passes
         each message to ``handle``.
 
@@ -203,7 +203,8 @@ class Retrier(Settling):
         later, or parked. Use the callback for this retrier's queue alone: pika does not report the
         queue of a message. Once a minute the retrier looks for the return exchange.
 
-        :raises ArgumentTypeError: if ``handle`` is not callable, or is a coroutine function.
+        :raises ArgumentTypeError: if ``handle`` is not callable, or is a coroutine or generator
+            function.
         """
         self._check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)

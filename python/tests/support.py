@@ -1,0 +1,88 @@
+"""Policies, a handler and ways to look at queues, for the live tests."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+from live import Broker, needs_worker, until
+
+import backhop
+from backhop import Message
+
+SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
+QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
+
+FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika", "worker", "worker run"}
+"""The first carrier of each code path. The fast profile has only these."""
+
+
+def carriers(*names: str, slow: bool = False) -> list[Any]:
+    """Returns the parameters of a test over carriers. The further ones are ``long``, or all that are slow."""
+    found = []
+    for name in names:
+        marks = [needs_worker] if name.startswith("worker") else []
+        marks += [pytest.mark.long] if slow or name not in FIRST else []
+        found.append(pytest.param(name, marks=marks))
+    return found
+
+
+class Handler:
+    """Raises these errors in turn, and keeps its messages."""
+
+    def __init__(self, *errors: BaseException | None) -> None:
+        self.errors = list(errors)
+        self.errors_raised: list[BaseException] = []
+        self.messages: list[Message] = []
+        self.times: list[float] = []
+
+    def __call__(self, message: Message) -> None:
+        self.messages.append(message)
+        self.times.append(time.monotonic())
+        error = self.errors.pop(0) if self.errors else None
+        if error:
+            self.errors_raised.append(error)
+            raise error
+
+    def saw(self, count: int) -> None:
+        until(lambda: len(self.messages) >= count)
+
+
+def is_missing(broker: Broker, queue: str) -> bool:
+    """Returns whether a queue does not exist."""
+    from pika.exceptions import ChannelClosedByBroker
+
+    try:
+        broker.count(queue)
+    except ChannelClosedByBroker:
+        broker.reconnect()
+        return True
+    return False
+
+
+def there(broker: Broker, queue: str) -> int:
+    """Returns the number of ready messages; 0 if the queue is missing."""
+    return 0 if is_missing(broker, queue) else broker.count(queue)
+
+
+@cache
+def _topology(policy: backhop.Policy) -> backhop.Topology:
+    return backhop.Topology("any", policy, namespace="{}")
+
+
+def names_of(topology: backhop.Topology, prefix: str = "") -> tuple[list[str], list[str]]:
+    """Returns the queues and the exchanges of a topology whose names begin with a prefix."""
+    found: dict[str, list[str]] = {"queue": [], "exchange": []}
+    for each in topology.declarations:
+        if each.what in found and each.name.startswith(prefix):
+            found[each.what].append(each.name)
+    return found["queue"], found["exchange"]
+
+
+def delete_namespace(broker: Broker, namespace: str, *policies: backhop.Policy) -> None:
+    """Deletes what topologies of these policies declare in a namespace."""
+    for policy in policies:
+        queues, exchanges = names_of(_topology(policy), "{}")
+        broker.delete(*([name.replace("{}", namespace) for name in names] for names in (queues, exchanges)))
