@@ -93,7 +93,7 @@ module RealKicks
 end
 
 RealKicks::VERSIONS.each_key do |kicks|
-  RSpec.describe "A worker of #{kicks}", skip: NEEDS_BROKER || RealKicks.missing(kicks) do
+  RSpec.describe "A worker of #{kicks}", :long, skip: NEEDS_BROKER || RealKicks.missing(kicks) do
     include Live
 
     let(:queue) { broker.queue({ "x-queue-type" => "quorum" }) }
