@@ -89,6 +89,47 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     end
   end
 
+  # Each carrier yields while it consumes.
+  carriers = {
+    "subscribe" => SubscribedClient, "a pool" => PoolClient, "wrap" => BunnyClient, "Kicks" => KicksClient
+  }.transform_values do |client|
+    lambda do |example, handler, &block|
+      example.instance_exec { consuming(client, URL, queue, handler, **options) { block.call } }
+    end
+  end
+  carriers["run"] = lambda do |example, handler, &block|
+    example.instance_exec do
+      running(Backhop::Worker.new(URL, queue: queue, retry_events: true, **options), handler.method(:call), &block)
+    end
+  end
+
+  carriers.each do |name, carrier|
+    long = { long: !%w[subscribe run].include?(name), worker: name == "run" }
+
+    # Kicks calls no handler for its value: a worker that answers a thread settles the message itself.
+    name != "Kicks" && it("P4-1: over #{name} retries a message whose handler returns work that has not ended", **long) do
+      go = Queue.new
+      values = [-> { Thread.new { go.pop } }, -> { [1].lazy.map { |each| each } }]
+      broker.publish("a", queue)
+      carrier.call(self, ->(message) { values[message.attempt - 1]&.call }) do
+        expect(Array.new(2) { events.get(:failed).error_text })
+          .to match([/returned a Thread that still runs: join it/, /returned an Enumerator/])
+        expect(events.get(:succeeded)).to have_attributes(attempt: 3)
+      end
+    ensure
+      go.close
+    end
+
+    it "P4-2: over #{name} takes a subclass of Throttled, RetryAfter or Park that calls no super", **long do
+      bare = ->(kind) { Class.new(kind) { def initialize(page) = @page = page } }
+      kinds = [Backhop::Throttled, Backhop::RetryAfter, Backhop::Park].map(&bare)
+      broker.publish("a", queue)
+      carrier.call(self, ->(_) { raise kinds.shift.new("/a") }) do
+        expect(%i[deferred retried parked].map { |each| events.get(each).attempts }).to eq([0, 1, 2])
+      end
+    end
+  end
+
   { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt", "a SignalException" => "raise SignalException, 'TERM'" }
     .each do |name, code|
     %w[subscribe wrap].each do |way|
