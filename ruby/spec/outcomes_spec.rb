@@ -65,6 +65,28 @@ RSpec.describe "An exception of a handler" do
     expect(Backhop::RetryAfter.new("120").message).to eq("again, not before 2 min")
   end
 
+  # P4-2
+  it "is of a subclass whose initialize calls no other, or whose methods raise" do
+    bare = Module.new { def initialize(page) = @page = page }
+    wordy = Module.new { def message = "no page #{@page}" }
+    broken = Module.new { %i[reason error delay whole_queue?].each { |name| define_method(name) { raise "unreadable" } } }
+    of = lambda do |kind, *modules|
+      made = stub_const("Mine", Class.new(kind) { modules.reverse_each { |each| include(each) } })
+      made.prepend(broken) if modules.include?(broken)
+      made.new("/a")
+    end
+    { Backhop::Park => :permanent, Backhop::RetryAfter => :failed, Backhop::Throttled => :throttled }.each do |kind, outcome|
+      expect(result(of.call(kind, bare))).to eq([outcome, "Mine", 0])
+      expect(result(of.call(kind, bare, wordy))).to eq([outcome, "Mine: no page /a", 0])
+      expect(result(of.call(kind, bare, wordy, broken))).to eq([outcome, "Mine: no page /a", 0])
+      expect(choice.new([], []).result_of(of.call(kind, bare, broken)).whole_queue).to be_falsy
+      expect(outcomes.class_name(of.call(kind, bare, broken))).to eq("Mine")
+    end
+    throttled = ->(_) { of.call(Backhop::Throttled, bare, broken) }
+    expect(result(IOError.new("503"), throttled)).to eq([:throttled, "IOError: 503", 0])
+    expect([of.call(Backhop::RetryAfter, bare).delay, of.call(Backhop::Throttled, bare).whole_queue?]).to eq([0, false])
+  end
+
   it "parks by Park and drops by Drop" do
     expect(result(raised { raise Backhop::Park, "no such file" })).to eq([:permanent, "no such file", 0])
     expect(result(raised { raise Backhop::Drop })).to eq([:dropped, "", 0])

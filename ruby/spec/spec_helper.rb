@@ -3,6 +3,8 @@
 require "backhop"
 require "timeout"
 
+require "durations"
+
 # A warning about Backhop fails the example that met it.
 Warning.extend(
   Module.new do

@@ -60,9 +60,9 @@ module Backhop
     def result_of(exception)
       case exception
       when RetryAfter
-        outcome, whole = exception.is_a?(Throttled) ? [:throttled, exception.whole_queue?] : [:failed, false]
-        Outcomes::Result.new(outcome, Outcomes.reason(exception, exception.error), exception.delay, policy_of(exception), whole)
-      when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception, exception.reason), 0)
+        outcome, delay, whole = wait_of(exception)
+        Outcomes::Result.new(outcome, Outcomes.reason(exception), delay, policy_of(exception), whole)
+      when Park then Outcomes::Result.new(:permanent, Outcomes.reason(exception), 0)
       when Drop then Outcomes::Result.new(:dropped, "", 0)
       else by_rules(exception)
       end
@@ -74,8 +74,14 @@ module Backhop
       verdict = FailureRules.verdict(@never, exception) || verdict_of_only(exception)
       return Outcomes::Result.new(:permanent, Outcomes.text(exception), 0) if verdict == true
 
-      about = verdict.is_a?(Throttled) ? [:throttled, verdict.delay, verdict.whole_queue?] : [:failed, verdict || 0, false]
-      Outcomes::Result.new(about[0], Outcomes.text(exception), about[1], policy_of(exception), about[2])
+      outcome, delay, whole = verdict.is_a?(Throttled) ? wait_of(verdict) : [:failed, verdict || 0, false]
+      Outcomes::Result.new(outcome, Outcomes.text(exception), delay, policy_of(exception), whole)
+    end
+
+    # Returns the outcome of a RetryAfter, its delay, and whether it opens the breaker.
+    def wait_of(exception)
+      is_throttled = Throttled === exception # rubocop:disable Style/CaseEquality
+      [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception), is_throttled && Outcomes.whole_queue?(exception)]
     end
 
     # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of

@@ -16,7 +16,8 @@ module Backhop
       # Returns true if the program ends: then Ruby kills all threads.
       def exiting? = @is_exiting
 
-      # Yields. Returns nil if the block returned, or the exception that it raised.
+      # Yields. Returns nil if the block returned, or the exception that it raised. Also returns an
+      # exception if the block returned unfinished work; see {Unfinished}.
       #
       # Raises only exceptions that end the program. If the block ends its thread, or leaves by
       # throw, `thread_ended` gets the error, and returns whether to log it. The thread then ends.
@@ -27,14 +28,14 @@ module Backhop
       def error_of(message, listeners, thread_ended)
         is_over = false
         begin
-          yield
+          result = yield
         rescue *ENDS_PROGRAM
           is_over = true
           raise
         rescue Exception => e # rubocop:disable Lint/RescueException,Lint/SuppressedException
         end
         is_over = true
-        e
+        e || Unfinished.error_of(result)
       ensure
         end_thread(message, listeners, thread_ended) unless is_over || @is_exiting
       end

@@ -7,8 +7,6 @@ module Backhop
   #     raise Backhop::RetryAfter.new(30)
   #     raise Backhop::RetryAfter.new(30, "507 queue is full")
   class RetryAfter < StandardError
-    # @return [Numeric] the shortest delay, in seconds, 0 or more
-    attr_reader :delay
     # @return [String, Exception, nil] the reason
     attr_reader :error
 
@@ -23,6 +21,10 @@ module Backhop
       super("again, not before #{Times.duration(@delay)}")
       @error = error
     end
+
+    # @return [Numeric] the shortest delay, in seconds, 0 or more; 0 if a subclass did not call this
+    #   constructor
+    def delay = @delay || 0
 
     # Returns a delay in seconds.
     # @api private
@@ -56,7 +58,7 @@ module Backhop
     end
 
     # @return [Boolean] whether the breaker opens for that time
-    def whole_queue? = @whole_queue
+    def whole_queue? = @whole_queue || false
   end
 
   # Raise this in a handler if no attempt can succeed. The message is parked now.
@@ -90,6 +92,9 @@ module Backhop
     # process instead.
     FAILURES = [StandardError, ScriptError, NoMemoryError, SystemStackError].freeze
 
+    # Classes without a text of the application. A subclass may have one. Its initialize may not call theirs.
+    OWN = [RetryAfter, Throttled, Park].freeze
+
     UNPRINTABLE = "an exception that cannot be printed"
     MOST_CAUSES = 8
     MOST_MEMBERS = 8
@@ -97,12 +102,14 @@ module Backhop
 
     module_function
 
-    # Returns the reason of a RetryAfter or Park: its argument, else the text of its cause.
-    def reason(exception, given)
+    # Returns the reason of a RetryAfter or Park: its argument, else the text of its cause. A subclass can
+    # have a text of its own.
+    def reason(exception)
+      given = given_to(exception)
       given = exception.cause if given.nil? || given == ""
       case given
-      when nil then ""
-      when RetryAfter, Park then reason(given, given.is_a?(Park) ? given.reason : given.error)
+      when nil then OWN.include?(exception.class) ? "" : text(exception)
+      when RetryAfter, Park then reason(given)
       when Exception then text(given)
       else Text.utf8(given.to_s)
       end
@@ -115,6 +122,30 @@ module Backhop
       causes(exception).map { |each| one(each) }.join("; caused by ")
     rescue *FAILURES # the message must not be lost because its error cannot be printed
       name(exception)
+    end
+
+    # Returns the argument of a RetryAfter or Park.
+    def given_to(exception)
+      case exception
+      when Park then exception.reason
+      else exception.error
+      end
+    rescue *FAILURES # of a subclass
+      nil
+    end
+
+    # Returns the delay of a RetryAfter, in seconds.
+    def delay_of(exception)
+      RetryAfter.seconds(exception.delay)
+    rescue *FAILURES # of a subclass
+      0
+    end
+
+    # Returns true if a Throttled opens the breaker.
+    def whole_queue?(exception)
+      exception.whole_queue? == true
+    rescue *FAILURES # of a subclass
+      false
     end
 
     def causes(exception)
@@ -156,8 +187,7 @@ module Backhop
     # Returns the exception that is the reason of a RetryAfter or Park; nil if there is none.
     def reason_of(exception)
       case exception
-      when RetryAfter then given = exception.error || exception.cause
-      when Park then given = exception.reason || exception.cause
+      when RetryAfter, Park then given = given_to(exception) || exception.cause
       end
       case given
       when Exception then given unless given.equal?(exception)

@@ -14,6 +14,7 @@ module Contract
   KINDS = FILE["carriers"]["ruby"]
   LEVELS = { "debug" => Logger::DEBUG, "info" => Logger::INFO, "warning" => Logger::WARN, "error" => Logger::ERROR }.freeze
   AT_ONCE = 6 # plays
+  LONG_CASES = %w[blocks-loop].freeze
   LONG = PATIENCE
 
   LINES = [] # rubocop:disable Style/MutableConstant -- [severity, text] of the log
@@ -265,28 +266,26 @@ module Contract
 
     def add(key, play) = @plays[key] = play
 
-    # Returns what a play raised, or nil.
-    def result(key)
-      results.fetch(key).value
+    # Starts the plays of these keys.
+    def start(keys)
+      places = SizedQueue.new(AT_ONCE)
+      @results = @plays.slice(*keys).transform_values { |play| Thread.new { play_in(places, play) } }
     end
+
+    # Returns what a play raised, or nil; and its seconds.
+    def result(key) = @results.fetch(key).value
 
     private
 
-    def results
-      @results ||= begin
-        places = SizedQueue.new(AT_ONCE)
-        @plays.transform_values do |play|
-          Thread.new do
-            places << 1
-            play.call
-            nil
-          rescue Exception => e # rubocop:disable Lint/RescueException
-            e
-          ensure
-            places.pop
-          end
-        end
-      end
+    def play_in(places, play)
+      places << 1
+      began = Patience.now
+      play.call
+      [nil, Patience.now - began]
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      [e, Patience.now - began]
+    ensure
+      places.pop
     end
   end
 
@@ -300,11 +299,10 @@ RSpec.describe "The contract for handlers" do
     actions = { "acknowledged" => :ack, "retried" => :retry, "deferred" => :defer, "parked" => :park, "dropped" => :drop }
 
     stories.each do |story|
-      next if Contract.missing(story, "rehearse")
+      next if Contract.missing(story, "rehearse") || story["timeout_ms"] # a rehearsal has no time limit
 
       Contract.variants(story["id"]).each do |variant, ending|
         it "#{story["id"]} #{variant}" do
-          skip "a rehearsal has no time limit" if story["timeout_ms"]
           calls = 0
           rehearsal = Backhop::Testing.rehearse("first".dup, policy: Contract.policy(story),
                                                              headers: { "tenant" => "acme" }) do |message|
@@ -333,15 +331,18 @@ RSpec.describe "The contract for handlers" do
         Carriers::OfKicks.load if name == "kicks"
         @logger = Backhop.logger
         Backhop.logger = Contract::KeepingLogger.new
+        stage.start(self.class.filtered_examples.map(&:description)) unless absent
       end
 
       after(:context) { Backhop.logger = @logger }
 
       stories.each do |story|
-        reason = absent || Contract.missing(story, name)
+        next if Contract.missing(story, name)
+
+        is_long = Carriers.further?(name) || Contract::LONG_CASES.include?(story["id"])
         programs = Contract::PROGRAMS[story["id"]]
         programs&.each do |variant, code|
-          it "#{story["id"]} #{variant}", skip: reason do
+          it "#{story["id"]} #{variant}", long: is_long do
             broker = Broker.new
             queue = broker.queue
             broker.publish("first", queue)
@@ -379,12 +380,16 @@ RSpec.describe "The contract for handlers" do
         next if programs
 
         Contract.variants(story["id"]).each do |variant, ending|
-          key = "#{story["id"]} #{variant}"
-          why = reason || ("not played: see cases.json" unless ending)
-          why ||= "only Bunny's pool catches a tag" if variant.start_with?("throw") && !name.start_with?("bunny")
-          why ||= "the handler is aborted" if story["id"] == "busy" && name == "serve"
-          stage.add(key, Contract::Play.new(name, story, ending)) unless why
-          it(key, skip: why) { stage.result(key).then { |error| raise error if error } }
+          next unless ending # not played: see cases.json
+          next if variant.start_with?("throw") && !name.start_with?("bunny") # only Bunny's pool catches a tag
+          next if story["id"] == "busy" && name == "serve" # the handler is aborted
+
+          key = "#{story["id"]} #{variant}".strip
+          stage.add(key, Contract::Play.new(name, story, ending))
+          it(key, long: is_long) do |example|
+            error, example.metadata[:seconds] = stage.result(key)
+            raise error if error
+          end
         end
       end
     end

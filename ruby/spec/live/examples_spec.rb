@@ -4,12 +4,27 @@ require "spec_helper"
 require "open3"
 require_relative "support"
 
-RSpec.describe "The examples", skip: NEEDS_BROKER do
-  include Live
+RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
+  include Patience
+
+  # The programs use the same names, so each has a vhost of its own.
+  around do |example|
+    default = Broker.new
+    default.with_vhost do |url|
+      @url = url
+      example.run
+    end
+  ensure
+    default&.close
+  end
+
+  let(:broker) { Broker.new(@url) }
+
+  after { broker.close }
 
   def command(name)
     paths = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
-    [RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
+    [{ "AMQP_URL" => @url }, RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
   end
 
   def expect_all_purged(name)
@@ -28,7 +43,7 @@ RSpec.describe "The examples", skip: NEEDS_BROKER do
   end
 
   it "begin with the quickstart, which ends with the third attempt" do
-    Broker.new.tap { |broker| broker.channel.queue_delete("purges") }.close
+    broker.channel.queue_delete("purges")
     Open3.popen2(*command("quickstart")) do |_, output, process|
       lines = Array.new(3) { output.gets.chomp }
       Process.kill("KILL", process.pid)

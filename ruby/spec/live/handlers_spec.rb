@@ -41,7 +41,7 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
         expect(bodies(5)).to contain_exactly("bad", "bad", "bad", "a", "b")
         expect(events.get(:retried)).to have_attributes(attempts: 1)
         expect(events.get(:retried)).to have_attributes(attempts: 2)
-        expect(subscription.channel.work_pool.threads.count(&:alive?)).to eq(1)
+        until_true { subscription.channel.work_pool.threads.count(&:alive?) == 1 }
         expect(subscription.cancel(PATIENCE)).to be(true)
       end
       expect(broker.count(queue)).to eq(0)
@@ -60,7 +60,73 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
       client.begin
       %w[bad bad bad good].each { |body| broker.publish(body, queue) }
       expect(bodies(7)).to contain_exactly(*["bad"] * 6, "good")
-      expect(client.channel.work_pool.threads.count(&:alive?)).to eq(8)
+      until_true { client.channel.work_pool.threads.count(&:alive?) == 8 }
+    end
+  end
+
+  it "R4-10: replaces a thread whose message cannot be settled" do
+    handler = lambda do |message|
+      seen.call(message)
+      Thread.current.report_on_exception = false
+      Thread.exit if message.body == "bad"
+    end
+    listener = lambda do |event|
+      raise Exception, "no listener survives this" if event.name == :failed # rubocop:disable Lint/RaiseException
+    end
+    connected(BunnyClient, URL, queue, handler, **options, on_event: listener) do |client|
+      subscription = client.retrier.subscribe(handler)
+      %w[bad good].each { |body| broker.publish(body, queue) }
+      expect(bodies(2)).to eq(%w[bad good])
+      until_true { subscription.channel.work_pool.threads.count(&:alive?) == 1 }
+    end
+    expect(broker.get(queue).last).to eq("bad")
+  end
+
+  it "D1: drains after a subscribe that raised" do
+    connected(BunnyClient, URL, "#{queue}.none", nil, **options, mode: :none) do |client|
+      expect { client.retrier.subscribe { nil } }.to raise_error(Backhop::MissingError)
+      expect(client.retrier.drain).to be(client.retrier)
+    end
+  end
+
+  # Each carrier yields while it consumes.
+  carriers = {
+    "subscribe" => SubscribedClient, "a pool" => PoolClient, "wrap" => BunnyClient, "Kicks" => KicksClient
+  }.transform_values do |client|
+    lambda do |example, handler, &block|
+      example.instance_exec { consuming(client, URL, queue, handler, **options) { block.call } }
+    end
+  end
+  carriers["run"] = lambda do |example, handler, &block|
+    example.instance_exec do
+      running(Backhop::Worker.new(URL, queue: queue, retry_events: true, **options), handler.method(:call), &block)
+    end
+  end
+
+  carriers.each do |name, carrier|
+    long = { long: !%w[subscribe run].include?(name), worker: name == "run" }
+
+    # Kicks calls no handler for its value: a worker that answers a thread settles the message itself.
+    name != "Kicks" && it("P4-1: over #{name} retries a message whose handler returns work that has not ended", **long) do
+      go = Queue.new
+      values = [-> { Thread.new { go.pop } }, -> { [1].lazy.map { |each| each } }]
+      broker.publish("a", queue)
+      carrier.call(self, ->(message) { values[message.attempt - 1]&.call }) do
+        expect(Array.new(2) { events.get(:failed).error_text })
+          .to match([/returned a Thread that still runs: join it/, /returned an Enumerator/])
+        expect(events.get(:succeeded)).to have_attributes(attempt: 3)
+      end
+    ensure
+      go.close
+    end
+
+    it "P4-2: over #{name} takes a subclass of Throttled, RetryAfter or Park that calls no super", **long do
+      bare = ->(kind) { Class.new(kind) { def initialize(page) = @page = page } }
+      kinds = [Backhop::Throttled, Backhop::RetryAfter, Backhop::Park].map(&bare)
+      broker.publish("a", queue)
+      carrier.call(self, ->(_) { raise kinds.shift.new("/a") }) do
+        expect(%i[deferred retried parked].map { |each| events.get(each).attempts }).to eq([0, 1, 2])
+      end
     end
   end
 
@@ -113,7 +179,7 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     expect(seen).to be_empty
   end
 
-  it "F3: stops within one limit during an alarm" do
+  it "F3: stops within one limit during an alarm", :long do
     skip "needs the broker of tests/broker" unless ENV["BACKHOP_BROKER_CTL"]
     subscribed(handler: ->(_) { raise "no" }, continuation_timeout: PATIENCE * 1000) do |subscription, client|
       broker.control("set-alarm")
@@ -159,7 +225,7 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
-  it "is paused during an alarm" do
+  it "is paused during an alarm", :long do
     skip "needs the broker of tests/broker" unless ENV["BACKHOP_BROKER_CTL"]
     subscribed(handler: ->(_) {}) do |subscription, client|
       broker.control("set-alarm")

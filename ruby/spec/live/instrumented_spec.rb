@@ -84,7 +84,8 @@ RSpec.describe "A Bunny that others have patched", skip: NEEDS_BROKER do
   { "Bunny" => BunnyClient, "Bunny, subscribed by the retrier" => SubscribedClient, "Kicks" => KicksClient }
     .each do |name, client|
     [traceparent, nil].each do |published|
-      it "hands messages on over #{name}, and copies have the headers of what #{published ? "has a" : "has no"} trace" do
+      what = published ? "has a" : "has no"
+      it "hands messages on over #{name}, and copies have the headers of what #{what} trace", long: further?(client) do
         handler = Handler.failing(3)
         consuming(client, URL, queue, handler, policy: QUICK, namespace: namespace) do
           broker.publish("body", queue, headers: { "traceparent" => published, "a" => 1 }.compact)
@@ -98,7 +99,7 @@ RSpec.describe "A Bunny that others have patched", skip: NEEDS_BROKER do
       end
     end
 
-    it "lets parked messages be replayed over #{name}" do
+    it "lets parked messages be replayed over #{name}", long: further?(client) do
       handler = Handler.new(Backhop::Park.new)
       consuming(client, URL, queue, handler, policy: QUICK, namespace: namespace) do |consumer|
         broker.publish("body", queue, headers: { "traceparent" => traceparent })

@@ -273,7 +273,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     expect(broker.count(queue)).to eq(0)
   end
 
-  it "waits by the policy of the error's class, over Bunny, in Kicks, and in a worker" do
+  it "waits by the policy of the error's class, over Bunny, in Kicks, and in a worker", :long do
     limited = Class.new(StandardError)
     slow = Backhop::Policy.new(kind: :fixed, initial: 0.5, jitter: :none, max_attempts: 2)
     given = { **options, policies: { limited => slow } }
@@ -312,8 +312,11 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
       worker = Backhop::Worker.new(URL, queue: queue, **options, threads: 2, drain: PATIENCE, connect_timeout: PATIENCE / 2)
       run = Thread.new do
         worker.run do |message|
-          next (slow << message.body) && sleep(0.5) if message.body == "slow"
-
+          if message.body == "slow"
+            slow << message.body
+            until_true { worker.instance_variable_get(:@run).failures.any? } # the other one has exited
+            next
+          end
           sleep 0.01 while slow.empty?
           exit
         end
@@ -327,7 +330,8 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     it "drains all that run in a process at a signal, which the one before them hears too, and has back" do
       other = broker.queue
       output = program(<<~'RUBY', URL, queue, other) { |io| await(io, "ready 2") || Process.kill("TERM", io.pid) }
-        Signal.trap("TERM") { $stdout.write("heard\n") }
+        heard = 0
+        Signal.trap("TERM") { $stdout.write("heard\n") && heard += 1 }
         connected = Queue.new
         threads = ARGV[1..2].map do |name|
           worker = Backhop::Worker.new(ARGV[0], queue: name, mode: :none, connect_timeout: 60,
@@ -339,7 +343,7 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
         threads.each(&:join)
         puts "drained"
         Process.kill("TERM", Process.pid)
-        sleep 0.1
+        sleep 0.01 until heard == 2
       RUBY
       expect(output.lines(chomp: true)).to eq(%w[heard drained heard])
     end

@@ -5,7 +5,7 @@ require "running"
 require_relative "support"
 
 # Calls as Kicks 3 does (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
-RSpec.describe Backhop::Kicks::Handler, skip: NEEDS_BROKER do
+RSpec.describe Backhop::Kicks::Handler, :long, skip: NEEDS_BROKER do
   include Live
 
   let(:queue) { broker.queue }

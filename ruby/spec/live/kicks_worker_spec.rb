@@ -66,6 +66,7 @@ module RealKicks
         when "park" then raise Backhop::Park, "why"
         when "never" then raise KeyError, "never"
         when "drop" then raise Backhop::Drop
+        when "thread" then Thread.new { nil } # P4-1: a worker may settle its message in a thread
         end
       end
     end
@@ -93,7 +94,7 @@ module RealKicks
 end
 
 RealKicks::VERSIONS.each_key do |kicks|
-  RSpec.describe "A worker of #{kicks}", skip: NEEDS_BROKER || RealKicks.missing(kicks) do
+  RSpec.describe "A worker of #{kicks}", :long, skip: NEEDS_BROKER || RealKicks.missing(kicks) do
     include Live
 
     let(:queue) { broker.queue({ "x-queue-type" => "quorum" }) }
@@ -119,7 +120,7 @@ RealKicks::VERSIONS.each_key do |kicks|
     define_singleton_method(:kicks) { kicks }
 
     it "settles each result of its work" do
-      payloads = %w[ack reject requeue raise bunny timeout error later park never drop]
+      payloads = %w[ack reject requeue raise bunny timeout error later park never drop thread]
       twice = %w[reject requeue raise bunny timeout error later]
       told = work(payloads) do |so_far|
         until_true { so_far.count { |each| each[:saw] } >= payloads.size + twice.size && broker.count("#{queue}.parked") == 2 }
@@ -143,6 +144,7 @@ RealKicks::VERSIONS.each_key do |kicks|
              }).to eq(
                "park" => ["why", "acme", [1]], "never" => ["KeyError: never", "acme", [1]]
              )
+      expect(broker.bodies(queue, 1)).to eq(["thread"]) # nothing settled it
       until_true { broker.count(queue).zero? }
     end
   end

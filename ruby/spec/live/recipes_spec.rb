@@ -98,7 +98,7 @@ module Recipes
   end
 end
 
-RSpec.describe "A recipe", skip: Recipes::ABSENT do
+RSpec.describe "A recipe", :long, skip: Recipes::ABSENT do
   include Live
 
   let(:queue) { broker.queue }

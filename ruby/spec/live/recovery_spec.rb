@@ -14,7 +14,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
   let(:events) { Running::Events.new }
   let(:options) { { policy: QUICK, namespace: namespace, on_event: events } }
 
-  context "whose user may lose a permission" do
+  context "whose user may lose a permission", :long do
     let(:user) { "test-#{SecureRandom.hex(4)}" }
     let(:bunny_log) { StringIO.new }
     let(:patient) do # Bunny 2: a recovery that is refused waits for the limit; then Backhop consumes; then Bunny recovers again
@@ -65,7 +65,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     end
   end
 
-  it "goes on after a delivery that the broker sent when it had closed the channel" do
+  it "goes on after a delivery that the broker sent when it had closed the channel", :long do
     bodies = Array.new(15, &:to_s)
     seen = {}
     connected(BunnyClient, URL, queue, nil, **options) do |client|
@@ -97,7 +97,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
-  it "F2: in Kicks acknowledges a message whose connection was lost, without a second call" do
+  it "F2: in Kicks acknowledges a message whose connection was lost, without a second call", :long do
     calls = 0
     handler = lambda do |message|
       calls += 1
@@ -132,7 +132,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
   end
 
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
-    it "F1: a retry in the unroutable queue comes back to its idle queue #{name}" do
+    it "F1: a retry in the unroutable queue comes back to its idle queue #{name}", long: further?(client) do
       handler = Handler.new
       unroutable = "#{namespace}.unroutable"
       consuming(client, URL, queue, handler, **options) do |consumer|
@@ -149,7 +149,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
       end
     end
 
-    it "F1: an idle consumer #{name} looks again after a lost connection" do
+    it "F1: an idle consumer #{name} looks again after a lost connection", long: further?(client) do
       handler = Handler.new
       unroutable = "#{namespace}.unroutable"
       consuming(client, proxy.url, queue, handler, **options) do |consumer|
@@ -167,7 +167,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
       proxy.close
     end
 
-    it "F4: #{name} declares a lost return exchange again, in the minute's look" do
+    it "F4: #{name} declares a lost return exchange again, in the minute's look", long: further?(client) do
       handler = Handler.new(nil, RuntimeError.new("no"))
       consuming(client, URL, queue, handler, **options) do |consumer|
         broker.channel.exchange_delete("#{namespace}.return")

@@ -86,7 +86,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   def traced = tracing ? tracing.wrap { |message| handle(message) } : method(:handle)
 
   { "Bunny" => BunnyClient, "Kicks" => KicksClient }.each do |name, client|
-    it "over #{name} is each event once, what it adds up to, and a span for each attempt" do
+    it "over #{name} is each event once, what it adds up to, and a span for each attempt", long: further?(client) do
       consuming(client, URL, queue, traced, policy: QUICK, namespace: namespace, on_event: listeners) { expect_what_is_seen }
     end
   end
@@ -122,7 +122,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     proxy.close
   end
 
-  it "over a subscription is that the broker takes no publishes, also with nothing in hand" do
+  it "over a subscription is that the broker takes no publishes, also with nothing in hand", :long do
     skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
     consuming(SubscribedClient, URL, queue, method(:handle), policy: QUICK, namespace: namespace,
                                                              on_event: [told.method(:push), metrics]) do |consumer|
@@ -165,7 +165,7 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   end
 
   { "Bunny" => :consuming, "a worker" => :running }.each do |name, way|
-    it "over #{name} is how many copies are not confirmed, and none once they are", *(:worker if way == :running) do
+    it "over #{name} is how many copies are not confirmed, and none once they are", :long, *(:worker if way == :running) do
       skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
       begun, gate = Array.new(2) { Queue.new }
       handler = lambda do |_|

@@ -71,11 +71,14 @@ module Backhop
         # After the broker closed another channel, Bunny's own thread waits for that lock. So this waits until
         # such a channel is unregistered. After a time-out it gives up the connection, as Bunny would take a
         # late answer for the answer to the next opening.
+        #
+        # Bunny does not wait for the threads of the channel's pool when its consumer is cancelled or its connection is
+        # closed. It would wait up to 60 s for a handler that never ends, and Bunny 2 sometimes for an idle thread too.
         def open(connection, threads = 1)
           guard(connection).backhop_lock.synchronize do
             wait_for_closing(connection)
             transport = connection.transport
-            connection.create_channel(nil, threads).extend(Opened).tap { |channel| channel.opened_on = transport }
+            connection.create_channel(nil, threads, false, nil).extend(Opened).tap { |channel| channel.opened_on = transport }
           rescue ::Timeout::Error
             transport.close unless connection.blocked? # the broker does not answer while it blocks the connection
             raise

@@ -83,8 +83,9 @@ module Backhop
         thread_ended = lambda do |error|
           is_ours = message.original.here? # else Bunny ends the threads of a closed channel
           is_ours ? settle(message, error) : abandon_call(message)
-          Pool.replace_thread(message.delivery_info.channel.work_pool)
           is_ours
+        ensure
+          Pool.replace_thread(message.delivery_info.channel.work_pool)
         end
         began_ms = Times.monotonic_ms
         error = HandlerCall.error_of(message, @listeners, thread_ended) { limit.within { yield message } }

@@ -271,6 +271,9 @@ module Backhop
       # Then waits until their handlers have ended, every copy is confirmed and its original is
       # acknowledged.
       #
+      # If a handler of {#wrap} never ends, closing its connection takes up to 60 s more: Bunny waits for
+      # the threads of your channel's pool. You can set that limit: create_channel(nil, threads, false, seconds).
+      #
       # @param timeout [Numeric, String, nil] the limit for all of it: seconds, or "20s"; nil: no
       #   limit
       # @return [self]

@@ -56,9 +56,8 @@ module Backhop
         @watch = Thread.new { watch }
         @watch.name = "backhop-#{@retrier.topology.queue}"
         self
-      rescue Error
-        @is_over = true
-        raise
+      ensure
+        give_up unless @watch
       end
 
       # Stops consuming at once: messages that no handler has return to the queue. Then waits until
@@ -151,6 +150,14 @@ module Backhop
       rescue *Channels::LOST => e
         Channels.close(channel)
         raise error(e)
+      end
+
+      # Ends a subscription that did not begin: a drain must not wait for its consumer.
+      def give_up
+        @lock.synchronize do
+          @is_over = @is_consumer_gone = true
+          @changed.broadcast
+        end
       end
 
       def emit_connected = @retrier.emit(:connected, connection: "consume")

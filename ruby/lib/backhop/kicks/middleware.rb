@@ -30,6 +30,7 @@ module Backhop
         end
         error = HandlerCall.error_of(message, handler.retrier.listeners, thread_ended) do
           answer = @app.call(payload, delivery_info, metadata, handler)
+          nil # a worker that answers a Thread settles the message itself
         end
         handler.retrier.listeners.log_severe(message, error)
         error ? report(message, error) : answer

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+# side_by_side.rb N [RSPEC-ARG...]: runs the spec files among the arguments in N processes of RSpec, side by side. Prints the
+# output of each when it has ended, and exits with 1 if one of them failed.
+require "tempfile"
+
+count = Integer(ARGV.shift)
+paths, options = ARGV.partition { |argument| File.exist?(argument) }
+files = paths.flat_map { |path| File.directory?(path) ? Dir[File.join(path, "**/*_spec.rb")] : [path] }
+
+# The sizes of the files are near enough to their durations.
+shares = Array.new(count) { [] }
+files.sort_by { |file| -File.size(file) }.each do |file|
+  shares.min_by { |share| share.sum { |each| File.size(each) } } << file
+end
+
+runs = shares.reject(&:empty?).to_h do |share|
+  output = Tempfile.new("rspec")
+  [spawn("rspec", *options, *share, %i[out err] => output.path), output]
+end
+statuses = runs.keys.map do
+  pid, status = Process.wait2
+  puts File.read(runs.fetch(pid).path)
+  status
+end
+exit(statuses.all?(&:success?))
