@@ -308,7 +308,7 @@ function isWithin (some, all) {
 
 // --- The cases -------------------------------------------------------------------------------------------------------
 
-/** Returns why a carrier does not have a case; undefined if it has. */
+/** Returns why a carrier does not have a case, and no test of it; undefined if it has. */
 function missing ({ without = {}, only }, name) {
   const fits = key => {
     const [language, carrier] = key.split('/')
@@ -328,8 +328,9 @@ const rehearsed = Object.keys(CARRIERS).find(name => CARRIERS[name] === 'rehears
 
 describe(`the contract, ${rehearsed}`, {}, () => {
   for (const story of CASES) {
+    if (missing(story, rehearsed)) continue
     for (const [variant, end] of variantsOf(story)) {
-      const skip = missing(story, rehearsed) ?? (end ? undefined : 'not played yet')
+      const skip = end ? undefined : 'not played yet'
       it(`${story.id} ${variant}`, { skip }, async () => {
         const { initial_ms: initial, jitter, max_attempts: maxAttempts } = { ...defaults.policy, ...story.policy }
         let calls = 0
@@ -351,12 +352,13 @@ describe(`the contract, ${rehearsed}`, {}, () => {
 for (const [name, kind] of Object.entries(CARRIERS)) {
   if (kind === 'rehearsal') continue
   const needs = name === 'worker' && !buildInfo().worker ? { skip: 'built without librabbitmq' } : NEEDS_BROKER
-  describe(`the contract, ${name}`, { ...needs, concurrency: AT_ONCE }, () => {
+  describe(`the contract, ${name}`, { ...needs, concurrency: AT_ONCE, long: name !== 'worker' }, () => {
     for (const story of CASES) {
       const expected = story.expect_of?.[kind] ?? story.expect
+      if (missing(story, name)) continue
       for (const [variant, end] of variantsOf(story)) {
-        const skip = missing(story, name) ?? (end ? undefined : 'not played yet')
-        it(`${story.id} ${variant}`, { skip }, async () => {
+        const skip = end ? undefined : 'not played yet'
+        it(`${story.id} ${variant}`, { skip, long: story.id === 'blocks-loop' }, async () => {
           const broker = await Broker.connect()
           if (story.id === 'kills-process') {
             await kill(broker, name, variant).finally(() => broker.close())
