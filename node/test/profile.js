@@ -1,7 +1,7 @@
 'use strict'
 // Leaves tests out: a word of BACKHOP_EXCLUDE leaves out each test and each suite that has it as an
-// option. `long` marks tests that are no part of the fast profile: those of over a second, those
-// that stop or block the broker, and those of further clients.
+// option. `long` marks tests outside the fast profile: they take over a second, stop or block the
+// broker, or use further clients.
 //
 // A test that is left out is not registered. --test-skip-pattern needs Node 22, and reports a skip.
 

@@ -32,6 +32,7 @@ const { Emitter } = require('../observe/emitter')
 const { endOf, undrained } = require('../observe/event')
 const { debug } = require('../log')
 const { TRACE } = require('../observe/observer')
+const { finished } = require('../finished')
 const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
 const { OK, RELEASED, classOf, isAbort, policiesOf } = require('../outcomes')
 const { Policy } = require('../policy')
@@ -264,7 +265,8 @@ class BaseRetrier {
     if (!message?.[ORIGINAL]) refuse('what handle is given', message, 'a message that read gave')
     handler(handle, 'handle')
     if (this.#emitter.isObserved) message[BEGAN] = performance.now()
-    return this.#emitter.handle(message, handle)
+    const result = this.#emitter.handle(message, handle)
+    return typeof result?.then === 'function' ? Promise.resolve(result).then(finished) : finished(result)
   }
 
   // --- Settling ----------------------------------------------------------------------------------
