@@ -11,6 +11,8 @@ const amqplib = require('amqplib')
 const EXCHANGE = 'backhop-example.events'
 const QUEUE = 'backhop-example.cdn-purge'
 const PAGES = [...Array.from({ length: 19 }, (_, i) => `/article/${i + 1}`), '/old/front-page']
+const ANSWER_MS = 5 // that the API takes for an answer
+const NO_LIMIT = 1_000_000_000 // of returns, as Backhop declares it: by default RabbitMQ 4 drops a message after 20
 const AMQP_URL = process.env.AMQP_URL ?? 'amqp://guest:guest@localhost/'
 
 /** 507: the API takes no more at the moment; `retryAfter` in milliseconds, 0 if it does not say. */
@@ -32,7 +34,7 @@ class PurgeApi {
   #peak
   #server = http.createServer((request, response) => {
     const [status, headers] = this.#answer(request.url)
-    response.writeHead(status, headers).end()
+    setTimeout(() => response.writeHead(status, headers).end(), ANSWER_MS)
   })
 
   constructor (peak) {
@@ -80,7 +82,7 @@ class PurgeApi {
 async function changePages () {
   await withChannel(async channel => {
     await channel.assertExchange(EXCHANGE, 'topic', { durable: true })
-    await channel.assertQueue(QUEUE, { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': 1000 } })
+    await channel.assertQueue(QUEUE, { arguments: { 'x-queue-type': 'quorum', 'x-delivery-limit': NO_LIMIT } })
     await channel.bindQueue(QUEUE, EXCHANGE, 'article.*')
     for (const page of PAGES) channel.publish(EXCHANGE, 'article.updated', Buffer.from(page), { persistent: true })
     await channel.waitForConfirms()

@@ -2,7 +2,7 @@
 // Checks options: each value is checked here, with the user's names and units, before the core or a
 // broker gets it.
 
-const { inspect } = require('node:util')
+const { inspect, types } = require('node:util')
 
 const { ArgumentError } = require('./errors')
 
@@ -70,8 +70,17 @@ function callable (value, name, takes = '') {
   return typeof value === 'function' ? value : refuse(name, value, `a function${takes}`)
 }
 
-/** Returns a handler. Refuses a class: every call without `new` would fail. */
+/**
+ * Returns a handler. Refuses a class: every call without `new` would fail. Refuses a generator
+ * function, also an async one: its body would never run.
+ */
 function handler (value, what) {
+  if (types.isGeneratorFunction(value)) {
+    const given = `was given the generator function ${value.name || '(anonymous)'}`
+    throw new ArgumentError(
+      `${what} takes the function that handles a message, and ${given}, whose body would not run: write it without *`
+    )
+  }
   if (typeof value === 'function' && !/^class\b/.test(Function.prototype.toString.call(value))) return value
   throw new ArgumentError(`${what} takes the function that handles a message, and was given ${shown(value)}`)
 }

@@ -21,8 +21,8 @@ const DELAY = 'milliseconds, a string as "30s", a Date, or what the header Retry
 /** Base class of RetryAfter, Throttled, Park and Drop. reason: a text, or an error. */
 class Outcome extends Error {
   constructor (reason = '', options = undefined) {
-    if (isError(reason)) super(headOf(reason), { cause: reason })
-    else super(String(reason), options)
+    if (isError(reason)) super(shownBy(headOf, reason), { cause: reason })
+    else super(shownBy(String, reason), options)
   }
 
   get name () {
@@ -47,7 +47,8 @@ class RetryAfter extends Outcome {
 
   /** The error that decides: the cause, if no delay was given. */
   get [DECIDES] () {
-    return this.delay === undefined && isError(this.cause) ? this.cause : this
+    const cause = read(this, 'cause')
+    return read(this, 'delay') === undefined && isError(cause) ? cause : this
   }
 }
 
@@ -138,8 +139,8 @@ class Choice {
 
   /** Returns `{ outcome, error, retryAfter, wholeQueue, policy }` of a thrown value. */
   result (thrown) {
+    const error = textOf(thrown)
     try {
-      const error = textOf(thrown)
       const decides = thrown?.[DECIDES] ?? thrown
       const means = decides?.[MEANS]
       if (means === 'permanent' || means === 'dropped') return { outcome: means, error, retryAfter: 0 }
@@ -148,7 +149,7 @@ class Choice {
         : this.#chosen(decides)
       return this.#withPolicy({ outcome, error, retryAfter, ...wholeQueue && { wholeQueue } }, decides)
     } catch { // a proxy that throws is no reason to lose a message
-      return { outcome: 'failed', error: UNPRINTABLE, retryAfter: 0 }
+      return { outcome: 'failed', error, retryAfter: 0 }
     }
   }
 
@@ -199,8 +200,27 @@ class Faults {
 
 /** Returns the outcome for a value that lets a message wait: true, a delay, RetryAfter or Throttled. */
 function waitOf (answer) {
-  if (answer?.[MEANS]) return { outcome: answer[MEANS], retryAfter: answer.delay ?? 0, wholeQueue: answer.wholeQueue }
+  const outcome = answer?.[MEANS]
+  if (outcome) return { outcome, retryAfter: delayIn(answer), wholeQueue: read(answer, 'wholeQueue') === true }
   return { outcome: 'failed', retryAfter: answer === true ? 0 : answer }
+}
+
+/**
+ * Returns the delay of an outcome in ms. The field is the application's: if its class replaced or removed
+ * it, or if it is no delay, returns 0.
+ */
+function delayIn (outcome) {
+  const delay = read(outcome, 'delay')
+  return Number.isFinite(delay) ? Math.min(Math.max(0, Math.ceil(delay)), Number.MAX_SAFE_INTEGER) : 0
+}
+
+/** Returns a member of a thrown value; undefined if it cannot be read. */
+function read (thrown, name) {
+  try {
+    return thrown[name]
+  } catch {
+    return undefined
+  }
 }
 
 /**
@@ -285,7 +305,11 @@ function answerOf (predicate, thrown, name) {
 // --- What it says --------------------------------------------------------------------------------
 
 function isError (thrown) {
-  return types.isNativeError(thrown) || thrown instanceof Error
+  try {
+    return types.isNativeError(thrown) || thrown instanceof Error
+  } catch { // a proxy
+    return false
+  }
 }
 
 /**
@@ -337,6 +361,15 @@ function isDrop (thrown) {
     return thrown?.[MEANS] === 'dropped'
   } catch {
     return false
+  }
+}
+
+/** Returns the text that `show` gives a value. If it throws, the outcome is made all the same. */
+function shownBy (show, value) {
+  try {
+    return show(value)
+  } catch {
+    return UNPRINTABLE
   }
 }
 

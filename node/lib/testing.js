@@ -9,6 +9,7 @@ const { Breaker } = require('./breaker')
 const { Decider } = require('./decider')
 const { Message } = require('./message')
 const { handler, instance, only, refuse, whole } = require('./checks')
+const { finished } = require('./finished')
 const { OK, classOf, policiesOf, textOf } = require('./outcomes')
 const { duration, milliseconds } = require('./times')
 const { TOPOLOGY, topologyOf } = require('./topology')
@@ -142,7 +143,7 @@ async function resultOf (decider, handle, message, { attempt, breaker, clock }) 
   const end = {}
   try {
     call = breaker?._begin(message, clock.now)
-    if (call?.delay === undefined) await handle(message)
+    if (call?.delay === undefined) finished(await handle(message))
     else result = { outcome: 'deferred', retryAfter: call.delay }
   } catch (error) {
     attempt.error = error

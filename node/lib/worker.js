@@ -20,6 +20,7 @@ const { Health } = require('./health')
 const { limitOf, limited } = require('./limit')
 const { idOf, stopping } = require('./message')
 const NATIVE = require('./native')
+const { finished } = require('./finished')
 const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./checks')
 const { checkServed } = require('./decider')
 const { Choice, OK, RELEASED, classOf, isAbort, policiesOf } = require('./outcomes')
@@ -349,8 +350,18 @@ class Worker extends EventEmitter {
       this.#fail(message, thrown)
       return
     }
-    if (!isAsync) this.#settle(message, OK)
-    else Promise.resolve(result).then(() => this.#settle(message, OK), thrown => this.#fail(message, thrown))
+    if (!isAsync) this.#returned(message, result)
+    else Promise.resolve(result).then(value => this.#returned(message, value), thrown => this.#fail(message, thrown))
+  }
+
+  #returned (message, value) {
+    try {
+      finished(value)
+    } catch (thrown) {
+      this.#fail(message, thrown)
+      return
+    }
+    this.#settle(message, OK)
   }
 
   /** Requests the permit of the message's key. Returns false if the message is settled without it. */

@@ -129,6 +129,14 @@ test('what was thrown goes through unchanged, however odd, and its span ends', a
   assert.equal(span().attributes['error.type'], 'Error')
 })
 
+test('P4-1: a handler that returns work which has not run has failed, and so says its span', async () => {
+  function * work () {}
+  for (const handle of [() => work(), async () => work()]) {
+    await assert.rejects(async () => emitter.handle(messageOf(), handle), { name: 'ArgumentError' })
+    assert.equal(span().attributes['error.type'], 'ArgumentError')
+  }
+})
+
 test('error.type is what events have, and Drop is no failure', () => {
   const typeOf = thrown => {
     assert.throws(() => emitter.handle(messageOf(), () => { throw thrown }))

@@ -231,3 +231,55 @@ test('an error that cannot be printed is a failure all the same', () => {
   const refuse = () => { throw new TypeError('no') }
   assert.equal(resultOf(new Proxy({}, { get: refuse, getPrototypeOf: refuse })).outcome, 'failed')
 })
+
+// P4-2
+
+test('a subclass of Park parks, whatever it did to what it inherits', () => {
+  class Bare extends Park {
+    constructor () { // without super()
+      return Object.create(Bare.prototype)
+    }
+  }
+  function Old () {}
+  Object.setPrototypeOf(Old.prototype, Park.prototype)
+  const nameless = Object.create(Park.prototype, { constructor: { value: undefined } })
+  for (const thrown of [new Bare(), new Old(), nameless]) assert.deepEqual(resultOf(thrown), permanent(''))
+  for (const name of ['message', 'cause']) {
+    const thrown = Object.defineProperty(new Park('x'), name, { get () { throw new Error('unreadable') } })
+    assert.deepEqual(resultOf(thrown), permanent('the thrown value cannot be printed'))
+  }
+})
+
+test('a reason that cannot be printed makes an outcome all the same', () => {
+  const error = Object.defineProperty(new Error(), 'message', { get () { throw new Error('unreadable') } })
+  const proxy = new Proxy({}, { getPrototypeOf () { throw new Error('no') }, get () { throw new Error('no') } })
+  for (const reason of [error, Object.create(null), proxy]) {
+    assert.equal(resultOf(new Park(reason)).outcome, 'permanent')
+    assert.equal(resultOf(new Drop(reason)).outcome, 'dropped')
+    assert.equal(resultOf(new Throttled(7, reason)).outcome, 'throttled')
+    assert.equal(resultOf(new RetryAfter(7, reason)).retryAfter, 7)
+  }
+})
+
+test('a delay that was removed, replaced or cannot be read is none, and the outcome and its text stay', () => {
+  class Unreadable extends Throttled {
+    get wholeQueue () {
+      throw new Error('unreadable')
+    }
+
+    set wholeQueue (value) {}
+  }
+  for (const [outcome, thrown] of [['failed', () => new RetryAfter(7, 'busy')], ['throttled', () => new Unreadable(7, 'busy')]]) {
+    const bare = Object.create(Object.getPrototypeOf(thrown()))
+    assert.deepEqual([resultOf(bare).outcome, resultOf(bare).retryAfter], [outcome, 0])
+    const deleted = thrown()
+    delete deleted.delay
+    const unreadable = Object.defineProperty(thrown(), 'delay', { get () { throw new Error('unreadable') } })
+    const wrong = [NaN, Infinity, -1, 'soon', {}, Symbol('7'), 7n].map(delay => Object.assign(thrown(), { delay }))
+    for (const each of [deleted, unreadable, ...wrong]) {
+      assert.deepEqual(resultOf(each), { outcome, error: 'busy', retryAfter: 0 })
+    }
+    assert.equal(resultOf(Object.assign(thrown(), { delay: 1e300 })).retryAfter, Number.MAX_SAFE_INTEGER)
+    assert.equal(resultOf(Object.assign(thrown(), { delay: 1.5 })).retryAfter, 2)
+  }
+})

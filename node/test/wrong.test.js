@@ -28,7 +28,8 @@ const NOT_WHOLE = [null, true, 1.5, '3', NaN, Infinity, -1, {}]
 const HOLED = Object.assign(Array(2), { 1: 1 }) // a hole, then 1
 const NOT_OPTIONS = [null, 'queue', 7, []]
 const NOT_TEXTS = [null, '', 7, true, {}, []]
-const NOT_HANDLERS = [undefined, null, 'handle', {}, class Handler {}, Promise.resolve()]
+const GENERATORS = [function * () {}, async function * named () {}] // P4-1: their bodies would not run
+const NOT_HANDLERS = [undefined, null, 'handle', {}, class Handler {}, Promise.resolve(), ...GENERATORS]
 const NOT_CHOICES = [null, 'TypeError', 7, [undefined], ['TypeError'], [null], [Error, 7], async () => true, {}]
 
 const TOPOLOGY = {

@@ -94,7 +94,13 @@ class BaseConsumer {
   }
 
   async open () {
-    await this._subscribe()
+    try {
+      await this._subscribe()
+    } catch (error) {
+      this.#stopping.abort()
+      this.#close(error)
+      throw error
+    }
     this._began()
   }
 

@@ -3,6 +3,7 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
+const { finished } = require('../finished')
 const { idOf } = require('../message')
 const { Scheduler } = require('./scheduler')
 
@@ -96,6 +97,7 @@ class Handling {
     try {
       result = retrier.call(message, handle)
       isAsync = typeof result?.then === 'function'
+      if (!isAsync) finished(result)
     } catch (thrown) {
       this.#ran(message, began)
       retrier.fail(message, thrown)
@@ -114,7 +116,7 @@ class Handling {
   async #settleLater (message, result) {
     let settle = () => this.#retrier.succeed(message)
     try {
-      await result
+      finished(await result)
     } catch (thrown) {
       settle = () => this.#retrier.fail(message, thrown)
     }

@@ -158,6 +158,16 @@ class Publisher {
     this.#executeSoon()
   }
 
+  /** Closes the channel that publishes, unless a copy needs it. A later copy opens another one. */
+  close () {
+    const channel = this.#channel
+    if (!channel || this.pending) return
+    this.#ledger.close_publisher(this.#number, c.BH_ENDING_ORDERLY, now())
+    this.#channel = this.#number = undefined
+    this.#isClosing = false
+    channel.close()
+  }
+
   // --- What a connection calls -------------------------------------------------------------------
 
   /** Ends all copies: the connection is lost, and the broker delivers their originals again. */

@@ -79,7 +79,11 @@ export abstract class BaseRetrier {
   /**
    * Cancels the consumers of `consume`. Resolves when no handler runs, all copies are confirmed and
    * all acknowledgements have reached the broker. Then you can close the connection. Cancel your
-   * own consumers before.
+   * own consumers before. The channels that the retrier opened are closed; it opens others if you use
+   * it again.
+   *
+   * A handler must not await it: it would wait for itself. After 20 s a warning reports the handlers
+   * that still run.
    *
    * @param options `timeout`: longest time to wait; default: no limit
    * @throws {@link WaitTimeoutError} if the time is over; unconfirmed messages will be redelivered

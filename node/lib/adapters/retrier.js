@@ -30,8 +30,9 @@ const { limitOf, limited } = require('../limit')
 const { idOf, stopping } = require('../message')
 const { Emitter } = require('../observe/emitter')
 const { endOf, undrained } = require('../observe/event')
-const { debug } = require('../log')
+const { debug, warn } = require('../log')
 const { TRACE } = require('../observe/observer')
+const { finished } = require('../finished')
 const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
 const { OK, RELEASED, classOf, isAbort, policiesOf } = require('../outcomes')
 const { Policy } = require('../policy')
@@ -54,6 +55,7 @@ const NO_FAILURE = { error: undefined, errorClass: '', errorText: '' }
 const PREFETCH = 100
 const MOST_PREFETCH = 65535
 const LONGEST_CONFIRM_MS = 3_600_000
+const DRAINS_LONG_MS = 20_000 // a worker's default for its drain
 
 class BaseRetrier {
   #topology
@@ -264,7 +266,8 @@ class BaseRetrier {
     if (!message?.[ORIGINAL]) refuse('what handle is given', message, 'a message that read gave')
     handler(handle, 'handle')
     if (this.#emitter.isObserved) message[BEGAN] = performance.now()
-    return this.#emitter.handle(message, handle)
+    const result = this.#emitter.handle(message, handle)
+    return typeof result?.then === 'function' ? Promise.resolve(result).then(finished) : finished(result)
   }
 
   // --- Settling ----------------------------------------------------------------------------------
@@ -415,13 +418,25 @@ class BaseRetrier {
     const isLate = limit !== undefined && new Promise(resolve => {
       timer = setTimeout(resolve, Math.min(limit, LONGEST_TIMER), true)
     })
+    const warning = setTimeout(() => this.#warnOfDrain(), DRAINS_LONG_MS).unref()
     const drained = this.#drained()
     try {
       if (!await Promise.race(isLate ? [drained, isLate] : [drained])) return
     } finally {
       clearTimeout(timer)
+      clearTimeout(warning)
     }
     throw undrained(this.#topology.queue, this.#handling.count + this.pending)
+  }
+
+  /** Warns if a drain waits for handlers: one of them may wait for the drain. */
+  #warnOfDrain () {
+    const { count } = this.#handling
+    if (!count) return
+    const handlers = count === 1 ? 'a handler still runs' : `${count} handlers still run`
+    const waits = `drain() of queue "${this.#topology.queue}" has waited for ${DRAINS_LONG_MS / 1000} s`
+    const advice = 'do not await it in a handler, which would wait for itself, and give it a timeout'
+    warn(`${waits}, and ${handlers}: ${advice}`, 'BACKHOP_DRAIN')
   }
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
@@ -438,6 +453,7 @@ class BaseRetrier {
       for (const publisher of this.#publishers.values()) await publisher.idle()
     }
     await this._flush()
+    for (const publisher of this.#publishers.values()) publisher.close()
   }
 
   // --- Replaying ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ const diagnostics = require('node:diagnostics_channel')
 const { refuse } = require('../checks')
 const c = require('../core')
 const { BackhopError, check, counted, made } = require('../errors')
+const { finished } = require('../finished')
 const { idOf } = require('../message')
 const { textOf } = require('../outcomes')
 const { Event, KINDS } = require('./event')
@@ -124,6 +125,11 @@ class Emitter {
     this.#contain('delivered', message, () => span.run(run))
     if (!ended) run()
     const succeed = result => {
+      try {
+        finished(result)
+      } catch (thrown) {
+        return fail(thrown)
+      }
       this.#contain('succeeded', message, span.succeeded)
       return result
     }

@@ -2,7 +2,7 @@
 // A breaker in each carrier, on a broker: AMQP_URL names it.
 
 const assert = require('node:assert/strict')
-const { afterEach, beforeEach } = require('node:test')
+const { afterEach, beforeEach, mock } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
 const { Registry } = require('prom-client')
@@ -16,16 +16,30 @@ const { CLIENTS } = require('./clients')
 
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const ALL = { ...CARRIERS, 'node-amqp, wrap': CLIENTS['node-amqp'] }
+const FIRST = ['worker', 'promises'] // in the fast profile
 const COUNT = 60 // messages
 const AT_ONCE = 10 // handlers, but for node-amqp's wrap, whose carrier has a prefetch of 100
-const OUTAGE_MS = 3000
+const PROBES = 4 // that an outage lasts at least
+const HOLD_MS = 30_000 // BH_FLOW_HOLD_MS
+const AGAIN_MS = 2000 // how long a breaker is open yet as its messages begin to wait
 const PAUSE_MS = 300
+const TICK_MS = 100
 const ROW = 3
 const PAUSES = new Policy({ kind: 'fixed', initial: PAUSE_MS, jitter: 'none' })
 const RETRIES = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 50 })
 const QUICK = { rowFailures: ROW, probeSuccesses: 1, pauses: PAUSES }
 
 require('../warnings') // of events without a listener
+
+/** Counts ticks of this process's event loop. A busy machine delays them too, so a limit in ticks holds there as well. */
+function ticking () {
+  let count = 0
+  const timer = setInterval(() => { count++ }, TICK_MS)
+  return () => {
+    clearInterval(timer)
+    return count
+  }
+}
 
 /** A downstream that can be down, and a handler that calls it. */
 class Api {
@@ -89,50 +103,52 @@ describe('a breaker', NEEDS_BROKER, () => {
   }
 
   for (const name of Object.keys(ALL)) {
-    const needs = name === 'worker' ? NEEDS_WORKER : {}
+    const needs = { ...name === 'worker' ? NEEDS_WORKER : {}, long: !FIRST.includes(name) }
 
-    it(`of ${name} spares an API that is down, and loses no message`, needs, async () => {
+    it(`of ${name} spares an API that is down, and loses no message`, { ...needs, long: true }, async () => {
       const api = new Api()
       const breaker = new Breaker('api', QUICK)
       const register = new Registry()
       await publish(COUNT)
       api.isDown = true
-      const began = performance.now()
       const carrier = await connected(name, { breaker, listeners: [prometheus({ register })] })
       await carrier.begin(api.handle)
       await until(() => happened('breaker_opened'), 'it opens')
       assert.match(events.find(each => each.name === 'breaker_opened').text, /TypeError/)
       assert.equal(events.find(each => each.name === 'breaker_opened').breaker, 'api')
-      await sleep(OUTAGE_MS)
+      await until(() => happened('breaker_half_open') === PROBES, 'it probes')
       assert.match(await register.metrics(), /^backhop_breaker_state\{queue="[^"]+",breaker="api"\} [12]$/m)
       api.isDown = false
-      const probes = Math.ceil((performance.now() - began) / PAUSE_MS)
       await api.hasHandled(COUNT)
-      const most = 2 * (name === 'node-amqp, wrap' ? COUNT : AT_ONCE) + ROW + probes
-      assert.ok(api.calls <= most, `${api.calls} calls while it was down`)
       await until(() => happened('breaker_closed'), 'it closes')
+      const most = 2 * (name === 'node-amqp, wrap' ? COUNT : AT_ONCE) + ROW + happened('breaker_half_open')
+      assert.ok(api.calls <= most, `${api.calls} calls while it was down, and not ${most}`)
       assert.equal(breaker.state, 'closed')
       assert.match(await register.metrics(), /^backhop_breaker_state\{queue="[^"]+",breaker="api"\} 0$/m)
       await broker.holds(queue, 0)
+      assert.equal(happened('parked'), 0)
       assert.equal(await broker.count(`${queue}.parked`), 0)
     })
 
-    it(`of ${name} emits a change by hand within a second, without a delivery`, needs, async () => {
+    it(`of ${name} emits a change by hand within a second, without a delivery`, { ...needs, long: true }, async () => {
       const api = new Api()
       const breaker = new Breaker('api', QUICK)
       const carrier = await connected(name, { breaker })
       await carrier.begin(api.handle)
-      if (!carrier.consumer && !carrier.worker) { // a message leads to the application's consumer
+      const consumer = carrier.consumer ?? carrier.worker
+      if (!consumer) { // a message leads to the application's consumer
         await publish(1)
         await api.hasHandled(1)
       }
+      await consumer?.ready()
       for (const [change, event] of [['open', 'opened'], ['close', 'closed'], ['disable', 'closed']]) {
-        await sleep(300)
         events.length = 0
-        const began = performance.now()
+        const stop = ticking()
         breaker[change]()
         await until(() => happened(`breaker_${event}`), `it emits ${event}`)
-        assert.ok(performance.now() - began < 2000)
+        const ticks = stop()
+        assert.ok(ticks <= 2000 / TICK_MS, `${ticks} ticks`)
+        assert.equal(happened('delivered'), 0)
       }
     })
 
@@ -149,10 +165,10 @@ describe('a breaker', NEEDS_BROKER, () => {
       await until(() => happened('parked') === 5 && handled === 20, 'the bad ones park')
       assert.equal(breaker.state, 'closed')
       assert.ok(!events.some(event => event.name.startsWith('breaker_')))
-      assert.equal(await broker.count(`${queue}.parked`), 5)
+      await broker.holds(`${queue}.parked`, 5)
     })
 
-    it(`of ${name} by key lets messages of the bad key wait, and calls the others`, needs, async () => {
+    it(`of ${name} by key lets messages of the bad key wait, and calls the others`, { ...needs, long: true }, async () => {
       const api = new Api()
       const key = ({ headers }) => headers.host
       const breaker = new Breaker('hosts', { ...QUICK, key, rowFailures: 1, probeTimeout: '1s' })
@@ -208,29 +224,60 @@ describe('a breaker', NEEDS_BROKER, () => {
     })
   }
 
-  it('that is open for long cancels its consumer, and its messages wait without an attempt', async () => {
-    await Promise.all(Object.keys(ALL).filter(name => name !== 'worker' || buildInfo().worker).map(async name => {
-      const own = await broker.queue()
-      const api = new Api()
-      const breaker = new Breaker(name, QUICK)
-      const of = what => events.filter(event => event.name === what && event.queue === own).length
-      breaker.open({ duration: '36s' })
-      await publish(5, {}, own)
-      const carrier = await connected(name, { breaker, queue: own })
-      await carrier.begin(api.handle)
-      await until(() => of('deferred') === 5, 'all wait')
-      if (name === 'node-amqp') { // which connects again, and consumes nothing yet
-        carrier.connection.socket.destroy(new Error('cut'))
-        await new Promise(resolve => carrier.connection.once('ready', resolve))
-      }
-      const { consumerCount } = await broker.channel.checkQueue(own)
-      assert.equal(consumerCount, name.includes('wrap') ? 1 : 0)
-      assert.equal(breaker.state, 'open')
-      await api.hasHandled(5)
-      assert.ok([...api.handled.values()].every(({ attempt, deferrals }) => attempt === 1 && deferrals >= 1), name)
-      assert.equal(breaker.state, 'closed')
-      await broker.holds(own, 0)
-    }))
+  /** Begins a carrier whose breaker is open, and publishes five messages. */
+  async function holding (name) {
+    const own = await broker.queue()
+    const api = new Api()
+    const breaker = new Breaker(name, QUICK)
+    breaker.open()
+    await publish(5, {}, own)
+    const carrier = await connected(name, { breaker, queue: own })
+    await carrier.begin(api.handle)
+    const deferred = () => events.filter(event => event.name === 'deferred' && event.queue === own)
+    return { name, own, api, breaker, carrier, areDeferred: () => new Set(deferred().map(({ id }) => id)).size === 5 }
+  }
+
+  /** Nothing is consumed while the breaker is open, and then the messages come again. */
+  async function endsItsOutage ({ name, own, api, breaker, carrier }) {
+    if (name === 'node-amqp') { // which connects again, and consumes nothing yet
+      const isReady = new Promise(resolve => carrier.connection.once('ready', resolve))
+      carrier.connection.socket.destroy(new Error('cut'))
+      await isReady
+    }
+    const left = name.includes('wrap') ? 1 : 0
+    await until(async () => {
+      breaker.open({ duration: AGAIN_MS })
+      return (await broker.channel.checkQueue(own)).consumerCount === left
+    }, `${left} consume`)
+    breaker.open({ duration: PAUSE_MS })
+    await api.hasHandled(5)
+    assert.ok([...api.handled.values()].every(({ attempt, deferrals }) => attempt === 1 && deferrals >= 1), name)
+    await until(() => breaker.state === 'closed', 'it is closed')
+    await broker.holds(own, 0)
+  }
+
+  it('that is open for long cancels its consumer, and its messages wait without an attempt', { long: true }, async () => {
+    const all = await Promise.all(Object.keys(ALL).filter(name => name !== 'worker').map(holding))
+    const { hrtime } = process // the clock of breakers
+    let lead = 0
+    mock.method(process, 'hrtime', () => [hrtime()[0] + lead, hrtime()[1]])
+    try {
+      await until(() => {
+        for (const { breaker } of all) breaker.open({ duration: HOLD_MS + AGAIN_MS })
+        lead += HOLD_MS / 1000
+        return all.every(({ areDeferred }) => areDeferred())
+      }, 'all wait')
+      await Promise.all(all.map(endsItsOutage))
+    } finally {
+      mock.restoreAll()
+    }
+  })
+
+  it('of a worker that is open for long does so, too', { ...NEEDS_WORKER, long: true }, async () => {
+    const held = await holding('worker')
+    held.breaker.open({ duration: HOLD_MS + AGAIN_MS }) // its clock is the core's: these seconds are real
+    await until(held.areDeferred, 'all wait')
+    await endsItsOutage(held)
   })
 
   it('is shared by two consumers', async () => {

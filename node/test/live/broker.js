@@ -13,6 +13,8 @@ const amqplib = require('amqplib')
 
 const { Policy, Topology } = require('backhop')
 
+const { isLeftOut } = require('../profile')
+
 const URL_OF_BROKER = process.env.AMQP_URL
 const CTL = process.env.BACKHOP_BROKER_CTL
 const VERSION = Number(process.env.BACKHOP_BROKER_VERSION ?? 4.3)
@@ -36,11 +38,11 @@ let leaving
 const WANTED = new RegExp(process.env.BACKHOP_SUITES ?? '')
 
 /**
- * Does as node:test's, if BACKHOP_SUITES, a regular expression, is not set or fits the name. A failed test may leave
- * connections open; they keep the process no longer than LEAVING once all is over.
+ * Does as node:test's, if the profile has it (../profile.js), and if BACKHOP_SUITES, a regular expression, is not set or
+ * fits the name. A failed test may leave connections open; they keep the process no longer than LEAVING once all is over.
  */
 function describe (name, needs, body) {
-  if (!WANTED.test(name)) return
+  if (!WANTED.test(name) || isLeftOut(needs)) return
   test.describe(name, needs, () => {
     test.before(() => clearTimeout(leaving))
     test.after(() => { leaving = setTimeout(() => process.exit(1), LEAVING).unref() })
@@ -48,10 +50,14 @@ function describe (name, needs, body) {
   })
 }
 
-/** As node:test's, limited: a limit of a suite's would be one for all of its tests together. */
+/**
+ * Does as node:test's with a limit, if the profile has the test (../profile.js). A suite's limit would be one for all of
+ * its tests together.
+ */
 function it (name, ...rest) {
   const run = rest.pop()
-  test.it(name, { timeout: LIMIT, ...rest[0] }, run)
+  const [options = {}] = rest
+  if (!isLeftOut(options)) test.it(name, { timeout: LIMIT, ...options }, run)
 }
 
 /** Waits for a condition, and resolves to it. what: a text, or a function that returns it if the wait fails. */
@@ -68,17 +74,19 @@ async function until (isSo, what = String(isSo)) {
 /** Declares, publishes and looks, by amqplib. */
 class Broker {
   namespace = `test-${randomUUID()}`
+  #url
   #connection
   #queues = []
 
-  static async connect () {
+  static async connect (url = URL_OF_BROKER) {
     const broker = new Broker()
+    broker.#url = url
     await broker.#open()
     return broker
   }
 
   async #open () {
-    this.#connection = await amqplib.connect(amqplibUrl(URL_OF_BROKER))
+    this.#connection = await amqplib.connect(amqplibUrl(this.#url))
     this.#connection.on('error', () => {})
     await this.#channel()
   }
@@ -221,6 +229,21 @@ function importing (definitions) {
   control('eval', `rabbit_definitions:import_raw(base64:decode(<<"${text}">>)).`)
 }
 
+/**
+ * Resolves to what `use` resolves to, with the URL of a new virtual host. The examples have fixed names of queues, so each
+ * run has its own host.
+ */
+async function withVhost (use) {
+  const name = `test-${randomUUID()}`
+  const permission = { user: 'guest', vhost: name, configure: '.*', write: '.*', read: '.*' }
+  importing(JSON.stringify({ vhosts: [{ name }], permissions: [permission] }))
+  try {
+    return await use(`${URL_OF_BROKER.replace(/\/$/, '')}/${name}`)
+  } finally {
+    control('eval', `rabbit_vhost:delete(<<"${name}">>, <<"a test">>).`)
+  }
+}
+
 /** Has `use` done with the URL of a user who may configure nothing. */
 async function withStranger (name, use) {
   const permission = { user: name, vhost: '/', configure: '^$', write: '.*', read: '.*' }
@@ -234,5 +257,5 @@ async function withStranger (name, use) {
 
 module.exports = {
   Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
-  it, until, withStranger
+  it, until, withStranger, withVhost
 }

@@ -124,9 +124,9 @@ describe('an edge', NEEDS_BROKER, () => {
     ['node-amqp', handle => consuming(NodeAmqp, handle)],
     ['a worker', NEEDS_WORKER.skip ? undefined : handle => working(handle)]
   ]) {
-    it(`NT4: a copy over ${name} has the body that arrived, whatever the handler does to its own`, {
-      skip: begin ? false : NEEDS_WORKER.skip
-    }, async () => {
+    const needs = { skip: begin ? false : NEEDS_WORKER.skip, long: name === 'node-amqp' }
+
+    it(`NT4: a copy over ${name} has the body that arrived, whatever the handler does to its own`, needs, async () => {
       const seen = []
       await begin(message => {
         seen.push(String(message.body))
@@ -138,9 +138,7 @@ describe('an edge', NEEDS_BROKER, () => {
       assert.deepEqual(seen, ['abc 123', 'abc 123', 'abc 123'])
     })
 
-    it(`NT8: any number of handlers over ${name} listens to the signal`, {
-      skip: begin ? false : NEEDS_WORKER.skip
-    }, async () => {
+    it(`NT8: any number of handlers over ${name} listens to the signal`, needs, async () => {
       let listening = 0
       let release
       const released = new Promise(resolve => { release = resolve })
@@ -163,7 +161,7 @@ describe('an edge', NEEDS_BROKER, () => {
     ['node-amqp', (handle, more) => consuming(NodeAmqp, handle, more)],
     ['a worker', NEEDS_WORKER.skip ? undefined : (handle, more) => working(handle, more)]
   ]) {
-    const needs = { skip: begin ? false : NEEDS_WORKER.skip }
+    const needs = { skip: begin ? false : NEEDS_WORKER.skip, long: name === 'node-amqp' }
 
     it(`T5: a message without an id has one in its events over ${name}, and gets it with its copy`, needs, async () => {
       const events = []
@@ -205,7 +203,7 @@ describe('an edge', NEEDS_BROKER, () => {
 
   for (const [name, Carrier] of Object.entries(CARRIERS).filter(([name]) => name !== 'wrap')) {
     it(`NT9: handlers over ${name} that never end leave their slots at the limit`, {
-      skip: name === 'worker' && NEEDS_WORKER.skip
+      skip: name === 'worker' && NEEDS_WORKER.skip, long: !['worker', 'promises'].includes(name)
     }, async () => {
       const handled = []
       const carrier = await Carrier.connect(URL, queue, { policy: QUICK, namespace: broker.namespace })
@@ -307,7 +305,7 @@ describe('an edge', NEEDS_BROKER, () => {
   })
 
   for (const Consumer of [Amqplib, NodeAmqp]) {
-    it(`F3: cancel over ${Consumer.name} returns during an alarm, and no handler gets more`, NEEDS_CTL, async () => {
+    it(`F3: cancel over ${Consumer.name} returns during an alarm, and no handler gets more`, { ...NEEDS_CTL, long: true }, async () => {
       let seen = 0
       const policy = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 1000 })
       const isBlocked = []
@@ -331,7 +329,9 @@ describe('an edge', NEEDS_BROKER, () => {
   }
 
   for (const Consumer of [Amqplib, NodeAmqp]) {
-    it(`F2: a success over ${Consumer.name} whose connection was lost is acknowledged at the next delivery`, async () => {
+    it(`F2: a success over ${Consumer.name} whose connection was lost is acknowledged at the next delivery`, {
+      long: Consumer !== Amqplib
+    }, async () => {
       const proxy = await Proxy.to(URL)
       closing.push(() => proxy.close())
       const calls = []
@@ -357,7 +357,9 @@ describe('an edge', NEEDS_BROKER, () => {
     })
   }
 
-  it('F2: a message whose handler is slower than the consumer timeout is called no more after its success', NEEDS_CTL, async () => {
+  it('F2: a message whose handler is slower than the consumer timeout is called no more after its success', {
+    ...NEEDS_CTL, long: true
+  }, async () => {
     const set = (timeout, tick) => {
       const settings = { consumer_timeout: timeout, channel_tick_interval: tick }
       for (const [name, ms] of Object.entries(settings)) control('eval', `application:set_env(rabbit, ${name}, ${ms}).`)
@@ -386,6 +388,8 @@ describe('an edge', NEEDS_BROKER, () => {
   const bindingOfQueue = () => new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
 
   for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
+    const needs = { long: Consumer !== Amqplib }
+
     /** Begins a consumer that looks for the return exchange often; each message fails once. */
     async function looking ({ pause = 200, ...more } = {}, url = URL, connect = declared) {
       const { setTimeout: timer } = globalThis
@@ -402,7 +406,7 @@ describe('an edge', NEEDS_BROKER, () => {
       return { consumer, seen, events }
     }
 
-    it(`F4: a consumer over ${Consumer.name} declares a return exchange that was deleted, and emits that`, async () => {
+    it(`F4: a consumer over ${Consumer.name} declares a return exchange that was deleted, and emits that`, needs, async () => {
       const { consumer, seen, events } = await looking()
       await broker.channel.deleteExchange(`${broker.namespace}.return`)
       const event = await until(() => events.find(({ name }) => name === 'unavailable'), () => events.join('\n'))
@@ -411,10 +415,10 @@ describe('an edge', NEEDS_BROKER, () => {
       await broker.publish('x', queue)
       await until(() => seen.length === 2, 'it comes back')
       assert.deepEqual(seen, [['x', 1], ['x', 2]])
-      assert.equal(consumer.consumer?.state ?? 'ready', 'ready')
+      await until(() => (consumer.consumer?.state ?? 'ready') === 'ready', 'it is ready')
     })
 
-    it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, async () => {
+    it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, needs, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
       // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange, and the
@@ -429,7 +433,7 @@ describe('an edge', NEEDS_BROKER, () => {
       }
     })
 
-    it(`F1: a retry in the unroutable queue comes back to its idle queue over ${Consumer.name}`, async () => {
+    it(`F1: a retry in the unroutable queue comes back to its idle queue over ${Consumer.name}`, needs, async () => {
       await declared(Consumer, URL)
       const unroutable = `${broker.namespace}.unroutable`
       await broker.publish('other', unroutable, { headers: { 'backhop-queue': 'other' } })
@@ -445,7 +449,7 @@ describe('an edge', NEEDS_BROKER, () => {
     })
 
     if (Consumer === AmqplibWrapped || Consumer === NodeAmqpWrapped) {
-      it(`F1: a consumer over ${Consumer.name} that declared nothing advises to do so when its retries come back`, async () => {
+      it(`F1: a consumer over ${Consumer.name} that declared nothing advises to do so when its retries come back`, needs, async () => {
         await declared(Consumer, URL)
         await broker.publish('lost', `${broker.namespace}.unroutable`, { headers: { 'backhop-queue': queue } })
         const { events } = await looking({}, URL, connected)
@@ -454,7 +458,7 @@ describe('an edge', NEEDS_BROKER, () => {
       })
     }
 
-    it(`F4: a consumer over ${Consumer.name} binds its queue again`, async () => {
+    it(`F4: a consumer over ${Consumer.name} binds its queue again`, needs, async () => {
       const { seen, consumer: { consumer } } = await looking()
       const { source, routingKey } = bindingOfQueue()
       await broker.channel.unbindQueue(queue, source, routingKey)
@@ -463,11 +467,11 @@ describe('an edge', NEEDS_BROKER, () => {
         return seen.some(([body]) => body === 'probe')
       }
       await until(returns, 'what is published to the return exchange arrives')
-      assert.equal(consumer?.state ?? 'ready', 'ready')
+      await until(() => (consumer?.state ?? 'ready') === 'ready', 'it is ready')
     })
 
     if (Consumer !== NodeAmqp && Consumer !== NodeAmqpWrapped) continue // amqplib does not connect again
-    it(`F1: an idle consumer over ${Consumer.name} looks again after a lost connection`, async () => {
+    it(`F1: an idle consumer over ${Consumer.name} looks again after a lost connection`, needs, async () => {
       const proxy = await Proxy.to(URL)
       closing.push(() => proxy.close())
       const { seen, events, consumer: { connection } } = await looking({}, proxy.url)

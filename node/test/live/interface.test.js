@@ -108,7 +108,7 @@ describe('the interface', NEEDS_BROKER, () => {
     for (const consumer of consumers) await consumer.cancel()
   })
 
-  it('N2: over node-amqp a delivery of another queue is left alone, and the warning says why', async () => {
+  it('N2: over node-amqp a delivery of another queue is left alone, and the warning says why', { long: true }, async () => {
     const [own, other] = [await broker.queue(), await broker.queue()]
     const connection = await nodeAmqp()
     const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
@@ -124,7 +124,7 @@ describe('the interface', NEEDS_BROKER, () => {
     assert.equal(handled, 0)
   })
 
-  it('over node-amqp a subscription without ack is refused before a handler fails in vain', async () => {
+  it('over node-amqp a subscription without ack is refused before a handler fails in vain', { long: true }, async () => {
     const own = await broker.queue()
     const connection = await nodeAmqp()
     const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
@@ -176,7 +176,9 @@ describe('the interface', NEEDS_BROKER, () => {
   })
 
   for (const client of ['amqplib, consume', 'node-amqp, consume']) {
-    it(`${client}: it consumes again where the queue was deleted and declared anew`, async () => {
+    const needs = { long: client !== 'amqplib, consume' }
+
+    it(`${client}: it consumes again where the queue was deleted and declared anew`, needs, async () => {
       const queue = await broker.queue()
       const consumer = await CLIENTS[client].connect(URL, queue, common)
       closing.push(() => consumer.stop())
@@ -189,7 +191,7 @@ describe('the interface', NEEDS_BROKER, () => {
       await until(() => seen.includes('again'))
     })
 
-    it(`${client}: it consumes a queue that it declares itself, and says where there is none`, async () => {
+    it(`${client}: it consumes a queue that it declares itself, and says where there is none`, needs, async () => {
       const queue = await broker.queue()
       await broker.channel.deleteQueue(queue)
       const made = await CLIENTS[client].connect(URL, queue, { ...common, workQueue: 'classic' })
@@ -204,7 +206,7 @@ describe('the interface', NEEDS_BROKER, () => {
       await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: isMissing })
     })
 
-    it(`${client}: cancelled, it takes no more, and what was in hand is settled`, async () => {
+    it(`${client}: cancelled, it takes no more, and what was in hand is settled`, needs, async () => {
       const queue = await broker.queue()
       const consumer = await CLIENTS[client].connect(URL, queue, common)
       closing.push(() => consumer.stop())
@@ -307,7 +309,9 @@ describe('the interface', NEEDS_BROKER, () => {
     }
   }
 
-  it('one handler runs unchanged over each client, the worker and a rehearsal, and is told the same', NEEDS_WORKER, async () => {
+  it('one handler runs unchanged over each client, the worker and a rehearsal, and is told the same', {
+    ...NEEDS_WORKER, long: true
+  }, async () => {
     const told = {}
     for (const client of Object.keys(CLIENTS).filter(name => name.endsWith('consume') || name === 'amqplib, promises')) {
       const queue = await broker.queue()
@@ -430,9 +434,9 @@ describe('the interface', NEEDS_BROKER, () => {
       Promise.all(queues.map(async queue => {
         const worker = new Worker(url, { queue, namespace })
         worker.on('drained', () => {})
-        await worker.run(async () => {
+        await worker.run(async ({ signal }) => {
           console.log('begun')
-          await new Promise(resolve => setTimeout(resolve, 500))
+          await new Promise(resolve => signal.addEventListener('abort', resolve))
           console.log('ended')
         }, { signals: true })
       })).then(() => console.log('drained', process.listenerCount('SIGTERM') - before))`
@@ -470,7 +474,7 @@ describe('the interface', NEEDS_BROKER, () => {
     await consumer.cancel()
   })
 
-  it('amqplib: a broker that restarts ends a consumer whose connection it took', NEEDS_CTL, async () => {
+  it('amqplib: a broker that restarts ends a consumer whose connection it took', { ...NEEDS_CTL, long: true }, async () => {
     const queue = await broker.queue({ 'x-queue-type': 'quorum' })
     const { channel } = await channelOf()
     const policy = new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) // and no wait queue: if one is deleted just after a

@@ -38,7 +38,7 @@ function start (name, env) {
   return started
 }
 
-describe('a recipe', NEEDS_BROKER, () => {
+describe('a recipe', { ...NEEDS_BROKER, long: true }, () => {
   let broker
   let queue
   let options
@@ -166,7 +166,9 @@ describe('a recipe', NEEDS_BROKER, () => {
   })
 })
 
-describe('the recipe express.js', { ...NEEDS_BROKER, ...buildInfo().worker ? {} : { skip: 'built without librabbitmq' } }, () => {
+const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
+
+describe('the recipe express.js', { ...NEEDS_BROKER, ...NEEDS_WORKER, long: true }, () => {
   let broker
   let queue
   let program

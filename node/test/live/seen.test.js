@@ -53,7 +53,8 @@ const connect = {
 }
 
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'without librabbitmq' }
-const needsOf = client => client === 'Worker' ? NEEDS_WORKER : {}
+const FIRST = ['Worker', 'amqplib, promises'] // in the fast profile
+const needsOf = client => ({ ...client === 'Worker' ? NEEDS_WORKER : {}, long: !FIRST.includes(client) })
 
 describe('what is seen of a message', NEEDS_BROKER, () => {
   let broker
@@ -199,7 +200,9 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
 
   const connecting = ['amqplib, promises', 'amqplib, consume', 'node-amqp', 'node-amqp, consume']
   for (const client of connecting) {
-    it(`over ${client}: a lost connection is told under a consumer of the retrier's own, an orderly close is not`, async () => {
+    it(`over ${client}: a lost connection is told under a consumer of the retrier's own, an orderly close is not`, {
+      ...needsOf(client)
+    }, async () => {
       const queue = await broker.queue()
       const proxy = await Proxy.to(URL)
       const isOfIt = ({ name }) => name === 'disconnected' || name === 'cancelled'
@@ -240,7 +243,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
   }
 
   for (const client of connecting) {
-    it(`over ${client}: that the broker takes no publishes is told with nothing in hand`, NEEDS_CTL, async () => {
+    it(`over ${client}: that the broker takes no publishes is told with nothing in hand`, { ...NEEDS_CTL, long: true }, async () => {
       const queue = await broker.queue()
       const options = { policy: QUICK, namespace: broker.namespace, onEvent: event => events.push(event) }
       consumer = await connect[client](queue, options)

@@ -253,7 +253,9 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     await worker.run(() => {}, { signal: controller.signal })
   })
 
-  it('F2: connects again after the broker was killed, and does not handle again what its handler has', NEEDS_CTL, async () => {
+  it('F2: connects again after the broker was killed, and does not handle again what its handler has', {
+    ...NEEDS_CTL, long: true
+  }, async () => {
     const queue = await broker.queue({ 'x-queue-type': 'quorum' })
     const handle = inbox()
     let release

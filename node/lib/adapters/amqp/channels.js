@@ -136,6 +136,10 @@ class PublishingChannel {
     this.#channel.publish(copy, this.#connection.frameMax)
     return true
   }
+
+  close () {
+    return this.#channel.close()
+  }
 }
 
 class DeclaringChannel {

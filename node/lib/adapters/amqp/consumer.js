@@ -78,6 +78,7 @@ class Consumer extends BaseConsumer {
   async _unsubscribe () {
     const queue = this.#queue
     if (queue?.state !== 'open') return
+    if (this.isCancelled) this.#retrier._closeLater(queue)
     let end
     const cancelled = new Promise(resolve => { end = resolve })
     const release = () => this._release()

@@ -20,6 +20,7 @@ const { decode, pairsOf } = require('./properties')
 class Retrier extends BaseRetrier {
   #client
   #tap
+  #cancelled = new Set() // queues of node-amqp whose consumer was cancelled, and whose channel is open
   #own = new WeakMap() // consumer tag by queue: the last one that was checked
 
   constructor (client, options) {
@@ -113,7 +114,17 @@ class Retrier extends BaseRetrier {
     return this.#message(original, args, { redelivered: args.redelivered })
   }
 
-  async _flush () {} // node-amqp writes in order, and closes in order
+  /** Closes a queue's channel at the end of the next drain: its messages may be in hand until then. */
+  _closeLater (queue) {
+    this.#cancelled.add(queue)
+  }
+
+  async _flush () { // node-amqp writes in order, and closes in order
+    for (const queue of this.#cancelled) {
+      if (queue.state === 'open') queue.close('drained')
+    }
+    this.#cancelled.clear()
+  }
 }
 
 function joined (chunks) {

@@ -75,6 +75,10 @@ class PublishingChannel {
     return Buffer.isBuffer(copy.properties) ? this.#write(copy) : this.#send(copy)
   }
 
+  close () {
+    return close(this.#channel)
+  }
+
   #write (copy) {
     const { ch, connection } = this.#channel
     frames(ch, copy, connection.frameMax, this.#buffer.reserve)

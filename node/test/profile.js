@@ -1,0 +1,13 @@
+'use strict'
+// Leaves tests out: a word of BACKHOP_EXCLUDE leaves out each test and each suite that has it as an
+// option. `long` marks tests outside the fast profile: they take over a second, stop or block the
+// broker, or use further clients.
+//
+// A test that is left out is not registered. --test-skip-pattern needs Node 22, and reports a skip.
+
+const WORDS = (process.env.BACKHOP_EXCLUDE ?? '').split(/[\s,]+/).filter(Boolean)
+
+/** Returns whether the profile leaves out a test or a suite with these options. */
+const isLeftOut = options => WORDS.some(word => options[word])
+
+module.exports = { isLeftOut }
