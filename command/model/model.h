@@ -28,13 +28,13 @@ typedef struct model_link model_link;
 
 /* All fields 0: the newest version, no choices, now_ms 0 is the epoch. */
 typedef struct model_settings {
-    const char *version; /* "3.10", "4.0" or "4.3"; NULL: "4.3" */
-    int64_t epoch_ms;    /* the time since the epoch when the model's time is 0; for x-death */
+    const char *version;       /* "3.10", "4.0" or "4.3"; NULL: "4.3" */
+    int64_t epoch_ms;          /* the time since the epoch when the model's time is 0; for x-death */
     const unsigned char *tape; /* choices that RabbitMQ may make either way: late or multiple confirms, order of
                                 * consumers; borrowed. After its end, and without a tape, each choice is the first. */
     size_t tape_size;
     int64_t consumer_timeout_ms; /* 0: 30 minutes */
-    int64_t resend_ms; /* after which unconfirmed dead letters are sent again; 0: 180 s */
+    int64_t resend_ms;           /* after which unconfirmed dead letters are sent again; 0: 180 s */
 } model_settings;
 
 /* Creates a broker with the vhost "/" and the user guest, whose password is guest.
