@@ -18,18 +18,19 @@ def test_a_purge_is_parked_after_its_last_attempt(backhop_broker: Broker) -> Non
     attempts: list[int] = []
 
     def on_event(event: backhop.Event) -> None:
-        if event.kind == "retried":
+        if event.name == "failed":
             attempts.append(event.attempt)
-        elif event.kind == "parked":
-            channel.stop_consuming()
+        elif event.name == "parked":
+            consumer.cancel()
 
     retrier = backhop.pika.Retrier(
         channel, queue="purges", policy=policy, work_queue="quorum", on_event=on_event
     )
     retrier.declare()
     channel.basic_publish("", "purges", b"/index.html")
-    retrier.consume(purge).start_consuming()  # more than an hour of delays, which the model skips
-    assert attempts == [1, 2, 3, 4, 5, 6, 7]
+    consumer = retrier.consume(purge)
+    consumer.start_consuming()  # more than an hour of delays, which the model skips
+    assert attempts == [1, 2, 3, 4, 5, 6, 7, 8]
     parked = channel.basic_get("purges.parked")
     assert parked[2] == b"/index.html"
 # end

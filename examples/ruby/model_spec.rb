@@ -13,15 +13,15 @@ RSpec.describe "The purge" do
     attempts = []
     parked = Queue.new
     on_event = lambda do |event|
-      attempts << event.attempt if event.kind == :retried
-      parked << event if event.kind == :parked
+      attempts << event.attempt if event.name == :failed
+      parked << event if event.name == :parked
     end
     retrier = Backhop::Bunny::Retrier.new(channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: on_event)
     retrier.declare
     channel.default_exchange.publish("/index.html", routing_key: "purges")
     retrier.subscribe { raise "507 queue is full" }
     parked.pop # after more than an hour of delays, which the model skips
-    expect(attempts).to eq([1, 2, 3, 4, 5, 6, 7])
+    expect(attempts).to eq([1, 2, 3, 4, 5, 6, 7, 8])
     expect(channel.basic_get("purges.parked").last).to eq("/index.html")
   end
   # end

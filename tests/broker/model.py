@@ -161,7 +161,7 @@ def translated(words: Sequence[str]) -> list[str]:
     if name == "save":
         return []
     if name == "control":
-        return [line(*values)]
+        return [" ".join(values)]
     if name == "eval":
         return list(evaluated(" ".join(values)))
     if name == "rabbitmqctl":
