@@ -20,6 +20,7 @@ static const command commands[] = {
      topology_main},
     {"migrate", "takes over messages from hand-made wait queues", migrate_main},
     {"relay", "retries for consumers that can only reject; runs until it is stopped", relay_main},
+    {"model", "a broker for tests: RabbitMQ in memory, whose waits take no time", model_main},
     {"schedule", "what a policy does: attempts, delays, wait queues", schedule_main},
     {"simulate", "what a policy does to a downstream that fails", simulate_main},
 };

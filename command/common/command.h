@@ -26,6 +26,7 @@ int command_dispatch(const char *whole, const char *first, const command *table,
 int doctor_main(int count, char **arguments);
 int exporter_main(int count, char **arguments);
 int migrate_main(int count, char **arguments);
+int model_main(int count, char **arguments);
 int parked_main(int count, char **arguments);
 int relay_main(int count, char **arguments);
 int schedule_main(int count, char **arguments);

@@ -94,3 +94,51 @@ export interface RehearseOptions extends Omit<CommonOptions, 'mode' | 'confirmTi
 export function rehearse (
   handle: (message: any) => unknown, content?: string | Uint8Array, options?: RehearseOptions
 ): Promise<Rehearsal>
+
+/**
+ * A model of RabbitMQ, for tests: in memory, in a process of its own, for this machine alone. Start one
+ * with {@link startBroker}.
+ *
+ * Its waits take no time: while no message is with a consumer, its clock skips to the next TTL.
+ */
+export interface Broker {
+  /** Its AMQP URL, at a free port of 127.0.0.1, for the user guest. */
+  readonly url: string
+  /**
+   * Does what an operator or a fault would do, and resolves to the lines of the answer.
+   * `control('kill')` and `control('start')` restart the broker, `control('advance', 60_000)` lets
+   * 60,000 ms pass, `control('list', 'queues')` lists the queues. The manual backhop(1) lists all
+   * commands.
+   *
+   * @throws BackhopError if the command is unknown, or failed
+   * @throws StateError if the broker is closed
+   */
+  control (...words: (string | number)[]): Promise<string[]>
+  /** Ends the broker, with all its messages. It may be called again. */
+  close (): Promise<void>
+  [Symbol.asyncDispose] (): Promise<void>
+}
+
+/** Options of {@link startBroker}. */
+export interface BrokerOptions {
+  /** The version of RabbitMQ; default: "4.3". */
+  version?: '3.10' | '4.0' | '4.3'
+  /** "skip", the default, or "real" to let waits take their time. */
+  clock?: 'skip' | 'real'
+}
+
+/**
+ * Starts a model of RabbitMQ.
+ *
+ *     test('a purge is parked after its last attempt', async t => {
+ *       const broker = await startBroker(t)               // ends after the test
+ *       const connection = await amqplib.connect(broker.url)
+ *       // your consumer, and your assertions
+ *     })
+ *
+ * @param test the context of a test of node:test, after which the broker ends
+ * @throws StateError if the package was built without the command, which has the model
+ * @throws BackhopError if the version or clock is unknown
+ */
+export function startBroker (test: { after (end: () => Promise<void>): void }, options?: BrokerOptions): Promise<Broker>
+export function startBroker (options?: BrokerOptions): Promise<Broker>

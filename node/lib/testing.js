@@ -1,11 +1,12 @@
 'use strict'
-// Rehearsals: run a handler and a policy without a broker and without delays. testing.d.ts is the
-// manual.
+// For tests: rehearsals, which run a handler and a policy without a broker and without delays, and a
+// model of RabbitMQ (broker.js). testing.d.ts is the manual.
 
 const { randomBytes } = require('node:crypto')
 const { inspect, promisify } = require('node:util')
 
 const { Breaker } = require('./breaker')
+const { startBroker } = require('./broker')
 const { Decider } = require('./decider')
 const { Message } = require('./message')
 const { handler, instance, only, refuse, whole } = require('./checks')
@@ -172,4 +173,4 @@ function withHeaders (given, headers) {
   return { ...given, properties: { ...given.properties, headers } }
 }
 
-module.exports = { Clock, Rehearsal, rehearse, seededRandom }
+module.exports = { Clock, Rehearsal, rehearse, seededRandom, startBroker }

@@ -1,3 +1,3 @@
 import testing from './testing.js'
 
-export const { Clock, Rehearsal, rehearse, seededRandom } = testing
+export const { Clock, Rehearsal, rehearse, seededRandom, startBroker } = testing

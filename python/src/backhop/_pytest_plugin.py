@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
 
-from .testing import Clock, Rehearsal, SeededRandom, rehearse
+from .testing import Broker, Clock, Rehearsal, SeededRandom, rehearse
 
 
 @pytest.fixture
@@ -28,3 +28,10 @@ def backhop_rehearse(
 ) -> Callable[..., Rehearsal]:
     """Returns backhop.testing.rehearse with the two fixtures above."""
     return partial(rehearse, clock=backhop_clock, random=backhop_random)
+
+
+@pytest.fixture
+def backhop_broker() -> Iterator[Broker]:
+    """Yields a model of RabbitMQ 4.3, which ends after the test."""
+    with Broker() as broker:
+        yield broker

@@ -11,8 +11,10 @@
 The core decides as in production. In place of the broker, the rehearsal advances a clock by each
 delay and adds the headers that retries count.
 
+``Broker`` is a model of RabbitMQ, for tests of a whole consumer with its client.
+
 pytest finds these fixtures by itself: ``backhop_clock`` (a Clock), ``backhop_random`` (a
-SeededRandom) and ``backhop_rehearse``: rehearse with these two.
+SeededRandom), ``backhop_rehearse`` (rehearse with these two) and ``backhop_broker`` (a Broker).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from . import _backhop as c
 from ._amqp import Text, copied
+from ._broker import Broker
 from ._checks import whole
 from ._errors import ArgumentError, ArgumentTypeError
 from ._exceptions import repr_of
@@ -45,7 +48,7 @@ from .topology import QueueType, Strategy, Topology, chosen
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Attempt", "Clock", "Options", "Rehearsal", "SeededRandom", "rehearse", "rehearse_async"]
+__all__ = ["Attempt", "Broker", "Clock", "Options", "Rehearsal", "SeededRandom", "rehearse", "rehearse_async"]
 
 End: TypeAlias = Literal["acked", "parked", "dropped", "waiting"]
 

@@ -13,6 +13,8 @@ module Backhop
   # The core decides, as in production. The simulated broker delivers a waiting message after its
   # delay, with the headers that count retries.
   module Testing
+    autoload :Broker, "backhop/broker"
+
     # A clock that {#advance} moves. Its call returns the time.
     class Clock
       # @return [Time]

@@ -1,0 +1,197 @@
+"""Gives a command a model of RabbitMQ (`backhop model`) in place of a private one: broker run model-4.3 -- COMMAND.
+
+As a program, model.py SOCKET REQUEST..., it is $BACKHOP_BROKER_CTL: it translates the requests of ctl.py to lines that the
+model obeys. Exits with 0, or with 125 and a text if the model has nothing like it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+PREFIX = "model-"
+FAILED = 125
+PROJECT = Path(__file__).resolve().parents[2]
+SIMPLE = {"kill": "kill", "stop": "stop", "start": "start", "set-alarm": "alarm on", "clear-alarm": "alarm off"}
+
+
+class Unknown(Exception):
+    """The model has nothing like this request."""
+
+
+def command_path() -> Path:
+    """Returns the newest `backhop` that is built, or the one that BACKHOP_COMMAND names."""
+    if named := os.environ.get("BACKHOP_COMMAND"):
+        return Path(named)
+    built = [path for path in PROJECT.glob("build/*/backhop") if os.access(path, os.X_OK) and path.is_file()]
+    if not built:
+        raise OSError("no `backhop` is built, whose model this needs: cmake --preset dev && cmake --build --preset dev")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+@contextlib.contextmanager
+def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
+    """Runs a model; yields the environment of its clients, and its process."""
+    with tempfile.TemporaryDirectory(prefix="backhop-model-") as directory:
+        control, ctl = f"{directory}/control", Path(directory, "ctl")
+        words = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).resolve()), control])
+        ctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        ctl.chmod(0o755)
+        clock = os.environ.get("BACKHOP_MODEL_CLOCK", "skip")
+        arguments = [str(command_path()), "model", "--version", version, "--clock", clock, "--control", control]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout
+            try:
+                url = process.stdout.readline().strip()
+                if not url:
+                    raise OSError(f"{shlex.join(arguments)} did not start")
+                yield {"AMQP_URL": url, "BACKHOP_BROKER_VERSION": version, "BACKHOP_BROKER_CTL": str(ctl)}, process
+            finally:
+                process.terminate()
+
+
+# ---------------------------------------------------------------------------------------------------------------- requests
+
+
+def definitions(data: dict[str, list[dict[str, object]]]) -> Iterator[str]:
+    """Translates definitions, as `rabbitmqctl import_definitions` takes them."""
+    for each in data.get("vhosts", []):
+        yield line("vhost", "add", each["name"])
+    for each in data.get("users", []):
+        tags = each.get("tags") or []
+        yield line("user", each["name"], each.get("password", ""), *(tags.split(",") if isinstance(tags, str) else tags))
+    for each in data.get("permissions", []):
+        yield line("permissions", each["vhost"], each["user"], each["configure"], each["write"], each["read"])
+    for each in data.get("policies", []):
+        definition = json.dumps(each["definition"])
+        yield line(
+            "policy", each["vhost"], each["name"], each["pattern"], each.get("apply-to", "all"), each.get("priority", 0), definition
+        )
+    rest = [name for name in ("exchanges", "queues", "bindings", "parameters") if data.get(name)]
+    if rest:
+        raise Unknown(f"definitions of {', '.join(rest)}")
+
+
+def line(*words: object) -> str:
+    return shlex.join(str(word) for word in words)
+
+
+def evaluated(erlang: str) -> Iterator[str]:
+    """Translates the expressions that the tests use."""
+    strings = re.findall(r'<<"([^"]*)">>', erlang)
+    if "rabbit_definitions:import_raw" in erlang:
+        yield from definitions(json.loads(base64.b64decode(strings[0])))
+    elif "rabbit_vhost:add(" in erlang:
+        yield line("vhost", "add", strings[0])
+    elif "rabbit_vhost:delete(" in erlang:
+        yield line("vhost", "delete", strings[0])
+    elif "auth_backend_internal:set_permissions(" in erlang:
+        user, vhost, *patterns = strings
+        yield line("permissions", vhost, user, *patterns[:3])
+    elif re.search("auth_backend_internal:(add_user|change_password)", erlang):
+        yield line("user", *strings[:2])
+    elif "auth_backend_internal:delete_user(" in erlang:
+        yield line("user", "delete", strings[0])
+    elif "rabbit_networking:close_connection(" in erlang:
+        yield line("close", "all")
+    elif "rabbit_amqqueue:" in erlang and "delete" in erlang:
+        yield line("delete", "queues")
+    else:
+        raise Unknown(erlang)
+
+
+def administered(words: Sequence[str]) -> Iterator[str]:
+    """Translates rabbitmqctl."""
+    vhost, rest = "/", [word for word in words if word not in ("--silent", "-q", "--quiet")]
+    if "-p" in rest:
+        at = rest.index("-p")
+        vhost = rest[at + 1]
+        del rest[at : at + 2]
+    options = {"--priority": "0", "--apply-to": "all"}
+    for name in options:
+        if name in rest:
+            at = rest.index(name)
+            options[name] = rest[at + 1]
+            del rest[at : at + 2]
+    name, *values = rest
+    if name == "add_vhost":
+        yield line("vhost", "add", *values)
+    elif name == "delete_vhost":
+        yield line("vhost", "delete", *values)
+    elif name in ("add_user", "change_password"):
+        yield line("user", *values)
+    elif name == "delete_user":
+        yield line("user", "delete", *values)
+    elif name == "set_user_tags":
+        yield line("user", "tags", *values)
+    elif name == "set_permissions":
+        yield line("permissions", vhost, *values)
+    elif name in ("set_policy", "set_operator_policy"):
+        kind = "policy" if name == "set_policy" else "operator-policy"
+        yield line(kind, vhost, values[0], values[1], options["--apply-to"], options["--priority"], values[2])
+    elif name in ("clear_policy", "clear_operator_policy"):
+        kind = "policy" if name == "clear_policy" else "operator-policy"
+        yield line(kind, "delete", vhost, values[0])
+    elif name == "close_all_connections":
+        yield line("close", "all", "320", *values)
+    elif name == "delete_queue":
+        yield line("delete", "queue", vhost, *values)
+    elif name == "purge_queue":
+        yield line("purge", vhost, *values)
+    elif name == "list_queues":
+        yield line("list", "queues", vhost)
+    else:
+        raise Unknown(f"rabbitmqctl {name}")
+
+
+def translated(words: Sequence[str]) -> list[str]:
+    name, *values = words
+    if name in SIMPLE:
+        return [SIMPLE[name]]
+    if name == "save":
+        return []
+    if name == "control":
+        return [" ".join(values)]
+    if name == "eval":
+        return list(evaluated(" ".join(values)))
+    if name == "rabbitmqctl":
+        return list(administered(values))
+    raise Unknown(name)
+
+
+def main(address: str, *words: str) -> int:
+    try:
+        lines = translated(words)
+    except Unknown as unknown:
+        return fail(f"a model of RabbitMQ has no {unknown}")
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        answers = connection.makefile("r")
+        for each in lines:
+            connection.sendall(f"{each}\n".encode())
+            for answer in answers:
+                if answer.startswith("error: "):
+                    return fail(f"{each}: {answer.removeprefix('error: ').rstrip()}")
+                if answer == "ok\n":
+                    break
+                print(answer, end="")
+    return 0
+
+
+def fail(text: str) -> int:
+    print(f"broker: {text}", file=sys.stderr, flush=True)
+    return FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
