@@ -16,6 +16,7 @@ from link import LIMIT_S, Channel, Closed, Ended, Failure, Item, Link, said
 VERSIONS = ("3.8", "3.10", "4.0", "4.3")
 TYPES = ("classic", "quorum")
 ABSENT = object()
+UNANSWERED = ("publish", "ack", "nack", "reject", "send", "frame", "octets", "closed", "ended")  # steps
 POLL_S = 0.01
 MOST_SKIPPED_S = 3600  # by which the model's clock may be ahead
 
@@ -197,6 +198,8 @@ class Play:
         on = await self.channel_name(verb, subject, options)
         try:
             await function(subject, **options)
+            if (closes or ends) is not None and verb not in UNANSWERED:
+                raise Failure("the broker answered, and closed nothing")
             if closes is not None:
                 item = await (await self.channel(on)).next()
                 raise Failure(f"in place of a close came {show(self.shown(item))}")
