@@ -59,7 +59,7 @@ class Channel:
         self.link, self.number = link, number
         self.inbox: list[Item] = []
         self.pending: tuple[Item, int] | None = None  # an item whose content is to come
-        self.published = 0  # messages since confirm.select; -1: no confirms
+        self.published = 0  # messages since confirm.select
         self.is_confirming = False
         self.is_closed = False
 

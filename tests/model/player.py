@@ -72,7 +72,7 @@ def resolve(value: Any, version: str, kind: str) -> Any:
 
 def is_conditional(value: dict[str, Any]) -> bool:
     keys = [key for key in value if key != "else"]
-    return bool(keys) and all(holds(key, "", "") is not None for key in keys)
+    return bool(keys or "else" in value) and all(holds(key, "", "") is not None for key in keys)
 
 
 # ------------------------------------------------------------------------------------ comparisons
@@ -194,7 +194,10 @@ class Play:
         subject = self.out(step.pop(verb))
         options = {key.replace("-", "_"): self.out(value) for key, value in step.items()}
         if verb != "control":
-            inspect.signature(function).bind(subject, **options)  # an unknown option is a fault of the script
+            try:
+                inspect.signature(function).bind(subject, **options)
+            except TypeError as error:
+                raise ValueError(f"{verb} has other options: {error}") from None
         on = await self.channel_name(verb, subject, options)
         try:
             await function(subject, **options)
@@ -223,6 +226,10 @@ class Play:
     async def channel_name(self, verb: str, subject: Any, options: dict[str, Any]) -> str:
         if verb == "connect":
             return f"{subject}/a"
+        if verb in ("confirm_select", "nothing", "sync", "close_channel", "closed"):
+            return str(subject)
+        if verb == "ended":
+            return f"{subject}/a" if subject != "main" else "a"
         default = "publisher" if verb == "publish" else "a"
         if verb in ("ack", "nack", "reject") and isinstance(subject, str) and subject in self.held:
             default = self.held[subject][0]
@@ -529,7 +536,7 @@ class Play:
             channel.link.write(
                 amqp.content(channel.number, amqp.encode_properties(sent), data, most=most)
             )
-            channel.published += 1
+            channel.published += channel.is_confirming
             tags.append(channel.published)
         if not confirm or answer is None:
             return
