@@ -245,7 +245,10 @@ class Play:
         """What no step expected fails the script."""
         for name, channel in self.channels.items():
             if not channel.is_closed and not channel.link.is_over:
-                await self.do_nothing(name)
+                try:
+                    await self.do_nothing(name)
+                except (Failure, Closed) as error:
+                    raise Failure(f"at the end: {self.back(str(error))}") from error
 
     async def clean(self) -> None:
         for link in self.links.values():
