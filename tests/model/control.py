@@ -19,6 +19,7 @@ def words(*each: Any) -> str:
     return shlex.join([str(word) for word in each])
 
 
+MOST_SHOWN = 400  # characters of an error
 RESEND = "rabbit, dead_letter_worker_publisher_confirm_timeout"
 RESEND_MS = 1000  # after which a quorum queue sends dead letters again that were not confirmed; 180 s by default
 
@@ -58,7 +59,8 @@ class Control:
             return output.decode()
         if fails:
             return None
-        raise RuntimeError(f"{shlex.join(arguments)} failed: {(errors + output).decode().strip()}")
+        reason = (errors + output).decode().strip()
+        raise RuntimeError(f"{shlex.join(arguments)} failed: {reason[-MOST_SHOWN:]}")
 
     async def evaluate(self, expression: str) -> str:
         return await self.run("eval", expression) or ""
@@ -143,9 +145,9 @@ class Control:
             await self.run("control", words("close", number, 320, f"CONNECTION_FORCED - {text}"))
             return
         closed = await self.evaluate(
-            f"length([rabbit_networking:close_connection(P, {json.dumps(text)}) || [{{pid, P}}, {{client_properties, C}}]"
-            f" <- rabbit_networking:connection_info_all([pid, client_properties]),"
-            f' lists:keyfind(<<"connection_name">>, 1, C) =:= {{<<"connection_name">>, longstr, {erlang(name)}}}]).'
+            f"length([rabbit_networking:close_connection(P, {json.dumps(text)}) || P <- rabbit_networking:connections(),"
+            f" [{{client_properties, C}}] <- [catch rabbit_networking:connection_info(P, [client_properties])],"
+            f' is_list(C) andalso lists:member({{<<"connection_name">>, longstr, {erlang(name)}}}, C)]).'
         )
         if closed.strip() != "1":
             raise RuntimeError(f"no connection has the name {name}: {closed}")

@@ -786,7 +786,7 @@ class Play:
         if on not in self.channels or self.channels[on].is_closed:
             raise Failure("the channel is not open")
 
-    async def do_ended(self, on: str) -> None:
+    async def do_ended(self, name: str) -> None:
         """Waits for the end of a connection: see `ends`."""
 
     async def do_send(
