@@ -66,6 +66,9 @@ class Control:
         return await self.run("eval", expression) or ""
 
     async def execute(self, word: str, **given: Any) -> None:
+        if word in ("restart", "save"):
+            await self.restart(word, **given)
+            return
         line, expression = getattr(self, "_" + word)(**given)
         if self.is_model:
             await self.run("control", line)
@@ -75,6 +78,14 @@ class Control:
             answer = (await self.evaluate(expression)).strip()
             if answer.startswith(("{error", "{badrpc", "{'EXIT'")):
                 raise RuntimeError(f"{line}: {answer}")
+
+    async def restart(self, word: str, kill: bool = False) -> None:
+        """Stops the broker, in order or by a kill, and starts it; or saves its list of queues first."""
+        if word == "restart":
+            for each in ("kill" if kill else "stop", "start"):
+                await self.run(*(("control", each) if self.is_model else (each,)))
+        elif not self.is_model:
+            await self.run("save")
 
     # each returns the model's line and RabbitMQ's expression
 

@@ -263,12 +263,12 @@ class Play:
         with contextlib.suppress(Ended):
             await link.connect(f"{self.prefix}clean")
             names = [("queue", name) for name in self.queues]
+            channel = await link.open()
             for what, name in names + [("exchange", name) for name in self.exchanges]:
-                channel = await link.open()
-                with contextlib.suppress(Closed):
+                try:
                     await channel.call(f"{what}.delete", **{what: name})
-                    await channel.call("channel.close", code=200)
-                    link.channels.pop(channel.number)
+                except Closed:
+                    channel = await link.open()
             await link.close()
         await link.cut()
 
