@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from amqp import BODY, HEADER, METHOD, content, long, method, short, table
+
 CANARY = "CANARYpw"
 PREFETCH = 20  # of the clients; after basic.consume as many messages are delivered
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-END = b"\xce"
 
 
 class Cut(bytes):
@@ -29,46 +29,6 @@ class Reset(bytes):
 
 
 # -------------------------------------------------------------------------------------- encoding
-
-
-def short(text: str | bytes) -> bytes:
-    data = text.encode() if isinstance(text, str) else text
-    return bytes([len(data)]) + data
-
-
-def long(text: str | bytes) -> bytes:
-    data = text.encode() if isinstance(text, str) else text
-    return struct.pack(">I", len(data)) + data
-
-
-def table(fields: dict[str, bytes]) -> bytes:
-    """A table of fields that are encoded already: b"S" + long("text")."""
-    return long(b"".join(short(name) + value for name, value in fields.items()))
-
-
-def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return struct.pack(">BHI", kind, channel, len(payload)) + payload + END
-
-
-def method(channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> bytes:
-    return frame(METHOD, channel, struct.pack(">HH", class_id, method_id) + arguments)
-
-
-def content(channel: int, properties: bytes, body: bytes, size: int | None = None) -> bytes:
-    size = len(body) if size is None else size
-    header = frame(HEADER, channel, struct.pack(">HHQ", 60, 0, size) + properties)
-    pieces = [body[at : at + 131000] for at in range(0, len(body), 131000)]
-    return header + b"".join(frame(BODY, channel, piece) for piece in pieces)
-
-
-def connection_close(code: int = 320, text: str | bytes = "CONNECTION_FORCED") -> bytes:
-    return method(0, 10, 50, struct.pack(">H", code) + short(text) + b"\0\0\0\0")
-
-
-def channel_close(
-    channel: int, code: int = 406, text: str | bytes = "PRECONDITION_FAILED"
-) -> bytes:
-    return method(channel, 20, 40, struct.pack(">H", code) + short(text) + b"\0\0\0\0")
 
 
 def start(

@@ -6,26 +6,28 @@ import random
 import struct
 from typing import Any
 
-from broker import (
+from amqp import (
     BODY,
     HEADER,
     HEARTBEAT,
     METHOD,
-    PREFETCH,
-    Cut,
-    Peer,
-    Reset,
-    Scenario,
     channel_close,
     connection_close,
     content,
     frame,
     long,
-    message_properties,
     method,
     short,
-    start,
     table,
+)
+from broker import (
+    PREFETCH,
+    Cut,
+    Peer,
+    Reset,
+    Scenario,
+    message_properties,
+    start,
     tune,
 )
 
