@@ -28,13 +28,13 @@ typedef struct model_link model_link;
 
 /* All fields 0: the newest version, no choices, now_ms 0 is the epoch. */
 typedef struct model_settings {
-    const char *version; /* "3.10", "4.0" or "4.3"; NULL: "4.3" */
-    int64_t epoch_ms;    /* the time since the epoch when the model's time is 0; for x-death */
+    const char *version;       /* "3.10", "4.0" or "4.3"; NULL: "4.3" */
+    int64_t epoch_ms;          /* the time since the epoch when the model's time is 0; for x-death */
     const unsigned char *tape; /* choices that RabbitMQ may make either way: late or multiple confirms, order of
                                 * consumers; borrowed. After its end, and without a tape, each choice is the first. */
     size_t tape_size;
     int64_t consumer_timeout_ms; /* 0: 30 minutes */
-    int64_t resend_ms; /* after which unconfirmed dead letters are sent again; 0: 180 s */
+    int64_t resend_ms;           /* after which unconfirmed dead letters are sent again; 0: 180 s */
 } model_settings;
 
 /* Creates a broker with the vhost "/" and the user guest, whose password is guest.
@@ -48,6 +48,12 @@ int64_t model_now_ms(const model *self);
 int64_t model_next_ms(const model *self);
 /* Runs the timers until now_ms, each at its own time, in order. Time never goes back. */
 void model_advance(model *self, int64_t now_ms);
+/* As model_next_ms, but without heartbeats: those follow the wall clock, because a client's clock does not skip. Returns when
+ * model_beat has to be called next, in wall_ms; INT64_MAX: never. */
+int64_t model_next_beat_ms(const model *self);
+/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. wall_ms: a monotonic time of
+ * the caller, which may be the model's own. model_next_ms and model_advance have no heartbeats. */
+void model_beat(model *self, int64_t wall_ms);
 /* Returns 1 if only a timer or a client can change something: no message is ready for a consumer, unacknowledged or
  * unconfirmed. `backhop model` skips to the next timer then. */
 int model_is_idle(const model *self);

@@ -1,0 +1,289 @@
+/* Control: commands of an operator, in a table; each gets its words. */
+#include "model/broker.h"
+
+#include "model/closing.h"
+#include "model/exchange.h"
+#include "model/policies.h"
+#include "model/queue.h"
+#include "model/session.h"
+#include "model/users.h"
+#include "model/vhosts.h"
+#include "model/words.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A command in hand. */
+typedef struct order {
+    model *broker;
+    model_words words;
+    bh__report *answer;
+} order;
+
+static const char *word(const order *self, size_t i)
+{
+    return i < self->words.count ? self->words.items[i] : "";
+}
+
+static model_vhost *find_vhost(const order *self, size_t i)
+{
+    model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str(word(self, i)));
+    if (!vhost)
+        bh__report_add(self->answer, "no vhost '%s'\n", word(self, i));
+    return vhost;
+}
+
+/* Closes connections, or cuts them if there is no text. `number` 0: all. Returns how many. */
+static size_t close_links(model *broker, uint64_t number, int code, const char *text)
+{
+    size_t count = 0;
+    for (model_link *link = broker->links; link; link = link->next) {
+        if ((number && link->number != number) || link->is_broken || link->stage == MODEL_CLOSED)
+            continue;
+        count++;
+        link->method = 0;
+        if (text && link->stage == MODEL_RUNNING) {
+            model_link_close(link, code, text);
+        } else {
+            link->is_broken = 1;
+            model_end_link(link);
+        }
+    }
+    return count;
+}
+
+static bh_status do_stop(order *self)
+{
+    int is_kill = strcmp(word(self, 0), "kill") == 0;
+    self->broker->is_stopped = 1;
+    close_links(self->broker, 0, 320,
+                is_kill ? NULL : "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'");
+    for (model_link *link = self->broker->links; link; link = link->next)
+        if (link->stage == MODEL_CLOSING) /* a broker that stops waits for no answer */
+            link->stage = MODEL_CLOSED;
+    model_vhosts_restart(self->broker);
+    return BH_OK;
+}
+
+static bh_status do_start(order *self)
+{
+    self->broker->is_stopped = 0;
+    self->broker->has_alarm = 0;
+    return BH_OK;
+}
+
+static bh_status do_alarm(order *self)
+{
+    int is_on = strcmp(word(self, 1), "on") == 0;
+    if (!is_on && strcmp(word(self, 1), "off") != 0)
+        return BH_ERR_ARGUMENT;
+    model_session_alarm(self->broker, is_on);
+    return BH_OK;
+}
+
+static const char *state_of(const model_link *link)
+{
+    if (link->is_broken || link->stage >= MODEL_CLOSING)
+        return "closing";
+    if (link->stage < MODEL_RUNNING)
+        return "starting";
+    return link->is_blocked ? "blocked" : "running";
+}
+
+static bh_status list_connections(order *self)
+{
+    for (const model_link *link = self->broker->links; link; link = link->next) {
+        bh__report_add(self->answer, "%" PRIu64 "\t", link->number);
+        bh__report_add_shown(self->answer, bh_str(link->name), 0);
+        bh__report_add(self->answer, "\t%s\n", state_of(link));
+    }
+    return BH_OK;
+}
+
+static bh_status list_queues(order *self)
+{
+    const model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str("/"));
+    if (self->words.count > 2)
+        vhost = find_vhost(self, 2);
+    if (!vhost)
+        return BH_ERR_MISSING;
+    for (size_t i = 0; i < vhost->queues.count; i++) {
+        const model_queue *queue = vhost->queues.items[i].object;
+        bh__report_add_shown(self->answer, queue->name, 0);
+        bh__report_add(self->answer, "\t%s\t%zu\t%zu\t%zu\n", queue->is_quorum ? "quorum" : "classic",
+                       queue->ready_count, queue->unacked.count, queue->consumer_count);
+    }
+    return BH_OK;
+}
+
+static bh_status do_list(order *self)
+{
+    if (strcmp(word(self, 1), "connections") == 0)
+        return list_connections(self);
+    return strcmp(word(self, 1), "queues") == 0 ? list_queues(self) : BH_ERR_ARGUMENT;
+}
+
+/* Reads a number of a connection; 0 for "all". Returns 0 if it is neither. */
+static int read_number(const char *text, uint64_t *out)
+{
+    char *end;
+    *out = strtoull(text, &end, 10);
+    if (strcmp(text, "all") == 0)
+        return 1;
+    return *text >= '1' && *text <= '9' && !*end;
+}
+
+static bh_status do_close(order *self)
+{
+    uint64_t number;
+    int is_cut = strcmp(word(self, 0), "cut") == 0;
+    int code = self->words.count > 2 ? atoi(word(self, 2)) : 320;
+    const char *text = self->words.count > 3 ? word(self, 3) : "CONNECTION_FORCED - Closed via management plugin";
+    if (!read_number(word(self, 1), &number) || code < 100 || code > 999 || strlen(text) > 255)
+        return BH_ERR_ARGUMENT;
+    return close_links(self->broker, number, code, is_cut ? NULL : text) || number == 0 ? BH_OK : BH_ERR_MISSING;
+}
+
+static bh_status do_delete(order *self)
+{
+    model_vhost *vhost = find_vhost(self, 2);
+    if (!vhost)
+        return BH_ERR_MISSING;
+    model_queue *queue = model_queue_find(vhost, bh_str(word(self, 3)));
+    model_exchange *exchange = model_exchange_find(vhost, bh_str(word(self, 3)));
+    if (strcmp(word(self, 1), "queue") == 0 && queue)
+        model_end_queue(queue);
+    else if (strcmp(word(self, 1), "exchange") == 0 && exchange && exchange->name.size > 0)
+        model_exchange_delete(exchange);
+    else
+        return strcmp(word(self, 1), "queue") == 0 || strcmp(word(self, 1), "exchange") == 0 ? BH_ERR_MISSING
+                                                                                             : BH_ERR_ARGUMENT;
+    return BH_OK;
+}
+
+static bh_status do_purge(order *self)
+{
+    model_vhost *vhost = find_vhost(self, 1);
+    model_queue *queue = vhost ? model_queue_find(vhost, bh_str(word(self, 2))) : NULL;
+    if (!queue)
+        return BH_ERR_MISSING;
+    bh__report_add(self->answer, "%zu\n", model_queue_purge(queue, self->broker->version->purges_discards));
+    model_queue_touch(queue);
+    return BH_OK;
+}
+
+static bh_status do_vhost(order *self)
+{
+    static const char *const all[MODEL_ACCESS_COUNT] = {".*", ".*", ".*"};
+    bh_bytes name = bh_str(word(self, 2));
+    model_vhost *vhost = model_names_find(&self->broker->vhosts, name);
+    if (strcmp(word(self, 1), "add") == 0) {
+        if (!vhost && !model_vhosts_add(self->broker, name))
+            return BH_ERR_NO_MEMORY;
+        return model_users_permit(self->broker, word(self, 2), "guest", all);
+    }
+    if (strcmp(word(self, 1), "delete") != 0)
+        return BH_ERR_ARGUMENT;
+    if (!vhost)
+        return BH_ERR_MISSING;
+    model_vhosts_delete(vhost);
+    return BH_OK;
+}
+
+static bh_status do_user(order *self)
+{
+    char tags[256] = "";
+    for (size_t i = 3; i < self->words.count; i++) {
+        if (strlen(tags) + strlen(word(self, i)) + 2 > sizeof tags)
+            return BH_ERR_ARGUMENT;
+        if (*tags)
+            strcat(tags, " ");
+        strcat(tags, word(self, i));
+    }
+    return model_users_set(self->broker, word(self, 1), word(self, 2), tags) ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+static bh_status do_permissions(order *self)
+{
+    const char *patterns[MODEL_ACCESS_COUNT] = {word(self, 3), word(self, 4), word(self, 5)};
+    if (!find_vhost(self, 1))
+        return BH_ERR_MISSING;
+    return model_users_permit(self->broker, word(self, 1), word(self, 2), patterns);
+}
+
+static bh_status do_policy(order *self)
+{
+    int is_deletion = strcmp(word(self, 1), "delete") == 0 && self->words.count == 4;
+    model_vhost *vhost = find_vhost(self, is_deletion ? 2 : 1);
+    if (!vhost)
+        return BH_ERR_MISSING;
+    if (is_deletion)
+        return model_policies_delete(vhost, word(self, 3));
+    if (self->words.count != 7)
+        return BH_ERR_ARGUMENT;
+    model_policy_order policy = {.name = word(self, 2),
+                                 .pattern = word(self, 3),
+                                 .apply_to = word(self, 4),
+                                 .priority = atoi(word(self, 5)),
+                                 .is_operator = strcmp(word(self, 0), "operator-policy") == 0,
+                                 .definition = word(self, 6)};
+    return model_policies_set(vhost, &policy);
+}
+
+static bh_status do_now(order *self)
+{
+    bh__report_add(self->answer, "%" PRId64 "\n", self->broker->now_ms);
+    return BH_OK;
+}
+
+static bh_status do_advance(order *self)
+{
+    char *end;
+    long long span_ms = strtoll(word(self, 1), &end, 10);
+    if (span_ms < 0 || *end)
+        return BH_ERR_ARGUMENT;
+    model_advance(self->broker, model_later(self->broker->now_ms, span_ms));
+    return BH_OK;
+}
+
+/* The words of a command are counted with its name. */
+static const struct {
+    const char *name;
+    size_t least;
+    size_t most;
+    bh_status (*run)(order *self);
+} commands[] = {
+    {"stop", 1, 1, do_stop},     {"kill", 1, 1, do_stop},
+    {"start", 1, 1, do_start},   {"alarm", 2, 2, do_alarm},
+    {"list", 2, 3, do_list},     {"close", 2, 4, do_close},
+    {"cut", 2, 2, do_close},     {"delete", 4, 4, do_delete},
+    {"purge", 3, 3, do_purge},   {"vhost", 3, 3, do_vhost},
+    {"user", 3, 16, do_user},    {"permissions", 6, 6, do_permissions},
+    {"policy", 4, 7, do_policy}, {"operator-policy", 4, 7, do_policy},
+    {"now", 1, 1, do_now},       {"advance", 2, 2, do_advance},
+};
+
+static bh_status run(order *self)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].name, word(self, 0)) == 0 && self->words.count >= commands[i].least &&
+            self->words.count <= commands[i].most)
+            return commands[i].run(self);
+    return BH_ERR_ARGUMENT;
+}
+
+bh_status model_control(model *self, const char *line, bh__report *answer)
+{
+    order given = {.broker = self, .answer = answer};
+    bh_status status = model_words_split(&given.words, line);
+    size_t before = answer->size;
+    if (status == BH_OK)
+        status = run(&given);
+    if (status == BH_ERR_ARGUMENT && answer->size == before)
+        bh__report_add(answer, "the command '%s' is unknown, or its words are wrong\n", word(&given, 0));
+    else if (status != BH_OK && answer->size == before)
+        bh__report_add(answer, "%s\n", status == BH_ERR_MISSING ? "there is no such object" : "no memory");
+    model_words_free(&given.words);
+    model_run(self);
+    return status;
+}

@@ -1,0 +1,20 @@
+/* Dead letters: what leaves a queue for its dead-letter exchange. Internal. */
+#ifndef BACKHOP_COMMAND_MODEL_DEAD_LETTERS_H
+#define BACKHOP_COMMAND_MODEL_DEAD_LETTERS_H
+
+#include "model/broker.h"
+
+/* Takes an entry that is in no list. Without a dead-letter exchange it is gone. */
+void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason reason);
+/* Publishes what is pending at most once. Returns 0 if nothing was. */
+int model_dead_letters_publish(model *self);
+/* Publishes what the queue has to publish at least once, 32 at a time, and again what nobody took. */
+void model_dead_letters_resend(model_queue *queue);
+/* Returns the time of the next attempt; INT64_MAX: there is none. */
+int64_t model_dead_letters_next_ms(const model_queue *queue);
+/* Frees the dead letter in flight of an entry. */
+void model_dead_letters_forget(model_entry *entry);
+/* Frees all that are pending. */
+void model_dead_letters_free(model *self);
+
+#endif

@@ -1,0 +1,39 @@
+/* Versions: what differs between the versions of RabbitMQ that the model speaks as. Internal. */
+#ifndef BACKHOP_COMMAND_MODEL_VERSIONS_H
+#define BACKHOP_COMMAND_MODEL_VERSIONS_H
+
+#include <stdint.h>
+
+/* What a returned message adds to which count of a quorum queue. */
+typedef enum model_counting {
+    MODEL_COUNTS_RETURNS,  /* each return; header x-delivery-count */
+    MODEL_COUNTS_ACQUIRED, /* each return; the count has no meaning outside of the queue but travels with dead letters */
+    MODEL_COUNTS_FAILURES  /* basic.reject and lost consumers; the returns are in x-acquired-count */
+} model_counting;
+
+/* The fields are the rows of versions.c. */
+typedef struct model_version {
+    const char *name;
+    const char *full;
+    int reads_death_header;
+    int sorts_headers;
+    int drops_cc;
+    int64_t delivery_limit; /* -1: none */
+    model_counting counting;
+    int has_delayed_retry;
+    int quorum_levels; /* of priority: 1, 2 or 32 */
+    int cancels_on_timeout;
+    int64_t disconnected_ms;
+    int permits_transient;
+    int permits_global_qos;
+    int frame_min; /* octets */
+    int64_t max_message_bytes;
+    int unknown_type_code; /* the reply code for an unknown exchange type */
+    int counts_first_get;
+    int purges_discards; /* pending dead letters too */
+} model_version;
+
+/* Returns a version by its name: "3.10", "4.0", "4.3"; NULL is the newest. Returns NULL if it is unknown. */
+const model_version *model_version_find(const char *name);
+
+#endif
