@@ -191,7 +191,7 @@ static void check_origin(const account *message, bh_delivery *delivery, bh_histo
     if (strcmp(bh_history_routing_key(past).data, key) != 0 || strcmp(bh_history_exchange(past).data, exchange) != 0)
         fail("message %u was published to \"%s\" \"%s\" by its history", message->index, bh_history_exchange(past).data,
              bh_history_routing_key(past).data);
-    if (it.of->strategy != BH_STRATEGY_REJECT && it.of->strategy != BH_STRATEGY_MESSAGE_TTL &&
+    if (it.of->strategy != BH_STRATEGY_REJECT && it.of->strategy != BH_STRATEGY_MESSAGE_TTL && !it.has_replays &&
         strcmp(bh_delivery_routing_key(delivery).data, key) != 0)
         fail("message %u comes with routing key \"%s\"", message->index, bh_delivery_routing_key(delivery).data);
 }
@@ -206,11 +206,13 @@ static call_script decide(account *message, int64_t attempt)
 static void note_settled(account *message, const call_script *script, int64_t attempt)
 {
     int64_t delay_ms = 0;
+    int is_retried = 1; /* else it is parked, and a replay can bring it at once */
     int may_wait = it.of->strategy != BH_STRATEGY_REJECT && it.of->strategy != BH_STRATEGY_NATIVE;
     switch (script->outcome) {
     case BH_OUTCOME_OK:
     case BH_OUTCOME_DROPPED:
         message->oks++;
+        message->ok_us = schedule_now_us();
         it.out->oks++;
         break;
     case BH_OUTCOME_PERMANENT:
@@ -219,6 +221,7 @@ static void note_settled(account *message, const call_script *script, int64_t at
     case BH_OUTCOME_FAILED:
     case BH_OUTCOME_RELEASED:
         message->failures++;
+        is_retried = attempt < it.of->max_attempts;
         delay_ms = policy_delay_ms(attempt);
         break;
     case BH_OUTCOME_THROTTLED:
@@ -230,7 +233,7 @@ static void note_settled(account *message, const call_script *script, int64_t at
     if (script->retry_after_ms > delay_ms && may_wait)
         delay_ms = script->retry_after_ms;
     /* RabbitMQ counts whole milliseconds. */
-    message->due_us = delay_ms ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
+    message->due_us = delay_ms && is_retried ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
 }
 
 static void handle(bh_worker *worker, bh_message *taken)
@@ -384,6 +387,35 @@ static void await_ready(void)
                 fail("worker %d is not ready after %d s", i, READY_MS / 1000);
 }
 
+/* ------------------------------------------------------------------------------------------------------------ queues */
+
+static int has_suffix(const char *name, const char *suffix)
+{
+    size_t size = strlen(name), end = strlen(suffix);
+    return size >= end && strcmp(name + size - end, suffix) == 0;
+}
+
+/* Calls `visit` for each queue. Returns how many messages are in queues that have to drain. */
+static int64_t visit_queues(void (*visit)(const char *name))
+{
+    int64_t pending = 0;
+    network_control(it.list, sizeof it.list, "list queues");
+    char *rest = it.list, *line;
+    while ((line = strsep(&rest, "\n"))) {
+        char name[256], type[32];
+        long long ready, unacked, consumers, held;
+        if (!*line)
+            continue;
+        if (sscanf(line, "%255s %31s %lld %lld %lld %lld", name, type, &ready, &unacked, &consumers, &held) != 6)
+            fail("the model lists a queue as %s", line);
+        if (!has_suffix(name, ".parked") && !has_suffix(name, ".unroutable"))
+            pending += ready + unacked + held;
+        if (visit)
+            visit(name);
+    }
+    return pending;
+}
+
 /* ------------------------------------------------------------------------------------------------------------ faults */
 
 static void lose_waiting(void)
@@ -395,11 +427,25 @@ static void lose_waiting(void)
     }
 }
 
+static int closes_connections(fault_kind kind)
+{
+    return kind == FAULT_STOP || kind == FAULT_KILL || kind == FAULT_CLOSE || kind == FAULT_RESET ||
+           kind == FAULT_NO_RIGHTS || kind == FAULT_UNREACHABLE || kind == FAULT_UNKNOWN;
+}
+
+static void delete_wait_queue(const char *name)
+{
+    char line[300];
+    snprintf(line, sizeof line, "delete queue / %s", name);
+    if (strstr(name, ".wait"))
+        network_try(line);
+}
+
 static void begin_fault(const fault *self)
 {
     int64_t end_us = schedule_now_us() + self->for_ms * 1000;
     trace("fault %d begins", (int)self->kind);
-    witness_disturb_in_hand();
+    witness_disturb_in_hand(closes_connections(self->kind));
     switch (self->kind) {
     case FAULT_STOP:
     case FAULT_KILL:
@@ -427,6 +473,18 @@ static void begin_fault(const fault *self)
     case FAULT_DELETE_QUEUE:
         lose_waiting();
         network_try("delete queue / " QUEUE);
+        break;
+    case FAULT_DELETE_PARKED:
+        lose_waiting();
+        network_try("delete queue / " QUEUE ".parked");
+        break;
+    case FAULT_DELETE_WAIT:
+        lose_waiting();
+        visit_queues(delete_wait_queue);
+        break;
+    case FAULT_FULL:
+        network_control(NULL, 0,
+                        "policy / full [.]wait queues 9 '{\"max-length\": 1, \"overflow\": \"reject-publish\"}'");
         break;
     case FAULT_DELETE_RETURN:
         if (it.of->type == BH_QUEUE_CLASSIC) /* dead-letters at most once: to no exchange it loses the message */
@@ -457,6 +515,7 @@ static void begin_fault(const fault *self)
         network_weather_now.latency_us = self->amount * 1000;
         network_weather_now.jitter_us = (unsigned)(self->amount * 500) % 65536;
         network_weather_now.fragment_bytes = 600;
+        network_weather_now.most_queued = 8192;
         break;
     case FAULT_RESTART: {
         player *chosen = &it.players[self->which % (unsigned)it.of->workers];
@@ -492,12 +551,16 @@ static void end_fault(const fault *self)
     case FAULT_SHORT_TTL:
         network_try("policy delete / short");
         break;
+    case FAULT_FULL:
+        network_try("policy delete / full");
+        break;
     case FAULT_NO_RIGHTS:
         network_control(NULL, 0, "permissions / guest .* .* .*");
         break;
     case FAULT_SLOW:
         network_weather_now.latency_us = 100;
         network_weather_now.jitter_us = network_weather_now.fragment_bytes = 0;
+        network_weather_now.most_queued = 0;
         break;
     case FAULT_RESTART:
         it.players[self->which % (unsigned)it.of->workers].is_paused = 0;
@@ -508,33 +571,6 @@ static void end_fault(const fault *self)
 }
 
 /* --------------------------------------------------------------------------------------------------------------- end */
-
-static int has_suffix(const char *name, const char *suffix)
-{
-    size_t size = strlen(name), end = strlen(suffix);
-    return size >= end && strcmp(name + size - end, suffix) == 0;
-}
-
-/* Calls `visit` for each queue with messages; returns how many messages are in queues that have to drain. */
-static int64_t visit_queues(void (*visit)(const char *name))
-{
-    int64_t pending = 0;
-    network_control(it.list, sizeof it.list, "list queues");
-    char *rest = it.list, *line;
-    while ((line = strsep(&rest, "\n"))) {
-        char name[256], type[32];
-        long long ready, unacked, consumers, held;
-        if (!*line)
-            continue;
-        if (sscanf(line, "%255s %31s %lld %lld %lld %lld", name, type, &ready, &unacked, &consumers, &held) != 6)
-            fail("the model lists a queue as %s", line);
-        if (!has_suffix(name, ".parked") && !has_suffix(name, ".unroutable"))
-            pending += ready + unacked + held;
-        if (visit && ready + unacked + held)
-            visit(name);
-    }
-    return pending;
-}
 
 static void look_at_memory(void)
 {

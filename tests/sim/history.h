@@ -41,6 +41,9 @@ typedef enum fault_kind {
     FAULT_ALARM,         /* memory */
     FAULT_DELETE_QUEUE,  /* the work queue */
     FAULT_DELETE_RETURN, /* the exchange that brings retries back */
+    FAULT_DELETE_PARKED, /* the parked queue */
+    FAULT_DELETE_WAIT,   /* all wait queues */
+    FAULT_FULL,          /* a policy limits wait queues to one message: they refuse more */
     FAULT_SHORT_TTL,     /* a policy shortens the TTL of wait queues */
     FAULT_NO_RIGHTS,     /* the user may do nothing, and the broker closes channels */
     FAULT_JUMP,          /* the wall clock jumps by `amount` ms */

@@ -11,11 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_CONNECTIONS = 8192,
-    MOST_QUEUED = 524288, /* bytes that a direction takes before it is clogged */
-    COMMAND_ROOM = 1024
-};
+enum { MOST_CONNECTIONS = 8192, MOST_QUEUED = 524288, COMMAND_ROOM = 1024 };
 
 typedef struct piece {
     struct piece *next;
@@ -388,9 +384,12 @@ int network_has(int fd)
     return fd >= FIRST_FD;
 }
 
-static int can_write(const connection *self)
+/* Returns how many bytes the socket takes now. */
+static size_t room_of(const connection *self)
 {
-    return self->ways[NETWORK_UP].queued < MOST_QUEUED;
+    size_t most = network_weather_now.most_queued ? network_weather_now.most_queued : MOST_QUEUED;
+    size_t queued = self->ways[NETWORK_UP].queued;
+    return queued < most ? most - queued : 0;
 }
 
 short network_look(int fd, short events)
@@ -405,7 +404,7 @@ short network_look(int fd, short events)
     if (self->has_ended && !self->ways[NETWORK_DOWN].first)
         return (short)(POLLHUP | (POLLIN & events));
     int ready = has_arrived(&self->ways[NETWORK_DOWN]) ? POLLIN : 0;
-    if (can_write(self))
+    if (room_of(self))
         ready |= POLLOUT;
     return (short)(ready & events);
 }
@@ -451,10 +450,10 @@ ssize_t network_write(int fd, const char *data, size_t size)
     if (self->has_ended && !self->ways[NETWORK_DOWN].first)
         return -1;
     errno = 0;
-    if (!can_write(self))
+    if (size > room_of(self))
+        size = room_of(self);
+    if (!size)
         return 0;
-    if (size > MOST_QUEUED)
-        size = MOST_QUEUED;
     if (!self->has_ended)
         push_bytes(&self->ways[NETWORK_UP], data, size);
     witness_see(number_of(self), WITNESS_UP, data, size);

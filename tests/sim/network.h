@@ -19,6 +19,7 @@ typedef struct network_weather {
     int64_t latency_us;      /* the least of each piece; at least 1 */
     unsigned jitter_us;      /* what is added at random, below this; at most 65536 */
     unsigned fragment_bytes; /* pieces are at most so long; 0: whole writes */
+    size_t most_queued;      /* bytes that a direction takes before it is clogged; 0: 512 KiB */
     int is_unreachable;      /* connecting gets no answer */
     int is_unknown;          /* names are not resolved */
 } network_weather;

@@ -351,6 +351,46 @@ START_TEST(a_clock_that_jumps_changes_no_delay)
 }
 END_TEST
 
+START_TEST(copies_for_full_wait_queues_are_published_again)
+{
+    history it = usual("full wait queues");
+    it.messages = 10;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_FULL, .for_ms = 20000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 10);
+    ck_assert_int_eq(out.calls, 20);
+    ck_assert_int_ge(out.events[BH_EVENT_NACKED], 1);
+}
+END_TEST
+
+START_TEST(a_deleted_parked_queue_is_declared_again)
+{
+    history it = usual("parked queue deleted");
+    it.max_attempts = 1;
+    it.messages = 10;
+    it.publish_ms = 1000;
+    it.decide = always_fail;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_PARKED, .at_ms = 4500});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.calls, 10);
+    ck_assert_int_eq(out.parked, 5);
+    ck_assert_int_ge(out.events[BH_EVENT_RETURNED], 1);
+}
+END_TEST
+
+START_TEST(deleted_wait_queues_are_declared_again)
+{
+    history it = usual("wait queues deleted");
+    it.messages = 10;
+    it.publish_ms = 1000;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_WAIT, .at_ms = 4200});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 9);
+}
+END_TEST
+
 START_TEST(a_user_without_rights_gets_them_back)
 {
     history it = usual("no rights");
@@ -440,6 +480,9 @@ Suite *suite_scenarios(void)
         a_policy_that_shortens_wait_queues_is_reported,
         a_handler_that_outlives_the_consumer_timeout_is_called_once,
         a_clock_that_jumps_changes_no_delay,
+        copies_for_full_wait_queues_are_published_again,
+        a_deleted_parked_queue_is_declared_again,
+        deleted_wait_queues_are_declared_again,
         a_user_without_rights_gets_them_back,
         a_broker_that_is_killed_again_and_again_loses_nothing,
         a_message_whose_worker_dies_each_time_is_parked,

@@ -8,7 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_CHANNELS = 32, FRAME_START = 7, FRAME_OVERHEAD = 8, PREFIX = 16, HEADER_START = 12, MOST_SEEN = 8192 };
+enum {
+    MOST_CHANNELS = 32,
+    FRAME_START = 7,
+    FRAME_OVERHEAD = 8,
+    PREFIX = 16,
+    HEADER_START = 12,
+    MOST_SEEN = 8192,
+    MOST_DELAY_US = 1000000
+};
 
 /* A delivery that is not settled, or a publish that is not confirmed. */
 typedef struct item {
@@ -48,6 +56,7 @@ typedef struct connection {
     bh__buffer in[2];
     int64_t offset; /* of the bytes up that were read */
     int has_header;
+    int is_lost; /* the broker's end is gone: what comes is delivered again */
     channel channels[MOST_CHANNELS];
     items settled;
 } connection;
@@ -169,6 +178,10 @@ static void settle_one(connection *self, const item *settled, settling how)
     if (how == REJECTED && !it.may_reject)
         fail("message %u is rejected, and lost", of->index);
     add_item(&self->settled, (item){.of = of, .offset = self->offset, .is_ack = how == ACKED});
+    if (of->ok_us && !of->disturbed && schedule_now_us() - of->ok_us > MOST_DELAY_US)
+        fail("message %u is settled %.3f ms after its success", of->index,
+             (double)(schedule_now_us() - of->ok_us) / 1000);
+    of->ok_us = 0;
     if (how != ACKED)
         return;
     of->acks++;
@@ -238,7 +251,7 @@ static void begin_content(channel *at, witness_way way, int method, uint64_t tag
     }
 }
 
-static void end_content(channel *at, content *ended)
+static void end_content(connection *self, channel *at, content *ended)
 {
     account *of = named(ended->prefix);
     if (of && ended->hash != it.hashes[of->index])
@@ -261,8 +274,10 @@ static void end_content(channel *at, content *ended)
     } else {
         if (of && of->held_us && it.timeout_us && schedule_now_us() - of->held_us >= it.timeout_us)
             of->disturbed++;
-        if (of)
+        if (of) {
             of->held_us = schedule_now_us();
+            of->disturbed += self->is_lost;
+        }
         add_item(&at->delivered, (item){.tag = ended->tag, .of = of});
     }
     ended->method = 0;
@@ -378,7 +393,7 @@ static void on_frame(connection *self, witness_way way, int type, unsigned chann
         return;
     }
     if (current->got == current->size)
-        end_content(at, current);
+        end_content(self, at, current);
 }
 
 void witness_open(int opened)
@@ -429,19 +444,30 @@ static void free_connection(connection *self)
     free(self);
 }
 
-void witness_lose(int lost)
+static void disturb_connection(connection *self)
 {
-    connection *self = it.seen[lost];
-    for (int i = 0; self && i < MOST_CHANNELS; i++) {
+    for (int i = 0; i < MOST_CHANNELS; i++) {
         disturb(&self->channels[i].delivered);
         disturb(&self->channels[i].sent);
     }
 }
 
-void witness_disturb_in_hand(void)
+void witness_lose(int lost)
+{
+    connection *self = it.seen[lost];
+    if (!self)
+        return;
+    self->is_lost = 1;
+    disturb_connection(self);
+}
+
+void witness_disturb_in_hand(int is_end)
 {
     for (int i = 0; i < MOST_SEEN; i++)
-        witness_lose(i);
+        if (it.seen[i]) {
+            it.seen[i]->is_lost |= is_end;
+            disturb_connection(it.seen[i]);
+        }
 }
 
 void witness_close(int closed, int64_t arrived)
@@ -457,10 +483,7 @@ void witness_close(int closed, int64_t arrived)
             each->of->disturbed++;
         }
     }
-    for (int i = 0; i < MOST_CHANNELS; i++) {
-        disturb(&self->channels[i].delivered);
-        disturb(&self->channels[i].sent);
-    }
+    disturb_connection(self);
     free_connection(self);
     it.seen[closed] = NULL;
 }

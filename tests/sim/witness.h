@@ -28,6 +28,7 @@ typedef struct account {
     int failures;   /* calls that were settled as failed, and would be retried */
     int waits;      /* calls that were settled as throttled, deferred or released */
     int oks;        /* calls that succeeded or dropped the message */
+    int64_t ok_us;  /* of the last success; 0: its acknowledgement went out, or there was none */
     int permanents; /* calls that parked it */
     int64_t due_us; /* no call before this time; 0: none */
     int64_t last_attempt;
@@ -56,8 +57,9 @@ account *witness_at(size_t index);
 account *witness_find(bh_bytes body);
 /* Counts a disturbance of all messages that have not ended: the broker died. */
 void witness_disturb_all(void);
-/* Counts a disturbance of all that is in hand: the broker closes all connections. */
-void witness_disturb_in_hand(void);
+/* Counts a disturbance of all that is in hand. is_end: the broker closes all connections, and what still comes by them is
+ * delivered again. */
+void witness_disturb_in_hand(int is_end);
 
 /* For network.c. */
 void witness_open(int connection);
