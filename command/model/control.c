@@ -110,8 +110,9 @@ static bh_status list_queues(order *self)
     for (size_t i = 0; i < vhost->queues.count; i++) {
         const model_queue *queue = vhost->queues.items[i].object;
         bh__report_add_shown(self->answer, queue->name, 0);
-        bh__report_add(self->answer, "\t%s\t%zu\t%zu\t%zu\n", queue->is_quorum ? "quorum" : "classic",
-                       queue->ready_count, queue->unacked.count, queue->consumer_count);
+        bh__report_add(self->answer, "\t%s\t%zu\t%zu\t%zu\t%zu\n", queue->is_quorum ? "quorum" : "classic",
+                       queue->ready_count, queue->unacked.count, queue->consumer_count,
+                       queue->delayed.count + queue->discards.count);
     }
     return BH_OK;
 }

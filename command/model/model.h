@@ -82,7 +82,7 @@ void model_disconnect(model_link *link);
  *     start                           accepts connections again
  *     alarm on|off                    a memory alarm
  *     list connections                one line each: its number, client-provided name, state
- *     list queues [VHOST]             name, type, ready, unacknowledged, consumers
+ *     list queues [VHOST]             name, type, ready, unacknowledged, consumers, delayed or in dead-lettering
  *     close NUMBER|all [CODE TEXT]    closes connections, as the management API does (320 CONNECTION_FORCED)
  *     cut NUMBER|all                  cuts connections without a word
  *     delete queue|exchange VHOST NAME

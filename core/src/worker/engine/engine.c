@@ -2,13 +2,12 @@
 
 #include "worker/engine/decision.h"
 #include "worker/engine/pacing.h"
+#include "worker/wire/schedule.h"
 #include "base/memory.h"
 
 #include <backhop/adapter/event.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 void bh__engine_free(bh__engine *self)
 {
@@ -387,7 +386,7 @@ static void wait_for_io(bh__engine *self, int64_t until_ms, int ready[2])
         timeout_ms = BH__NAP_MS;
     if (!bh__mailbox_begin_wait(mailbox, sleep) && !self->consumer.is_doubtful)
         timeout_ms = 0;
-    int count = poll(polled, 3, timeout_ms);
+    int count = bh__schedule_poll(polled, 3, timeout_ms);
     self->is_woken = count == 0 || polled[0].revents;
     bh__mailbox_end_wait(mailbox, count > 0 && polled[0].revents);
     for (int i = 0; i < 2; i++)
@@ -412,10 +411,8 @@ static void offer_arrived(bh__engine *self)
     if (!self->consumer.arrived.first || self->stage != BH__WORKING || bh__monotonic_ms() < guarding_until_ms(self))
         return;
     bh__mailbox_offer(self->context.mailbox, &self->consumer.arrived);
-    if (bh_ledger_unsettled(self->context.ledger) < self->context.settings->prefetch / 2) {
-        struct timespec time = {0, BH__REST_NS};
-        nanosleep(&time, NULL);
-    }
+    if (bh_ledger_unsettled(self->context.ledger) < self->context.settings->prefetch / 2)
+        bh__schedule_rest(BH__REST_NS);
 }
 
 /* Decides on dead letters. Those whose work queue is checked wait. */

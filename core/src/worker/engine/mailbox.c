@@ -1,12 +1,11 @@
 #include "worker/engine/mailbox.h"
 
 #include "worker/wire/clock.h"
+#include "worker/wire/schedule.h"
 
 #include <backhop/adapter/event.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------------------------------------------------ forks */
@@ -67,14 +66,9 @@ static void read_bytes(const int ends[2])
 
 static int make_locks(bh__mailbox *self)
 {
-    pthread_condattr_t monotonic;
-    if (pthread_condattr_init(&monotonic) != 0)
-        return 0;
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     self->has_locks = pthread_mutex_init(&self->mutex, NULL) == 0 && pthread_mutex_init(&self->taking, NULL) == 0 &&
                       pthread_mutex_init(&self->reading, NULL) == 0 && pthread_mutex_init(&self->counting, NULL) == 0 &&
-                      pthread_cond_init(&self->arrived, &monotonic) == 0;
-    pthread_condattr_destroy(&monotonic);
+                      bh__condition_init(&self->arrived);
     return self->has_locks;
 }
 
@@ -120,7 +114,7 @@ void bh__mailbox_free(bh__mailbox *self)
     close_pipe(self->wake);
     if (!self->has_locks)
         return;
-    pthread_cond_destroy(&self->arrived);
+    bh__condition_destroy(&self->arrived);
     pthread_mutex_destroy(&self->counting);
     pthread_mutex_destroy(&self->reading);
     pthread_mutex_destroy(&self->taking);
@@ -243,16 +237,12 @@ void bh__mailbox_unwatch(bh__mailbox *self)
 
 void bh__mailbox_wait(bh__mailbox *self, int64_t timeout_ms, int for_events)
 {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
-    end.tv_sec += (time_t)(timeout_ms / 1000 + ns / 1000000000);
-    end.tv_nsec = (long)(ns % 1000000000);
+    int64_t end_us = bh__monotonic_us() + timeout_ms * 1000;
     pthread_mutex_lock(&self->mutex);
-    int error = 0;
-    while (!(has_message(self) && bh__mailbox_is_delivering(self)) && !(for_events && has_event(self)) && error == 0 &&
+    int is_in_time = 1;
+    while (is_in_time && !(has_message(self) && bh__mailbox_is_delivering(self)) && !(for_events && has_event(self)) &&
            (for_events ? atomic_load(&self->life) == BH__RUNNING : bh__mailbox_is_delivering(self)))
-        error = pthread_cond_timedwait(&self->arrived, &self->mutex, &end);
+        is_in_time = bh__condition_wait(&self->arrived, &self->mutex, end_us);
     pthread_mutex_unlock(&self->mutex);
 }
 
@@ -342,7 +332,7 @@ void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages)
     bh__message_list_append(&self->ready, messages);
     update_signal(self);
     pthread_mutex_unlock(&self->mutex);
-    pthread_cond_broadcast(&self->arrived);
+    bh__condition_wake(&self->arrived);
 }
 
 void bh__mailbox_resume(bh__mailbox *self)
@@ -353,7 +343,7 @@ void bh__mailbox_resume(bh__mailbox *self)
     update_signal(self);
     pthread_mutex_unlock(&self->mutex);
     if (was_held)
-        pthread_cond_broadcast(&self->arrived);
+        bh__condition_wake(&self->arrived);
 }
 
 void bh__mailbox_withdraw(bh__mailbox *self, bh__message_list *out)
@@ -363,7 +353,7 @@ void bh__mailbox_withdraw(bh__mailbox *self, bh__message_list *out)
     bh__message_list_append(out, &self->at_hand);
     replenish(self);
     pthread_mutex_unlock(&self->taking);
-    pthread_cond_broadcast(&self->arrived); /* the worker may be stopping */
+    bh__condition_wake(&self->arrived); /* the worker may be stopping */
 }
 
 /* Moves settled messages to the list, in the order of their settlement. */
@@ -414,7 +404,7 @@ void bh__mailbox_end(bh__mailbox *self)
 {
     atomic_store(&self->wake_end, -1);
     while (atomic_load(&self->wakers) > 0) /* each writes one byte without blocking */
-        sched_yield();
+        bh__schedule_yield();
     close_pipe(self->wake);
 }
 
@@ -479,7 +469,7 @@ void bh__mailbox_push_event(bh__mailbox *self, bh_event *event, int is_last)
         atomic_store(&self->life, BH__DRAINED);
     update_signal(self);
     pthread_mutex_unlock(&self->mutex);
-    pthread_cond_broadcast(&self->arrived);
+    bh__condition_wake(&self->arrived);
     bh_event_free(oldest);
 }
 

@@ -2,8 +2,7 @@
 
 #include "history/internal.h"
 #include "worker/engine/pacing.h"
-
-#include <signal.h>
+#include "worker/wire/schedule.h"
 
 enum {
     LONG_MS = 3600000,
@@ -12,27 +11,16 @@ enum {
 
 /* ------------------------------------------------------------------------------------------------- start and stop */
 
-/* Starts the thread with all signals blocked: they are for the application's threads. */
 static int start_thread(bh_worker *self)
 {
-    sigset_t all, kept;
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes) != 0)
-        return 0;
-    sigfillset(&all);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_sigmask(SIG_SETMASK, &all, &kept);
-    self->mailbox.has_thread =
-        pthread_create(&self->mailbox.thread, &attributes, bh__runner_thread, &self->runner) == 0;
-    pthread_sigmask(SIG_SETMASK, &kept, NULL);
-    pthread_attr_destroy(&attributes);
+    self->mailbox.has_thread = bh__thread_start(&self->mailbox.thread, STACK_BYTES, bh__runner_thread, &self->runner);
     return self->mailbox.has_thread;
 }
 
 void bh__worker_join(bh_worker *self)
 {
     if (self->mailbox.has_thread)
-        pthread_join(self->mailbox.thread, NULL);
+        bh__thread_join(self->mailbox.thread);
     self->mailbox.has_thread = 0;
 }
 

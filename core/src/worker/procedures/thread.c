@@ -106,10 +106,8 @@ static void keep_up(bh__runner *self)
 static void pump(bh__runner *self, unsigned before, int64_t until_ms)
 {
     int has_changed = bh__engine_state(&self->engine) != before;
-    bh__engine_pump(&self->engine, has_changed
-                                       ? bh__monotonic_ms()
-                                       : bh__earlier(bh__earlier(bh__reconnect_due_ms(self), bh__prepare_due_ms(self)),
-                                                     bh__earlier(bh__watch_due_ms(self), until_ms)));
+    int64_t due_ms = bh__earlier(bh__reconnect_due_ms(self), bh__prepare_due_ms(self));
+    bh__engine_pump(&self->engine, has_changed ? bh__monotonic_ms() : bh__earlier(due_ms, until_ms));
 }
 
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms)
@@ -127,7 +125,7 @@ static void work(bh__runner *self)
         keep_up(self);
         replay_if_asked(self);
         bh__watch(self);
-        pump(self, before, INT64_MAX);
+        pump(self, before, bh__watch_due_ms(self));
     }
 }
 

@@ -1,0 +1,499 @@
+/*
+ * Scenarios: histories with a name. Each plays a fault that a worker once met on a real broker, and says what has to
+ * happen beside what must hold in every history (history.h).
+ */
+#include "history.h"
+#include "schedule.h"
+#include "suites.h"
+
+#include <stdio.h>
+
+/* One worker on RabbitMQ 4.3, whose handler fails each call; 1 s, 2 s, ... between them. */
+static history usual(const char *name)
+{
+    return (history){.name = name,
+                     .version = "4.3",
+                     .strategy = BH_STRATEGY_LADDER,
+                     .type = BH_QUEUE_QUORUM,
+                     .kind = BH_KIND_EXPONENTIAL,
+                     .initial_ms = 1000,
+                     .factor = 2,
+                     .max_ms = 3600000,
+                     .max_attempts = 5,
+                     .workers = 1,
+                     .prefetch = 10,
+                     .heartbeat_s = 10,
+                     .confirm_ms = 5000,
+                     .messages = 1,
+                     .publish_ms = 100,
+                     .body_bytes = 50};
+}
+
+static outcome play(history *self)
+{
+    tape choices = {NULL, 0};
+    outcome out;
+    history_play(self, &choices, &out);
+    return out;
+}
+
+static void add_fault(history *self, fault added)
+{
+    ck_assert_uint_lt(self->fault_count, MOST_FAULTS);
+    self->faults[self->fault_count++] = added;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- handlers */
+
+static call_script always_fail(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_FAILED, .duration_ms = 5};
+}
+
+static call_script always_succeed(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = 5};
+}
+
+static call_script fail_first(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message;
+    return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 5};
+}
+
+static call_script fail_two_calls(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)attempt;
+    return (call_script){.outcome = message->calls <= 2 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 5};
+}
+
+/* The downstream is down from 5 s to 65 s. */
+static call_script fail_in_outage(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    int64_t now_ms = schedule_now_ms();
+    return (call_script){.outcome = now_ms > 5000 && now_ms < 65000 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK,
+                         .duration_ms = 20};
+}
+
+static call_script fail_after_4_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_FAILED, .duration_ms = 4000};
+}
+
+static call_script succeed_after_90_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = 90000};
+}
+
+/* --------------------------------------------------------------------------------------------------------- policies */
+
+START_TEST(eight_attempts_up_to_an_hour_end_in_the_parked_queue)
+{
+    history it = usual("eight attempts up to an hour");
+    it.initial_ms = 60000;
+    it.max_attempts = 8;
+    it.decide = always_fail;
+    outcome out = play(&it);
+    ck_assert_int_eq(out.calls, 8);
+    ck_assert_int_eq(out.parked, 1);
+    ck_assert_int_ge(out.end_ms, (1 + 2 + 4 + 8 + 16 + 32 + 60) * 60000);
+}
+END_TEST
+
+START_TEST(each_strategy_retries_and_parks_on_each_version)
+{
+    static const char *const versions[] = {"3.10", "4.0", "4.3"};
+    static const struct {
+        bh_strategy strategy;
+        bh_queue_type type;
+        bh_kind kind;
+        int least; /* index of the version that it needs */
+    } set_ups[] = {{BH_STRATEGY_LADDER, BH_QUEUE_QUORUM, BH_KIND_EXPONENTIAL, 0},
+                   {BH_STRATEGY_LADDER, BH_QUEUE_CLASSIC, BH_KIND_EXPONENTIAL, 0},
+                   {BH_STRATEGY_MESSAGE_TTL, BH_QUEUE_QUORUM, BH_KIND_FIXED, 0},
+                   {BH_STRATEGY_REJECT, BH_QUEUE_QUORUM, BH_KIND_FIXED, 0},
+                   {BH_STRATEGY_REJECT, BH_QUEUE_CLASSIC, BH_KIND_FIXED, 0},
+                   {BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM, BH_KIND_FIXED, 2}};
+    for (size_t i = 0; i < sizeof set_ups / sizeof set_ups[0]; i++)
+        for (int version = set_ups[i].least; version < 3; version++) {
+            char name[64];
+            snprintf(name, sizeof name, "set-up %zu on %s", i, versions[version]);
+            history it = usual(name);
+            it.version = versions[version];
+            it.strategy = set_ups[i].strategy;
+            it.type = set_ups[i].type;
+            it.kind = set_ups[i].kind;
+            it.max_attempts = 3;
+            it.messages = 3;
+            it.decide = always_fail;
+            outcome out = play(&it);
+            ck_assert_msg(out.calls == 9 && out.parked == 3, "%s: %d calls, %d parked", name, out.calls, out.parked);
+        }
+}
+END_TEST
+
+START_TEST(parked_messages_are_replayed)
+{
+    history it = usual("replay");
+    it.max_attempts = 2;
+    it.messages = 5;
+    it.decide = fail_two_calls;
+    add_fault(&it, (fault){.kind = FAULT_REPLAY, .at_ms = 20000, .for_ms = 60000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 5);
+    ck_assert_int_eq(out.parked, 0);
+    ck_assert_int_eq(out.calls, 15);
+    ck_assert_int_eq(out.events[BH_EVENT_REPLAYED], 1);
+}
+END_TEST
+
+START_TEST(parked_messages_are_replayed_after_a_restart)
+{
+    history it = usual("replay after a restart");
+    it.max_attempts = 2;
+    it.messages = 5;
+    it.decide = fail_two_calls;
+    add_fault(&it, (fault){.kind = FAULT_KILL, .at_ms = 20000, .for_ms = 5000});
+    add_fault(&it, (fault){.kind = FAULT_REPLAY, .at_ms = 60000, .for_ms = 60000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 5);
+    ck_assert_int_eq(out.parked, 0);
+}
+END_TEST
+
+/* The look at the return exchange, once a minute, waits for the end of the replay. */
+START_TEST(a_replay_of_some_minutes_does_not_spin)
+{
+    history it = usual("long replay");
+    it.max_attempts = 2;
+    it.messages = 30;
+    it.heartbeat_s = 60;
+    it.confirm_ms = 30000;
+    it.decide = fail_two_calls;
+    add_fault(&it, (fault){.kind = FAULT_SLOW, .at_ms = 15000, .for_ms = 300000, .amount = 1500});
+    add_fault(&it, (fault){.kind = FAULT_REPLAY, .at_ms = 20000, .for_ms = 300000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 30);
+    ck_assert_int_eq(out.events[BH_EVENT_REPLAYED], 1);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------------------------------------- breaker */
+
+START_TEST(a_breaker_opens_probes_and_closes_in_an_outage_of_60_s)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    settings.row_failures = 5;
+    history it = usual("breaker");
+    it.breaker = &settings;
+    it.messages = 100;
+    it.publish_ms = 300;
+    it.decide = fail_in_outage;
+    it.takers = 2;
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 100);
+    ck_assert_int_eq(out.parked, 0);
+    ck_assert_int_ge(out.events[BH_EVENT_BREAKER_OPENED], 1);
+    ck_assert_int_ge(out.events[BH_EVENT_BREAKER_HALF_OPEN], 1);
+    ck_assert_int_ge(out.events[BH_EVENT_BREAKER_CLOSED], 1);
+    ck_assert_int_ge(out.events[BH_EVENT_DEFERRED], 1); /* after 30 s the consumer lets go */
+    ck_assert_int_lt(out.events[BH_EVENT_FAILED], 20);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------------------ broker */
+
+START_TEST(a_deleted_work_queue_is_declared_again)
+{
+    history it = usual("queue deleted");
+    it.messages = 10;
+    it.publish_ms = 3000;
+    it.decide = always_succeed;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 10000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 1);
+    ck_assert_int_eq(out.oks, 10);
+}
+END_TEST
+
+START_TEST(retries_of_a_work_queue_that_was_away_come_back)
+{
+    history it = usual("queue deleted while retries wait");
+    it.initial_ms = 20000;
+    it.messages = 5;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 10000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 5);
+    ck_assert_int_eq(out.unroutable, 0);
+}
+END_TEST
+
+START_TEST(a_deleted_return_exchange_is_declared_again)
+{
+    history it = usual("return exchange deleted");
+    it.initial_ms = 5000;
+    it.messages = 10;
+    it.publish_ms = 2000;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_RETURN, .at_ms = 8000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 10);
+}
+END_TEST
+
+START_TEST(a_silent_broker_is_left_after_two_heartbeats)
+{
+    history it = usual("silence");
+    it.messages = 20;
+    it.publish_ms = 2000;
+    it.decide = fail_first;
+    for (unsigned which = 0; which < 2; which++)
+        add_fault(&it, (fault){.kind = FAULT_SILENCE, .at_ms = 5000, .for_ms = 100000, .which = which, .way = 2});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_DISCONNECTED], 1);
+    ck_assert_int_ge(out.oks, 20);
+    ck_assert_int_lt(out.end_ms, 120000);
+}
+END_TEST
+
+START_TEST(a_confirm_that_is_lost_doubles_at_most_what_was_in_hand)
+{
+    for (int bytes = 0; bytes < 400; bytes += 20) {
+        char name[64];
+        snprintf(name, sizeof name, "the publish connection is cut after %d bytes down", bytes);
+        history it = usual(name);
+        it.messages = 10;
+        it.publish_ms = 20;
+        it.decide = fail_first;
+        add_fault(&it, (fault){.kind = FAULT_CUT, .at_ms = 100, .which = 0, .way = 1, .amount = bytes});
+        outcome out = play(&it);
+        ck_assert_int_ge(out.oks, 10);
+    }
+}
+END_TEST
+
+START_TEST(copies_wait_for_the_end_of_an_alarm)
+{
+    history it = usual("alarm");
+    it.messages = 20;
+    it.publish_ms = 500;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_ALARM, .at_ms = 3000, .for_ms = 40000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 20);
+    ck_assert_int_ge(out.events[BH_EVENT_BLOCKED], 1);
+    ck_assert_int_ge(out.events[BH_EVENT_UNBLOCKED], 1);
+}
+END_TEST
+
+START_TEST(a_worker_stops_in_time_in_an_alarm)
+{
+    history it = usual("stop in an alarm");
+    it.messages = 1;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_ALARM, .at_ms = 50, .for_ms = 100000});
+    add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 2000, .for_ms = 30000, .amount = 5000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 1);
+    ck_assert_int_ge(out.events[BH_EVENT_DRAINED], 1);
+}
+END_TEST
+
+START_TEST(a_policy_that_shortens_wait_queues_is_reported)
+{
+    history it = usual("short TTL");
+    it.initial_ms = 10000;
+    it.messages = 10;
+    it.publish_ms = 500;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_SHORT_TTL, .at_ms = 100, .for_ms = 90000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 10);
+    ck_assert_int_ge(out.events[BH_EVENT_EARLY], 1);
+}
+END_TEST
+
+START_TEST(a_handler_that_outlives_the_consumer_timeout_is_called_once)
+{
+    static const char *const versions[] = {"3.10", "4.0", "4.3"};
+    for (int i = 0; i < 3; i++) {
+        history it = usual("consumer timeout");
+        it.version = versions[i];
+        it.consumer_timeout_ms = 60000;
+        it.messages = 3;
+        it.takers = 2;
+        it.decide = succeed_after_90_s;
+        outcome out = play(&it);
+        ck_assert_msg(out.calls == 3, "%s: %d calls", versions[i], out.calls);
+    }
+}
+END_TEST
+
+START_TEST(a_clock_that_jumps_changes_no_delay)
+{
+    for (int hours = -2; hours <= 24; hours += 13) {
+        history it = usual("clock");
+        it.messages = 5;
+        it.publish_ms = 1000;
+        it.decide = always_fail;
+        add_fault(&it, (fault){.kind = FAULT_JUMP, .at_ms = 3000, .amount = hours * 3600000});
+        outcome out = play(&it);
+        ck_assert_int_eq(out.calls, 25);
+        ck_assert_int_eq(out.parked, 5);
+    }
+}
+END_TEST
+
+START_TEST(copies_for_full_wait_queues_are_published_again)
+{
+    history it = usual("full wait queues");
+    it.messages = 10;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_FULL, .for_ms = 20000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 10);
+    ck_assert_int_eq(out.calls, 20);
+    ck_assert_int_ge(out.events[BH_EVENT_NACKED], 1);
+}
+END_TEST
+
+START_TEST(a_deleted_parked_queue_is_declared_again)
+{
+    history it = usual("parked queue deleted");
+    it.max_attempts = 1;
+    it.messages = 10;
+    it.publish_ms = 1000;
+    it.decide = always_fail;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_PARKED, .at_ms = 4500});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.calls, 10);
+    ck_assert_int_eq(out.parked, 5);
+    ck_assert_int_ge(out.events[BH_EVENT_RETURNED], 1);
+}
+END_TEST
+
+START_TEST(deleted_wait_queues_are_declared_again)
+{
+    history it = usual("wait queues deleted");
+    it.messages = 10;
+    it.publish_ms = 1000;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_WAIT, .at_ms = 4200});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 9);
+}
+END_TEST
+
+START_TEST(a_user_without_rights_gets_them_back)
+{
+    history it = usual("no rights");
+    it.messages = 10;
+    it.publish_ms = 300;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_NO_RIGHTS, .at_ms = 4000, .for_ms = 12000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 10);
+}
+END_TEST
+
+START_TEST(a_broker_that_is_killed_again_and_again_loses_nothing)
+{
+    history it = usual("kills");
+    it.messages = 40;
+    it.publish_ms = 500;
+    it.takers = 2;
+    it.decide = fail_first;
+    for (int i = 0; i < 6; i++)
+        add_fault(&it, (fault){.kind = i % 2 ? FAULT_STOP : FAULT_KILL, .at_ms = 1000 + 6000 * i, .for_ms = 2000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 40);
+}
+END_TEST
+
+START_TEST(a_message_whose_worker_dies_each_time_is_parked)
+{
+    history it = usual("poison");
+    it.version = "4.0";
+    it.kind = BH_KIND_FIXED;
+    it.max_crashes = 1;
+    it.decide = fail_after_4_s;
+    for (int i = 0; i < 30; i++)
+        add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 1000 + 8000 * i, .for_ms = 4000});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.parked, 1);
+    ck_assert_int_lt(out.calls, 30);
+}
+END_TEST
+
+START_TEST(a_slow_network_in_fragments_changes_nothing)
+{
+    history it = usual("slow network");
+    it.messages = 5;
+    it.body_bytes = 140000;
+    it.heartbeat_s = 60;
+    it.confirm_ms = 30000;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_SLOW, .for_ms = 60000, .amount = 20});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 5);
+    ck_assert_int_eq(out.calls, 10);
+}
+END_TEST
+
+START_TEST(a_broker_that_cannot_be_reached_is_tried_without_end)
+{
+    history it = usual("unreachable");
+    it.messages = 5;
+    it.publish_ms = 100;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_UNREACHABLE, .at_ms = 2000, .for_ms = 60000});
+    add_fault(&it, (fault){.kind = FAULT_UNKNOWN, .at_ms = 100000, .for_ms = 60000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 5);
+    ck_assert_int_ge(out.events[BH_EVENT_UNAVAILABLE], 1);
+}
+END_TEST
+
+Suite *suite_scenarios(void)
+{
+    const TTest *const all[] = {
+        eight_attempts_up_to_an_hour_end_in_the_parked_queue,
+        each_strategy_retries_and_parks_on_each_version,
+        parked_messages_are_replayed,
+        parked_messages_are_replayed_after_a_restart,
+        a_replay_of_some_minutes_does_not_spin,
+        a_breaker_opens_probes_and_closes_in_an_outage_of_60_s,
+        a_deleted_work_queue_is_declared_again,
+        retries_of_a_work_queue_that_was_away_come_back,
+        a_deleted_return_exchange_is_declared_again,
+        a_silent_broker_is_left_after_two_heartbeats,
+        a_confirm_that_is_lost_doubles_at_most_what_was_in_hand,
+        copies_wait_for_the_end_of_an_alarm,
+        a_worker_stops_in_time_in_an_alarm,
+        a_policy_that_shortens_wait_queues_is_reported,
+        a_handler_that_outlives_the_consumer_timeout_is_called_once,
+        a_clock_that_jumps_changes_no_delay,
+        copies_for_full_wait_queues_are_published_again,
+        a_deleted_parked_queue_is_declared_again,
+        deleted_wait_queues_are_declared_again,
+        a_user_without_rights_gets_them_back,
+        a_broker_that_is_killed_again_and_again_loses_nothing,
+        a_message_whose_worker_dies_each_time_is_parked,
+        a_slow_network_in_fragments_changes_nothing,
+        a_broker_that_cannot_be_reached_is_tried_without_end,
+    };
+    Suite *suite = suite_create("scenarios");
+    TCase *tests = tcase_create("scenarios");
+    tcase_set_timeout(tests, 60);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tcase_add_test(tests, all[i]);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
