@@ -110,11 +110,7 @@ static void read_properties(model_link *link, bh_bytes table)
     if (!model_table_find(table, "connection_name", &field) || field.type != 'S')
         return;
     free(link->name);
-    link->name = malloc(field.value.size + 1);
-    if (!link->name)
-        return;
-    memcpy(link->name, field.value.data, field.value.size);
-    link->name[field.value.size] = '\0';
+    link->name = model_name_copy(field.value);
 }
 
 static void refuse_login(model_link *link, bh_bytes mechanism)

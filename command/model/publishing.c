@@ -128,6 +128,11 @@ static int check_properties(model_channel *channel, const model_properties *prop
 {
     char text[512];
     bh_bytes value = properties->value[MODEL_EXPIRATION];
+    if (properties->is_set[MODEL_REPLY_TO] &&
+        bh__same(properties->value[MODEL_REPLY_TO], bh_str("amq.rabbitmq.reply-to"))) {
+        model_refuse(channel, 406, "fast reply consumer does not exist");
+        return 0;
+    }
     const char *problem = properties->is_set[MODEL_EXPIRATION] ? check_expiration(value, text) : NULL;
     if (problem) {
         model_refuse(channel, 406, "invalid expiration '%.*s': %s", SHOWN(value), problem);
@@ -150,8 +155,8 @@ static model_exchange *find_exchange(model_channel *channel)
     model_link *link = channel->link;
     bh_bytes name = publish_text(channel, channel->exchange);
     int64_t most = link->broker->version->max_message_bytes;
-    if (channel->is_immediate) {
-        model_refuse(channel, 540, "immediate=true");
+    if (channel->is_immediate || channel->is_transactional) {
+        model_refuse(channel, 540, channel->is_immediate ? "immediate=true" : "the model has no transactions");
         return NULL;
     }
     if (channel->body_size > (uint64_t)most) {
