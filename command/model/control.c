@@ -174,13 +174,10 @@ static bh_status do_purge(order *self)
 
 static bh_status do_vhost(order *self)
 {
-    static const char *const all[MODEL_ACCESS_COUNT] = {".*", ".*", ".*"};
     bh_bytes name = bh_str(word(self, 2));
     model_vhost *vhost = model_names_find(&self->broker->vhosts, name);
     if (strcmp(word(self, 1), "add") == 0) {
-        if (!vhost && !model_vhosts_add(self->broker, name))
-            return BH_ERR_NO_MEMORY;
-        return model_users_permit(self->broker, word(self, 2), "guest", all);
+        return vhost || model_vhosts_add(self->broker, name) ? BH_OK : BH_ERR_NO_MEMORY;
     }
     if (strcmp(word(self, 1), "delete") != 0)
         return BH_ERR_ARGUMENT;

@@ -257,10 +257,19 @@ static void finish(model_channel *channel)
     model_body_release(body);
 }
 
+void model_publishing_interrupt(model_channel *channel)
+{
+    static const char *const expected[] = {"expected method frame, got non method frame instead",
+                                           "expected content header for class 60, got non content header frame instead",
+                                           "expected content body, got non content body frame instead"};
+    channel->link->method = channel->is_publishing ? AMQP_BASIC_PUBLISH_METHOD : 0;
+    model_link_refuse(channel->link, 505, "%s", expected[channel->is_publishing]);
+}
+
 void model_publishing_header(model_channel *channel, bh_bytes payload)
 {
     if (channel->is_publishing != 1) {
-        model_link_refuse(channel->link, 505, "expected method frame, got content header frame instead");
+        model_publishing_interrupt(channel);
         return;
     }
     if (payload.size < 14 || bh__get_number(payload.data, 2) != CLASS_BASIC) {
@@ -296,7 +305,7 @@ static int reserve_body(model_channel *channel, size_t size)
 void model_publishing_body(model_channel *channel, bh_bytes payload)
 {
     if (channel->is_publishing != 2) {
-        model_link_refuse(channel->link, 505, "expected method frame, got content body frame instead");
+        model_publishing_interrupt(channel);
         return;
     }
     if (payload.size > channel->body_size - channel->body_used) {

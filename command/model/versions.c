@@ -7,12 +7,16 @@
 #include <stddef.h>
 #include <string.h>
 
+#define AMQP_0_9_1 "AMQP\0\0\011\001"
+#define AMQP_1_0 "AMQP\003\001\0\0"
 #define MIB (INT64_C(1) << 20)
 
 static const model_version versions[] = {
     {
         .name = "3.10",
         .full = "3.10.8",
+        .mechanisms = "AMQPLAIN PLAIN",
+        .preferred = AMQP_0_9_1,
         .reads_death_header = 1,          /* 1.3 a copied x-death continues its counters */
         .sorts_headers = 0,               /* 1.4 */
         .drops_cc = 1,                    /* 0.1 CC goes if a dead-letter routing key is set */
@@ -31,6 +35,8 @@ static const model_version versions[] = {
     {
         .name = "4.0",
         .full = "4.0.5",
+        .mechanisms = "ANONYMOUS PLAIN AMQPLAIN",
+        .preferred = AMQP_1_0,
         .reads_death_header = 0,
         .sorts_headers = 1,
         .drops_cc = 0,
@@ -51,6 +57,8 @@ static const model_version versions[] = {
     {
         .name = "4.3",
         .full = "4.3.6",
+        .mechanisms = "ANONYMOUS PLAIN AMQPLAIN",
+        .preferred = AMQP_1_0,
         .reads_death_header = 0,
         .sorts_headers = 1,
         .drops_cc = 0,

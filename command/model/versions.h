@@ -32,10 +32,12 @@ typedef struct model_version {
     int64_t max_message_bytes;
     int unknown_type_code; /* the reply code for an unknown exchange type */
     int counts_first_get;
-    int purges_discards; /* pending dead letters too */
-    int adds_queue_type; /* a declaration without a type is one of a classic queue */
-    int names_access;    /* a refusal says which permission is missing */
-    int checks_passive;  /* a passive declaration needs some permission */
+    int purges_discards;    /* pending dead letters too */
+    int adds_queue_type;    /* a declaration without a type is one of a classic queue */
+    int names_access;       /* a refusal says which permission is missing */
+    const char *mechanisms; /* of logins */
+    const char *preferred;  /* the 8 octets of the protocol that a stranger is offered */
+    int checks_passive;     /* a passive declaration needs some permission */
 } model_version;
 
 /* Returns a version by its name: "3.10", "4.0", "4.3"; NULL is the newest. Returns NULL if it is unknown. */
