@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import uuid
 from collections import Counter
@@ -13,7 +14,7 @@ from pathlib import Path
 import live
 import pytest
 from proxy import Proxy
-from support import QUICK, SLOWER, delete_namespace
+from support import QUICK, SLOWER, Looks, delete_namespace
 
 import backhop
 
@@ -97,6 +98,26 @@ def own_namespace(broker: live.Broker) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex}"
     yield name
     delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
+
+
+@pytest.fixture
+def consumer_timeout() -> Iterator[None]:
+    """The broker's consumer timeout is 3 s, in place of 30 minutes."""
+    control = os.environ.get("BACKHOP_BROKER_CTL")
+    if not control:
+        pytest.skip("BACKHOP_BROKER_CTL is not set")
+
+    def set_ms(timeout: int) -> None:
+        subprocess.run([control, "eval", f"application:set_env(rabbit,consumer_timeout,{timeout})."], check=True)
+
+    set_ms(3000)
+    yield
+    set_ms(1_800_000)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import cache
 from typing import Any
@@ -11,11 +12,21 @@ from live import Broker, needs_worker, until
 
 import backhop
 from backhop import Message
+from backhop.adapters.watch import Watch
 
 SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
-FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika", "worker", "worker run"}
+FIRST = {
+    "blocking",
+    "blocking consume",
+    "aio-pika",
+    "aio-pika consume",
+    "pika",
+    "worker",
+    "worker run",
+    "blocking threads",
+}
 """The first carrier of each code path. The fast profile has only these."""
 
 
@@ -48,6 +59,42 @@ class Handler:
 
     def saw(self, count: int) -> None:
         until(lambda: len(self.messages) >= count)
+
+
+class Looks:
+    """Makes a look due 0.2 s after the one before, in place of a minute, until ``end``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._goes_on = True
+        self._lock = threading.Lock()
+        self._watches: set[Watch] = set()
+        look = Watch._look
+
+        def looking(watch: Watch) -> None:
+            with self._lock:
+                self._watches.add(watch)
+                if self._goes_on:
+                    look(watch)
+
+        monkeypatch.setattr(Watch, "pause", 0.2)
+        monkeypatch.setattr(Watch, "_look", looking)
+
+    def end(self) -> None:
+        """Waits for the last look: pika cannot close a connection while it opens a channel."""
+        with self._lock:
+            self._goes_on = False
+        until(lambda: not any(watch.is_looking for watch in self._watches))
+
+    def end_with_replay(self, events: list[backhop.Event]) -> backhop.Event:
+        """Waits for the event ``replayed``, ends the looks, and returns the event."""
+        until(lambda: any(event.name == "replayed" for event in list(events)))
+        self.end()
+        return next(event for event in events if event.name == "replayed")
+
+
+def is_at_least_4_3(broker: Broker) -> bool:
+    version = broker.channel.connection._impl.server_properties["version"]
+    return tuple(map(int, version.split(".")[:2])) >= (4, 3)
 
 
 def is_missing(broker: Broker, queue: str) -> bool:

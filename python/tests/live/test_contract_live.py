@@ -49,7 +49,7 @@ PLAYED_ELSEWHERE = {
     "closes-channel": "test_consumers_live.py: test_the_contract_closes_channel",
     "never-ends": "test_consumers_live.py: test_the_contract_never_ends",
     "blocks-loop": "test_consumers_live.py: test_T11_a_handler_that_holds_the_event_loop_is_named",
-    "fails-in-drain": "test_worker.py and test_recipes_live.py drain while a handler runs",
+    "fails-in-drain": "test_stops_live.py: test_P4_3_a_stop_waits_for_the_handlers_that_run",
     "stop-too-late": "test_worker.py: a handler that ends after the drain",
 }
 

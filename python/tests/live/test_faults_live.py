@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from live import URL, Broker, needs_broker, until
-from support import QUICK, Handler, there
+from support import QUICK, Handler, Looks, is_at_least_4_3, there
 
 import backhop
 
@@ -39,11 +35,6 @@ def names(events: list[backhop.Event]) -> list[str]:
     return [event.name for event in list(events)]
 
 
-def is_at_least_4_3(broker: Broker) -> bool:
-    version = broker.channel.connection._impl.server_properties["version"]
-    return tuple(map(int, version.split(".")[:2])) >= (4, 3)
-
-
 def has_exchange(broker: Broker, name: str) -> bool:
     try:
         broker.channel.exchange_declare(name, passive=True)
@@ -54,42 +45,6 @@ def has_exchange(broker: Broker, name: str) -> bool:
 
 
 # --- F4: the return exchange -----------------------------------------------------------------------------------------
-
-
-class Looks:
-    """Makes a look due 0.2 s after the one before, in place of a minute, until ``end``."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._goes_on = True
-        self._lock = threading.Lock()
-        self._watches: set[Watch] = set()
-        look = Watch._look
-
-        def looking(watch: Watch) -> None:
-            with self._lock:
-                self._watches.add(watch)
-                if self._goes_on:
-                    look(watch)
-
-        monkeypatch.setattr(Watch, "pause", 0.2)
-        monkeypatch.setattr(Watch, "_look", looking)
-
-    def end(self) -> None:
-        """Waits for the last look: pika cannot close a connection while it opens a channel."""
-        with self._lock:
-            self._goes_on = False
-        until(lambda: not any(watch.is_looking for watch in self._watches))
-
-    def end_with_replay(self, events: list[backhop.Event]) -> backhop.Event:
-        """Waits for the event ``replayed``, ends the looks, and returns the event."""
-        until(lambda: "replayed" in names(events))
-        self.end()
-        return next(event for event in events if event.name == "replayed")
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return Looks(monkeypatch)
 
 
 @pytest.mark.parametrize("begins", ["consume", "wrap"])
@@ -335,21 +290,6 @@ def test_F2_a_success_on_a_closed_channel_needs_no_second_call(
     assert handled == [b"body"]
     assert names(events).count("stale") == 1
     until(lambda: there(broker, queue) == 0)
-
-
-@pytest.fixture
-def consumer_timeout() -> Iterator[None]:
-    """The broker's consumer timeout is 3 s, in place of 30 minutes."""
-    control = os.environ.get("BACKHOP_BROKER_CTL")
-    if not control:
-        pytest.skip("BACKHOP_BROKER_CTL is not set")
-
-    def set_ms(timeout: int) -> None:
-        subprocess.run([control, "eval", f"application:set_env(rabbit,consumer_timeout,{timeout})."], check=True)
-
-    set_ms(3000)
-    yield
-    set_ms(1_800_000)
 
 
 @pytest.mark.alone

@@ -26,6 +26,10 @@ class DeliveryChannels:
     def __contains__(self, channel: Any) -> bool:
         return channel in self._ids
 
+    def id_of(self, channel: object) -> int:
+        """Returns the id of a channel; 0 if no message arrived on it."""
+        return self._ids.get(channel, 0)
+
     def open(self, channel: Any) -> int:
         """Returns the id of a channel, and opens it in the ledger at its first use."""
         id_ = self._ids.get(channel, 0)

@@ -106,6 +106,23 @@ class Gate(ABC, Generic[MessageT]):
                 self._retrier._give_back(message)
             self._dropped(message)
 
+    def leave(self) -> None:
+        """Lets the held messages wait, because the broker cancelled their consumer.
+
+        If their queue was deleted, the broker does not deliver them again. With a strategy that
+        cannot defer they stay here.
+        """
+        if not c.Topology_defers(self._retrier.topology._handle):
+            return
+        while self._held:
+            message = self._held.popleft()
+            call, wait_ms = self._breaker._permit(message)
+            if call is not None:
+                call.ignore()
+            if self._is_here(message):
+                self._retrier._defer(message, wait_ms)
+            self._dropped(message)
+
     def look(self) -> None:
         """Executes the flow's steps until none is due."""
         if self._is_looking:

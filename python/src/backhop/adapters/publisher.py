@@ -105,6 +105,11 @@ class Publisher(ClientPublisher):
         """The number of copies that are not confirmed yet. For any thread."""
         return c.Ledger_copies(self._ledger)
 
+    def has_copies_of(self, channel: object) -> bool:
+        """Returns whether copies of messages from a channel are not confirmed yet."""
+        id_ = self._channels.id_of(channel)
+        return any(copy.channel_id == id_ for copy in self._copies.values()) if id_ else False
+
     def settle(
         self,
         plan: Plan,

@@ -18,7 +18,7 @@ from aiormq.abc import ChannelFrame
 
 from ..declaring import Refusal
 from ..frames import How, settlement
-from .writer import Writer, is_here
+from .writer import Writer, closing, is_here
 
 AMQP_ERRORS = (aiormq.exceptions.AMQPError, ConnectionError, RuntimeError)
 """aiormq raises a RuntimeError if the connection is closed."""
@@ -76,24 +76,29 @@ def settle(writer: Writer, channel: WireChannel, tag: int, how: How) -> asyncio.
     return writer.write(channel, settlement(channel.number, tag, how))
 
 
-def is_refused(closing: asyncio.Future[Any]) -> bool:
+def is_refused(end: asyncio.Future[Any]) -> bool:
     """Returns whether the broker closed the channel."""
-    error = None if closing.cancelled() else closing.exception()
+    error = None if end.cancelled() else end.exception()
     return isinstance(error, aiormq.exceptions.ChannelClosed) and bool(refusal_of(error).code)
 
 
-def reason_of(closing: asyncio.Future[Any]) -> str:
+def reason_of(end: asyncio.Future[Any]) -> str:
     """Returns why a channel or a connection is closed."""
-    return "it was cancelled" if closing.cancelled() else repr(closing.exception())
+    return "it was cancelled" if end.cancelled() else repr(end.exception())
 
 
 async def close(channel: WireChannel) -> None:
     """Closes a channel in any state."""
-    with contextlib.suppress(*AMQP_ERRORS):
-        if not channel.is_closed:
+    if channel.is_closed:
+        return
+    closing.add(channel)
+    try:
+        with contextlib.suppress(*AMQP_ERRORS):
             await channel.close(
                 aiormq.exceptions.ChannelClosed(None, None)
             )  # without an exception it would cancel tasks that await a confirm
+    finally:
+        closing.discard(channel)
 
 
 _CODES: dict[type[BaseException], int] = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Protocol
 
 import aio_pika
@@ -24,10 +25,13 @@ from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
 from ..declaring import consumer_refused, forget
-from .channels import AMQP_ERRORS, reason_of, refusal_of
+from .channels import AMQP_ERRORS, close, reason_of, refusal_of
 from .gate import AioPikaGate
+from .publisher import AioPikaPublisher
 
-OnMessage = Callable[[aio_pika.abc.AbstractIncomingMessage], Awaitable[None]]
+OnMessage = Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]
+
+_LOOK_AFTER = 0.1  # seconds
 
 
 class ConsumingRetrier(Protocol):
@@ -43,7 +47,7 @@ class ConsumingRetrier(Protocol):
 
     async def _wire_connection(self) -> WireConnection: ...
 
-    def _publisher(self, connection: WireConnection) -> object: ...
+    def _publisher(self, connection: WireConnection) -> AioPikaPublisher: ...
 
     def _is_closing(self) -> bool: ...
 
@@ -90,7 +94,8 @@ class Consumer:
         self._resumed = asyncio.Event()  # set if the breaker lets it consume
         self._resumed.set()
         self._switching = asyncio.Lock()
-        self._switches: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._left: set[WireChannel] = set()  # channels whose consumer the broker cancelled
 
     @property
     def is_cancelled(self) -> bool:
@@ -134,7 +139,7 @@ class Consumer:
     async def cancel(self) -> None:
         """Stops taking messages. Messages in hand are still settled.
 
-        ``await retrier.drain()`` waits for their copies. Await handlers that still run yourself.
+        ``await retrier.drain()`` waits for their handlers, and then for copies.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._changed.set()
@@ -175,9 +180,13 @@ class Consumer:
         self._switch()
 
     def _switch(self) -> None:
-        task = asyncio.create_task(self._switched())
-        self._switches.add(task)
-        task.add_done_callback(self._switches.discard)
+        self._go(self._switched())
+
+    def _go(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _switched(self) -> None:
         """Consumes, or not, as the breaker demands. A lost channel is the task's of _keep."""
@@ -219,10 +228,11 @@ class Consumer:
             await pass_on(arrived)
             if isinstance(arrived[1], aiormq.spec.Basic.Cancel):
                 self._retrier._doubt_acks(wire)
+                self._is_consuming = False
                 self._lost.set()
 
         wire.frames.put = put  # type: ignore[method-assign, assignment]
-        wire.closing.add_done_callback(self._closed)
+        wire.closing.add_done_callback(partial(self._closed, wire))
         await wire.basic_qos(prefetch_count=self._prefetch)
         await self._consume()
         self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
@@ -230,12 +240,49 @@ class Consumer:
         if self._gate is not None:
             self._gate.look()
 
-    def _closed(self, _: object) -> None:
-        self._retrier._doubt_acks()
-        self._lost.set()
+    def _closed(self, wire: WireChannel, _: object) -> None:
+        if wire is self._wire and wire not in self._left:
+            self._retrier._doubt_acks()
+            self._lost.set()
 
     async def _delivered(self, delivered: Any) -> None:
-        await self._on_message(aio_pika.IncomingMessage(delivered))
+        """Handles a message in a task of its own.
+
+        aiormq cancels this one if the channel closes. That aborts the handler, unless the consumer
+        left the channel.
+        """
+        incoming = aio_pika.IncomingMessage(delivered)
+        task = self._go(self._on_message(incoming))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if delivered.channel not in self._left:
+                if not getattr(task, "cancelling", int)():  # else asyncio.run cancelled both
+                    task.cancel()
+                await asyncio.wait({task})
+            raise
+
+    def _leave(self, wire: WireChannel) -> None:
+        """Leaves the channel of a consumer that the broker cancelled. Its handlers run on.
+
+        RabbitMQ 4.3 may still deliver to that consumer, for example after an acknowledgement.
+        """
+        if self._gate is not None:
+            self._gate.leave()
+        if not (wire.is_closed or wire in self._left):
+            self._left.add(wire)
+            self._go(self._close(wire, self._retrier._publisher(wire.connection)))
+
+    async def _close(self, wire: WireChannel, publisher: AioPikaPublisher) -> None:
+        """Closes a channel, once the broker has confirmed the copies of its messages.
+
+        The broker does not redeliver the messages of a queue that was deleted.
+        """
+        while not wire.is_closed and publisher.has_copies_of(wire):
+            await asyncio.sleep(_LOOK_AFTER)
+        await publisher.writer.flush()
+        await close(wire)
+        self._left.discard(wire)
 
     async def _keep(self) -> None:
         """Subscribes again as often as needed, until it is cancelled."""
@@ -255,6 +302,8 @@ class Consumer:
                 if failures == 1 and self._wire.is_closed:
                     cause = reason_of(self._wire.closing)
             delay = self._retrier._resubscribe_delay(failures)
+            if self._wire is not None:
+                self._leave(self._wire)
             if not is_emitted:  # else the publisher emitted the lost connection
                 self._retrier._emit_consumer_lost(self, failures, delay, cause)
             await asyncio.sleep(delay)

@@ -224,6 +224,8 @@ class Retrier(Settling):
         run = events.surrounded_async(handle)
 
         async def start(message: Message) -> None:
+            task = asyncio.current_task()
+            self._running.add(task)
             events.delivered(message)
             began = holding.watch(message)
             try:
@@ -235,6 +237,8 @@ class Retrier(Settling):
                 self._succeeded(
                     message
                 )  # written soon: nothing comes after it that would have to wait
+            finally:
+                self._running.discard(task)
 
         return start
 
@@ -327,17 +331,28 @@ class Retrier(Settling):
         await self.drain()
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Waits until every copy is confirmed and its original acknowledged.
+        """Waits for the handlers that run, and then until every copy is confirmed and its original
+        acknowledged.
 
-        :param timeout: seconds; default: no limit.
+        Cancel the consumer first. A handler that still runs after ``timeout`` is aborted when the
+        connection closes: its message goes back to the queue.
+
+        :param timeout: seconds for both; default: no limit.
         :raises WaitTimeoutError: if copies are not confirmed in that time.
         """
         limit = wait_limit(timeout)
-        drained = asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
+        own = asyncio.current_task()  # a handler that drains does not wait for itself
         try:
-            await asyncio.wait_for(drained, limit)
+            await asyncio.wait_for(self._drained(own), limit)
         except asyncio.TimeoutError:
-            raise self._undrained() from None
+            if self.pending:
+                raise self._undrained() from None
+
+    async def _drained(self, own: asyncio.Task[Any] | None) -> None:
+        await asyncio.sleep(0)  # messages that arrived before the cancel begin their handlers
+        if running := self._running - {own}:
+            await asyncio.wait(running)
+        await asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
 
     # Replaying
 

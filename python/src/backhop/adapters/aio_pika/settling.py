@@ -28,6 +28,7 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._holding = Holding()
         self._last: tuple[WireConnection, AioPikaPublisher] | None = None
         self._following: asyncio.Task[None] | None = None
+        self._running: set[Any] = set()  # the tasks of its handlers
 
     def _is_closing(self) -> bool:
         """Returns whether the application closes the connection.

@@ -12,6 +12,9 @@ from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 from aiormq.abc import ChannelFrame
 
+closing: set[WireChannel] = set()
+"""Channels that Backhop closes. aiormq calls a channel open until the broker has answered."""
+
 
 def is_here(channel: WireChannel) -> bool:
     """Returns whether a frame of the channel may be written.
@@ -19,7 +22,8 @@ def is_here(channel: WireChannel) -> bool:
     After the channel agreed to a close, another channel may have its number. The broker closes the
     connection for a frame on a free number.
     """
-    return not channel.is_closed and channel.connection.channels.get(channel.number) is channel
+    is_open = not channel.is_closed and channel not in closing
+    return is_open and channel.connection.channels.get(channel.number) is channel
 
 
 class Writer:

@@ -42,6 +42,8 @@ class ConsumingRetrier(Protocol):
 
     def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
 
+    def _has_copies_of(self, channel: object) -> bool: ...
+
     def _watch(self) -> None: ...
 
     def _resubscribe_delay(self, failures: int) -> float: ...
@@ -234,6 +236,8 @@ class Consumer:
         if channel is self._channel:
             self._is_consuming = False
             self._retrier._doubt_acks(asynchronous(channel))
+            if self._gate is not None:
+                self._gate.leave()
             self._again("")
 
     def _again(self, cause: object) -> None:
@@ -251,9 +255,23 @@ class Consumer:
         if self._is_cancelled or self._is_paused or not self._retrier._connection.is_open:
             return
         before, self._channel = self._channel, None
-        if before is not None and before.is_open:
-            before.close()  # RabbitMQ 4.3 may still deliver to the consumer that it cancelled
+        if before is not None:
+            self._close(before)
         self._subscribe()
+
+    def _close(self, channel: Any) -> None:
+        """Closes the channel of a consumer that the broker cancelled.
+
+        RabbitMQ 4.3 may still deliver to that consumer. The channel stays open until the broker has
+        confirmed the copies of its messages. If their queue was deleted, the broker does not
+        redeliver them.
+        """
+        if not channel.is_open:
+            return
+        if self._retrier._has_copies_of(asynchronous(channel)):
+            self._later(_LOOK_AFTER, partial(self._close, channel))
+        else:
+            channel.close()
 
 
 class BlockingConsumer(Consumer):

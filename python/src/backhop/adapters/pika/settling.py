@@ -58,6 +58,9 @@ class Settling(BaseRetrier[Any]):
         self._opened.append(channel)
         return channel
 
+    def _has_copies_of(self, channel: object) -> bool:
+        return self._publisher.has_copies_of(channel)
+
     @property
     def _is_closing_channel(self) -> bool:
         """Returns whether a channel closes. pika cannot close a connection meanwhile."""
