@@ -366,6 +366,23 @@ static int find_declaration(const bh_topology *topology, const char *queue, bh_d
     return 0;
 }
 
+/* Reports a work queue that is a stream, or that the broker deletes with its last consumer. */
+static void examine_kind(doctor *self, const depth *queue, const json_t *found)
+{
+    char what[TEXT];
+    if (strcmp(text_of(found, "type"), "stream") == 0) {
+        snprintf(what, sizeof what, "Work queue \"%s\" is a stream.", queue->name);
+        doctor_find(self, 1, what,
+                    "It delivers each retry to all its readers, and skips messages while a consumer reconnects.",
+                    "use a quorum queue, and have a reader of the stream publish to it");
+    }
+    if (json_is_true(json_object_get(found, "auto_delete"))) {
+        snprintf(what, sizeof what, "Work queue \"%s\" is deleted with its last consumer (auto-delete).", queue->name);
+        doctor_find(self, 1, what, "Its messages are then lost, and its retries are unroutable.",
+                    "declare it without auto-delete");
+    }
+}
+
 static int examine_queue(doctor *self, const bh_topology *topology, const depth *queue)
 {
     json_t *found = NULL;
@@ -383,6 +400,8 @@ static int examine_queue(doctor *self, const bh_topology *topology, const depth 
         doctor_find(self, 1, what, "It is gone when its node restarts, and its retries are unroutable then.",
                     "declare it as durable");
     }
+    if (queue->kind == DEPTH_WORK)
+        examine_kind(self, queue, found);
     examine_arguments(self, queue, it, found);
     examine_policies(self, queue, found);
     examine_copies(self, queue, found);

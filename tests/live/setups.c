@@ -50,6 +50,12 @@ TCase *long_case(TCase *tests)
     return tests;
 }
 
+TCase *longest_case(TCase *tests)
+{
+    tcase_set_tags(tests, "long longest");
+    return tests;
+}
+
 TCase *add_setup_case(Suite *suite, int i)
 {
     TCase *tests = add_case(suite, setups[i].name);

@@ -34,6 +34,8 @@ TCase *add_case(Suite *suite, const char *name);
  * 2 s or more on a quiet machine, or has an alarm or a restart of the broker.
  */
 TCase *long_case(TCase *tests);
+/* Tags a case "long" and "longest": it waits for half a minute. CK_EXCLUDE_TAGS=longest leaves it out, for sanitizers. */
+TCase *longest_case(TCase *tests);
 /* A test case for setups[i]. It is long unless setups[i] is the first that retries as it does: by copies, or not. */
 TCase *add_setup_case(Suite *suite, int i);
 

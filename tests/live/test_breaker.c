@@ -338,7 +338,7 @@ Suite *suite_breaker(void)
     tcase_add_test(holding, a_stop_while_it_is_open_loses_nothing);
     tcase_add_test(holding, a_lost_connection_while_it_is_open_loses_nothing);
     tcase_add_test(long_case(add_case(suite, "an idle worker")), an_idle_worker_emits_a_change_by_hand);
-    tcase_add_loop_test(long_case(add_case(suite, "held too long")),
+    tcase_add_loop_test(longest_case(add_case(suite, "held too long")),
                         messages_that_are_held_too_long_wait_without_an_attempt, setup_first(), setup_first() + 1);
     return suite;
 }

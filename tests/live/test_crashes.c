@@ -241,6 +241,6 @@ Suite *suite_crashes(void)
     tcase_add_test(long_case(add_case(suite, "restarts")), twenty_orderly_restarts_with_all_prefetched_park_nothing);
     tcase_add_test(long_case(add_case(suite, "a killer")),
                    a_message_that_kills_its_process_ends_parked_alone_and_every_other_is_handled);
-    tcase_add_test(long_case(add_case(suite, "a crash loop")), a_deploy_that_crash_loops_parks_nothing);
+    tcase_add_test(longest_case(add_case(suite, "a crash loop")), a_deploy_that_crash_loops_parks_nothing);
     return suite;
 }

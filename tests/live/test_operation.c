@@ -336,6 +336,49 @@ START_TEST(a_clash_ends_the_first_run)
 }
 END_TEST
 
+START_TEST(W3_a_stream_as_a_work_queue_ends_the_first_run)
+{
+    amqp_table_entry_t type = entry_string("x-queue-type", "stream");
+    rig *r = setup_rig(setup_first());
+    rig_leave_work_queue(r);
+    broker_declare_queue(r->broker, r->queue, &type, 1);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    rig_prepare(r);
+    for (int mode = BH_MODE_CREATE; mode <= BH_MODE_NONE; mode++) { /* the first one declares all */
+        rig_make_worker(r);
+        expect_ok(r->worker, bh_worker_set_mode(r->worker, (bh_mode)mode));
+        expect_given_up(r, broker_url(), BH_ERR_CLASH, "is a stream");
+        expect_part(bh_worker_error(r->worker), "use a quorum queue");
+        rig_stop_worker(r);
+    }
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(W3_a_worker_whose_work_queue_became_a_stream_emits_that_and_goes_on_with_the_next_queue)
+{
+    rig *r = setup_rig(setup_first());
+    rig_leave_work_queue(r);
+    broker_declare_quorum(r->broker, r->queue);
+    rig_start(rig_in_a_hurry(r));
+    broker_delete_queue(r->broker, r->queue);
+    rig_await(r, BH_EVENT_CANCELLED);
+    amqp_table_entry_t type = entry_string("x-queue-type", "stream");
+    broker_declare_queue(r->broker, r->queue, &type, 1);
+    do
+        rig_await(r, BH_EVENT_UNAVAILABLE);
+    while (bh_event_int(r->event, BH_FIELD_STATUS) != BH_ERR_CLASH);
+    expect_told(r, "is a stream");
+    ck_assert_int_eq(bh_event_level(r->event), BH_LEVEL_ERROR);
+    broker_delete_queue(r->broker, r->queue);
+    broker_declare_quorum(r->broker, r->queue);
+    broker_publish_text(r->broker, "", r->queue, "first");
+    rig_take(r, "first");
+    rig_succeed(r);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_worker_that_is_started_to_fail_fast_says_why_with_its_last_event)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
@@ -383,6 +426,10 @@ Suite *suite_operation(void)
     tcase_add_test(fast, a_clash_ends_the_first_run);
     tcase_add_test(fast, a_worker_that_is_started_to_fail_fast_says_why_with_its_last_event);
     tcase_add_test(fast, a_missing_vhost_ends_the_first_run);
+    if (broker_is_at_least(3, 10)) { /* 3.8 has no streams */
+        tcase_add_test(fast, W3_a_stream_as_a_work_queue_ends_the_first_run);
+        tcase_add_test(fast, W3_a_worker_whose_work_queue_became_a_stream_emits_that_and_goes_on_with_the_next_queue);
+    }
     tcase_add_test(fast, a_broker_that_is_not_up_yet_is_waited_for);
     if (broker_can_be_controlled()) {
         TCase *two = add_case(suite, "two connections");

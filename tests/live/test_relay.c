@@ -700,7 +700,9 @@ Suite *suite_relay(void)
     tcase_add_test(losses, rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet);
     if (broker_can_be_controlled())
         tcase_add_test(slow, a_broker_that_is_killed_loses_nothing_of_a_quorum_queue);
-    tcase_add_test(slow, rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them);
+    TCase *longest = longest_case(add_case(suite, "lost and found after the broker's time"));
+    tcase_set_timeout(longest, RESENT_LIMIT_S);
+    tcase_add_test(longest, rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them);
     TCase *verifying = add_case(suite, "verifying");
     tcase_add_test(verifying, verifying_tells_all_that_is_missing_and_makes_nothing);
     return suite;

@@ -294,11 +294,28 @@ static bh_status refuse_reading(bh_declaring *self, bh_bytes queue, const char *
                           what, code, SHOWN(text));
 }
 
+/* Returns 1 if a queue refused BH_CONSUME_ARGUMENT because it is a stream. RabbitMQ's text ends with the type, and is cut
+ * after 255 bytes. */
+static int is_stream(int code, bh_bytes text)
+{
+    return code == PRECONDITION_FAILED && bh__find(text, "invalid arg '" BH_CONSUME_ARGUMENT "'") &&
+           (bh__find(text, "of queue type rabbit_stream_queue") || !bh__find(text, " of queue type "));
+}
+
 void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
 {
     if (!self || !text.data)
         return;
     bh_bytes queue = bh_topology_queue(self->topology);
+    if (is_stream(code, text)) {
+        self->has_ended = 1;
+        bh__report_set(&self->result, BH_ERR_CLASH,
+                       "the work queue \"%.*s\" is a stream: it would deliver each retry to all its readers, and skip "
+                       "messages while a consumer reconnects; use a quorum queue, and have a reader of the stream "
+                       "publish to it",
+                       SHOWN(queue));
+        return;
+    }
     if (refuse_reading(self, queue, "work queue", "consumed", code, text) == BH_ERR_MISSING)
         bh__report_add(&self->result, "; declare it first, or have it declared too, by %s",
                        dialects[self->dialect].work_queue);

@@ -239,6 +239,17 @@ class Management(Managed):
                                                 work.replace(queue, f"{queue}.parked"),
                                                 f'Policy "{ns}-b" sets message-ttl 40 on queue "{ns}.unroutable"'})
 
+    def test_w3_a_work_queue_that_is_a_stream_or_auto_delete_is_a_problem(self) -> None:
+        kinds = {"is a stream": {"arguments": {"x-queue-type": "stream"}},
+                 "is deleted with its last consumer (auto-delete)": {"auto_delete": True, "arguments": {"x-queue-type": "classic"}}}
+        for told, kind in kinds.items():
+            with self.subTest(told):
+                queue, ns = self.queue(), self.queue()
+                self.tell("PUT", f"queues/%2F/{queue}", {"durable": True, **kind})
+                self.ok("topology", "declare", queue, "--namespace", ns)
+                found = self.findings(queue, "--namespace", ns, "--patience", "0s")
+                self.assertIn(f'Work queue "{queue}" {told}.', found)
+
     @long
     def test_f4_0_a_policy_that_makes_dead_letters_at_most_once_is_a_problem(self) -> None:
         queue, ns = self.queue(), self.queue()

@@ -171,8 +171,18 @@ BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
  */
 
 /*
+ * The argument that a consumer of a work queue gives to basic.consume, with the integer 0.
+ *
+ * 0 is RabbitMQ's default for it, so it changes nothing for classic and quorum queues. A stream
+ * refuses it before it delivers a message (seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6). A stream would
+ * keep each retry for all its readers, and skip messages while a consumer reconnects. A header of a
+ * delivery, as x-stream-offset, would not do: a publisher can forge it.
+ */
+#define BH_CONSUME_ARGUMENT "x-priority"
+/*
  * Explains why the broker closed the channel at basic.consume of the work queue. Sets
- * BH_ERR_MISSING, BH_ERR_ACCESS or BH_ERR_CHANNEL.
+ * BH_ERR_MISSING, BH_ERR_ACCESS or BH_ERR_CHANNEL; BH_ERR_CLASH if the work queue is a stream and the
+ * consumer gave BH_CONSUME_ARGUMENT.
  */
 BH_API void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text);
 /*

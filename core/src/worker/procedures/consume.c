@@ -66,13 +66,25 @@ static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
     bh__context *context = self->context;
     bh__consumer *consumer = &self->engine.consumer;
     snprintf(consumer->tag, sizeof consumer->tag, "backhop-%u", ++consumer->tag_count);
+    amqp_table_entry_t argument = {.key = amqp_cstring_bytes(BH_CONSUME_ARGUMENT),
+                                   .value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = 0}};
     amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(context->settings->topology)),
-                                    .consumer_tag = amqp_cstring_bytes(consumer->tag)};
+                                    .consumer_tag = amqp_cstring_bytes(consumer->tag),
+                                    .arguments = {1, &argument}};
     consumer->abandoned_before = context->abandoned_count;
     bh__consumer_limit(consumer, context);
     consumer->is_consuming = 1; /* set before the call, because the broker may cancel it before the reply is read */
     return bh__call(self, &context->consume.link, consumer->channel, AMQP_BASIC_CONSUME_METHOD, &consume,
                     AMQP_BASIC_CONSUME_OK_METHOD, 0, "consuming", answer);
+}
+
+/* Returns BH_ERR_CLASH and its reason if the work queue is a stream, else BH_ERR_CHANNEL. */
+static bh_status explain_refusal(bh__runner *self, const bh__answer *answer)
+{
+    bh_declaring_refuse_consumer(self->declaring, answer->code, bh_str(answer->text));
+    if (bh_declaring_status(self->declaring) != BH_ERR_CLASH)
+        return self->problem.status = BH_ERR_CHANNEL;
+    return bh__report_set(&self->problem, BH_ERR_CLASH, "%s", bh_declaring_error(self->declaring).data);
 }
 
 static bh_status try_to_consume(bh__runner *self)
@@ -96,7 +108,7 @@ static bh_status try_to_consume(bh__runner *self)
         bh__consumer_end(consumer, context);
     if (status == BH_ERR_MISSING)
         bh__report_add(&self->problem, "; declare the work queue first");
-    return status == BH_ERR_CLASH ? (self->problem.status = BH_ERR_CHANNEL) : status;
+    return status == BH_ERR_CLASH ? explain_refusal(self, &answer) : status;
 }
 
 bh_status bh__consume(bh__runner *self)

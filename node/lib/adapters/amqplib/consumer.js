@@ -53,7 +53,7 @@ class Consumer extends BaseConsumer {
         } else if (!isOver && !this.isCancelled) {
           handle(incoming)
         } // otherwise the message goes back to its queue when the channel closes
-      }, {})
+      }, { priority: 0 }) // a stream refuses it: BH_CONSUME_ARGUMENT of declaring.h
       this.#tag = consumerTag
       this.#channel = channel
       if (!isOpen(channel)) throw new ChannelClosedError(why)

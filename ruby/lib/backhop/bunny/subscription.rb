@@ -28,7 +28,9 @@ module Backhop
         # @api private
         def recover_from_network_failure = gate&.cancelled? ? nil : super
       end
-      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer
+
+      ARGUMENTS = { "x-priority" => 0 }.freeze # a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
+      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer, :ARGUMENTS
 
       # @api private
       def initialize(retrier, connection, prefetch, threads, limit, handle)
@@ -138,7 +140,7 @@ module Backhop
         channel.prefetch(@prefetch)
         @retrier.watch(channel)
         queue = Consumed.new(channel, @retrier.topology.queue.b)
-        consumer = Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false)
+        consumer = Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false, false, ARGUMENTS)
         consumer.gate = @gate
         consumer.on_delivery { |*delivery| handle(*delivery) }
         consumer.on_cancellation { @is_cancelled = true }

@@ -24,7 +24,7 @@ from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
-from ..declaring import consumer_refused, forget
+from ..declaring import CONSUME_ARGUMENTS, consumer_refused, forget
 from .channels import AMQP_ERRORS, close, reason_of, refusal_of
 from .gate import AioPikaGate
 from .publisher import AioPikaPublisher
@@ -206,7 +206,9 @@ class Consumer:
     async def _consume(self) -> None:
         assert self._wire is not None
         try:
-            answer = await self._wire.basic_consume(self._queue, self._delivered)
+            answer = await self._wire.basic_consume(
+                self._queue, self._delivered, arguments=CONSUME_ARGUMENTS
+            )
         except aiormq.exceptions.ChannelClosed as error:
             raise consumer_refused(self._retrier.topology, refusal_of(error)) from error
         self._tag = answer.consumer_tag

@@ -21,7 +21,7 @@ from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
-from ..declaring import Refusal, consumer_refused, forget
+from ..declaring import CONSUME_ARGUMENTS, Refusal, consumer_refused, forget
 from .channels import asynchronous
 from .gate import OnMessage, PikaGate
 
@@ -343,7 +343,9 @@ class BlockingConsumer(Consumer):
         self._subscribe_on(channel)
 
     def _subscribe_on(self, channel: Any) -> None:
-        self._tag = channel.basic_consume(self._queue, self._on_message)
+        self._tag = channel.basic_consume(
+            self._queue, self._on_message, arguments=CONSUME_ARGUMENTS
+        )
         self._subscribed()
 
     def _pause(self) -> None:
@@ -411,7 +413,10 @@ class AsyncConsumer(Consumer):
     def _subscribe_on(self, channel: Any) -> None:
         if not self._is_cancelled and channel.is_open:
             self._tag = channel.basic_consume(
-                self._queue, self._on_message, callback=self._subscribed
+                self._queue,
+                self._on_message,
+                arguments=CONSUME_ARGUMENTS,
+                callback=self._subscribed,
             )
             self._is_consuming = True
 
