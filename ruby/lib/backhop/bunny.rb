@@ -6,6 +6,8 @@ require "weakref"
 
 require_relative "../backhop"
 require_relative "bunny/version"
+require_relative "bunny/calls"
+require_relative "bunny/cancel_noted"
 require_relative "bunny/channel_watch"
 require_relative "bunny/channels"
 require_relative "bunny/confirm_channel"

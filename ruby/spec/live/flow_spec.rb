@@ -177,6 +177,28 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
     end
   end
 
+  %w[bunny-subscribe bunny-wrap kicks].each do |name|
+    it "F4-1: lets held messages wait over #{name} if their queue is deleted", long: Carriers.further?(name) do
+      breaker.open
+      downstream.up
+      publish(10) # the prefetch
+      carried(name, downstream, breaker) do |carrier|
+        until_true { broker.count(queue)&.zero? && carrier.waiting? }
+        broker.channel.queue_delete(queue)
+        broker.queue(name: queue)
+        Backhop::Bunny::Retrier.new(broker.channel, queue: queue, policy: policy, namespace: namespace).declare
+        deferred = Array.new(10) { events.get(:deferred) }
+        expect(deferred).to all(have_attributes(attempts: 0, deferrals: 1))
+        breaker.close
+        # A copy that came back before its queue was declared is in the unroutable queue.
+        until_true do
+          downstream.handled.size + broker.count(queue).to_i + broker.count("#{namespace}.unroutable") == 10
+        end
+      end
+      expect(downstream.miscounted).to eq({})
+    end
+  end
+
   %w[bunny-subscribe kicks].each do |name|
     it "emits a change by hand over #{name} before the first delivery" do
       carried(name, downstream, breaker) do |carrier|

@@ -4,6 +4,7 @@ require "spec_helper"
 require "program"
 require "running"
 require_relative "support"
+require_relative "carriers"
 
 # How handlers end, and how subscriptions end. Each example has the id of its finding.
 RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
@@ -128,6 +129,70 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
         expect(%i[deferred retried parked].map { |each| events.get(each).attempts }).to eq([0, 1, 2])
       end
     end
+  end
+
+  { "wrap" => BunnyClient, "wrap, in a pool" => PoolClient }.each do |name, client|
+    it "P4-3: drains a handler that runs under #{name}", long: further?(client) do
+      go = Queue.new
+      handler = lambda do |message|
+        seen.call(message)
+        go.pop
+        raise IOError, "late" if message.body == "bad"
+      end
+      consuming(client, URL, queue, handler, **options) do |consumer|
+        %w[good bad].each do |body|
+          broker.publish(body, queue)
+          expect(bodies(1)).to eq([body])
+          expect { consumer.retrier.drain(0.05) }.to raise_error(Backhop::WaitTimeoutError, /1 message/)
+          go << 1
+          consumer.retrier.drain
+          expect(events.get(body == "good" ? :succeeded : :retried)).to have_attributes(queue: queue)
+        end
+      end
+    end
+  end
+
+  it "P4-3: drains a handler that runs under process, and not the handler that drains" do
+    go = Queue.new
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      client.declare
+      broker.publish("a", queue)
+      work = client.channel.queue(queue, no_declare: true)
+      thread = Thread.new do
+        until_true do
+          client.retrier.process(*work.pop(manual_ack: true)) do |message|
+            seen.call(message)
+            go.pop
+            client.retrier.drain
+          end
+        end
+      end
+      bodies(1)
+      expect { client.retrier.drain(0.05) }.to raise_error(Backhop::WaitTimeoutError)
+      go << 1
+      client.retrier.drain
+      thread.join
+      expect(events.get(:succeeded)).to have_attributes(attempt: 1)
+    end
+  end
+
+  it "P4-3: a worker of Kicks lets its running handlers end when it stops", :long, skip: Carriers.missing("kicks") do
+    Carriers::OfKicks.load
+    go = Queue.new
+    handler = lambda do |message|
+      seen.call(message)
+      go.pop
+    end
+    broker.publish("a", queue)
+    carrier = Carriers::OfKicks.new(URL, queue, handler, **options)
+    carrier.begin
+    bodies(1)
+    stop = Thread.new { carrier.stop(PATIENCE) }
+    until_true { broker.channel.queue_declare(queue, passive: true).consumer_count.zero? }
+    go << 1
+    stop.join
+    expect(events.get(:succeeded)).to have_attributes(attempt: 1)
+    expect(broker.count(queue)).to eq(0)
   end
 
   { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt", "a SignalException" => "raise SignalException, 'TERM'" }

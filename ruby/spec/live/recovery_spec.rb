@@ -80,6 +80,26 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     end
   end
 
+  %i[create none].each do |mode|
+    it "W1: leaves no channel open after the broker cancelled its consumer and it cannot consume again, mode #{mode}" do
+      channels = ->(client) { client.connection.instance_variable_get(:@channels).size }
+      connected(BunnyClient, URL, queue, nil, **options, mode: mode) do |client|
+        seen = Running::Inbox.new
+        subscription = client.retrier.subscribe { |message| seen.call(message.body) }
+        before = channels.call(client)
+        2.times do |round|
+          broker.channel.queue_delete(queue)
+          2.times { events.get(:unavailable) } # no queue
+          broker.queue(name: queue)
+          until_true { subscription.state == :ready }
+          broker.publish(round.to_s, queue)
+          expect(seen.get).to eq(round.to_s)
+          until_true { channels.call(client) == before }
+        end
+      end
+    end
+  end
+
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
     calls = 0
     connected(BunnyClient, proxy.url, queue, nil, **options) do |client|

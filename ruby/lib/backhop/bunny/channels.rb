@@ -23,6 +23,14 @@ module Backhop
           super.tap { @opened_on = connection.transport }
         end
 
+        # Marks a channel that another one replaces. No handler acknowledges a message on it from now on:
+        # RabbitMQ 4.3 cancels a consumer that held a message too long, and ignores its acknowledgement.
+        def retire
+          @is_retired = true
+        end
+
+        def retired? = @is_retired ? true : false
+
         # Returns true if the channel is open on the current transport.
         def here? = !closed? && @opened_on.equal?(connection.transport)
       end

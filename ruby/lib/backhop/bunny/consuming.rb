@@ -47,7 +47,7 @@ module Backhop
       # @api private
       def defer(message, delay)
         @decider.frame_max = @connection.frame_max
-        settle_by(message, @decider.defer(message.history, delay))
+        settle_by(message, @decider.defer(message.history, delay), is_deferred: true)
       rescue ForkedError
         raise
       rescue *Outcomes::FAILURES => e # an exception would end Bunny's thread
@@ -111,6 +111,7 @@ module Backhop
         raise foreign if foreign
 
         Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
+        consumer.extend(CancelNoted) unless consumer.is_a?(CancelNoted)
         watch(consumer.channel)
         @consumer = consumer
       end

@@ -9,7 +9,9 @@ module Backhop
     # @api private
     class Gate
       LOOK_AFTER_MS = 100 # while a held message waits for a free handler
-      private_constant :LOOK_AFTER_MS
+      LEFT_SECONDS = 1 # how long a message waits whose consumer the broker cancelled: its queue may be declared meanwhile
+      COPYING = %i[ladder message_ttl delayed_exchange].freeze # strategies that can let a message wait without an attempt
+      private_constant :LOOK_AFTER_MS, :LEFT_SECONDS, :COPYING
 
       # @param most [Integer, nil] handlers at once; nil: as many as threads call {#take}
       # @param changed [#call, nil] called if {#cancelled?} may have changed
@@ -24,6 +26,7 @@ module Backhop
         @flow = Core.made(Native.bh_flow_new(breaker.native, retrier.topology.native))
         @lock = Mutex.new
         @held = []
+        @gone = [] # held messages whose consumer was gone at the last look
         @running = 0 # handlers
         @due_ms = 0 # when to look again
         @until_ms = 0 # when the thread looks again
@@ -67,7 +70,7 @@ module Backhop
 
       # Executes the steps that are due. Wakes a handler if it may get a message.
       def look
-        give_back if consumer_gone?
+        leave_consumer
         oldest = next_call { @held.first }
         @wake.call(oldest, true) if oldest
       end
@@ -205,9 +208,32 @@ module Backhop
         end
       end
 
-      # Returns true if the application cancelled the consumer of the oldest message.
-      def consumer_gone?
-        info = @lock.synchronize { @held.first }&.delivery_info
+      # Settles the held messages of a consumer that is gone. If the application cancelled the consumer, the
+      # messages return to their queue. If the broker did so, the queue may be deleted: then copies wait.
+      def leave_consumer
+        cancelled, left = @lock.synchronize { take_gone }
+        cancelled.each { |message| @retrier.defer(message, LEFT_SECONDS) }
+        left.each { |message| message.original.settle(:requeue) }
+      end
+
+      # Takes the held messages of consumers that the broker cancelled, and that the application cancelled, with
+      # the lock. Bunny removes a consumer just before it reports a cancel of the broker. So a message is the
+      # application's only at the second look.
+      def take_gone
+        return [[], []] unless gone?(@held.first)
+
+        gone = @held.select { |message| gone?(message) }
+        cancelled, left = gone.partition { |message| copying? && message.delivery_info.consumer.cancelled_by_broker? }
+        @gone, left = left, left & @gone
+        @held -= cancelled + left
+        [cancelled, left]
+      end
+
+      def copying? = COPYING.include?(@retrier.topology.strategy)
+
+      # Returns true if the consumer of a message is gone. A message of queue.pop has none.
+      def gone?(message)
+        info = message&.delivery_info
         info.respond_to?(:consumer_tag) && !info.channel.consumers.key?(info.consumer_tag)
       end
     end

@@ -42,8 +42,14 @@ module Backhop
         @channel.equal?(other.channel) && @transport.equal?(other.transport) && @is_settled == other.is_settled
       end
 
+      # Returns true if another channel replaces the delivery's; see {Channels::Opened#retire}.
+      def retired? = @channel.respond_to?(:retired?) && @channel.retired?
+
+      # Returns true if it arrived on this channel.
+      def on?(channel) = @channel.equal?(channel)
+
       # Settles it. Returns false if that is no longer possible.
-      def settle(action) = write(frame(action))
+      def settle(action) = !retired? && write(frame(action))
 
       # Writes settlements of its channel. Returns false if that is no longer possible.
       def write(frames)

@@ -25,6 +25,7 @@ module Backhop
         @channel = nil # the ConfirmChannel that publishes.
         @transport = nil # the transport of all of them.
         @lost = [] # channels of lost connections, which Bunny opens again.
+        @retired = [] # channels of consumers that the broker cancelled
         @is_blocked = @is_connected = false # as of the last check.
         @is_declared = true
         @failures = @paused_until_ms = 0 # of opening the channel and of declaring
@@ -56,6 +57,7 @@ module Backhop
         arrived.each { |each| contain { each.is_a?(Copy) ? enter(each) : abandon(each) } }
         contain { advance }
         @settlements.each { |original, frames| contain { original.write(frames.join) } }.clear
+        close_retired
         @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
 
@@ -80,6 +82,20 @@ module Backhop
         doubt
         @reason = reason
         Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
+      end
+
+      # Closes a channel once the copies of its messages are confirmed.
+      def retire(channel)
+        @retired << channel
+      end
+
+      # Threads of their own close the channels: during an alarm the broker does not answer.
+      def close_retired
+        @retired.reject! do |channel|
+          next if @copies.each_value.any? { |copy| copy.original.on?(channel) }
+
+          Thread.new { Channels.close(channel) }.name = "backhop-close"
+        end
       end
 
       # Looks for the return exchange. If the connection is lost, leaves it to the next look.

@@ -77,6 +77,7 @@ module Backhop
         @channel_watch = ChannelWatch.new(made)
         @subscriptions = [].freeze
         @gates = Gates.new
+        @calls = Calls.new
         @reread_ms = 0 # when to read the unroutable queue again
         @is_watched = false
         @pid = Process.pid
@@ -177,7 +178,7 @@ module Backhop
         handle = handling_of(handler || block)
         keep_looking
         intake = Intake.new(self, lambda do |message|
-          handle.call(message)
+          @calls.during { handle.call(message) }
         rescue *HandlerCall::ENDS_PROGRAM => e
           HandlerCall.raise_in_main(e)
         end)
@@ -206,7 +207,7 @@ module Backhop
           raise PoisonError, poison_text(poison)
         end
         @listeners.emit_message(:delivered, message)
-        settle_after(message, &block)
+        @calls.during { settle_after(message, &block) }
         true
       end
 
@@ -268,8 +269,8 @@ module Backhop
       end
 
       # Cancels the subscriptions of this retrier, and returns messages that a breaker holds to the queue.
-      # Then waits until their handlers have ended, every copy is confirmed and its original is
-      # acknowledged.
+      # Then waits until all handlers have ended, including handlers of {#wrap} and {#process}, every copy is
+      # confirmed and its original is acknowledged. A handler that calls it does not wait for itself.
       #
       # If a handler of {#wrap} never ends, closing its connection takes up to 60 s more: Bunny waits for
       # the threads of your channel's pool. You can set that limit: create_channel(nil, threads, false, seconds).
@@ -288,9 +289,10 @@ module Backhop
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
         @gates.give_back
+        are_idle &= @calls.wait(deadline_ms)
         return self if @publisher.drain(deadline_ms) && are_idle
 
-        raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy))
+        raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy) + @calls.size)
       end
 
       # Moves parked messages back to their work queue, with a cleared history. It moves the
@@ -421,6 +423,13 @@ module Backhop
       # @api private
       def forget_call(message) = end_call(message, nil)
 
+      # Closes a channel once the copies of its messages are confirmed.
+      # @api private
+      def retire(channel)
+        channel.retire
+        @publisher.notify(:retire, channel)
+      end
+
       # Returns a delivery to its queue, unread.
       # @api private
       def return_delivery(delivery_info) = original(delivery_info, false).settle(:requeue)
@@ -475,8 +484,10 @@ module Backhop
         super
       end
 
-      def settle_by(message, plan, error = nil)
+      def settle_by(message, plan, error = nil, is_deferred: false)
         if plan.publishes?
+          return emit_stale(message.event_id) if message.original.retired? && !is_deferred
+
           @publisher.publish(copy(plan, message, error: error))
         elsif !message.original.settle(plan.action)
           emit_stale(message.event_id)

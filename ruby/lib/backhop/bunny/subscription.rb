@@ -21,6 +21,8 @@ module Backhop
 
       # The consumer. Bunny 2 does not consume again after a reconnect while the breaker cancels it.
       class Consumer < ::Bunny::Consumer
+        prepend CancelNoted
+
         # @return [Gate, nil]
         attr_accessor :gate
 
@@ -361,13 +363,18 @@ module Backhop
           @retrier.emit(:cancelled, connection: "consume", error: error, count: 0)
         end
         @is_emitted = true
-        old = @channel
+        leave_channel
         @retrier.doubt
         @retrier.declare
         @is_cancelled = @is_emitted = false
         @looks = 0
         begin_consuming
-        Channels.close(old)
+      end
+
+      # Leaves the channel: held messages are settled first. The retrier closes it.
+      def leave_channel
+        @gate&.look
+        @retrier.retire(@channel) unless @channel.retired?
       end
     end
   end
