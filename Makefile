@@ -33,9 +33,11 @@ demo: configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
-# `make test` runs the fast profile: all tests without a broker, and the live tests that are short and take another path
-# through the code. `make test-live` runs all tests. A live part is live/VERSION/PART. It has a private RabbitMQ, or the
-# broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one: make live/4.3/command.
+# `make test` runs the fast profile: all tests without a broker, the live tests that are short and take another path through
+# the code, on a model of RabbitMQ, and what shows on a real one that the strategies and adapters work there. `make
+# test-live` runs all tests on real ones. A live part is live/VERSION/PART: it has a private RabbitMQ, a model (model-4.3),
+# or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one: make
+# live/4.3/command.
 export BACKHOP_DURATIONS ?= $(abspath build/durations)
 fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
@@ -64,8 +66,11 @@ bunny-version := $(firstword $(versions))
 bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
 # The page of `backhop web` is tested in a browser on one version of RabbitMQ, and its calls on all of them.
 browser := live/$(lastword $(versions))/browser
-tests-of-core: $(call live,core-fast-1 core-fast-2 command-fast) core-alone rogue-worker
-$(languages:%=tests-of-%): tests-of-%: $(call live,%-fast) %-tests
+model := $(if $(AMQP_URL),yours,model-4.3)
+scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version)/scripts))
+tests-of-core: $(call live,command-fast core-contract) $(foreach part,core-fast-1 core-fast-2,live/$(model)/$(part)) core-alone \
+    $(scripts) rogue-worker
+$(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast $(call live,%-contract) %-tests
 live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
 live-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
 live-tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
@@ -104,6 +109,10 @@ live/%/core-fast-1: | tested
 	$(call on,core: $(firstword $(first)) to $(lastword $(first))) $(test-live) $(first)
 live/%/core-fast-2: | tested
 	$(call on,core: other suites) $(test-live) but $(first)
+live/%/core-contract: | tested
+	$(call on,core: strategies and contract) env CK_EXCLUDE_TAGS=long $(test-live) strategies contract
+live/%/scripts: | tested
+	$(call on,scripts of RabbitMQ) tests/model/scripts
 live/%/core-crashes: | tested
 	$(call on,core: crashes) $(test-live) crashes
 live/%/core-slow: | tested
@@ -119,12 +128,16 @@ live/%/browser: | tested
 	$(call on,core: the page in a browser) tests/browser/run $(out)
 live/%/python-fast: | python-$(form)
 	$(call on,Python: live) python/tools/test -m "broker and not long"
+live/%/python-contract: | python-$(form)
+	$(call on,Python: contract) python/tools/test -m "broker and not long" tests/live/test_contract_live.py
 live/%/python-adapters: | python-$(form)
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
 live/%/python-rest: | python-$(form)
 	$(call on,Python: the rest) python/tools/test -m broker --ignore=$(adapters)
 live/%/ruby-fast: | ruby-$(form)
 	$(call on,Ruby: live) ruby/tools/test --jobs 3 live --tag ~long
+live/%/ruby-contract: | ruby-$(form)
+	$(call on,Ruby: contract) ruby/tools/test live/contract_spec.rb --tag ~long
 live/%/ruby-bunny: | ruby-$(form)
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
 live/%/ruby-rest: | ruby-$(form)
@@ -133,6 +146,8 @@ live/$(bunny-version)/bunny-%: | ruby-$(form)
 	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-version)" $(broker) $(bunny-version) -- ruby/tools/with-bunny bunny-$*
 live/%/node-fast: | node-$(form)
 	$(call on,Node: live) env BACKHOP_EXCLUDE=long $(of-node)
+live/%/node-contract: | node-$(form)
+	$(call on,Node: contract) env BACKHOP_EXCLUDE=long BACKHOP_SUITES=contract $(of-node)
 live/%/node-promises: | node-$(form)
 	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' $(of-node)
 live/%/node-callbacks: | node-$(form)
