@@ -8,6 +8,7 @@ export BACKHOP_GEMS ?= $(abspath ../shared/gems)
 # Python compiles what a program imports; pip would compile all of each package.
 export PIP_NO_COMPILE ?= 1
 out := build/release
+export BACKHOP_MODEL_COMMAND ?= $(abspath $(out))/backhop
 broker := tests/broker/broker run
 languages := python ruby node
 parts := core $(languages)

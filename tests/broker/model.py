@@ -30,8 +30,8 @@ class Unknown(Exception):
 
 
 def command_path() -> Path:
-    """Returns the newest `backhop` that is built, or the one that BACKHOP_COMMAND names."""
-    if named := os.environ.get("BACKHOP_COMMAND"):
+    """Returns the newest `backhop` that is built, or the one that BACKHOP_MODEL_COMMAND names."""
+    if named := os.environ.get("BACKHOP_MODEL_COMMAND"):
         return Path(named)
     built = [path for path in PROJECT.glob("build/*/backhop") if os.access(path, os.X_OK) and path.is_file()]
     if not built:
@@ -47,7 +47,7 @@ def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str
         words = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).resolve()), control])
         ctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         ctl.chmod(0o755)
-        clock = os.environ.get("BACKHOP_MODEL_CLOCK", "skip")
+        clock = os.environ.get("BACKHOP_MODEL_CLOCK", "real")
         arguments = [str(command_path()), "model", "--version", version, "--clock", clock, "--control", control]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
             assert process.stdout
