@@ -284,6 +284,19 @@ def test_consume_says_what_is_wrong(client: str, broker: Broker, namespace: str)
 
 
 @each_client
+def test_w3_a_stream_is_no_work_queue(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
+    queue = f"{namespace}.stream"
+    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    with (
+        connected(client, URL, queue, Handler(), policy=QUICK, namespace=namespace) as consumer,
+        pytest.raises(backhop.ClashError, match="is a stream"),
+    ):
+        consumer.begin_by_itself()
+    for name in (queue, f"{queue}.parked"):
+        broker.channel.queue_delete(name)
+
+
+@each_client
 def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, namespace: str) -> None:  # noqa: F811
     queue = broker.queue()
     options = {"policy": QUICK, "namespace": namespace}
