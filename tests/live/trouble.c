@@ -65,6 +65,7 @@ proxy *start_by_proxy(rig *r, const char *options)
     strcat(url, options);
     rig_connect_by(r, url);
     broker_bind(r->broker, r->queue, r->exchange, "work.#");
+    rig_await_read(r); /* its first look is over too: a cut after some bytes hits no frame of it */
     return network;
 }
 

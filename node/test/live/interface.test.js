@@ -206,6 +206,18 @@ describe('the interface', NEEDS_BROKER, () => {
       await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: isMissing })
     })
 
+    if (client === 'amqplib, consume') { // node-amqp's consumers take no arguments
+      it(`${client}: W3: a stream is no work queue`, { long: true }, async () => {
+        const queue = `${broker.namespace}.stream`
+        await broker.channel.assertQueue(queue, { durable: true, arguments: { 'x-queue-type': 'stream' } })
+        const made = await CLIENTS[client].connect(URL, queue, common)
+        closing.push(() => made.stop())
+        await assert.rejects(made.begin(() => {}), { name: 'ClashError', message: /is a stream/ })
+        await broker.channel.deleteQueue(queue)
+        await broker.channel.deleteQueue(`${queue}.parked`)
+      })
+    }
+
     it(`${client}: cancelled, it takes no more, and what was in hand is settled`, needs, async () => {
       const queue = await broker.queue()
       const consumer = await CLIENTS[client].connect(URL, queue, common)

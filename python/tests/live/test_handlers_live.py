@@ -286,6 +286,20 @@ def test_consume_says_what_is_wrong(client: str, broker: Broker, own_namespace: 
 
 
 @each_client
+@pytest.mark.long
+def test_w3_a_stream_is_no_work_queue(client: str, broker: Broker, own_namespace: str) -> None:
+    queue = f"{own_namespace}.stream"
+    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    with (
+        connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer,
+        pytest.raises(backhop.ClashError, match="is a stream"),
+    ):
+        consumer.begin_by_itself()
+    for name in (queue, f"{queue}.parked"):
+        broker.channel.queue_delete(name)
+
+
+@each_client
 def test_the_modes_are_create_verify_and_none(client: str, broker: Broker, own_namespace: str) -> None:
     queue = broker.queue()
     options = {"policy": QUICK, "namespace": own_namespace}

@@ -611,6 +611,16 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       end
     end
 
+    it "W3: refuses a stream as a work queue" do
+      stream = "#{namespace}.stream"
+      broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
+      connected(BunnyClient, URL, stream, Handler.new, **options) do |consumer|
+        consumer.declare
+        expect { consumer.retrier.subscribe { nil } }.to raise_error(Backhop::ClashError, /is a stream/)
+      end
+      [stream, "#{stream}.parked"].each { |name| broker.channel.queue_delete(name) }
+    end
+
     it "names a missing work queue" do
       connected(BunnyClient, URL, "#{namespace}.none", Handler.new, **options) do |consumer|
         expect { consumer.declare }.to raise_error(Backhop::MissingError, /the work queue/)
