@@ -176,7 +176,8 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     end
   end
 
-  it "P4-3: a worker of Kicks lets its running handlers end when it stops", :long, skip: Carriers.missing("kicks") do
+  absent = NEEDS_BROKER || Carriers.missing("kicks")
+  it "P4-3: a worker of Kicks lets its running handlers end when it stops", :long, skip: absent do
     Carriers::OfKicks.load
     go = Queue.new
     handler = lambda do |message|

@@ -31,6 +31,13 @@ module Backhop
 
         def retired? = @is_retired ? true : false
 
+        # Notes that the copies of the messages of a retired channel are confirmed.
+        def release
+          @is_released = true
+        end
+
+        def released? = @is_released ? true : false
+
         # Returns true if the channel is open on the current transport.
         def here? = !closed? && @opened_on.equal?(connection.transport)
       end

@@ -57,7 +57,7 @@ module Backhop
         arrived.each { |each| contain { each.is_a?(Copy) ? enter(each) : abandon(each) } }
         contain { advance }
         @settlements.each { |original, frames| contain { original.write(frames.join) } }.clear
-        close_retired
+        release_retired
         @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
 
@@ -84,18 +84,13 @@ module Backhop
         Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
       end
 
-      # Closes a channel once the copies of its messages are confirmed.
+      # Releases a channel once the copies of its messages are confirmed.
       def retire(channel)
         @retired << channel
       end
 
-      # Threads of their own close the channels: during an alarm the broker does not answer.
-      def close_retired
-        @retired.reject! do |channel|
-          next if @copies.each_value.any? { |copy| copy.original.on?(channel) }
-
-          Thread.new { Channels.close(channel) }.name = "backhop-close"
-        end
+      def release_retired
+        @retired.reject! { |channel| @copies.each_value.none? { |copy| copy.original.on?(channel) } && channel.release }
       end
 
       # Looks for the return exchange. If the connection is lost, leaves it to the next look.

@@ -423,7 +423,7 @@ module Backhop
       # @api private
       def forget_call(message) = end_call(message, nil)
 
-      # Closes a channel once the copies of its messages are confirmed.
+      # Retires a channel, and releases it once the copies of its messages are confirmed.
       # @api private
       def retire(channel)
         channel.retire

@@ -50,6 +50,7 @@ module Backhop
         @changed = ConditionVariable.new
         @is_over = @is_cancelled = @is_emitted = @is_consumer_gone = @is_busy = false
         @is_absent = false # the breaker cancelled the consumer
+        @retired = [] # channels of consumers that the broker cancelled
         @looks = 0 # looks at a channel that Bunny has not opened again
       end
 
@@ -287,10 +288,11 @@ module Backhop
             @retrier.check_connection
             check_busy
             follow_gate
-            next unless lost?
-
-            subscribe_again
-            failures = 0
+            if lost?
+              subscribe_again
+              failures = 0
+            end
+            close_retired
           rescue *Outcomes::FAILURES => e
             failures += 1
             pause = @retrier.back_off(failures)
@@ -371,10 +373,22 @@ module Backhop
         begin_consuming
       end
 
-      # Leaves the channel: held messages are settled first. The retrier closes it.
+      # Leaves the channel: held messages are settled first.
       def leave_channel
+        return if @channel.retired?
+
         @gate&.look
-        @retrier.retire(@channel) unless @channel.retired?
+        @retired << @channel
+        @retrier.retire(@channel)
+      end
+
+      # Closes the channels whose copies are confirmed. Bunny would wait in vain for its answer if the broker
+      # refused a declaration or a consumer at the same moment, so this thread does one after the other.
+      def close_retired
+        @retired.reject! do |channel|
+          Channels.close(channel) if channel.released?
+          channel.released?
+        end
       end
     end
   end
