@@ -27,8 +27,8 @@ class QueueFullError extends Error {
 class NoSuchSiteError extends Error {}
 
 /**
- * A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others. On a slow
- * machine the peak lasts for a page until its first request, so each page is refused.
+ * A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others.
+ * On a slow machine the peak lasts for a page until its first request, so each page is refused.
  */
 class PurgeApi {
   refused = 0
