@@ -26,12 +26,16 @@ class QueueFullError extends Error {
 /** 404: the API does not know the site, and never will. */
 class NoSuchSiteError extends Error {}
 
-/** A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others. */
+/**
+ * A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others.
+ * On a slow machine the peak lasts for a page until its first request, so each page is refused.
+ */
 class PurgeApi {
   refused = 0
   purged = []
   #begun
   #peak
+  #asked = new Set() // pages
   #server = http.createServer((request, response) => {
     const [status, headers] = this.#answer(request.url)
     setTimeout(() => response.writeHead(status, headers).end(), ANSWER_MS)
@@ -52,7 +56,9 @@ class PurgeApi {
   #answer (path) {
     if (path.startsWith('/old/')) return [404, {}]
     this.#begun ??= Date.now()
-    if (Date.now() - this.#begun < this.#peak && this.purged.length) {
+    const isFirst = !this.#asked.has(path)
+    this.#asked.add(path)
+    if (this.purged.length && (isFirst || Date.now() - this.#begun < this.#peak)) {
       this.refused++
       return [507, this.refused % 9 === 0 ? { 'Retry-After': '3' } : {}]
     }

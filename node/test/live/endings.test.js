@@ -121,7 +121,7 @@ describe('an end', NEEDS_BROKER, () => {
         let hasEnded = false
         const ended = end(carrier).then(() => { hasEnded = true })
         await until(() => message.signal.aborted, 'it ends')
-        await broker.count(queue) // a round trip
+        await broker.count(queue) // time for an end that comes too early
         assert.deepEqual([hasEnded, happened('succeeded')], [false, 0])
         release()
         await ended
