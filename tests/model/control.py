@@ -21,7 +21,7 @@ def words(*each: Any) -> str:
 
 MOST_SHOWN = 400  # characters of an error
 RESEND = "rabbit, dead_letter_worker_publisher_confirm_timeout"
-RESEND_MS = 1000  # after which a quorum queue sends dead letters again that were not confirmed; 180 s by default
+RESEND_MS = 1000  # until a quorum queue sends unconfirmed dead letters again; 180 s by default
 
 
 class Control:

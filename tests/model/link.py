@@ -104,7 +104,10 @@ class Link:
     def __init__(self, url: str):
         parts = urlsplit(url)
         self.host, self.port = parts.hostname or "127.0.0.1", parts.port or 5672
-        self.user, self.password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+        self.user, self.password = (
+            unquote(parts.username or "guest"),
+            unquote(parts.password or "guest"),
+        )
         self.vhost = unquote(parts.path[1:]) or "/"
         self.channels: dict[int, Channel] = {}
         self.control: list[Item] = []  # of channel 0
@@ -158,7 +161,11 @@ class Link:
         )
         offered = (await self.control_reply("connection.tune")).fields
         self.tuned = offered
-        chosen = {"channel_max": offered["channel-max"], "frame_max": self.frame_max, "heartbeat": 0}
+        chosen = {
+            "channel_max": offered["channel-max"],
+            "frame_max": self.frame_max,
+            "heartbeat": 0,
+        }
         chosen.update(tune or {})
         self.frame_max = chosen["frame_max"] or self.frame_max
         self.write(amqp.encode_method(0, "connection.tune-ok", **chosen))
@@ -184,7 +191,7 @@ class Link:
                 self.changed.set()
         except (OSError, EOFError):
             pass
-        except Exception as error:  # what is wrong with the broker's frames fails the script
+        except Exception as error:  # a fault in the broker's frames fails the script
             self.stray = repr(error).encode()
         finally:
             self.is_over = True
@@ -259,7 +266,8 @@ class Link:
             self.write(amqp.encode_method(0, "connection.close", code=200))
             with contextlib.suppress(Ended):
                 await self.wait(
-                    lambda: any(each.name == "connection.close-ok" for each in self.control), "connection.close-ok"
+                    lambda: any(each.name == "connection.close-ok" for each in self.control),
+                    "connection.close-ok",
                 )
         await self.cut()
 

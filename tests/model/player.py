@@ -16,9 +16,19 @@ from link import LIMIT_S, Channel, Closed, Ended, Failure, Item, Link, said
 VERSIONS = ("3.8", "3.10", "4.0", "4.3")
 TYPES = ("classic", "quorum")
 ABSENT = object()
-UNANSWERED = ("publish", "ack", "nack", "reject", "send", "frame", "octets", "closed", "ended")  # steps
+UNANSWERED = (
+    "publish",
+    "ack",
+    "nack",
+    "reject",
+    "send",
+    "frame",
+    "octets",
+    "closed",
+    "ended",
+)  # steps
 POLL_S = 0.01
-MOST_SKIPPED_S = 3600  # by which the model's clock may be ahead
+MOST_SKIPPED_S = 3600  # the most that the model's clock may be ahead
 
 DEATH_TYPES = {
     "count": "int64",
@@ -46,7 +56,7 @@ def holds(condition: str, version: str, kind: str) -> bool | None:
 
 
 def resolve(value: Any, version: str, kind: str) -> Any:
-    """Chooses what is for this version and type. ABSENT: nothing is."""
+    """Chooses by version and type. ABSENT: no key holds."""
     if isinstance(value, list):
         chosen: list[Any] = []
         for each in value:
@@ -84,7 +94,7 @@ def show(value: Any) -> str:
 
 
 def is_text(expected: Any, found: Any) -> bool:
-    """Compares a text, of which "start..." is only the beginning."""
+    """Compares a text; "start..." is compared as a beginning."""
     if isinstance(expected, str) and expected.endswith("...") and isinstance(found, str):
         return found.startswith(expected[:-3])
     return bool(expected == found)
@@ -114,7 +124,13 @@ class Play:
     """
 
     def __init__(
-        self, script: dict[str, Any], url: str, version: str, kind: str, prefix: str, control: Control
+        self,
+        script: dict[str, Any],
+        url: str,
+        version: str,
+        kind: str,
+        prefix: str,
+        control: Control,
     ):
         self.script, self.url, self.version, self.kind = script, url, version, kind
         self.prefix, self.control = prefix, control
@@ -162,7 +178,7 @@ class Play:
         return link
 
     async def channel(self, name: str) -> Channel:
-        """Returns the channel "name", or "connection/name"; opens what is not open."""
+        """Returns the channel "name", or "connection/name", and opens both if needed."""
         channel = self.channels.get(name)
         if channel is None or channel.is_closed or channel.link.is_over:
             link = await self.link(name.partition("/")[0] if "/" in name else "main")
@@ -177,9 +193,19 @@ class Play:
             for number, step in enumerate(steps, 1):
                 try:
                     await self.step(dict(step))
-                except (Failure, Closed, Ended, RuntimeError, ValueError, KeyError, AssertionError) as error:
+                except (
+                    Failure,
+                    Closed,
+                    Ended,
+                    RuntimeError,
+                    ValueError,
+                    KeyError,
+                    AssertionError,
+                ) as error:
                     reason = str(error) if not isinstance(error, KeyError) else f"unknown: {error}"
-                    raise Failure(f"step {number}, {show(step)}:\n    {self.back(reason)}") from error
+                    raise Failure(
+                        f"step {number}, {show(step)}:\n    {self.back(reason)}"
+                    ) from error
             await self.nothing_left()
         finally:
             await self.clean()
@@ -207,7 +233,9 @@ class Play:
                 item = await (await self.channel(on)).next()
                 raise Failure(f"in place of a close came {show(self.shown(item))}")
             if ends is not None:
-                await self.links[on.partition("/")[0] if "/" in on else "main"].wait(lambda: False, "a close")
+                await self.links[on.partition("/")[0] if "/" in on else "main"].wait(
+                    lambda: False, "a close"
+                )
         except Closed as error:
             if closes is None:
                 raise
@@ -298,7 +326,9 @@ class Play:
         if "body" in wanted:
             body = amqp.octets(wanted.pop("body"))
             if body != item.body:
-                wrong.append(f"the body is {show(amqp.readable(item.body))}, not {show(amqp.readable(body))}")
+                wrong.append(
+                    f"the body is {show(amqp.readable(item.body))}, not {show(amqp.readable(body))}"
+                )
         for key in ("exchange", "key", "redelivered", "consumer", "tag", "remaining"):
             if key in wanted:
                 check(key, wanted.pop(key), item.fields.get(key))
@@ -307,7 +337,11 @@ class Play:
             check("properties", wanted.pop("properties"), found)
         if "headers" in wanted:
             want = wanted.pop("headers")
-            check("headers", None if want is None else full_entries(want), item.properties.get("headers"))
+            check(
+                "headers",
+                None if want is None else full_entries(want),
+                item.properties.get("headers"),
+            )
         for name, value in full_entries(wanted.pop("headers_with", {})):
             found_values = [each for key, each in headers if key == name]
             if [value] != found_values:
@@ -342,7 +376,9 @@ class Play:
                 [(kind, inner)] = value.items()
                 if DEATH_TYPES.get(key) != kind:
                     wrong.append(f"x-death's {key} is {show(value)}")
-                row[key] = [text.get("string", text) for text in inner] if kind == "array" else inner
+                row[key] = (
+                    [text.get("string", text) for text in inner] if kind == "array" else inner
+                )
             if not {"count", "reason", "queue", "time", "exchange", "routing-keys"} <= set(row):
                 wrong.append(f"x-death's row lacks a field: {show(row)}")
                 return
@@ -352,11 +388,16 @@ class Play:
             return
         for want, row in zip(expected, rows, strict=True):
             row.setdefault("original-expiration", None)
-            if "time" not in want and not self.began - 3 <= row["time"] <= self.began + MOST_SKIPPED_S:
+            if (
+                "time" not in want
+                and not self.began - 3 <= row["time"] <= self.began + MOST_SKIPPED_S
+            ):
                 wrong.append(f"x-death's time is not now, in {show(row)}")
             for key, value in {"original-expiration": None, **want}.items():
                 if row.get(key) != value:
-                    wrong.append(f"x-death's {key} is {show(row.get(key))}, not {show(value)}, in {show(row)}")
+                    wrong.append(
+                        f"x-death's {key} is {show(row.get(key))}, not {show(value)}, in {show(row)}"
+                    )
 
     # steps: queues and exchanges
 
@@ -464,8 +505,12 @@ class Play:
         if count is not None and reply.fields["count"] != count:
             raise Failure(f"delete-ok counts {reply.fields['count']}")
 
-    async def do_delete_exchange(self, exchange: str, if_unused: bool = False, on: str = "a") -> None:
-        await (await self.channel(on)).call("exchange.delete", exchange=exchange, if_unused=if_unused)
+    async def do_delete_exchange(
+        self, exchange: str, if_unused: bool = False, on: str = "a"
+    ) -> None:
+        await (await self.channel(on)).call(
+            "exchange.delete", exchange=exchange, if_unused=if_unused
+        )
 
     async def do_purge(self, queue: str, count: int | None = None, on: str = "a") -> None:
         reply = await (await self.channel(on)).call("queue.purge", queue=queue)
@@ -483,7 +528,9 @@ class Play:
             if all(count in (None, reply.fields[key]) for key, count in counts.items()):
                 return
             if time.monotonic() > end:
-                raise Failure(f"ready is {reply.fields['ready']}, consumers {reply.fields['consumers']}")
+                raise Failure(
+                    f"ready is {reply.fields['ready']}, consumers {reply.fields['consumers']}"
+                )
             await asyncio.sleep(POLL_S)
 
     async def do_gone(self, queue: str) -> None:
@@ -533,7 +580,11 @@ class Play:
         for each in bodies:
             data = amqp.octets(each)
             channel.send(
-                "basic.publish", exchange=exchange, key=key, mandatory=mandatory, immediate=immediate
+                "basic.publish",
+                exchange=exchange,
+                key=key,
+                mandatory=mandatory,
+                immediate=immediate,
             )
             most = frame_size or channel.link.frame_max - 8
             channel.link.write(
@@ -549,7 +600,13 @@ class Play:
         await self.confirmed(channel, dict(zip(tags, bodies, strict=True)), answer)
 
     async def was_returned(
-        self, channel: Channel, body: Any, returned: list[Any], exchange: str, key: str, sent: dict[str, Any]
+        self,
+        channel: Channel,
+        body: Any,
+        returned: list[Any],
+        exchange: str,
+        key: str,
+        sent: dict[str, Any],
     ) -> None:
         item = await channel.next()
         found = [item.fields.get(each) for each in ("code", "text", "exchange", "key")]
@@ -568,7 +625,9 @@ class Play:
             if name not in ("ack", "nack"):
                 raise Failure(f"in place of a confirm came {show(self.shown(item))}")
             tag = item.fields["tag"]
-            covered = [each for each in tags if each == tag or (item.fields["multiple"] and each < tag)]
+            covered = [
+                each for each in tags if each == tag or (item.fields["multiple"] and each < tag)
+            ]
             if not covered or tag not in tags:
                 raise Failure(f"the {name} has the tag {tag}")
             for each in covered:
@@ -583,15 +642,15 @@ class Play:
         await channel.call("confirm.select")
         channel.is_confirming = True
 
-    async def do_returned(self, body: str, code: int, text: str, exchange: str, key: str, on: str) -> None:
+    async def do_returned(
+        self, body: str, code: int, text: str, exchange: str, key: str, on: str
+    ) -> None:
         """The next item is a basic.return."""
         await self.was_returned(await self.channel(on), body, [code, text], exchange, key, {})
 
     # steps: consuming
 
-    async def do_get(
-        self, queue: str, message: Any, no_ack: bool = False, on: str = "a"
-    ) -> None:
+    async def do_get(self, queue: str, message: Any, no_ack: bool = False, on: str = "a") -> None:
         """Gets a message, waiting for it; null: the queue is empty now."""
         end = time.monotonic() + LIMIT_S
         while True:
@@ -643,7 +702,9 @@ class Play:
         self.take(item, on)
         self.compare_back(message, item)
 
-    async def do_deliveries(self, messages: list[Any], on: str = "a", any_order: bool = False) -> None:
+    async def do_deliveries(
+        self, messages: list[Any], on: str = "a", any_order: bool = False
+    ) -> None:
         if not any_order:
             for each in messages:
                 await self.do_delivery(each, on)
@@ -656,7 +717,9 @@ class Play:
                 raise Failure(f"in place of a delivery came {show(self.shown(item))}")
             self.take(item, on)
             body = item.body.decode()
-            found = [each for each in left if (each["body"] if isinstance(each, dict) else each) == body]
+            found = [
+                each for each in left if (each["body"] if isinstance(each, dict) else each) == body
+            ]
             if not found:
                 raise Failure(f"{show(self.shown(item))} came")
             left.remove(found[0])
@@ -703,13 +766,15 @@ class Play:
     async def do_nothing(self, on: str) -> None:
         """All that the broker sent on a channel was expected."""
         channel = await self.channel(on)
-        item = await channel.call("exchange.declare", exchange="amq.direct", passive=True, type="direct")
+        item = await channel.call(
+            "exchange.declare", exchange="amq.direct", passive=True, type="direct"
+        )
         if channel.inbox:
             raise Failure(f"{show([self.shown(each) for each in channel.inbox])} came on {on}")
         assert item
 
     async def do_sync(self, on: str) -> None:
-        """Waits until the broker worked through what was sent on a channel."""
+        """Waits until the broker has read everything on a channel."""
         await (await self.channel(on)).call(
             "exchange.declare", exchange="amq.direct", passive=True, type="direct"
         )
@@ -743,7 +808,10 @@ class Play:
         :param answer: what the broker sends in place of a frame
         """
         link = self.links[name] = Link(self.url)
-        link.user, link.password = user or link.user, link.password if password is None else password
+        link.user, link.password = (
+            user or link.user,
+            link.password if password is None else password,
+        )
         link.vhost = link.vhost if vhost is None else vhost
         extra = {} if header is None else {"header": amqp.octets(header)}
         try:
@@ -768,7 +836,11 @@ class Play:
         for key, value in full_entries(server or {}):
             got = properties.get(key)
             [(kind, want)] = value.items()
-            if not (got and kind in got and is_text(want, got[kind]) if kind == "string" else got == value):
+            if not (
+                got and kind in got and is_text(want, got[kind])
+                if kind == "string"
+                else got == value
+            ):
                 raise Failure(f"the server's {key} is {show(got)}")
 
     async def do_disconnect(self, name: str) -> None:
@@ -798,7 +870,9 @@ class Play:
         **options: Any,
     ) -> None:
         """Sends a method with these fields, on a channel or on a channel's number."""
-        given = {key.replace("-", "_"): value for key, value in {**(with_ or {}), **options}.items()}
+        given = {
+            key.replace("-", "_"): value for key, value in {**(with_ or {}), **options}.items()
+        }
         channel = await self.channel(on or "a")
         channel.link.write(
             amqp.encode_method(channel.number if number is None else number, name, **given)
@@ -817,7 +891,9 @@ class Play:
         """The next item of a channel is this method."""
         item = await (await self.channel(on)).next()
         found = self.back(item.fields)
-        if item.name != name or any(found.get(key) != value for key, value in self.back(fields or {}).items()):
+        if item.name != name or any(
+            found.get(key) != value for key, value in self.back(fields or {}).items()
+        ):
             raise Failure(f"{show(self.shown(item))} came")
 
     async def do_blocked(self, name: str, reason: str) -> None:
