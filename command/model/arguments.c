@@ -66,7 +66,7 @@ static const struct argument {
     {"x-stream-filter-size-bytes", NOTHING, STREAM | SINCE_4_0},
     {"x-initial-cluster-size", NOTHING, STREAM},
 };
-enum { KNOWN_COUNT = sizeof known / sizeof *known };
+enum { KNOWN_COUNT = sizeof known / sizeof *known, SHOWN_BYTES = 384 };
 
 static int is_in(const model_version *version, const struct argument *argument)
 {
@@ -244,12 +244,12 @@ int model_arguments_check_consumer(model_channel *channel, const model_queue *qu
 }
 
 /* Writes a value as RabbitMQ does; with its type if only one of two is there. */
-static void show_value(char out[256], const model_field *field, int with_type)
+static void show_value(char out[SHOWN_BYTES], const model_field *field, int with_type)
 {
     int64_t number = 0;
-    char value[192];
+    char value[SHOWN_BYTES - 64];
     if (!field) {
-        snprintf(out, 256, "none");
+        snprintf(out, SHOWN_BYTES, "none");
         return;
     }
     if (model_field_integer(field, &number))
@@ -259,9 +259,9 @@ static void show_value(char out[256], const model_field *field, int with_type)
     else
         snprintf(value, sizeof value, "%.*s", SHOWN(field->value));
     if (with_type)
-        snprintf(out, 256, "the value '%s' of type '%s'", value, model_field_type(field));
+        snprintf(out, SHOWN_BYTES, "the value '%s' of type '%s'", value, model_field_type(field));
     else
-        snprintf(out, 256, "'%s'", value);
+        snprintf(out, SHOWN_BYTES, "'%s'", value);
 }
 
 static int is_same_value(const model_field *one, const model_field *other)
@@ -281,12 +281,19 @@ int model_arguments_compare_one(model_channel *channel, const char *kind, bh_byt
                                 bh_bytes received, const char *key)
 {
     model_field old, new;
-    char old_text[256], new_text[256];
+    char old_text[SHOWN_BYTES], new_text[SHOWN_BYTES];
     int has_old = model_table_find(current, key, &old), has_new = model_table_find(received, key, &new);
     if ((!has_old && !has_new) || (has_old && has_new && is_same_value(&old, &new)))
         return 1;
-    if (has_old != has_new && strcmp(key, "x-queue-type") == 0 && is_classic(has_old ? &old : &new))
-        return 1;
+    if (has_old != has_new && strcmp(key, "x-queue-type") == 0) {
+        model_field *missing = has_old ? &new : &old;
+        if (is_classic(has_old ? &old : &new))
+            return 1;
+        if (channel->link->broker->version->adds_queue_type) {
+            *missing = (model_field){.type = 'S', .value = bh_str("classic")};
+            has_old = has_new = 1;
+        }
+    }
     int with_type = !has_old || !has_new;
     show_value(old_text, has_old ? &old : NULL, with_type);
     show_value(new_text, has_new ? &new : NULL, with_type);

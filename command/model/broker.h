@@ -36,6 +36,8 @@ struct model_entry {
     int level;          /* of priority */
     int is_redelivered;
     int is_immediate;         /* TTL 0 in a classic queue: a consumer takes it now, or nobody */
+    int is_fresh;             /* it has just arrived */
+    int is_got;               /* by basic.get, from a quorum queue */
     model_channel *holder;    /* of an unacknowledged one */
     model_consumer *consumer; /* NULL: basic.get, or the consumer is gone */
     uint64_t tag;
@@ -70,7 +72,7 @@ typedef struct model_queue_settings {
     int has_key;
     bh_bytes key;
     int is_at_least_once;
-    int64_t delivery_limit;
+    int64_t delivery_limit; /* INT64_MAX: none */
     int64_t consumer_timeout_ms;
     int is_single_active;
     model_retrying retrying;
@@ -104,10 +106,10 @@ struct model_queue {
     size_t consumer_count;
     size_t consumer_capacity;
     model_consumer *active; /* the single active one */
-    int had_consumer;
-    int has_own_timeouts; /* a consumer has a timeout of its own */
-    int is_blocked;       /* a full quorum queue that rejects publishes */
-    int64_t used_ms;      /* for x-expires */
+    size_t got_count;       /* messages of basic.get that a quorum queue's clients hold */
+    int has_own_timeouts;   /* a consumer has a timeout of its own */
+    int is_blocked;         /* a full quorum queue that rejects publishes */
+    int64_t used_ms;        /* for x-expires */
     int is_dirty;
     model_queue *next_dirty;
     unsigned route; /* the number of the routing that found it */
@@ -195,6 +197,7 @@ struct model_channel {
     size_t consumer_count;
     size_t consumer_capacity;
     int is_confirming;
+    int is_transactional; /* the model has no transactions: it may only be selected */
     uint64_t next_number;
     model_unconfirmed *unconfirmed;
     size_t unconfirmed_count;

@@ -114,9 +114,32 @@ static void close_channel(model_channel *channel)
 static void select_confirms(model_channel *channel, const amqp_confirm_select_t *method)
 {
     amqp_confirm_select_ok_t ok = {0};
+    if (channel->is_transactional) {
+        model_refuse(channel, 406, "cannot switch from tx to confirm mode");
+        return;
+    }
     channel->is_confirming = 1;
     if (!method->nowait)
         model_send(channel->link, channel->number, AMQP_CONFIRM_SELECT_OK_METHOD, &ok);
+}
+
+static void select_transactions(model_channel *channel)
+{
+    amqp_tx_select_ok_t ok = {0};
+    if (channel->is_confirming) {
+        model_refuse(channel, 406, "cannot switch from confirm to tx mode");
+        return;
+    }
+    channel->is_transactional = 1;
+    model_send(channel->link, channel->number, AMQP_TX_SELECT_OK_METHOD, &ok);
+}
+
+static void end_transaction(model_channel *channel)
+{
+    if (channel->is_transactional)
+        model_refuse(channel, 540, "the model has no transactions");
+    else
+        model_refuse(channel, 406, "channel is not transactional");
 }
 
 static void flow(model_channel *channel, const amqp_channel_flow_t *method)
@@ -190,9 +213,11 @@ void model_channel_do(model_channel *channel, const amqp_method_t *method, bh_by
         select_confirms(channel, method->decoded);
         return;
     case AMQP_TX_SELECT_METHOD:
+        select_transactions(channel);
+        return;
     case AMQP_TX_COMMIT_METHOD:
     case AMQP_TX_ROLLBACK_METHOD:
-        model_refuse(channel, 540, "the model has no transactions");
+        end_transaction(channel);
         return;
     default:
         if (!do_declaring(channel, method, table) && !model_consuming_do(channel, method, table))

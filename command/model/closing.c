@@ -42,12 +42,8 @@ static const char *reply_name(int code, int *is_hard)
 
 static void write_text(char text[MOST_TEXT + 1], const char *name, const char *format, va_list arguments)
 {
-    char whole[4 * MOST_TEXT];
-    int size = snprintf(whole, sizeof whole, "%s - ", name);
-    vsnprintf(whole + size, sizeof whole - (size_t)size, format, arguments);
-    if (strlen(whole) > MOST_TEXT)
-        memcpy(whole + MOST_TEXT - 3, "...", 4);
-    memcpy(text, whole, strlen(whole) + 1);
+    int size = snprintf(text, MOST_TEXT + 1, "%s - ", name);
+    vsnprintf(text + size, MOST_TEXT + 1 - (size_t)size, format, arguments);
 }
 
 void model_link_close(model_link *link, int code, const char *text)

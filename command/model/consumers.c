@@ -38,7 +38,7 @@ model_consumer *model_consumers_add(model_channel *channel, model_queue *queue, 
                              .priority = consuming->priority,
                              .prefetch = channel->prefetch,
                              .timeout_ms = consuming->timeout_ms};
-    self->text = bh__duplicate(consuming->tag.data, consuming->tag.size);
+    self->text = model_name_copy(consuming->tag);
     self->tag = (bh_bytes){self->text, consuming->tag.size};
     if (!self->text || !reserve(channel, queue)) {
         free_consumer(self);
@@ -46,7 +46,6 @@ model_consumer *model_consumers_add(model_channel *channel, model_queue *queue, 
     }
     channel->consumers[channel->consumer_count++] = self;
     queue->consumers[queue->consumer_count++] = self;
-    queue->had_consumer = 1;
     if (self->timeout_ms >= 0)
         queue->has_own_timeouts = 1;
     if (queue->settings.is_single_active && !queue->active)
@@ -131,7 +130,8 @@ model_counts model_consumers_counts(const model_entry *entry, int is_get, int *i
     const model_queue *queue = entry->queue;
     const model_version *version = queue->vhost->broker->version;
     model_counts counts = {-1, -1};
-    *is_redelivered = entry->is_redelivered;
+    /* A dead letter that failed before is a redelivery, unless a consumer waited for it. */
+    *is_redelivered = entry->is_redelivered || (version->counts_in_classic && entry->failed > 0 && !entry->is_fresh);
     if (!queue->is_quorum)
         return counts;
     /* A failed delivery in another queue counts as an acquisition until this queue counts its own. */

@@ -30,7 +30,9 @@ static model_queue *find_readable(model_channel *channel, bh_bytes given)
 /* Returns 0 and refuses a consumer if the queue has an exclusive one, or it would be exclusive beside others. */
 static int may_consume(model_channel *channel, const model_queue *queue, int is_exclusive)
 {
-    int is_taken = queue->consumer_count > 0 && (is_exclusive || queue->consumers[0]->is_exclusive);
+    int is_taken = is_exclusive && queue->settings.is_single_active;
+    if (queue->consumer_count > 0)
+        is_taken = is_taken || is_exclusive || queue->consumers[0]->is_exclusive;
     if (is_taken && !queue->is_quorum) {
         model_refuse(channel, 403, "queue '%.*s' in vhost '%s' in exclusive use", SHOWN(queue->name),
                      queue->vhost->text);

@@ -175,13 +175,10 @@ static bh_status do_purge(order *self)
 
 static bh_status do_vhost(order *self)
 {
-    static const char *const all[MODEL_ACCESS_COUNT] = {".*", ".*", ".*"};
     bh_bytes name = bh_str(word(self, 2));
     model_vhost *vhost = model_names_find(&self->broker->vhosts, name);
     if (strcmp(word(self, 1), "add") == 0) {
-        if (!vhost && !model_vhosts_add(self->broker, name))
-            return BH_ERR_NO_MEMORY;
-        return model_users_permit(self->broker, word(self, 2), "guest", all);
+        return vhost || model_vhosts_add(self->broker, name) ? BH_OK : BH_ERR_NO_MEMORY;
     }
     if (strcmp(word(self, 1), "delete") != 0)
         return BH_ERR_ARGUMENT;
@@ -191,8 +188,27 @@ static bh_status do_vhost(order *self)
     return BH_OK;
 }
 
+/* Connections of the user end as RabbitMQ ends them. */
+static bh_status delete_user(order *self)
+{
+    model_user *user = model_users_find(self->broker, bh_str(word(self, 2)));
+    if (!user)
+        return BH_ERR_MISSING;
+    for (model_link *link = self->broker->links; link; link = link->next)
+        if (link->user == user) {
+            link->method = 0;
+            model_link_refuse(link, 320, "user '%s' was deleted", user->name);
+            link->is_broken = link->stage < MODEL_CLOSING;
+            link->user = NULL;
+        }
+    model_users_delete(self->broker, user);
+    return BH_OK;
+}
+
 static bh_status do_user(order *self)
 {
+    if (strcmp(word(self, 1), "delete") == 0 && self->words.count == 3)
+        return delete_user(self);
     char tags[256] = "";
     for (size_t i = 3; i < self->words.count; i++) {
         if (strlen(tags) + strlen(word(self, i)) + 2 > sizeof tags)
@@ -237,6 +253,16 @@ static bh_status do_now(order *self)
     return BH_OK;
 }
 
+static bh_status do_resend(order *self)
+{
+    char *end;
+    long long span_ms = strtoll(word(self, 1), &end, 10);
+    if (span_ms <= 0 || *end)
+        return BH_ERR_ARGUMENT;
+    self->broker->settings.resend_ms = span_ms;
+    return BH_OK;
+}
+
 static bh_status do_advance(order *self)
 {
     char *end;
@@ -254,14 +280,15 @@ static const struct {
     size_t most;
     bh_status (*run)(order *self);
 } commands[] = {
-    {"stop", 1, 1, do_stop},     {"kill", 1, 1, do_stop},
-    {"start", 1, 1, do_start},   {"alarm", 2, 2, do_alarm},
-    {"list", 2, 3, do_list},     {"close", 2, 4, do_close},
-    {"cut", 2, 2, do_close},     {"delete", 4, 4, do_delete},
-    {"purge", 3, 3, do_purge},   {"vhost", 3, 3, do_vhost},
-    {"user", 3, 16, do_user},    {"permissions", 6, 6, do_permissions},
-    {"policy", 4, 7, do_policy}, {"operator-policy", 4, 7, do_policy},
-    {"now", 1, 1, do_now},       {"advance", 2, 2, do_advance},
+    {"stop", 1, 1, do_stop},       {"kill", 1, 1, do_stop},
+    {"start", 1, 1, do_start},     {"alarm", 2, 2, do_alarm},
+    {"list", 2, 3, do_list},       {"close", 2, 4, do_close},
+    {"cut", 2, 2, do_close},       {"delete", 4, 4, do_delete},
+    {"purge", 3, 3, do_purge},     {"vhost", 3, 3, do_vhost},
+    {"user", 3, 16, do_user},      {"permissions", 6, 6, do_permissions},
+    {"policy", 4, 7, do_policy},   {"operator-policy", 4, 7, do_policy},
+    {"resend", 2, 2, do_resend},   {"now", 1, 1, do_now},
+    {"advance", 2, 2, do_advance},
 };
 
 static bh_status run(order *self)

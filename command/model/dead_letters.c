@@ -61,7 +61,7 @@ static model_letter *new_letter(model_queue *queue, const model_entry *entry, mo
                          .routing_key = settings->key,
                          .has_key = settings->has_key,
                          .now_s = model_epoch_s(broker),
-                         .failed = queue->is_quorum ? entry->failed : entry->message->failed};
+                         .failed = entry->failed};
     if (broker->version->counting == MODEL_COUNTS_RETURNS)
         dying.failed = -1;
     self->vhost = queue->vhost;

@@ -65,13 +65,16 @@ static int put_first(bh__buffer *out, const model_field *deaths, const model_mes
 {
     model_field record;
     bh_bytes known = {NULL, 0};
-    int64_t count = 1;
+    int64_t count = 0, found = 0;
     bh_bytes rest = deaths ? deaths->value : bh_str("");
     while (model_array_next(&rest, &record) > 0)
         if (is_of(&record, dying)) {
-            count += read_count(record.value);
+            found++;
             known = known.data ? known : record.value;
         }
+    if (known.data)
+        count = read_count(known);
+    count = (count > 0 ? count : found) + 1;
     size_t table = model_begin(out, NULL, 'F');
     int is_put = table != 0;
     if (known.data) {
@@ -89,16 +92,31 @@ static int put_first(bh__buffer *out, const model_field *deaths, const model_mes
     return is_put;
 }
 
+/* Appends the records of an array that are not of the death in hand. RabbitMQ's grouping turns them round, if there are
+ * several. */
+static int put_older(bh__buffer *out, bh_bytes array, const model_dying *dying)
+{
+    model_field record;
+    size_t count = 0, at = 0;
+    for (bh_bytes rest = array; model_array_next(&rest, &record) > 0;)
+        count++;
+    bh_bytes *records = malloc((count + 1) * sizeof *records);
+    if (!records)
+        return 0;
+    int is_put = 1;
+    for (bh_bytes rest = array; at < count && model_array_next(&rest, &record) > 0; at++)
+        records[at] = is_of(&record, dying) ? bh_str("") : record.whole;
+    while (at-- > 0 && is_put)
+        is_put = model_put_bytes(out, records[at]);
+    free(records);
+    return is_put;
+}
+
 /* Appends x-death; `deaths` is the one of the message, NULL if it has none that is an array. */
 static int put_deaths(bh__buffer *out, const model_field *deaths, const model_message *from, const model_dying *dying)
 {
-    model_field record;
     size_t array = model_begin(out, "x-death", 'A');
-    int is_put = array != 0 && put_first(out, deaths, from, dying);
-    bh_bytes rest = deaths ? deaths->value : bh_str("");
-    while (is_put && model_array_next(&rest, &record) > 0)
-        if (!is_of(&record, dying))
-            is_put = model_put_bytes(out, record.whole);
+    int is_put = array != 0 && put_first(out, deaths, from, dying) && (!deaths || put_older(out, deaths->value, dying));
     if (is_put)
         model_end(out, array);
     return is_put;

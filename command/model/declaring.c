@@ -56,22 +56,26 @@ model_queue *model_find_queue(model_channel *channel, bh_bytes name)
 /* Keeps the name for methods that name no queue. */
 static void keep_last(model_channel *channel, bh_bytes name)
 {
-    char *copy = malloc(name.size + 1);
+    char *copy = model_name_copy(name);
     if (!copy) {
         channel->link->is_broken = 1;
         return;
     }
-    memcpy(copy, name.data, name.size);
-    copy[name.size] = '\0';
     free(channel->last_queue);
     channel->last_queue = copy;
+}
+
+/* A quorum queue counts a message of basic.get as a consumer until it is settled. */
+static uint32_t count_consumers(const model_queue *queue)
+{
+    return (uint32_t)(queue->consumer_count + queue->got_count);
 }
 
 static void answer(model_channel *channel, const model_queue *queue, int has_no_wait)
 {
     amqp_queue_declare_ok_t ok = {.queue = bh__to_amqp(queue->name),
                                   .message_count = has_no_wait ? 0 : (uint32_t)queue->ready_count,
-                                  .consumer_count = has_no_wait ? 0 : (uint32_t)queue->consumer_count};
+                                  .consumer_count = has_no_wait ? 0 : count_consumers(queue)};
     keep_last(channel, queue->name);
     if (!has_no_wait)
         model_send(channel->link, channel->number, AMQP_QUEUE_DECLARE_OK_METHOD, &ok);
@@ -166,6 +170,8 @@ void model_declare_queue(model_channel *channel, const amqp_queue_declare_t *met
     bh_bytes name = bh__from_amqp(method->queue);
     model_queue *queue = model_queue_find(link->vhost, name);
     if (method->passive) {
+        if (link->broker->version->checks_passive && !model_user_may_look(channel, "queue", name))
+            return;
         queue = model_find_queue(channel, name);
         if (queue && !queue->is_quorum)
             queue->used_ms = link->broker->now_ms;

@@ -24,7 +24,7 @@ model_exchange *model_exchange_add(model_vhost *vhost, bh_bytes name, const char
     model_exchange *self = calloc(1, sizeof *self);
     if (!self)
         return NULL;
-    self->text = bh__duplicate(name.data, name.size);
+    self->text = model_name_copy(name);
     self->argument_bytes = bh__duplicate(arguments.data, arguments.size);
     self->name = (bh_bytes){self->text, name.size};
     self->arguments = (bh_bytes){self->argument_bytes, arguments.size};

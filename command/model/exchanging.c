@@ -95,6 +95,8 @@ void model_declare_exchange(model_channel *channel, const amqp_exchange_declare_
     if (is_default(channel, name))
         return;
     if (method->passive) {
+        if (channel->link->broker->version->checks_passive && !model_user_may_look(channel, "exchange", name))
+            return;
         exchange = find_or_refuse(channel, name);
         if (!exchange)
             return;

@@ -32,6 +32,8 @@ void model_holding_add(model_channel *channel, model_entry *entry, model_consume
     model_list_append(&entry->queue->unacked, entry);
     channel->held[channel->held_end++] = (model_held){entry->tag, entry};
     broker->unacked_count++;
+    entry->is_got = !consumer && entry->queue->is_quorum;
+    entry->queue->got_count += (size_t)entry->is_got;
     if (consumer) {
         consumer->held++;
         channel->consumed++;
@@ -84,8 +86,10 @@ model_entry *model_holding_take(model_channel *channel, size_t place)
     if (entry->message)
         channel->link->broker->unacked_count--;
     release(channel, entry);
-    if (entry->queue)
+    if (entry->queue) {
         model_list_remove(&entry->queue->unacked, entry);
+        entry->queue->got_count -= (size_t)entry->is_got;
+    }
     return entry;
 }
 

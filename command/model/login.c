@@ -22,8 +22,9 @@ static amqp_table_entry_t text_entry(const char *key, const char *text)
 static void start(model_link *link)
 {
     static const char *const abilities[] = {
-        "publisher_confirms", "exchange_exchange_bindings",   "basic.nack",       "consumer_cancel_notify",
-        "connection.blocked", "authentication_failure_close", "per_consumer_qos", "consumer_priorities"};
+        "publisher_confirms",           "exchange_exchange_bindings", "basic.nack",
+        "consumer_cancel_notify",       "connection.blocked",         "consumer_priorities",
+        "authentication_failure_close", "per_consumer_qos",           "direct_reply_to"};
     enum { ABILITY_COUNT = sizeof abilities / sizeof *abilities };
     amqp_table_entry_t able[ABILITY_COUNT];
     for (size_t i = 0; i < ABILITY_COUNT; i++) {
@@ -34,9 +35,9 @@ static void start(model_link *link)
     amqp_table_entry_t properties[] = {
         {.key = bh__to_amqp(bh_str("capabilities"))},
         text_entry("cluster_name", "rabbit@model"),
-        text_entry("copyright", "the model of RabbitMQ in Backhop"),
-        text_entry("information", "a model for tests: it keeps all in memory"),
-        text_entry("platform", "C"),
+        text_entry("copyright", "Copyright (c) 2007-2026, as RabbitMQ says it; this is a model of it"),
+        text_entry("information", "Licensed under the MPL 2.0. Website: https://rabbitmq.com"),
+        text_entry("platform", "Erlang/OTP 27, modelled"),
         text_entry("product", "RabbitMQ"),
         text_entry("version", link->broker->version->full),
     };
@@ -45,7 +46,7 @@ static void start(model_link *link)
     amqp_connection_start_t method = {.version_major = 0,
                                       .version_minor = 9,
                                       .server_properties = {sizeof properties / sizeof *properties, properties},
-                                      .mechanisms = bh__to_amqp(bh_str("PLAIN AMQPLAIN")),
+                                      .mechanisms = bh__to_amqp(bh_str(link->broker->version->mechanisms)),
                                       .locales = bh__to_amqp(bh_str("en_US"))};
     model_send(link, 0, AMQP_CONNECTION_START_METHOD, &method);
     link->stage = MODEL_AT_START;
@@ -58,7 +59,7 @@ void model_login_header(model_link *link, bh_bytes header)
         start(link);
         return;
     }
-    model_send_bytes(link, (bh_bytes){expected, sizeof expected}); /* the version that it speaks */
+    model_send_bytes(link, (bh_bytes){link->broker->version->preferred, sizeof expected});
     link->stage = MODEL_CLOSED;
 }
 
@@ -110,11 +111,7 @@ static void read_properties(model_link *link, bh_bytes table)
     if (!model_table_find(table, "connection_name", &field) || field.type != 'S')
         return;
     free(link->name);
-    link->name = malloc(field.value.size + 1);
-    if (!link->name)
-        return;
-    memcpy(link->name, field.value.data, field.value.size);
-    link->name[field.value.size] = '\0';
+    link->name = model_name_copy(field.value);
 }
 
 static void refuse_login(model_link *link, bh_bytes mechanism)
@@ -129,19 +126,40 @@ static void refuse_login(model_link *link, bh_bytes mechanism)
     link->stage = MODEL_CLOSED;
 }
 
-static void do_start_ok(model_link *link, const amqp_connection_start_ok_t *method, bh_bytes table)
+/* Returns the user who logs in; NULL: refused. */
+static model_user *find_user(const model *broker, bh_bytes mechanism, bh_bytes response)
 {
     credentials given = {bh_str(""), bh_str("")};
-    bh_bytes mechanism = bh__from_amqp(method->mechanism), response = bh__from_amqp(method->response);
-    int is_plain = bh__same(mechanism, bh_str("PLAIN"));
+    if (bh__same(mechanism, bh_str("ANONYMOUS")))
+        return model_users_find(broker, bh_str("guest"));
+    int is_read = bh__same(mechanism, bh_str("PLAIN")) ? read_plain(response, &given) : read_amqplain(response, &given);
+    model_user *user = is_read ? model_users_find(broker, given.user) : NULL;
+    return user && bh__same(bh_str(user->password), given.password) ? user : NULL;
+}
+
+/* Returns 1 if the version offers a mechanism. */
+static int is_offered(const model_version *version, bh_bytes mechanism)
+{
+    const char *at = version->mechanisms;
+    while (*at) {
+        size_t size = strcspn(at, " ");
+        if (bh__same(mechanism, (bh_bytes){at, size}))
+            return 1;
+        at += size + (at[size] == ' ');
+    }
+    return 0;
+}
+
+static void do_start_ok(model_link *link, const amqp_connection_start_ok_t *method, bh_bytes table)
+{
+    bh_bytes mechanism = bh__from_amqp(method->mechanism);
     read_properties(link, table);
-    if (!is_plain && !bh__same(mechanism, bh_str("AMQPLAIN"))) {
-        model_link_refuse(link, 503, "unknown authentication mechanism '%.*s'", SHOWN(mechanism));
+    if (!is_offered(link->broker->version, mechanism)) {
+        link->is_broken = 1;
         return;
     }
-    int is_read = is_plain ? read_plain(response, &given) : read_amqplain(response, &given);
-    model_user *user = model_users_find(link->broker, given.user);
-    if (!is_read || !user || !bh__same(bh_str(user->password), given.password)) {
+    model_user *user = find_user(link->broker, mechanism, bh__from_amqp(method->response));
+    if (!user) {
         refuse_login(link, mechanism);
         return;
     }
@@ -151,25 +169,19 @@ static void do_start_ok(model_link *link, const amqp_connection_start_ok_t *meth
     model_send(link, 0, AMQP_CONNECTION_TUNE_METHOD, &tune);
 }
 
-/* Checks a limit of tune-ok. Returns 0 if the connection was refused. */
-static int check_limit(model_link *link, const char *name, long value, long least, long most)
+/* A client that takes another limit than the broker allows is cut without a word. */
+static int is_allowed(long value, long least, long most)
 {
-    if (value != 0 && value < least)
-        model_link_refuse(link, 530, "negotiated %s = %ld is lower than the minimum allowed value (%ld)", name, value,
-                          least);
-    else if (value == 0 || value > most)
-        model_link_refuse(link, 530, "negotiated %s = %ld%s is higher than the maximum allowed value (%ld)", name,
-                          value, value ? "" : " (no limit)", most);
-    else
-        return 1;
-    return 0;
+    return value >= least && value <= most;
 }
 
 static void do_tune_ok(model_link *link, const amqp_connection_tune_ok_t *method)
 {
-    if (!check_limit(link, "channel_max", method->channel_max, 1, CHANNEL_MAX) ||
-        !check_limit(link, "frame_max", (long)method->frame_max, link->broker->version->frame_min, FRAME_MAX))
+    if (!is_allowed(method->channel_max, 1, CHANNEL_MAX) ||
+        !is_allowed((long)method->frame_max, link->broker->version->frame_min, FRAME_MAX)) {
+        link->is_broken = 1;
         return;
+    }
     link->channel_max = method->channel_max;
     link->frame_max = method->frame_max;
     link->heartbeat_s = method->heartbeat;

@@ -235,6 +235,9 @@ int model_message_write(bh__buffer *out, const model_message *self, const model_
         properties.is_set[MODEL_HEADERS] = 1;
         properties.value[MODEL_HEADERS] = (bh_bytes){headers.data, headers.end};
     }
+    char digits[BH__DIGITS];
+    if (version->sorts_headers && properties.is_set[MODEL_EXPIRATION])
+        properties.value[MODEL_EXPIRATION] = bh__decimal(digits, self->ttl_ms);
     is_put = is_put && model_properties_write(out, &properties);
     bh__buffer_free(&notes);
     bh__buffer_free(&headers);

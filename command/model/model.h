@@ -89,9 +89,11 @@ void model_disconnect(model_link *link);
  *     purge VHOST QUEUE
  *     vhost add|delete NAME
  *     user USER PASSWORD [TAG...]     adds or changes a user
+ *     user delete USER
  *     permissions VHOST USER CONFIGURE WRITE READ
  *     policy VHOST NAME PATTERN queues|exchanges|all PRIORITY JSON    (operator-policy: the same)
  *     policy delete VHOST NAME
+ *     resend MS                       sets after which time unconfirmed dead letters are sent again
  *     now                             the model's time in ms
  *     advance MS                      runs the timers of the next MS ms
  *

@@ -3,6 +3,14 @@
 
 #include <stdlib.h>
 
+char *model_name_copy(bh_bytes name)
+{
+    char *copy = malloc(name.size + 1), *end = copy;
+    if (copy)
+        bh__keep(&end, name);
+    return copy;
+}
+
 void model_names_free(model_names *self)
 {
     free(self->items);

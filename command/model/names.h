@@ -18,6 +18,8 @@ typedef struct model_names {
     size_t slot_count;
 } model_names;
 
+/* Returns a copy with a zero byte behind it; free it. NULL: no memory. */
+char *model_name_copy(bh_bytes name);
 void model_names_free(model_names *self);
 /* Returns NULL if there is no object of that name. */
 void *model_names_find(const model_names *self, bh_bytes name);

@@ -143,7 +143,8 @@ static void set_delivery_limit(model_queue *queue, const sources *from)
     } else if (has_argument || setting) {
         limit = has_argument ? argument : setting->number;
     }
-    queue->settings.delivery_limit = limit < 0 ? -1 : limit;
+    int is_none = limit < 0 && queue->vhost->broker->version->has_negative_limits;
+    queue->settings.delivery_limit = is_none ? INT64_MAX : limit;
 }
 
 /* A missing or negative minimum disables the retry; a missing maximum is the minimum. */
@@ -182,7 +183,7 @@ void model_policies_apply_to_queue(model_queue *queue)
     set_overflow(queue, &from);
     set_dead_letters(queue, &from);
     set_retrying(queue, &from);
-    settings->delivery_limit = -1;
+    settings->delivery_limit = INT64_MAX;
     if (queue->is_quorum)
         set_delivery_limit(queue, &from);
     model_queue_touch(queue);
@@ -212,9 +213,10 @@ static void apply(model_vhost *vhost)
 static bh_status fill(model_policy *self, const model_policy_order *order)
 {
     int is_all = strcmp(order->apply_to, "all") == 0;
+    size_t size = strlen(order->apply_to);
     self->priority = order->priority;
     self->is_operator = order->is_operator;
-    self->for_queues = is_all || strcmp(order->apply_to, "queues") == 0;
+    self->for_queues = is_all || (size >= 6 && strcmp(order->apply_to + size - 6, "queues") == 0);
     self->for_exchanges = is_all || strcmp(order->apply_to, "exchanges") == 0;
     self->name = bh__duplicate(order->name, strlen(order->name) + 1);
     if (!self->name)

@@ -128,6 +128,11 @@ static int check_properties(model_channel *channel, const model_properties *prop
 {
     char text[512];
     bh_bytes value = properties->value[MODEL_EXPIRATION];
+    if (properties->is_set[MODEL_REPLY_TO] &&
+        bh__same(properties->value[MODEL_REPLY_TO], bh_str("amq.rabbitmq.reply-to"))) {
+        model_refuse(channel, 406, "fast reply consumer does not exist");
+        return 0;
+    }
     const char *problem = properties->is_set[MODEL_EXPIRATION] ? check_expiration(value, text) : NULL;
     if (problem) {
         model_refuse(channel, 406, "invalid expiration '%.*s': %s", SHOWN(value), problem);
@@ -150,8 +155,8 @@ static model_exchange *find_exchange(model_channel *channel)
     model_link *link = channel->link;
     bh_bytes name = publish_text(channel, channel->exchange);
     int64_t most = link->broker->version->max_message_bytes;
-    if (channel->is_immediate) {
-        model_refuse(channel, 540, "immediate=true");
+    if (channel->is_immediate || channel->is_transactional) {
+        model_refuse(channel, 540, channel->is_immediate ? "immediate=true" : "the model has no transactions");
         return NULL;
     }
     if (channel->body_size > (uint64_t)most) {
@@ -252,10 +257,19 @@ static void finish(model_channel *channel)
     model_body_release(body);
 }
 
+void model_publishing_interrupt(model_channel *channel)
+{
+    static const char *const expected[] = {"expected method frame, got non method frame instead",
+                                           "expected content header for class 60, got non content header frame instead",
+                                           "expected content body, got non content body frame instead"};
+    channel->link->method = channel->is_publishing ? AMQP_BASIC_PUBLISH_METHOD : 0;
+    model_link_refuse(channel->link, 505, "%s", expected[channel->is_publishing]);
+}
+
 void model_publishing_header(model_channel *channel, bh_bytes payload)
 {
     if (channel->is_publishing != 1) {
-        model_link_refuse(channel->link, 505, "expected method frame, got content header frame instead");
+        model_publishing_interrupt(channel);
         return;
     }
     if (payload.size < 14 || bh__get_number(payload.data, 2) != CLASS_BASIC) {
@@ -291,7 +305,7 @@ static int reserve_body(model_channel *channel, size_t size)
 void model_publishing_body(model_channel *channel, bh_bytes payload)
 {
     if (channel->is_publishing != 2) {
-        model_link_refuse(channel->link, 505, "expected method frame, got content body frame instead");
+        model_publishing_interrupt(channel);
         return;
     }
     if (payload.size > channel->body_size - channel->body_used) {

@@ -62,7 +62,7 @@ model_queue *model_queue_add(model_vhost *vhost, bh_bytes name, int is_quorum, b
         return NULL;
     self->vhost = vhost;
     self->is_quorum = is_quorum;
-    self->text = bh__duplicate(name.data, name.size);
+    self->text = model_name_copy(name);
     self->argument_bytes = bh__duplicate(arguments.data, arguments.size);
     self->name = (bh_bytes){self->text, name.size};
     self->arguments = (bh_bytes){self->argument_bytes, arguments.size};
@@ -100,7 +100,7 @@ static void free_list(model_list *self)
 
 size_t model_queue_purge(model_queue *self, int with_discards)
 {
-    size_t count = self->ready_count;
+    size_t count = self->ready_count + self->delayed.count;
     for (size_t i = 0; i < self->level_count && self->levels; i++)
         free_list(&self->levels[i]);
     free_list(&self->returns);
@@ -168,8 +168,8 @@ model_entry *model_queue_push(model_queue *self, model_message *message)
     entry->is_immediate = ttl_ms == 0 && !self->is_quorum;
     if (ttl_ms >= 0) /* a quorum queue keeps a message with TTL 0 for a millisecond */
         entry->expires_ms = model_later(self->vhost->broker->now_ms, ttl_ms == 0 && self->is_quorum ? 1 : ttl_ms);
-    if (self->is_quorum)
-        entry->failed = message->failed;
+    entry->is_fresh = 1;
+    entry->failed = message->failed;
     model_list_append(&self->levels[entry->level], entry);
     count_ready(self, entry);
     return entry;
@@ -180,7 +180,7 @@ void model_queue_return(model_queue *self, model_entry *entry, int is_back)
     entry->holder = NULL;
     entry->consumer = NULL;
     entry->is_redelivered = 1;
-    entry->is_immediate = 0;
+    entry->is_immediate = entry->is_fresh = 0;
     if (!self->is_quorum) {
         insert(&self->levels[entry->level], entry);
     } else if (is_back) {

@@ -7,13 +7,16 @@
 #include "model/limits.h"
 #include "model/queue.h"
 
-/* A message with TTL 0 that no consumer took expires now. Each publish runs the queue, so it is the last of its level. */
+/* A message with TTL 0 that no consumer took expires now. Each publish runs the queue, so the last messages of a level are
+ * the ones that have just arrived. Returns 1 if one was immediate. */
 static int end_immediate(model_queue *queue)
 {
     int is_one = 0;
     for (size_t i = 0; i < queue->level_count; i++)
-        if (queue->levels[i].last && queue->levels[i].last->is_immediate)
-            is_one = 1, queue->levels[i].last->is_immediate = 0;
+        for (model_entry *entry = queue->levels[i].last; entry && entry->is_fresh; entry = entry->previous) {
+            is_one = is_one || entry->is_immediate;
+            entry->is_immediate = entry->is_fresh = 0;
+        }
     return is_one;
 }
 

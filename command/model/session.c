@@ -7,6 +7,7 @@
 #include "model/publishing.h"
 #include "model/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -16,6 +17,7 @@ enum {
     FRAME_HEARTBEAT = 8,
     FRAME_END = 0xCE,
     FRAME_START = 7,
+    SNIPPET = 16,     /* octets of a frame in an error */
     HEADER_BYTES = 8, /* of the protocol header */
     FRAME_MAX = 131072
 };
@@ -103,6 +105,20 @@ static void do_closing_channel(model_channel *channel, amqp_method_number_t meth
         model_send(link, number, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
 }
 
+static void open_channel(model_link *link, int number)
+{
+    int count = 0;
+    for (size_t i = 0; i < link->channel_capacity; i++)
+        count += link->channels[i] != NULL;
+    if (count < link->channel_max) {
+        model_channel_open(link, number);
+        return;
+    }
+    link->method = 0;
+    model_link_refuse(link, 530, "number of channels opened (%d) has reached the negotiated channel_max (%d)", count,
+                      link->channel_max);
+}
+
 static void do_channel(model_link *link, int number, const amqp_method_t *method, bh_bytes table)
 {
     model_channel *channel = model_channel_find(link, number);
@@ -110,14 +126,14 @@ static void do_channel(model_link *link, int number, const amqp_method_t *method
         model_link_refuse(link, 503, "channel methods are not expected before connection.open");
     } else if (channel && channel->is_closing) {
         do_closing_channel(channel, method->id);
-    } else if (!channel && method->id == AMQP_CHANNEL_OPEN_METHOD && number <= link->channel_max) {
-        model_channel_open(link, number);
+    } else if (!channel && method->id == AMQP_CHANNEL_OPEN_METHOD) {
+        open_channel(link, number);
     } else if (!channel && method->id == AMQP_CHANNEL_CLOSE_OK_METHOD) {
         return; /* to a close that crossed the client's own */
     } else if (!channel) {
         model_link_refuse(link, 504, "expected 'channel.open'");
     } else if (channel->is_publishing) {
-        model_link_refuse(link, 505, "expected content header for class 60, got non content header frame instead");
+        model_publishing_interrupt(channel);
     } else {
         model_channel_do(channel, method, table);
     }
@@ -130,9 +146,9 @@ static void do_method(model_link *link, int number, bh_bytes payload)
     if (link->stage == MODEL_CLOSING && number != 0)
         return;
     link->method = method.id;
-    if (!model_method_is_known(method.id)) {
-        model_link_refuse(link, 503, "unknown method {%u,%u}", (unsigned)(method.id >> 16),
-                          (unsigned)(method.id & 0xFFFF));
+    if (!model_method_is_known(method.id)) { /* RabbitMQ's reader crashes */
+        link->is_broken = 1;
+        model_end_link(link);
         return;
     }
     bh_bytes arguments = {payload.data + 4, payload.size - 4};
@@ -174,6 +190,31 @@ static void block(model_link *link)
         model_send(link, 0, AMQP_CONNECTION_BLOCKED_METHOD, &blocked);
 }
 
+/* Writes octets as Erlang does: <<"text">> if all can be printed, else <<1,2>>. */
+static void show_octets(char text[128], bh_bytes octets)
+{
+    int is_text = octets.size > 0;
+    size_t at = 2;
+    for (size_t i = 0; i < octets.size; i++)
+        is_text = is_text && octets.data[i] >= ' ' && octets.data[i] <= '~';
+    memcpy(text, "<<", 3);
+    if (is_text)
+        at += (size_t)snprintf(text + at, 128 - at, "\"%.*s\"", (int)octets.size, octets.data);
+    for (size_t i = 0; i < octets.size && !is_text; i++)
+        at += (size_t)snprintf(text + at, 128 - at, i ? ",%d" : "%d", (unsigned char)octets.data[i]);
+    memcpy(text + at, ">>", 3);
+}
+
+static void refuse_frame(model_link *link, int type, bh_bytes payload, size_t size, const char *why)
+{
+    char octets[128];
+    int is_all = size <= SNIPPET;
+    link->method = 0;
+    payload.size = payload.size < SNIPPET ? payload.size : SNIPPET;
+    show_octets(octets, payload);
+    model_link_refuse(link, 501, "type %d, %s octets = %s: %s", type, is_all ? "all" : "first 16", octets, why);
+}
+
 static void do_frame(model_link *link, int type, int number, bh_bytes payload)
 {
     switch (type) {
@@ -188,7 +229,7 @@ static void do_frame(model_link *link, int type, int number, bh_bytes payload)
         break;
     default:
         link->method = 0;
-        model_link_refuse(link, 501, "type %d, all octets = <<>>: {frame_too_large or unknown}", type);
+        refuse_frame(link, type, payload, payload.size, "unknown_frame");
     }
     model_run(link->broker);
     block(link);
@@ -206,16 +247,20 @@ static int take_frame(model_link *link)
     int type = (unsigned char)data[0], number = (int)bh__get_number(data + 1, 2);
     link->method = 0;
     if (size > link->frame_max - 8) {
-        model_link_refuse(link, 501, "type %d, first 16 octets = <<>>: {frame_too_large,%zu,%zu}", type, size,
-                          link->frame_max - 8);
+        char text[80];
+        if (there < FRAME_START + SNIPPET)
+            return 0;
+        snprintf(text, sizeof text, "{frame_too_large,%zu,%zu}", size, link->frame_max - 8);
+        refuse_frame(link, type, (bh_bytes){data + FRAME_START, SNIPPET}, size, text);
         link->in.begin = link->in.end; /* what follows cannot be told from it */
         return 0;
     }
     if (there < FRAME_START + size + 1)
         return 0;
     if ((unsigned char)data[FRAME_START + size] != FRAME_END) {
-        model_link_refuse(link, 501, "type %d: {invalid_frame_end_marker,%d}", type,
-                          (unsigned char)data[FRAME_START + size]);
+        char text[80];
+        snprintf(text, sizeof text, "{invalid_frame_end_marker,%d}", (unsigned char)data[FRAME_START + size]);
+        refuse_frame(link, type, (bh_bytes){data + FRAME_START, size}, size, text);
         link->in.begin = link->in.end;
         return 0;
     }

@@ -45,7 +45,7 @@ static int delays(model_queue *queue, model_entry *entry, int is_failed)
 /* Returns 1 if the client's return goes to the back: without a limit the log must not grow. */
 static int goes_back(const model_queue *queue, model_counting counting, model_verdict verdict)
 {
-    return queue->settings.delivery_limit < 0 &&
+    return queue->settings.delivery_limit == INT64_MAX &&
            (verdict == MODEL_NACK_REQUEUE || (verdict == MODEL_REJECT_REQUEUE && counting != MODEL_COUNTS_FAILURES));
 }
 
@@ -57,10 +57,15 @@ static void return_to_quorum(model_queue *queue, model_entry *entry, model_verdi
     if (is_failed)
         increment(&entry->failed);
     int64_t counted = counting == MODEL_COUNTS_FAILURES ? entry->failed : entry->acquired;
-    if (queue->settings.delivery_limit >= 0 && counted > queue->settings.delivery_limit)
+    if (counted > queue->settings.delivery_limit)
         model_dead_letters_add(queue, entry, MODEL_DELIVERY_LIMIT);
     else if (is_back || !delays(queue, entry, is_failed))
         model_queue_return(queue, entry, is_back);
+}
+
+static int counts_here(const model_queue *queue)
+{
+    return queue->is_quorum || queue->vhost->broker->version->counts_in_classic;
 }
 
 void model_settling_end(model_entry *entry, model_verdict verdict)
@@ -74,12 +79,14 @@ void model_settling_end(model_entry *entry, model_verdict verdict)
     }
     model_queue_touch(queue);
     if (verdict == MODEL_NACK_DISCARD || verdict == MODEL_REJECT_DISCARD) {
-        if (queue->is_quorum && is_failure(queue->vhost->broker->version->counting, verdict))
+        if (counts_here(queue) && is_failure(queue->vhost->broker->version->counting, verdict))
             increment(&entry->failed);
         model_dead_letters_add(queue, entry, MODEL_REJECTED);
     } else if (queue->is_quorum) {
         return_to_quorum(queue, entry, verdict);
     } else {
+        if (counts_here(queue) && is_failure(queue->vhost->broker->version->counting, verdict))
+            increment(&entry->failed);
         model_queue_return(queue, entry, 0);
     }
 }

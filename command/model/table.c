@@ -219,6 +219,33 @@ static size_t count_fields(bh_bytes table)
     return count;
 }
 
+/* Makes 64-bit unsigned integers signed, as RabbitMQ does with the tables that it writes, in nested tables too. A table
+ * deeper than the stack of places here stays as it is. */
+static void sign(char *data, size_t size)
+{
+    enum { MOST_DEPTH = 32 };
+    struct {
+        bh_bytes rest;
+        int is_array;
+    } stack[MOST_DEPTH] = {{{data, size}, 0}};
+    int depth = 1;
+    while (depth > 0) {
+        model_field field;
+        bh_bytes *rest = &stack[depth - 1].rest;
+        int is_array = stack[depth - 1].is_array;
+        if ((is_array ? model_array_next(rest, &field) : model_table_next(rest, &field)) <= 0) {
+            depth--;
+            continue;
+        }
+        if (field.type == 'L')
+            data[field.value.data - 1 - data] = 'l';
+        if ((field.type == 'F' || field.type == 'A') && depth < MOST_DEPTH) {
+            stack[depth].rest = field.value;
+            stack[depth++].is_array = field.type == 'A';
+        }
+    }
+}
+
 int model_table_merge(bh__buffer *out, bh_bytes first, bh_bytes second, int is_set)
 {
     size_t count = count_fields(first) + count_fields(second), used = 0;
@@ -232,9 +259,11 @@ int model_table_merge(bh__buffer *out, bh_bytes first, bh_bytes second, int is_s
     while (used < count && model_table_next(&second, &fields[used].field) > 0)
         fields[used].position = used, used++;
     qsort(fields, used, sizeof *fields, compare);
+    size_t start = out->end;
     for (size_t i = 0; i < used; i++)
         if (!is_set || i == 0 || !bh__same(fields[i].field.name, fields[i - 1].field.name))
             bh__put_bytes(out, fields[i].field.whole);
+    sign(out->data + start, out->end - start);
     free(fields);
     return 1;
 }

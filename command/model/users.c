@@ -11,6 +11,7 @@ typedef struct model_permission {
     char *vhost;
     int is_compiled[MODEL_ACCESS_COUNT];
     int is_none[MODEL_ACCESS_COUNT]; /* an empty pattern permits nothing */
+    int is_all[MODEL_ACCESS_COUNT];  /* ".*", which needs no matching */
     regex_t patterns[MODEL_ACCESS_COUNT];
 } model_permission;
 
@@ -86,6 +87,7 @@ bh_status model_users_permit(model *self, const char *vhost, const char *name,
     bh_status status = added->vhost ? BH_OK : BH_ERR_NO_MEMORY;
     for (int i = 0; i < MODEL_ACCESS_COUNT && status == BH_OK; i++) {
         added->is_none[i] = !*patterns[i];
+        added->is_all[i] = strcmp(patterns[i], ".*") == 0;
         added->is_compiled[i] = regcomp(&added->patterns[i], patterns[i], REG_EXTENDED | REG_NOSUB) == 0;
         if (!added->is_compiled[i])
             status = BH_ERR_ARGUMENT;
@@ -111,20 +113,35 @@ void model_users_forget(model *self, const char *vhost)
     }
 }
 
+static void free_user(model_user *user)
+{
+    model_permission *permission;
+    while ((permission = user->permissions) != NULL) {
+        user->permissions = permission->next;
+        free_permission(permission);
+    }
+    free(user->name);
+    free(user->password);
+    free(user->tags);
+    free(user);
+}
+
+void model_users_delete(model *self, model_user *user)
+{
+    for (model_user **at = &self->users; *at; at = &(*at)->next)
+        if (*at == user) {
+            *at = user->next;
+            free_user(user);
+            return;
+        }
+}
+
 void model_users_free(model *self)
 {
     model_user *user;
     while ((user = self->users) != NULL) {
         self->users = user->next;
-        model_permission *permission;
-        while ((permission = user->permissions) != NULL) {
-            user->permissions = permission->next;
-            free_permission(permission);
-        }
-        free(user->name);
-        free(user->password);
-        free(user->tags);
-        free(user);
+        free_user(user);
     }
 }
 
@@ -150,20 +167,38 @@ int model_user_may_enter(const model_user *self, bh_bytes vhost)
     return find_permission(self, vhost) != NULL;
 }
 
-int model_user_may(model_channel *channel, model_access access, const char *kind, bh_bytes name)
+/* Returns 1 if the channel's user may. The default exchange has a name for permissions. */
+static int may(const model_channel *channel, model_access access, const char *kind, bh_bytes name, char text[256])
 {
-    static const char *const words[] = {"configure", "write", "read"};
-    model_link *link = channel->link;
+    const model_link *link = channel->link;
     const model_permission *permission = find_permission(link->user, link->vhost->name);
-    char text[256] = "amq.default";
+    strcpy(text, "amq.default");
     if (name.size > 0 || *kind == 'q') {
-        size_t size = name.size < sizeof text ? name.size : sizeof text - 1;
+        size_t size = name.size < 256 ? name.size : 255;
         memcpy(text, name.data, size);
         text[size] = '\0';
     }
-    if (permission && !permission->is_none[access] && regexec(&permission->patterns[access], text, 0, NULL, 0) == 0)
+    if (!permission || permission->is_none[access])
+        return 0;
+    return permission->is_all[access] || regexec(&permission->patterns[access], text, 0, NULL, 0) == 0;
+}
+
+int model_user_may(model_channel *channel, model_access access, const char *kind, bh_bytes name)
+{
+    static const char *const words[] = {"configure ", "write ", "read "};
+    char text[256];
+    const model_link *link = channel->link;
+    if (may(channel, access, kind, name, text))
         return 1;
-    model_refuse(channel, 403, "%s access to %s '%s' in vhost '%s' refused for user '%s'", words[access], kind, text,
-                 link->vhost->text, link->user->name);
+    model_refuse(channel, 403, "%saccess to %s '%s' in vhost '%s' refused for user '%s'",
+                 link->broker->version->names_access ? words[access] : "", kind, text, link->vhost->text,
+                 link->user->name);
     return 0;
+}
+
+int model_user_may_look(model_channel *channel, const char *kind, bh_bytes name)
+{
+    char text[256];
+    return may(channel, MODEL_READ, kind, name, text) || may(channel, MODEL_WRITE, kind, name, text) ||
+           model_user_may(channel, MODEL_CONFIGURE, kind, name);
 }

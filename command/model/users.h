@@ -11,6 +11,8 @@ int model_users_set(model *self, const char *name, const char *password, const c
 /* Sets the patterns of a user in a vhost. BH_ERR_MISSING: no such user; BH_ERR_ARGUMENT: a malformed pattern. */
 bh_status model_users_permit(model *self, const char *vhost, const char *name,
                              const char *const patterns[MODEL_ACCESS_COUNT]);
+/* Deletes a user, who has no connections any more. */
+void model_users_delete(model *self, model_user *user);
 model_user *model_users_find(const model *self, bh_bytes name);
 /* Removes the permissions in a vhost that goes. */
 void model_users_forget(model *self, const char *vhost);
@@ -19,6 +21,8 @@ void model_users_free(model *self);
 int model_user_has_tag(const model_user *self, const char *tag);
 /* Returns 1 if the user has permissions in the vhost. */
 int model_user_may_enter(const model_user *self, bh_bytes vhost);
+/* Returns 1 if the user has any permission on it; else refuses the method as if it needed to configure. */
+int model_user_may_look(model_channel *channel, const char *kind, bh_bytes name);
 /* Returns 1 if the channel's user may; else refuses the method. kind: "queue", "exchange". */
 int model_user_may(model_channel *channel, model_access access, const char *kind, bh_bytes name);
 

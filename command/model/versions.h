@@ -18,8 +18,10 @@ typedef struct model_version {
     int reads_death_header;
     int sorts_headers;
     int drops_cc;
-    int64_t delivery_limit; /* -1: none */
+    int64_t delivery_limit;  /* INT64_MAX: none */
+    int has_negative_limits; /* a negative delivery limit is none */
     model_counting counting;
+    int counts_in_classic; /* failed deliveries, for the quorum queues after it */
     int has_delayed_retry;
     int quorum_levels; /* of priority: 1, 2 or 32 */
     int cancels_on_timeout;
@@ -30,7 +32,12 @@ typedef struct model_version {
     int64_t max_message_bytes;
     int unknown_type_code; /* the reply code for an unknown exchange type */
     int counts_first_get;
-    int purges_discards; /* pending dead letters too */
+    int purges_discards;    /* pending dead letters too */
+    int adds_queue_type;    /* a declaration without a type is one of a classic queue */
+    int names_access;       /* a refusal says which permission is missing */
+    const char *mechanisms; /* of logins */
+    const char *preferred;  /* the 8 octets of the protocol that a stranger is offered */
+    int checks_passive;     /* a passive declaration needs some permission */
 } model_version;
 
 /* Returns a version by its name: "3.10", "4.0", "4.3"; NULL is the newest. Returns NULL if it is unknown. */

@@ -50,9 +50,7 @@ model_vhost *model_vhosts_add(model *self, bh_bytes name)
     if (!added)
         return NULL;
     added->broker = self;
-    added->text = calloc(1, name.size + 1);
-    if (added->text)
-        memcpy(added->text, name.data, name.size);
+    added->text = model_name_copy(name);
     added->name = (bh_bytes){added->text, name.size};
     if (!added->text || !add_exchanges(added) || !model_names_add(&self->vhosts, added->name, added)) {
         free_vhost(added);
