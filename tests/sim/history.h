@@ -2,13 +2,14 @@
  * History: workers of one topology, their handlers, a publisher, and faults, from the first connect to the end. It fails
  * (abort) if something does not hold that must hold in every history:
  *
- *     each message ends at least once as handled, parked, waiting or unroutable
- *     it ends twice only if it was in hand at a fault
- *     no call comes early; attempts are failures plus one
- *     an original is acknowledged after its copy's confirm; no tag is settled twice (witness.h)
- *     body, routing key and properties do not change
- *     memory is bounded; no round repeats without time (schedule.h)
- *     an hour after the last fault nothing waits any more
+ *     Each message ends at least once as handled, parked, waiting or unroutable.
+ *     It ends twice only if it was in hand at a fault.
+ *     No call comes early. Attempts are failures plus one.
+ *     An original is acknowledged after its copy's confirm. No tag is settled twice (witness.h).
+ *     Body, routing key and properties do not change.
+ *     Without a fault, a success is acknowledged within a second.
+ *     Memory is bounded. No round repeats without time (schedule.h).
+ *     An hour after the last fault nothing waits any more.
  */
 #ifndef BACKHOP_TESTS_SIM_HISTORY_H
 #define BACKHOP_TESTS_SIM_HISTORY_H
@@ -22,7 +23,7 @@
 
 enum { MOST_FAULTS = 64, MOST_WORKERS = 3 };
 
-/* What one call of a handler does. */
+/* The script of one call of a handler. */
 typedef struct call_script {
     bh_outcome outcome;
     int64_t duration_ms;

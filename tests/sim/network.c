@@ -86,7 +86,7 @@ static void push_piece(stream *self, const char *data, size_t size)
     self->queued += size;
 }
 
-/* Writes to a stream, in pieces. What is beyond the cut is lost. */
+/* Writes to a stream, in pieces. Bytes beyond the cut are lost. */
 static void push_bytes(stream *self, const char *data, size_t size)
 {
     int64_t before = self->sent;

@@ -14,7 +14,7 @@ enum { FIRST_FD = 1 << 20 }; /* descriptors of the network are not below */
 
 typedef enum network_way { NETWORK_UP, NETWORK_DOWN } network_way; /* to the broker, to the worker */
 
-/* What connections are like from now on. */
+/* The state of the network from now on. */
 typedef struct network_weather {
     int64_t latency_us;      /* the least of each piece; at least 1 */
     unsigned jitter_us;      /* what is added at random, below this; at most 65536 */
@@ -36,7 +36,7 @@ void network_run(void);
 int64_t network_next_us(void);
 /* Executes a command of the model; it must succeed. Appends its answer to `answer`, of `room` bytes; NULL: none. */
 void network_control(char *answer, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* As network_control, but the command may fail. */
+/* Executes a command of the model that may fail. Returns 1 if it succeeded. */
 int network_try(const char *line);
 
 /* Faults of a connection; `number` counts them from the newest one that is open: 0, 1, ... Return 0 if there are fewer. */

@@ -444,6 +444,7 @@ START_TEST(a_slow_network_in_fragments_changes_nothing)
     outcome out = play(&it);
     ck_assert_int_eq(out.oks, 5);
     ck_assert_int_eq(out.calls, 10);
+    ck_assert_int_eq(out.events[BH_EVENT_DISCONNECTED], 0);
 }
 END_TEST
 

@@ -17,7 +17,7 @@ typedef struct thread {
     void *(*run)(void *);
     void *data;
     int is_done;
-    /* What it waits for: the first of these that is set, or until_us. */
+    /* It waits for the first of these that is set, or for until_us. */
     int64_t until_us;
     struct pollfd *polled;
     nfds_t polled_count;

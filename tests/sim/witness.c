@@ -15,7 +15,8 @@ enum {
     PREFIX = 16,
     HEADER_START = 12,
     MOST_SEEN = 8192,
-    MOST_DELAY_US = 1000000
+    MOST_DELAY_US = 1000000,
+    LATENCY_US = 3000000 /* of the network: the broker counts from the delivery */
 };
 
 /* A delivery that is not settled, or a publish that is not confirmed. */
@@ -272,7 +273,7 @@ static void end_content(connection *self, channel *at, content *ended)
                 break;
             }
     } else {
-        if (of && of->held_us && it.timeout_us && schedule_now_us() - of->held_us >= it.timeout_us)
+        if (of && of->held_us && it.timeout_us && schedule_now_us() - of->held_us >= it.timeout_us - LATENCY_US)
             of->disturbed++;
         if (of) {
             of->held_us = schedule_now_us();

@@ -44,8 +44,12 @@ typedef struct account {
     int unroutable;
 } account;
 
-/* Begins. may_reject: the strategy lets the broker's dead lettering do the copies. timeout_ms: after which the broker
- * takes back what is in hand; 0: it does not. */
+/*
+ * Begins the accounts.
+ *
+ * may_reject: 1 if the broker dead-letters in place of copies, as with the strategies reject and native.
+ * timeout_ms: the broker's consumer timeout; 0: none.
+ */
 void witness_begin(int may_reject, int64_t timeout_ms);
 /* Frees all, and has nothing to say about what comes. */
 void witness_end(void);
