@@ -29,6 +29,7 @@ struct model_entry {
     model_queue *queue; /* NULL: deleted while the message was unacknowledged */
     model_message *message;
     uint64_t position;  /* of its arrival in the queue */
+    uint64_t event;     /* that it arrived with */
     int64_t expires_ms; /* INT64_MAX: never */
     int64_t ready_ms;   /* of a delayed one */
     int64_t acquired;   /* of a quorum queue: returns; -1: none */
@@ -287,6 +288,8 @@ struct model {
     model_queue *last_dirty;
     model_letter *first_letter;
     model_letter *last_letter;
+    uint64_t event; /* the number of runs */
+    int hops;       /* of this run: dead letters that became dead letters at once */
     size_t unacked_count;
     size_t unconfirmed_count;
     amqp_pool_t pool; /* of the method in hand */

@@ -12,7 +12,8 @@
 
 #include <stdlib.h>
 
-enum { MOST_IN_FLIGHT = 32 };
+/* A topology can multiply a message that expires at once in each queue. So the hops within one event have a bound. */
+enum { MOST_IN_FLIGHT = 32, MOST_HOPS = 10000 };
 
 struct model_letter {
     model_letter *next; /* of those at most once */
@@ -83,7 +84,8 @@ void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason
         model_queue_touch(queue);
         return;
     }
-    model_letter *letter = queue->settings.has_exchange ? new_letter(queue, entry, reason) : NULL;
+    int is_hop = entry->event == broker->event, is_lost = is_hop && ++broker->hops > MOST_HOPS;
+    model_letter *letter = queue->settings.has_exchange && !is_lost ? new_letter(queue, entry, reason) : NULL;
     model_entry_free(entry);
     if (!letter)
         return;
