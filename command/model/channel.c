@@ -1,4 +1,4 @@
-/* Channel: which function does which method. consuming.c has those of consumers and deliveries. */
+/* Channel: methods to functions. consuming.c has the methods of consumers and deliveries. */
 #include "model/channel.h"
 
 #include "model/closing.h"

@@ -1,6 +1,6 @@
 /*
- * Dead letters. At most once: published without a confirm, what nobody takes is lost. At least once: it stays in its
- * queue until all targets have it; RabbitMQ's worker has 32 in flight, and sends what was not confirmed again after three
+ * Dead letters. At most once: published without a confirm; an unroutable one is lost. At least once: it stays in its
+ * queue until all targets have it. RabbitMQ's worker has 32 in flight, and sends the unconfirmed ones again after three
  * minutes. So one full target holds up everything behind it.
  */
 #include "model/dead_letters.h"
@@ -168,7 +168,7 @@ void model_dead_letters_resend(model_queue *queue)
     model_entry *next;
     for (model_entry *entry = queue->discards.first; entry && in_flight < MOST_IN_FLIGHT; entry = next) {
         next = entry->next;
-        if (!queue->settings.is_at_least_once) { /* by a policy: RabbitMQ drops what is pending */
+        if (!queue->settings.is_at_least_once) { /* by a policy: RabbitMQ drops the pending ones */
             model_list_remove(&queue->discards, entry);
             model_dead_letters_forget(entry);
             model_entry_free(entry);

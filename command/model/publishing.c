@@ -1,4 +1,4 @@
-/* Publishing: the checks in RabbitMQ's order, then routing, then a return if nobody takes the message, then the confirm. */
+/* Publishing: the checks in RabbitMQ's order, then routing, then a return if the message is unroutable, then the confirm. */
 #include "model/publishing.h"
 
 #include "model/closing.h"
@@ -102,7 +102,7 @@ int64_t model_publishing_next_ms(const model_channel *channel)
     return next_ms;
 }
 
-/* Returns RabbitMQ's term for what is wrong with an expiration; NULL if nothing is. `text` has room for the term. */
+/* Returns RabbitMQ's term for the fault of an expiration; NULL if it has none. `text` has room for the term. */
 static const char *check_expiration(bh_bytes value, char text[512])
 {
     size_t i = value.size > 0 && (value.data[0] == '+' || value.data[0] == '-');

@@ -26,7 +26,7 @@ void model_list_remove(model_list *self, model_entry *entry)
     self->count--;
 }
 
-/* Inserts by position. What returns is mostly older than what is there. */
+/* Inserts by position. A returned message is mostly older than the ready ones. */
 static void insert(model_list *self, model_entry *entry)
 {
     model_entry *next = self->first;

@@ -11,6 +11,7 @@ int main(void)
     srunner_add_suite(runner, suite_sessions());
     srunner_add_suite(runner, suite_operator());
     srunner_add_suite(runner, suite_hostile());
+    srunner_add_suite(runner, suite_memory());
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

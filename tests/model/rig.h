@@ -18,7 +18,7 @@
 #include "base/report.h"
 #include "worker/librabbitmq.h"
 
-/* What the client read last. The bytes are valid until the next call with the rig. */
+/* The last frame that the client read. The bytes are valid until the next call with the rig. */
 typedef struct rig_frame {
     int type;
     int channel;
@@ -29,7 +29,8 @@ typedef struct rig_frame {
 typedef struct rig {
     model *broker;
     model_link *link;
-    bh__buffer out; /* to the broker */
+    bh__buffer out;    /* to the broker */
+    bh__buffer header; /* of the content in hand */
     bh__buffer in;
     amqp_pool_t pool;
     rig_frame frame;
@@ -94,7 +95,7 @@ void rig_control(rig *self, const char *line);
 
 /* Returns a header of the last delivery: an integer, or -1. */
 int64_t rig_header(const rig *self, const char *name);
-/* The same, of a field of the i-th record of x-death. */
+/* Return a field of the i-th record of x-death: a number, or -1; a text, or "". */
 int64_t rig_death_number(const rig *self, size_t i, const char *name);
 bh_bytes rig_death_text(const rig *self, size_t i, const char *name);
 size_t rig_deaths(const rig *self);

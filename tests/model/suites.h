@@ -10,5 +10,6 @@ Suite *suite_dead_letters(void);
 Suite *suite_sessions(void);
 Suite *suite_operator(void);
 Suite *suite_hostile(void);
+Suite *suite_memory(void);
 
 #endif

@@ -91,6 +91,39 @@ START_TEST(permissions_refuse_what_no_pattern_matches)
 }
 END_TEST
 
+START_TEST(all_queues_can_be_deleted)
+{
+    rig *r = rig_new("4.3");
+    rig_declare(r, "a", "classic", NULL, 0);
+    rig_declare(r, "b", "quorum", NULL, 0);
+    rig_control(r, "delete queues /");
+    rig_send_declare(r, "a", "quorum", NULL, 0); /* no clash */
+    rig_expect(r, AMQP_QUEUE_DECLARE_OK_METHOD);
+    rig_control(r, "delete queues");
+    bh__report answer = {.status = BH_OK};
+    ck_assert_int_eq(model_control(r->broker, "list queues", &answer), BH_OK);
+    ck_assert_uint_eq(answer.size, 0);
+    bh__report_free(&answer);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_user_logs_in_until_deleted)
+{
+    rig *r = rig_new("4.3");
+    rig_control(r, "user other secret");
+    rig_control(r, "user tags other impersonator administrator");
+    rig_control(r, "permissions / other .* .* .*");
+    rig_control(r, "user delete other");
+    bh__report answer = {.status = BH_OK};
+    ck_assert_int_eq(model_control(r->broker, "user tags other x", &answer), BH_ERR_MISSING);
+    bh__report_free(&answer);
+    rig_control(r, "user delete guest");
+    rig_expect_close(r, 320, "CONNECTION_FORCED - user 'guest' was deleted");
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(wrong_commands_are_refused)
 {
     static const char *const lines[] = {"",
@@ -143,6 +176,8 @@ Suite *suite_operator(void)
     tcase_add_test(tests, a_policy_dead_letters_and_its_end_stops_that);
     tcase_add_test(tests, an_operator_closes_a_connection_with_a_text);
     tcase_add_test(tests, permissions_refuse_what_no_pattern_matches);
+    tcase_add_test(tests, all_queues_can_be_deleted);
+    tcase_add_test(tests, a_user_logs_in_until_deleted);
     tcase_add_test(tests, wrong_commands_are_refused);
     tcase_add_test(tests, lists_have_a_line_each);
     suite_add_tcase(suite, tests);
