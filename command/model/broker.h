@@ -198,7 +198,9 @@ struct model_channel {
     size_t consumer_count;
     size_t consumer_capacity;
     int is_confirming;
-    int is_transactional; /* the model has no transactions: it may only be selected */
+    int is_transactional;
+    struct model_pending *pending; /* of the transaction, the oldest first */
+    struct model_pending *last_pending;
     uint64_t next_number;
     model_unconfirmed *unconfirmed;
     size_t unconfirmed_count;

@@ -6,6 +6,7 @@
 #include "model/output.h"
 #include "model/queue.h"
 #include "model/settling.h"
+#include "model/transactions.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -155,6 +156,7 @@ size_t model_end_queue(model_queue *queue)
 static void empty(model_channel *channel)
 {
     channel->link->broker->unconfirmed_count -= channel->unconfirmed_count;
+    model_transactions_clear(channel);
     free(channel->unconfirmed);
     free(channel->held);
     free(channel->consumers);

@@ -118,8 +118,16 @@ static void send_consuming(rig *r, int channel, uint64_t *state)
     amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
     amqp_channel_close_t close = {.reply_text = amqp_empty_bytes};
     amqp_channel_close_ok_t closed = {0};
+    amqp_tx_select_t select = {0};
+    amqp_tx_commit_t commit = {0};
     consume.consumer_tag = random_name(state);
-    switch (draw(state) % 8) {
+    switch (draw(state) % 10) {
+    case 8:
+        rig_send(r, channel, AMQP_TX_SELECT_METHOD, &select);
+        break;
+    case 9:
+        rig_send(r, channel, AMQP_TX_COMMIT_METHOD, &commit);
+        break;
     case 0:
         rig_send(r, channel, AMQP_BASIC_CONSUME_METHOD, &consume);
         break;

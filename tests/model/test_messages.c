@@ -181,6 +181,39 @@ START_TEST(deliveries_are_counted_as_the_version_does)
 }
 END_TEST
 
+START_TEST(a_transaction_counts_at_its_commit)
+{
+    amqp_tx_select_t select = {0};
+    amqp_tx_commit_t commit = {0};
+    amqp_tx_rollback_t rollback = {0};
+    amqp_channel_close_t close = {.reply_text = amqp_empty_bytes};
+    amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
+    rig *r = rig_new("4.3");
+    rig_declare(r, "q", "classic", NULL, 0);
+    rig_send(r, 1, AMQP_CHANNEL_CLOSE_METHOD, &close); /* it was in confirm mode */
+    rig_expect(r, AMQP_CHANNEL_CLOSE_OK_METHOD);
+    rig_send(r, 1, AMQP_CHANNEL_OPEN_METHOD, &open);
+    rig_expect(r, AMQP_CHANNEL_OPEN_OK_METHOD);
+    rig_send(r, 1, AMQP_TX_SELECT_METHOD, &select);
+    rig_expect(r, AMQP_TX_SELECT_OK_METHOD);
+    rig_publish_raw(r, "", "q", "dropped", NULL, 0);
+    rig_send(r, 1, AMQP_TX_ROLLBACK_METHOD, &rollback);
+    rig_expect(r, AMQP_TX_ROLLBACK_OK_METHOD);
+    rig_publish_raw(r, "", "q", "m", NULL, 0);
+    ck_assert_uint_eq(rig_depth(r, "q"), 0);
+    rig_send(r, 1, AMQP_TX_COMMIT_METHOD, &commit);
+    rig_expect(r, AMQP_TX_COMMIT_OK_METHOD);
+    rig_get(r, "q", "m");
+    rig_nack(r, r->tag, 1);
+    ck_assert_uint_eq(rig_depth(r, "q"), 0);
+    rig_send(r, 1, AMQP_TX_COMMIT_METHOD, &commit);
+    rig_expect(r, AMQP_TX_COMMIT_OK_METHOD);
+    ck_assert_uint_eq(rig_depth(r, "q"), 1);
+    rig_publish_raw(r, "", "q", "pending", NULL, 0);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_rejected_message_waits_longer_each_time_on_4_3)
 {
     static const rig_entry arguments[] = {
@@ -238,6 +271,7 @@ Suite *suite_messages(void)
     tcase_add_test(tests, prefetch_holds_back_what_is_beyond_it);
     tcase_add_test(tests, what_returns_to_a_classic_queue_is_at_its_old_place);
     tcase_add_loop_test(tests, deliveries_are_counted_as_the_version_does, 0, 3);
+    tcase_add_test(tests, a_transaction_counts_at_its_commit);
     tcase_add_test(tests, a_rejected_message_waits_longer_each_time_on_4_3);
     tcase_add_loop_test(tests, a_delivery_that_is_held_too_long_ends_as_the_version_does, 0, 2);
     suite_add_tcase(suite, tests);
