@@ -94,7 +94,7 @@ int model_arguments_are_quorum(bh_bytes arguments)
     return field.type == 'S' && (bh__same(field.value, bh_str("classic")) || field.value.size == 0) ? 0 : -1;
 }
 
-/* Writes Erlang's term for what is wrong. */
+/* A fault of an argument, as Erlang writes it. */
 typedef struct fault {
     char text[256];
 } fault;
@@ -312,7 +312,7 @@ int model_arguments_compare_text(model_channel *channel, const char *kind, bh_by
     return 0;
 }
 
-/* The order in which RabbitMQ compares. */
+/* RabbitMQ compares in this order. */
 static const char *const classic_order[] = {"x-expires",
                                             "x-message-ttl",
                                             "x-dead-letter-exchange",

@@ -29,13 +29,14 @@ struct model_entry {
     model_queue *queue; /* NULL: deleted while the message was unacknowledged */
     model_message *message;
     uint64_t position;  /* of its arrival in the queue */
+    uint64_t event;     /* that it arrived with */
     int64_t expires_ms; /* INT64_MAX: never */
     int64_t ready_ms;   /* of a delayed one */
     int64_t acquired;   /* of a quorum queue: returns; -1: none */
     int64_t failed;     /* of a quorum queue: failed deliveries; -1: none */
     int level;          /* of priority */
     int is_redelivered;
-    int is_immediate;         /* TTL 0 in a classic queue: a consumer takes it now, or nobody */
+    int is_immediate;         /* TTL 0 in a classic queue: it expires if no consumer takes it now */
     int is_fresh;             /* it has just arrived */
     int is_got;               /* by basic.get, from a quorum queue */
     model_channel *holder;    /* of an unacknowledged one */
@@ -60,7 +61,7 @@ typedef enum model_retrying {
     MODEL_RETRY_RETURNED
 } model_retrying;
 
-/* What arguments and policies make of a queue. Texts borrow from them. -1: none. */
+/* The settings of a queue, by its arguments and policies. Texts borrow from them. -1: none. */
 typedef struct model_queue_settings {
     int64_t ttl_ms;
     int64_t expires_ms;
@@ -151,7 +152,7 @@ struct model_exchange {
     model_binding *bindings;
     size_t binding_count;
     size_t binding_capacity;
-    size_t incoming; /* bindings of which it is the destination */
+    size_t incoming; /* bindings to it */
     unsigned route;
     int is_doomed; /* it goes with its last binding; on a list while a deletion runs */
     model_exchange *next_doomed;
@@ -187,7 +188,7 @@ struct model_channel {
     int is_closing; /* channel.close was sent: all is ignored but its answer */
     size_t prefetch;
     size_t shared_prefetch; /* 0: none */
-    size_t consumed;        /* unacknowledged, without those of basic.get */
+    size_t consumed;        /* unacknowledged, basic.get apart */
     uint64_t next_tag;
     model_held *held;
     size_t held_begin;
@@ -197,7 +198,9 @@ struct model_channel {
     size_t consumer_count;
     size_t consumer_capacity;
     int is_confirming;
-    int is_transactional; /* the model has no transactions: it may only be selected */
+    int is_transactional;
+    struct model_pending *pending; /* of the transaction, the oldest first */
+    struct model_pending *last_pending;
     uint64_t next_number;
     model_unconfirmed *unconfirmed;
     size_t unconfirmed_count;
@@ -241,7 +244,7 @@ struct model_link {
     size_t frame_max; /* 0: no limit */
     int channel_max;
     int heartbeat_s;
-    /* Of heartbeats, by the caller's clock: begun, the last input and output, and whether there was some since. */
+    /* Heartbeats, by the caller's clock: begun; whether there was input and output since; the last of both. */
     int has_beat;
     int has_received;
     int has_sent;
@@ -287,6 +290,8 @@ struct model {
     model_queue *last_dirty;
     model_letter *first_letter;
     model_letter *last_letter;
+    uint64_t event; /* the number of runs */
+    int hops;       /* of this run: dead letters that became dead letters at once */
     size_t unacked_count;
     size_t unconfirmed_count;
     amqp_pool_t pool; /* of the method in hand */

@@ -1,4 +1,4 @@
-/* Channel: which function does which method. consuming.c has those of consumers and deliveries. */
+/* Channel: methods to functions. consuming.c has the methods of consumers and deliveries. */
 #include "model/channel.h"
 
 #include "model/closing.h"
@@ -6,6 +6,7 @@
 #include "model/declaring.h"
 #include "model/output.h"
 #include "model/publishing.h"
+#include "model/transactions.h"
 
 #include <stdlib.h>
 
@@ -134,12 +135,28 @@ static void select_transactions(model_channel *channel)
     model_send(channel->link, channel->number, AMQP_TX_SELECT_OK_METHOD, &ok);
 }
 
-static void end_transaction(model_channel *channel)
+/* Commits or rolls back what is pending. */
+static void end_transaction(model_channel *channel, int is_commit)
 {
-    if (channel->is_transactional)
-        model_refuse(channel, 540, "the model has no transactions");
-    else
+    amqp_tx_commit_ok_t committed = {0};
+    amqp_tx_rollback_ok_t rolled_back = {0};
+    model_pending *pending;
+    if (!channel->is_transactional) {
         model_refuse(channel, 406, "channel is not transactional");
+        return;
+    }
+    while (is_commit && (pending = model_transactions_take(channel)) != NULL) {
+        if (pending->message)
+            model_publishing_commit(channel, pending->message, pending->is_mandatory);
+        else /* a delivery that was settled twice is settled already */
+            model_settling_do(channel, pending->tag, pending->is_multiple, pending->verdict);
+        model_pending_free(pending);
+    }
+    model_transactions_clear(channel);
+    if (is_commit)
+        model_send(channel->link, channel->number, AMQP_TX_COMMIT_OK_METHOD, &committed);
+    else
+        model_send(channel->link, channel->number, AMQP_TX_ROLLBACK_OK_METHOD, &rolled_back);
 }
 
 static void flow(model_channel *channel, const amqp_channel_flow_t *method)
@@ -217,7 +234,7 @@ void model_channel_do(model_channel *channel, const amqp_method_t *method, bh_by
         return;
     case AMQP_TX_COMMIT_METHOD:
     case AMQP_TX_ROLLBACK_METHOD:
-        end_transaction(channel);
+        end_transaction(channel, method->id == AMQP_TX_COMMIT_METHOD);
         return;
     default:
         if (!do_declaring(channel, method, table) && !model_consuming_do(channel, method, table))

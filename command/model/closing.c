@@ -6,6 +6,7 @@
 #include "model/output.h"
 #include "model/queue.h"
 #include "model/settling.h"
+#include "model/transactions.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,7 +41,8 @@ static const char *reply_name(int code, int *is_hard)
     return "INTERNAL_ERROR";
 }
 
-static void write_text(char text[MOST_TEXT + 1], const char *name, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void write_text(char text[MOST_TEXT + 1], const char *name,
+                                                             const char *format, va_list arguments)
 {
     int size = snprintf(text, MOST_TEXT + 1, "%s - ", name);
     vsnprintf(text + size, MOST_TEXT + 1 - (size_t)size, format, arguments);
@@ -60,7 +62,8 @@ void model_link_close(model_link *link, int code, const char *text)
     link->close_by_ms = model_later(link->broker->now_ms, CLOSE_LIMIT_MS);
 }
 
-static void refuse_link(model_link *link, int code, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void refuse_link(model_link *link, int code, const char *format,
+                                                              va_list arguments)
 {
     int is_hard;
     char text[MOST_TEXT + 1];
@@ -76,7 +79,8 @@ void model_link_refuse(model_link *link, int code, const char *format, ...)
     va_end(arguments);
 }
 
-static void refuse_channel(model_channel *channel, int code, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0))) static void refuse_channel(model_channel *channel, int code, const char *format,
+                                                                 va_list arguments)
 {
     int is_hard;
     char text[MOST_TEXT + 1];
@@ -152,6 +156,7 @@ size_t model_end_queue(model_queue *queue)
 static void empty(model_channel *channel)
 {
     channel->link->broker->unconfirmed_count -= channel->unconfirmed_count;
+    model_transactions_clear(channel);
     free(channel->unconfirmed);
     free(channel->held);
     free(channel->consumers);

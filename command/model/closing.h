@@ -16,7 +16,7 @@ void model_link_close(model_link *link, int code, const char *text);
 void model_end_consumer(model_consumer *consumer);
 /* Deletes a queue: its consumers are cancelled, its bindings go. Returns the number of ready messages. */
 size_t model_end_queue(model_queue *queue);
-/* Ends a channel: what it held returns to the queues. Frees it, unless it waits for channel.close-ok. */
+/* Ends a channel: its deliveries return to the queues. Frees it, unless it waits for channel.close-ok. */
 void model_end_channel(model_channel *channel);
 /* Ends all channels and exclusive queues of a connection. */
 void model_end_link(model_link *link);

@@ -1,4 +1,4 @@
-/* Consumers: in turns, those of the highest priority first, each up to its prefetch. */
+/* Consumers: in turns, the highest priority first, each up to its prefetch. */
 #include "model/consumers.h"
 
 #include "model/holding.h"

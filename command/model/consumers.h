@@ -17,7 +17,7 @@ model_consumer *model_consumers_add(model_channel *channel, model_queue *queue, 
 /* Removes a consumer; its deliveries stay with the channel. Returns 1 if the queue has to go, as it is auto-delete. */
 int model_consumers_remove(model_consumer *self);
 model_consumer *model_consumers_find(const model_channel *channel, bh_bytes tag);
-/* Delivers what is ready to those that may have more. */
+/* Delivers ready messages to consumers that may have more. */
 void model_consumers_deliver(model_queue *queue);
 /* Returns what basic.deliver and basic.get-ok show of the counts; *is_redelivered too. */
 model_counts model_consumers_counts(const model_entry *entry, int is_get, int *is_redelivered);

@@ -11,6 +11,7 @@
 #include "model/queue.h"
 #include "model/settling.h"
 #include "model/table.h"
+#include "model/transactions.h"
 #include "model/users.h"
 
 #include <stdio.h>
@@ -165,6 +166,12 @@ static void set_qos(model_channel *channel, const amqp_basic_qos_t *method)
 
 static void settle(model_channel *channel, uint64_t tag, int is_multiple, model_verdict verdict)
 {
+    model_pending pending = {.tag = tag, .is_multiple = is_multiple, .verdict = verdict};
+    if (channel->is_transactional && ((tag == 0 && is_multiple) || model_holding_find(channel, tag) >= 0)) {
+        if (!model_transactions_add(channel, &pending))
+            channel->link->is_broken = 1;
+        return;
+    }
     if (!model_settling_do(channel, tag, is_multiple, verdict))
         model_refuse(channel, 406, "unknown delivery tag %llu", (unsigned long long)tag);
     else

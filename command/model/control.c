@@ -145,8 +145,31 @@ static bh_status do_close(order *self)
     return close_links(self->broker, number, code, is_cut ? NULL : text) || number == 0 ? BH_OK : BH_ERR_MISSING;
 }
 
+static void delete_queues(model_vhost *vhost)
+{
+    while (vhost->queues.count > 0)
+        model_end_queue(vhost->queues.items[vhost->queues.count - 1].object);
+}
+
+/* Deletes all queues of a vhost, or of all vhosts. */
+static bh_status delete_all(order *self)
+{
+    model_vhost *vhost = self->words.count > 2 ? find_vhost(self, 2) : NULL;
+    if (self->words.count > 2 && !vhost)
+        return BH_ERR_MISSING;
+    for (size_t i = 0; i < self->broker->vhosts.count && !vhost; i++)
+        delete_queues(self->broker->vhosts.items[i].object);
+    if (vhost)
+        delete_queues(vhost);
+    return BH_OK;
+}
+
 static bh_status do_delete(order *self)
 {
+    if (strcmp(word(self, 1), "queues") == 0 && self->words.count < 4)
+        return delete_all(self);
+    if (self->words.count != 4)
+        return BH_ERR_ARGUMENT;
     model_vhost *vhost = find_vhost(self, 2);
     if (!vhost)
         return BH_ERR_MISSING;
@@ -207,9 +230,10 @@ static bh_status delete_user(order *self)
 
 static bh_status do_user(order *self)
 {
-    if (strcmp(word(self, 1), "delete") == 0 && self->words.count == 3)
-        return delete_user(self);
     char tags[256] = "";
+    const char *name = word(self, 1), *password = word(self, 2);
+    if (strcmp(name, "delete") == 0 && self->words.count == 3)
+        return delete_user(self);
     for (size_t i = 3; i < self->words.count; i++) {
         if (strlen(tags) + strlen(word(self, i)) + 2 > sizeof tags)
             return BH_ERR_ARGUMENT;
@@ -217,7 +241,14 @@ static bh_status do_user(order *self)
             strcat(tags, " ");
         strcat(tags, word(self, i));
     }
-    return model_users_set(self->broker, word(self, 1), word(self, 2), tags) ? BH_OK : BH_ERR_NO_MEMORY;
+    if (strcmp(name, "tags") == 0) { /* the password stays */
+        const model_user *user = model_users_find(self->broker, bh_str(password));
+        if (!user)
+            return BH_ERR_MISSING;
+        name = password;
+        password = user->password;
+    }
+    return model_users_set(self->broker, name, password, tags) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
 static bh_status do_permissions(order *self)
@@ -283,7 +314,7 @@ static const struct {
     {"stop", 1, 1, do_stop},       {"kill", 1, 1, do_stop},
     {"start", 1, 1, do_start},     {"alarm", 2, 2, do_alarm},
     {"list", 2, 3, do_list},       {"close", 2, 4, do_close},
-    {"cut", 2, 2, do_close},       {"delete", 4, 4, do_delete},
+    {"cut", 2, 2, do_close},       {"delete", 2, 4, do_delete},
     {"purge", 3, 3, do_purge},     {"vhost", 3, 3, do_vhost},
     {"user", 3, 16, do_user},      {"permissions", 6, 6, do_permissions},
     {"policy", 4, 7, do_policy},   {"operator-policy", 4, 7, do_policy},

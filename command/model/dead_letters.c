@@ -1,6 +1,6 @@
 /*
- * Dead letters. At most once: published without a confirm, what nobody takes is lost. At least once: it stays in its
- * queue until all targets have it; RabbitMQ's worker has 32 in flight, and sends what was not confirmed again after three
+ * Dead letters. At most once: published without a confirm; an unroutable one is lost. At least once: it stays in its
+ * queue until all targets have it. RabbitMQ's worker has 32 in flight, and sends the unconfirmed ones again after three
  * minutes. So one full target holds up everything behind it.
  */
 #include "model/dead_letters.h"
@@ -12,7 +12,8 @@
 
 #include <stdlib.h>
 
-enum { MOST_IN_FLIGHT = 32 };
+/* A topology can multiply a message that expires at once in each queue. So the hops within one event have a bound. */
+enum { MOST_IN_FLIGHT = 32, MOST_HOPS = 10000 };
 
 struct model_letter {
     model_letter *next; /* of those at most once */
@@ -83,7 +84,8 @@ void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason
         model_queue_touch(queue);
         return;
     }
-    model_letter *letter = queue->settings.has_exchange ? new_letter(queue, entry, reason) : NULL;
+    int is_hop = entry->event == broker->event, is_lost = is_hop && ++broker->hops > MOST_HOPS;
+    model_letter *letter = queue->settings.has_exchange && !is_lost ? new_letter(queue, entry, reason) : NULL;
     model_entry_free(entry);
     if (!letter)
         return;
@@ -166,7 +168,7 @@ void model_dead_letters_resend(model_queue *queue)
     model_entry *next;
     for (model_entry *entry = queue->discards.first; entry && in_flight < MOST_IN_FLIGHT; entry = next) {
         next = entry->next;
-        if (!queue->settings.is_at_least_once) { /* by a policy: RabbitMQ drops what is pending */
+        if (!queue->settings.is_at_least_once) { /* by a policy: RabbitMQ drops the pending ones */
             model_list_remove(&queue->discards, entry);
             model_dead_letters_forget(entry);
             model_entry_free(entry);

@@ -189,7 +189,7 @@ int model_death_header_is_cycle(const model_message *letter, bh_bytes queue)
     if (!model_table_find(headers, "x-death", &deaths) || deaths.type != 'A')
         return 0;
     while (model_array_next(&deaths.value, &record) > 0) {
-        /* What is no table is a client's: the cycle is not automatic. */
+        /* Only a client writes an entry that is no table, so the cycle is not automatic. */
         if (record.type != 'F' || is_string(record.value, "reason", bh_str("rejected")))
             return 0;
         if (is_string(record.value, "queue", queue))

@@ -1,4 +1,4 @@
-/* Death header: x-death until 3.12, where the header itself is the history. Internal. */
+/* Death header: x-death until 3.12: the header itself is the history. Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_DEATH_HEADER_H
 #define BACKHOP_COMMAND_MODEL_DEATH_HEADER_H
 

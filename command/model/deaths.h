@@ -1,10 +1,10 @@
-/* Deaths: dead letters, and the headers that tell why a message is one. Internal. */
+/* Deaths: dead letters, and their headers x-death and x-first-death. Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_DEATHS_H
 #define BACKHOP_COMMAND_MODEL_DEATHS_H
 
 #include "model/message.h"
 
-/* Why and from where a message goes. */
+/* A death: the queue, the reason and the destination. */
 typedef struct model_dying {
     model_reason reason;
     bh_bytes queue;
@@ -17,7 +17,7 @@ typedef struct model_dying {
 
 /* Makes the dead letter of a message, with one reference. NULL: no memory. */
 model_message *model_death_record(const model_version *version, const model_message *message, const model_dying *dying);
-/* Returns 1 if a dead letter may not go to a queue, as it has been there and nobody rejected it since. */
+/* Returns 1 if a dead letter may not go to a queue, because it came from there without a rejection since. */
 int model_death_is_cycle(const model_version *version, const model_message *letter, model_reason reason,
                          bh_bytes queue);
 /* Appends x-death, x-first-death-* and x-last-death-*; nothing if there is no death. Returns 0 if memory runs out. */

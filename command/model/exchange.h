@@ -1,4 +1,4 @@
-/* Exchange: exchanges, their bindings, and what they route. Internal. */
+/* Exchange: exchanges, bindings and routing. Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_EXCHANGE_H
 #define BACKHOP_COMMAND_MODEL_EXCHANGE_H
 

@@ -1,7 +1,6 @@
 /*
  * Expiry: RabbitMQ looks at the head alone, so a message with a short TTL waits for those before it. A classic queue with
- * priorities stops at the first unexpired head, from the highest priority down. 4.3 looks at the head of each priority of a
- * quorum queue.
+ * priorities stops at the first unexpired head, from the highest priority down. 4.3 looks at each priority of a quorum queue.
  */
 #include "model/expiry.h"
 

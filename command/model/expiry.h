@@ -4,7 +4,7 @@
 
 #include "model/broker.h"
 
-/* Removes what is expired at the head. */
+/* Removes expired messages at the head. */
 void model_expiry_run(model_queue *queue);
 /* Makes delayed messages ready that are due. */
 void model_expiry_retry(model_queue *queue);

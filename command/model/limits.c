@@ -1,4 +1,4 @@
-/* Limits: a classic queue refuses what would not fit; a quorum queue is over its limit by what was under way. */
+/* Limits: a classic queue refuses a message that does not fit. A quorum queue takes it, and refuses the next one. */
 #include "model/limits.h"
 
 #include "model/dead_letters.h"

@@ -63,7 +63,7 @@ void model_login_header(model_link *link, bh_bytes header)
     link->stage = MODEL_CLOSED;
 }
 
-/* What a client says of itself and who it is. */
+/* User and password, as a client sent them. */
 typedef struct credentials {
     bh_bytes user;
     bh_bytes password;

@@ -23,7 +23,7 @@ typedef enum model_reason { MODEL_REJECTED, MODEL_EXPIRED, MODEL_MAXLEN, MODEL_D
 /* Returns RabbitMQ's word: "rejected", "expired", "maxlen", "delivery_limit". */
 const char *model_reason_name(model_reason reason);
 
-/* Since 3.13: why a message left a queue, how often, and what was so at the first time. */
+/* Since 3.13: why and how often a message left a queue, with its exchange and keys at the first time. */
 typedef struct model_death {
     bh__text queue;
     model_reason reason;
@@ -43,7 +43,7 @@ typedef struct model_message {
     size_t text_count;
     size_t text_capacity;
     size_t key_count;
-    size_t visible_count; /* of the keys: without those of BCC */
+    size_t visible_count; /* of the keys: BCC left out */
     bh__text properties;  /* flags and list, as on the wire */
     model_body *body;
     int is_persistent;
@@ -59,7 +59,7 @@ typedef struct model_message {
     int64_t failed; /* deliveries, counted by a quorum queue before; -1: none */
 } model_message;
 
-/* What a delivery shows of a quorum queue's counts; -1: nothing. */
+/* The counts that a delivery from a quorum queue shows; -1: none. */
 typedef struct model_counts {
     int64_t delivery;
     int64_t acquired;

@@ -10,7 +10,7 @@
  *     model_sent(link, answer.size);
  *     model_advance(broker, model_next_ms(broker));  runs the next timer: a TTL, a heartbeat
  *
- * It speaks AMQP 0-9-1 as RabbitMQ 3.10, 4.0 and 4.3 do; versions.c lists the differences. The scripts of
+ * It implements AMQP 0-9-1 as RabbitMQ 3.10, 4.0 and 4.3 do; versions.c lists the differences. The scripts of
  * tests/vectors/broker run on it and on the real brokers.
  */
 #ifndef BACKHOP_COMMAND_MODEL_H
@@ -48,11 +48,12 @@ int64_t model_now_ms(const model *self);
 int64_t model_next_ms(const model *self);
 /* Runs the timers until now_ms, each at its own time, in order. Time never goes back. */
 void model_advance(model *self, int64_t now_ms);
-/* As model_next_ms, but without heartbeats: those follow the wall clock, because a client's clock does not skip. Returns when
- * model_beat has to be called next, in wall_ms; INT64_MAX: never. */
+/* Returns when model_beat has to be called next, in wall_ms; INT64_MAX: never. Heartbeats follow the wall clock, because
+ * a client's clock does not skip. */
 int64_t model_next_beat_ms(const model *self);
-/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. wall_ms: a monotonic time of
- * the caller, which may be the model's own. model_next_ms and model_advance have no heartbeats. */
+/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. model_advance sends none.
+ *
+ * wall_ms: a monotonic time of the caller, which may be the model's own. */
 void model_beat(model *self, int64_t wall_ms);
 /* Returns 1 if only a timer or a client can change something: no message is ready for a consumer, unacknowledged or
  * unconfirmed. `backhop model` skips to the next timer then. */
@@ -86,9 +87,11 @@ void model_disconnect(model_link *link);
  *     close NUMBER|all [CODE TEXT]    closes connections, as the management API does (320 CONNECTION_FORCED)
  *     cut NUMBER|all                  cuts connections without a word
  *     delete queue|exchange VHOST NAME
+ *     delete queues [VHOST]           all, or those of a vhost
  *     purge VHOST QUEUE
  *     vhost add|delete NAME
  *     user USER PASSWORD [TAG...]     adds or changes a user
+ *     user tags USER [TAG...]         changes the tags
  *     user delete USER
  *     permissions VHOST USER CONFIGURE WRITE READ
  *     policy VHOST NAME PATTERN queues|exchanges|all PRIORITY JSON    (operator-policy: the same)

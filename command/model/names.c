@@ -18,7 +18,7 @@ void model_names_free(model_names *self)
     *self = (model_names){.items = NULL};
 }
 
-/* Returns the slot of a name, or the free one where it would be. There is always a free one. */
+/* Returns the slot of a name, or the free slot for it. There is always a free one. */
 static size_t find_slot(const model_names *self, bh_bytes name)
 {
     size_t slot = bh__hash(name) % self->slot_count;

@@ -36,7 +36,7 @@ void model_policies_free(model_vhost *vhost)
     vhost->policy_count = vhost->policy_capacity = 0;
 }
 
-/* Returns the policy of a kind for a name: that of the highest priority. */
+/* Returns the policy of a kind for a name, by the highest priority. */
 static const model_policy *find(const model_vhost *vhost, const char *name, int is_exchange, int is_operator)
 {
     const model_policy *found = NULL;
@@ -49,7 +49,7 @@ static const model_policy *find(const model_vhost *vhost, const char *name, int 
     return found;
 }
 
-/* Where a queue's settings come from. */
+/* The sources of a queue's settings. */
 typedef struct sources {
     bh_bytes arguments;
     const model_policy *policy;
@@ -128,7 +128,7 @@ static void set_dead_letters(model_queue *queue, const sources *from)
         find_text(from, "dead-letter-strategy", &strategy) && bh__same(strategy, bh_str("at-least-once"));
 }
 
-/* The limit of the argument and that of the policy: the lower, or the higher if one is negative. */
+/* Argument and policy: the lower limit counts, or the higher one if one is negative. */
 static void set_delivery_limit(model_queue *queue, const sources *from)
 {
     model_field field;

@@ -8,7 +8,7 @@
 void model_policies_apply_to_queue(model_queue *queue);
 void model_policies_apply_to_exchange(model_exchange *exchange);
 
-/* What `policy VHOST NAME PATTERN ... JSON` says. */
+/* The words of the command `policy`. */
 typedef struct model_policy_order {
     const char *name;
     const char *pattern;

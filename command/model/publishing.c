@@ -1,10 +1,11 @@
-/* Publishing: the checks in RabbitMQ's order, then routing, then a return if nobody takes the message, then the confirm. */
+/* Publishing: the checks in RabbitMQ's order, then routing, then a return if the message is unroutable, then the confirm. */
 #include "model/publishing.h"
 
 #include "model/closing.h"
 #include "model/exchange.h"
 #include "model/limits.h"
 #include "model/output.h"
+#include "model/transactions.h"
 #include "model/users.h"
 
 #include <stdio.h>
@@ -102,7 +103,7 @@ int64_t model_publishing_next_ms(const model_channel *channel)
     return next_ms;
 }
 
-/* Returns RabbitMQ's term for what is wrong with an expiration; NULL if nothing is. `text` has room for the term. */
+/* Returns RabbitMQ's term for the fault of an expiration; NULL if it has none. `text` has room for the term. */
 static const char *check_expiration(bh_bytes value, char text[512])
 {
     size_t i = value.size > 0 && (value.data[0] == '+' || value.data[0] == '-');
@@ -155,8 +156,8 @@ static model_exchange *find_exchange(model_channel *channel)
     model_link *link = channel->link;
     bh_bytes name = publish_text(channel, channel->exchange);
     int64_t most = link->broker->version->max_message_bytes;
-    if (channel->is_immediate || channel->is_transactional) {
-        model_refuse(channel, 540, channel->is_immediate ? "immediate=true" : "the model has no transactions");
+    if (channel->is_immediate) {
+        model_refuse(channel, 540, "immediate=true");
         return NULL;
     }
     if (channel->body_size > (uint64_t)most) {
@@ -210,19 +211,27 @@ static void return_message(model_channel *channel, const model_message *message)
 }
 
 /* Publishes to all queues. One that rejects makes the confirm a nack; the others have the message. */
-static void route(model_channel *channel, model_exchange *exchange, model_message *message)
+static void route(model_channel *channel, model_exchange *exchange, model_message *message, int is_mandatory)
 {
     model_route found;
     int is_nack = 0;
     if (!model_exchange_route(exchange, message, &found))
         channel->link->is_broken = 1;
-    if (found.count == 0 && channel->is_mandatory)
+    if (found.count == 0 && is_mandatory)
         return_message(channel, message);
     for (size_t i = 0; i < found.count; i++)
         is_nack = !model_limits_publish(found.queues[i], message, 1) || is_nack;
     model_route_free(&found);
     if (channel->is_confirming)
         confirm(channel, channel->next_number++, is_nack);
+}
+
+void model_publishing_commit(model_channel *channel, model_message *message, int is_mandatory)
+{
+    model_exchange *exchange =
+        model_exchange_find(channel->link->vhost, model_message_text(message, message->exchange));
+    if (exchange)
+        route(channel, exchange, message, is_mandatory);
 }
 
 static void publish(model_channel *channel, model_body *body)
@@ -238,8 +247,11 @@ static void publish(model_channel *channel, model_body *body)
     if (!check_properties(channel, &properties))
         return;
     model_message *message = make_message(channel, body);
-    if (message)
-        route(channel, exchange, message);
+    model_pending pending = {.message = message, .is_mandatory = channel->is_mandatory};
+    if (message && !channel->is_transactional)
+        route(channel, exchange, message, channel->is_mandatory);
+    else if (message && !model_transactions_add(channel, &pending))
+        channel->link->is_broken = 1;
     model_message_release(message);
 }
 

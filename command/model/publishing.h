@@ -12,6 +12,8 @@ void model_publishing_begin(model_channel *channel, bh_bytes exchange, bh_bytes 
 void model_publishing_header(model_channel *channel, bh_bytes payload);
 void model_publishing_interrupt(model_channel *channel);
 void model_publishing_body(model_channel *channel, bh_bytes payload);
+/* Publishes a message of a transaction. */
+void model_publishing_commit(model_channel *channel, model_message *message, int is_mandatory);
 /* Sends the confirms that are due. */
 void model_publishing_confirm(model_channel *channel);
 /* Returns the time of the next confirm; INT64_MAX: there is none. */

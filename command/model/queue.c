@@ -26,7 +26,7 @@ void model_list_remove(model_list *self, model_entry *entry)
     self->count--;
 }
 
-/* Inserts by position. What returns is mostly older than what is there. */
+/* Inserts by position. A returned message is mostly older than the ready ones. */
 static void insert(model_list *self, model_entry *entry)
 {
     model_entry *next = self->first;
@@ -163,6 +163,7 @@ model_entry *model_queue_push(model_queue *self, model_message *message)
     int64_t ttl_ms = model_queue_ttl(self, message);
     *entry = (model_entry){.queue = self, .expires_ms = INT64_MAX, .acquired = -1, .failed = -1};
     entry->message = model_message_hold(message);
+    entry->event = self->vhost->broker->event;
     entry->position = self->next_position++;
     entry->level = level_of(self, message->priority);
     entry->is_immediate = ttl_ms == 0 && !self->is_quorum;

@@ -55,23 +55,18 @@ static model_queue *next_queue(model *self)
     return queue;
 }
 
-/* Dead letters that go from queue to queue at once end by themselves: a cycle drops them. But a topology can multiply them,
- * so the hops of one event have a bound. */
-enum { MOST_HOPS = 1000000 };
-
 void model_run(model *self)
 {
     model_queue *queue;
     if (self->is_settling)
         return;
     self->is_settling = 1;
-    int hops = 0;
-    while ((queue = next_queue(self)) != NULL || (hops++ < MOST_HOPS && model_dead_letters_publish(self)))
+    while ((queue = next_queue(self)) != NULL || model_dead_letters_publish(self))
         if (queue)
             run_queue(queue);
-    if (hops >= MOST_HOPS)
-        model_dead_letters_free(self);
     self->is_settling = 0;
+    self->event++;
+    self->hops = 0;
 }
 
 unsigned model_choose(model *self, unsigned count)

@@ -252,7 +252,7 @@ static int take_frame(model_link *link)
             return 0;
         snprintf(text, sizeof text, "{frame_too_large,%zu,%zu}", size, link->frame_max - 8);
         refuse_frame(link, type, (bh_bytes){data + FRAME_START, SNIPPET}, size, text);
-        link->in.begin = link->in.end; /* what follows cannot be told from it */
+        link->in.begin = link->in.end; /* the next frame cannot be found */
         return 0;
     }
     if (there < FRAME_START + size + 1)

@@ -4,7 +4,7 @@
 
 #include "model/broker.h"
 
-/* Executes what is complete of a connection's input. */
+/* Executes the complete frames of a connection's input. */
 void model_session_read(model_link *link);
 /* Begins or ends a memory alarm. */
 void model_session_alarm(model *self, int is_on);

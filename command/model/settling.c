@@ -1,4 +1,4 @@
-/* Settling: counts of quorum queues by version, limits, and the place where a message returns to. */
+/* Settling: counts of quorum queues by version, limits, and the place of a returned message. */
 #include "model/settling.h"
 
 #include "model/dead_letters.h"
@@ -91,8 +91,7 @@ void model_settling_end(model_entry *entry, model_verdict verdict)
     }
 }
 
-/* Ends deliveries in the order of their tags; what returns to a classic queue in the other, since each is inserted before
- * the ones that follow. */
+/* Ends deliveries in the order of their tags. Returns to a classic queue go backwards: each is inserted before the last. */
 static void end_all(model_list *taken, model_verdict verdict)
 {
     int is_return = verdict != MODEL_ACK && verdict != MODEL_NACK_DISCARD && verdict != MODEL_REJECT_DISCARD;

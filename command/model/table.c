@@ -263,7 +263,8 @@ int model_table_merge(bh__buffer *out, bh_bytes first, bh_bytes second, int is_s
     for (size_t i = 0; i < used; i++)
         if (!is_set || i == 0 || !bh__same(fields[i].field.name, fields[i - 1].field.name))
             bh__put_bytes(out, fields[i].field.whole);
-    sign(out->data + start, out->end - start);
+    if (out->end > start)
+        sign(out->data + start, out->end - start);
     free(fields);
     return 1;
 }

@@ -18,7 +18,7 @@ typedef struct model_field {
 /* Reads the next field of a table, whose bytes are without its length, and moves *rest behind it. Returns 0 at the end;
  * -1 if the field is malformed. */
 int model_table_next(bh_bytes *rest, model_field *out);
-/* The same, of an array: its values have no names. */
+/* Reads the next value of an array, which has no name. */
 int model_array_next(bh_bytes *rest, model_field *out);
 /* Returns 1 if all fields are well-formed. Does not look into nested tables. */
 int model_table_is_valid(bh_bytes table);
@@ -42,8 +42,8 @@ void model_end(bh__buffer *out, size_t start);
 /* Appends a string as a value of an array. */
 int model_put_item(bh__buffer *out, bh_bytes value);
 
-/* Appends the fields of both tables, sorted by name. If `is_set`, a name that occurs again is left out, and fields of
- * `first` come before those of `second`. Returns 0 if memory runs out. */
+/* Appends the fields of both tables, sorted by name. If `is_set`, a name that occurs again is left out; `first`
+ * comes before `second`. Returns 0 if memory runs out. */
 int model_table_merge(bh__buffer *out, bh_bytes first, bh_bytes second, int is_set);
 
 #endif

@@ -85,7 +85,7 @@ static void refuse_delivery(const model_entry *entry, int64_t limit_ms)
         channel->number, (long long)limit_ms);
 }
 
-/* 4.3 takes the message back and cancels the consumer, if its client can be told. */
+/* 4.3 takes the message back and cancels the consumer, if its client accepts basic.cancel. */
 static int take_back(model_queue *queue, model_entry *entry)
 {
     model_channel *channel = entry->holder;

@@ -1,4 +1,4 @@
-/* Users: in the order in which they were added; permissions are patterns, as the broker's. */
+/* Users: a list; permissions are patterns. */
 #include "model/users.h"
 
 #include "model/closing.h"

@@ -1,10 +1,10 @@
-/* Versions: what differs between the versions of RabbitMQ that the model speaks as. Internal. */
+/* Versions: the differences between the versions of RabbitMQ. Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_VERSIONS_H
 #define BACKHOP_COMMAND_MODEL_VERSIONS_H
 
 #include <stdint.h>
 
-/* What a returned message adds to which count of a quorum queue. */
+/* How a quorum queue counts a returned message. */
 typedef enum model_counting {
     MODEL_COUNTS_RETURNS,  /* each return; header x-delivery-count */
     MODEL_COUNTS_ACQUIRED, /* each return; the count has no meaning outside of the queue but travels with dead letters */

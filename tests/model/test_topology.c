@@ -1,0 +1,163 @@
+#include "rig.h"
+#include "suites.h"
+
+#include <string.h>
+
+static amqp_bytes_t text_of(const char *text)
+{
+    return bh__to_amqp(bh_str(text));
+}
+
+static void declare_exchange(rig *r, const char *name, const char *type)
+{
+    amqp_exchange_declare_t declare = {.exchange = text_of(name), .type = text_of(type), .durable = 1};
+    rig_send(r, 1, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
+    rig_expect(r, AMQP_EXCHANGE_DECLARE_OK_METHOD);
+}
+
+static void bind(rig *r, const char *queue, const char *exchange, const char *key)
+{
+    amqp_queue_bind_t bound = {.queue = text_of(queue), .exchange = text_of(exchange), .routing_key = text_of(key)};
+    rig_send(r, 1, AMQP_QUEUE_BIND_METHOD, &bound);
+    rig_expect(r, AMQP_QUEUE_BIND_OK_METHOD);
+}
+
+START_TEST(a_topic_exchange_routes_by_words)
+{
+    static const struct {
+        const char *pattern, *key;
+        int is_match;
+    } rows[] = {{"a.b", "a.b", 1},   {"a.*", "a.b", 1},     {"a.*", "a", 0},         {"a.*", "a.b.c", 0},
+                {"#", "", 1},        {"#", "a.b", 1},       {"a.#", "a", 1},         {"#.c", "a.b.c", 1},
+                {"#.b.#", "a.b", 1}, {"#.b.#", "a.c", 0},   {"*.#.*", "a", 0},       {"*.#.*", "a.b", 1},
+                {"", "", 1},         {"*", "", 0},          {"a..b", "a..b", 1},     {"a.*.b", "a..b", 1},
+                {"#.#", "", 1},      {"a.#.b.#", "a.b", 1}, {"a.#.b.#.c", "a.b", 0}, {"a.#.b", "a.b.c.b", 1}};
+    rig *r = rig_new("4.0");
+    declare_exchange(r, "topic", "topic");
+    size_t expected = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        rig_declare(r, "q", "classic", NULL, 0);
+        bind(r, "q", "topic", rows[i].pattern);
+        rig_publish(r, "topic", rows[i].key, "m", NULL);
+        expected = (size_t)rows[i].is_match;
+        ck_assert_msg(rig_depth(r, "q") == expected, "%s and %s", rows[i].pattern, rows[i].key);
+        rig_control(r, "delete queue / q");
+    }
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_message_that_two_bindings_match_arrives_once)
+{
+    rig *r = rig_new("4.3");
+    declare_exchange(r, "all", "fanout");
+    rig_declare(r, "q", "quorum", NULL, 0);
+    bind(r, "q", "all", "a");
+    bind(r, "q", "all", "b");
+    rig_publish(r, "all", "", "m", NULL);
+    ck_assert_uint_eq(rig_depth(r, "q"), 1);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(an_exchange_passes_messages_to_another_and_a_circle_ends)
+{
+    rig *r = rig_new("4.3");
+    declare_exchange(r, "one", "fanout");
+    declare_exchange(r, "two", "fanout");
+    rig_declare(r, "q", "classic", NULL, 0);
+    bind(r, "q", "two", "");
+    amqp_exchange_bind_t there = {.source = text_of("one"), .destination = text_of("two")};
+    amqp_exchange_bind_t back = {.source = text_of("two"), .destination = text_of("one")};
+    rig_send(r, 1, AMQP_EXCHANGE_BIND_METHOD, &there);
+    rig_expect(r, AMQP_EXCHANGE_BIND_OK_METHOD);
+    rig_send(r, 1, AMQP_EXCHANGE_BIND_METHOD, &back);
+    rig_expect(r, AMQP_EXCHANGE_BIND_OK_METHOD);
+    rig_publish(r, "one", "", "m", NULL);
+    ck_assert_uint_eq(rig_depth(r, "q"), 1);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(a_declaration_that_differs_is_refused_with_rabbitmqs_text)
+{
+    static const rig_entry first[] = {{"x-message-ttl", NULL, 5000}}, second[] = {{"x-message-ttl", NULL, 6000}};
+    static const rig_entry negative[] = {{"x-message-ttl", NULL, -1}}, key[] = {{"x-dead-letter-routing-key", "k", 0}};
+    static const rig_entry limit[] = {{"x-delivery-limit", NULL, 1}};
+    rig *r = rig_new("4.0");
+    rig_declare(r, "q", "classic", first, 1);
+    rig_declare(r, "q", "classic", first, 1);
+    rig_send_declare(r, "q", "classic", second, 1);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': "
+                     "received '6000' but current is '5000'");
+    rig_send_declare(r, "q", "classic", NULL, 0);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': "
+                     "received none but current is the value '5000' of type 'long'");
+    rig_send_declare(r, "q", "quorum", first, 1);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': "
+                     "received 'quorum' but current is 'classic'");
+    rig_send_declare(r, "new", "classic", negative, 1);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - invalid arg 'x-message-ttl' for queue 'new' in vhost '/': "
+                     "{value_negative,-1}");
+    rig_send_declare(r, "new", "classic", key, 1);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - invalid arg 'x-dead-letter-routing-key' for queue 'new' in vhost '/': "
+                     "routing_key_but_no_dlx_defined");
+    rig_send_declare(r, "new", "classic", limit, 1);
+    rig_expect_close(r, 406,
+                     "PRECONDITION_FAILED - invalid arg 'x-delivery-limit' for queue 'new' in vhost '/' "
+                     "of queue type rabbit_classic_queue");
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(an_unknown_type_of_exchange_closes_the_connection_of_3_10_and_the_channel_of_4_0)
+{
+    amqp_exchange_declare_t declare = {.exchange = text_of("x"), .type = text_of("odd")};
+    rig *old = rig_new("3.10"), *new = rig_new("4.0");
+    rig_send(old, 1, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
+    rig_expect_close(old, 503, "COMMAND_INVALID - unknown exchange type 'odd'");
+    rig_send(new, 1, AMQP_EXCHANGE_DECLARE_METHOD, &declare);
+    rig_expect_close(new, 406, "PRECONDITION_FAILED - unknown exchange type 'odd'");
+    rig_free(old);
+    rig_free(new);
+}
+END_TEST
+
+START_TEST(a_queue_that_goes_cancels_its_consumers_and_loses_its_bindings)
+{
+    rig *r = rig_new("4.3");
+    declare_exchange(r, "x", "fanout");
+    rig_declare(r, "q", "quorum", NULL, 0);
+    bind(r, "q", "x", "");
+    rig_consume(r, "q", 10);
+    rig_publish_raw(r, "", "q", "held", NULL, 0);
+    rig_expect(r, AMQP_BASIC_ACK_METHOD);
+    rig_expect_delivery(r, "held");
+    rig_control(r, "delete queue / q");
+    rig_expect(r, AMQP_BASIC_CANCEL_METHOD);
+    rig_ack(r, r->tag); /* no error */
+    rig_declare(r, "q", "quorum", NULL, 0);
+    rig_publish(r, "x", "", "m", NULL);
+    ck_assert_uint_eq(rig_depth(r, "q"), 0);
+    rig_free(r);
+}
+END_TEST
+
+Suite *suite_topology(void)
+{
+    Suite *suite = suite_create("topology");
+    TCase *tests = tcase_create("topology");
+    tcase_add_test(tests, a_topic_exchange_routes_by_words);
+    tcase_add_test(tests, a_message_that_two_bindings_match_arrives_once);
+    tcase_add_test(tests, an_exchange_passes_messages_to_another_and_a_circle_ends);
+    tcase_add_test(tests, a_declaration_that_differs_is_refused_with_rabbitmqs_text);
+    tcase_add_test(tests, an_unknown_type_of_exchange_closes_the_connection_of_3_10_and_the_channel_of_4_0);
+    tcase_add_test(tests, a_queue_that_goes_cancels_its_consumers_and_loses_its_bindings);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
