@@ -72,9 +72,11 @@ const char *rig_rung(const rig *self, int64_t ms);
 const char *rig_sibling(rig *self, const char *suffix, const char *key);
 
 /*
- * Waits until the broker has read the worker's acknowledgements of all settled messages. Without it they are lost if the
- * connection is cut or the process is killed. The worker replays its empty parked queue: the broker answers on the
- * consume connection, after it has read what came there before.
+ * Waits until the broker has read the worker's acknowledgements of all settled messages from the socket. The worker
+ * replays its empty parked queue: the broker answers on the consume connection, after it has read what came there before.
+ *
+ * RabbitMQ hands acknowledgements to their channel's process. On a busy machine it can still lose them if the connection
+ * is cut at once. A test that must not lose any has a worker and a queue for each cut.
  */
 void rig_await_read(rig *self);
 /* Waits until bh_worker_state returns this state. Returns its reason, which is valid until the next call. */

@@ -416,29 +416,31 @@ START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
 }
 END_TEST
 
-START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
+/* Each has a worker and a queue of its own: an acknowledgement of the first could be lost by the second cut. */
+static void lose_connection(rig *r, int is_known)
 {
-    rig *r = setup_rig(_i);
     proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
-    for (int is_known = 0; is_known < 2; is_known++) {
-        rig_publish_and_take(r);
-        proxy_cut(network);
-        if (is_known)
-            expect_reconnected(r, 1);
-        rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
-        if (!is_known)
-            expect_reconnected(r, 1);
-        int originals, copies;
-        take_all(r, &originals, &copies);
-        ck_assert_int_eq(originals, 0); /* F2: the failure counts */
-        ck_assert_int_eq(copies, 1);
-        rig_await(r, BH_EVENT_RETRIED);
-        rig_await_read(r); /* else the next cut brings these again */
-        rig_forget_events(r);
-    }
+    rig_publish_and_take(r);
+    proxy_cut(network);
+    if (is_known)
+        expect_reconnected(r, 1);
+    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
+    if (!is_known)
+        expect_reconnected(r, 1);
+    int originals, copies;
+    take_all(r, &originals, &copies);
+    ck_assert_int_eq(originals, 0); /* F2: the failure counts */
+    ck_assert_int_eq(copies, 1);
+    rig_await(r, BH_EVENT_RETRIED);
     expect_nothing_left(r);
     rig_free(r);
     proxy_close(network);
+}
+
+START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
+{
+    for (int is_known = 0; is_known < 2; is_known++)
+        lose_connection(setup_rig(_i), is_known);
 }
 END_TEST
 
