@@ -48,7 +48,9 @@ class PurgeApi(ThreadingHTTPServer):
             self.started = self.started or time.monotonic()
             if path.startswith("/old/"):
                 return 404, "no such site", 0
-            if time.monotonic() - self.started < self.peak and self.purged:
+            # A slow machine needs longer than the peak for the first call of each page.
+            is_peak = time.monotonic() - self.started < self.peak or self.refused < len(PAGES) - 2
+            if is_peak and self.purged:
                 self.refused += 1
                 return 507, "queue is full", 3 if self.refused % 9 == 0 else 0
             self.purged.append(path)

@@ -17,16 +17,7 @@ from backhop.adapters.watch import Watch
 SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
-FIRST = {
-    "blocking",
-    "blocking consume",
-    "aio-pika",
-    "aio-pika consume",
-    "pika",
-    "worker",
-    "worker run",
-    "blocking threads",
-}
+FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika", "worker", "worker run"}
 """The first carrier of each code path. The fast profile has only these."""
 
 

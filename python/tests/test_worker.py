@@ -772,7 +772,7 @@ class TestLive:
         assert message.body == b"body"
         assert message.attempt == 1
 
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
     @pytest.mark.parametrize("go", ["worker.run(handle)", "asyncio.run(serve_until_signalled())"])
     def test_a_signal_drains(self, broker: Broker, number: signal.Signals, go: str) -> None:
         name = broker.queue()

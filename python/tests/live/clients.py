@@ -267,6 +267,8 @@ class Asyncio(Select):
 
 
 class AioPika(Consumer):
+    drain: float | None = None  # seconds that handlers may take at the stop
+
     async def connect(self) -> aio_pika.abc.AbstractConnection:
         return await aio_pika.connect(self.url)
 
@@ -282,7 +284,7 @@ class AioPika(Consumer):
         self.retrier = backhop.aio_pika.Retrier(self.channel, self.queue, **self.options)
         self.ready.set_result(None)
         await self.over.wait()
-        await self.retrier.drain()
+        await self.retrier.drain(self.drain)
         await self.connection.close()
 
     def call(self, coroutine: Any) -> Any:

@@ -965,6 +965,7 @@ def test_replaying_sends_home_what_came_back_while_the_queue_was_gone_and_leaves
         assert consumer.replay() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [0, 3])
 def test_a_connection_of_pika_closes_after_a_replay(broker: Broker, namespace: str, count: int) -> None:
     queue = broker.queue()

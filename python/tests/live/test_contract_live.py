@@ -260,6 +260,8 @@ def carried(carrier: str, queue: str, player: Player, options: dict[str, Any]) -
     with connected("aio-pika" if is_async else "blocking", URL, queue, handle, **options) as consumer:
         consumer.declare()
         consumer.consuming.update(limit)
+        if player.case["id"] == "stop-aborts":
+            consumer.drain = 0.1
         if carrier == "pika-threads":
             consumer.consuming["threads"] = 4
         if carrier.endswith("-wrap"):

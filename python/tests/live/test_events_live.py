@@ -392,6 +392,7 @@ def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Brok
             retried += [event] if event.name == "retried" else []
     assert {str(event.exception) for event in retried} == {"one", "two", "three"}
     assert all(event.error_text == f"LookupError: {event.exception}" for event in retried)
+    broker.delete([f"{namespace}.wait.600000"], [f"{namespace}.wait.600000"])
     attempts = {span.context.span_id for span in spans_of("process", queue)}
     assert {span.parent.span_id for span in spans_of("retry", queue)} == attempts
     assert len(attempts) == 3
