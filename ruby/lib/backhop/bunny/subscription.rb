@@ -382,8 +382,8 @@ module Backhop
         @retrier.retire(@channel)
       end
 
-      # Closes the channels whose copies are confirmed. Bunny would wait in vain for its answer if the broker
-      # refused a declaration or a consumer at the same moment, so this thread does one after the other.
+      # Closes the channels whose copies are confirmed. Only this thread does so: if the broker refused a
+      # consumer at the same moment, Bunny would wait in vain for an answer.
       def close_retired
         @retired.reject! do |channel|
           Channels.close(channel) if channel.released?
