@@ -135,7 +135,7 @@ static void select_transactions(model_channel *channel)
     model_send(channel->link, channel->number, AMQP_TX_SELECT_OK_METHOD, &ok);
 }
 
-/* Commits or rolls back what is pending. */
+/* Commits the transaction, or rolls it back. */
 static void end_transaction(model_channel *channel, int is_commit)
 {
     amqp_tx_commit_ok_t committed = {0};

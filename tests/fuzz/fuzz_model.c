@@ -1,7 +1,7 @@
 /*
- * Fuzzing: bytes are what a client sends to the model of RabbitMQ, from the fourth on; those before choose the version, the
- * pieces that the stream falls into, and the time between them. The client is logged in, with channel 1 open. What the model
- * writes must be whole frames, and its time must not stand still.
+ * Fuzzing: bytes are a client's for the model of RabbitMQ, from the fourth on. The first three choose the version, the pieces
+ * of the stream, and the time between them. The client is logged in, with channel 1 open. The model must write whole frames,
+ * and its time must not stand still.
  */
 #include "fuzz.h"
 
