@@ -136,7 +136,7 @@ live/%/python-adapters: | python-$(form)
 live/%/python-rest: | python-$(form)
 	$(call on,Python: the rest) python/tools/test -m broker --ignore=$(adapters)
 live/%/ruby-fast: | ruby-$(form)
-	$(call on,Ruby: live) ruby/tools/test --jobs 3 live --tag ~long
+	$(call on,Ruby: live) ruby/tools/test --jobs 6 live --tag ~long
 live/%/ruby-contract: | ruby-$(form)
 	$(call on,Ruby: contract) ruby/tools/test live/contract_spec.rb --tag ~long
 live/%/ruby-bunny: | ruby-$(form)

@@ -70,7 +70,7 @@ command-asan:
 	$(call step,address and undefined sanitizers: command) env BACKHOP_MANAGEMENT=1 \
 		$(call on-broker,4.0) tests/command/run build/asan live
 live-tsan:
-	$(call step,thread sanitizer: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS="no-tsan long" \
+	$(call step,thread sanitizer: live) env CK_TIMEOUT_MULTIPLIER=5 CK_EXCLUDE_TAGS="no-tsan longest" \
 		$(call on-broker,4.3) build/tsan/test-live connecting running takeover replay faults stopping operation seeing relay
 rogue-asan:
 	$(call step,address and undefined sanitizers: a rogue broker) tests/rogue/run worker build/asan
