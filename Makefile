@@ -93,7 +93,7 @@ rogue-python: | python-$(form)
 	@tools/step "Python: a rogue broker" build/python/default/bin/python tests/rogue/run python
 
 core-alone: | tested
-	@tools/step "core: without a broker" ctest --test-dir $(out) --verbose
+	@tools/step "core: without a broker" ctest --test-dir $(out) --parallel 4 --verbose
 example-in-go: | tested
 	@tools/step "core: the example in Go" $(broker) 4.3 -- env BACKHOP=$(abspath $(out))/backhop examples/go/run
 

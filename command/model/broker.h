@@ -274,6 +274,8 @@ struct model_user {
 struct model {
     const model_version *version;
     model_settings settings;
+    char cluster[128];         /* the cluster's name */
+    int64_t max_message_bytes; /* larger messages are refused */
     size_t tape_used;
     int64_t now_ms;
     int64_t wall_ms; /* of the last model_beat */

@@ -11,6 +11,7 @@
 #include "model/words.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A command in hand. */
@@ -294,6 +295,25 @@ static bh_status do_resend(order *self)
     return BH_OK;
 }
 
+static bh_status do_most(order *self)
+{
+    char *end;
+    long long bytes = strtoll(word(self, 1), &end, 10);
+    if (bytes <= 0 || *end)
+        return BH_ERR_ARGUMENT;
+    self->broker->max_message_bytes = bytes;
+    return BH_OK;
+}
+
+static bh_status do_cluster(order *self)
+{
+    model *broker = self->broker;
+    if (strlen(word(self, 1)) >= sizeof broker->cluster)
+        return BH_ERR_ARGUMENT;
+    snprintf(broker->cluster, sizeof broker->cluster, "%s", word(self, 1));
+    return BH_OK;
+}
+
 static bh_status do_advance(order *self)
 {
     char *end;
@@ -319,7 +339,8 @@ static const struct {
     {"user", 3, 16, do_user},      {"permissions", 6, 6, do_permissions},
     {"policy", 4, 7, do_policy},   {"operator-policy", 4, 7, do_policy},
     {"resend", 2, 2, do_resend},   {"now", 1, 1, do_now},
-    {"advance", 2, 2, do_advance},
+    {"advance", 2, 2, do_advance}, {"cluster", 2, 2, do_cluster},
+    {"max-message", 2, 2, do_most},
 };
 
 static bh_status run(order *self)

@@ -34,7 +34,7 @@ static void start(model_link *link)
     }
     amqp_table_entry_t properties[] = {
         {.key = bh__to_amqp(bh_str("capabilities"))},
-        text_entry("cluster_name", "rabbit@model"),
+        text_entry("cluster_name", link->broker->cluster),
         text_entry("copyright", "Copyright (c) 2007-2026, as RabbitMQ says it; this is a model of it"),
         text_entry("information", "Licensed under the MPL 2.0. Website: https://rabbitmq.com"),
         text_entry("platform", "Erlang/OTP 27, modelled"),

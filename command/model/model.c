@@ -6,6 +6,7 @@
 #include "model/users.h"
 #include "model/vhosts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { CONSUMER_TIMEOUT_MS = 1800000, RESEND_MS = 180000, POOL_BYTES = 4096 };
@@ -21,6 +22,8 @@ bh_status model_new(model **out, const model_settings *settings)
         return BH_ERR_NO_MEMORY;
     self->version = version;
     self->settings = *settings;
+    snprintf(self->cluster, sizeof self->cluster, "rabbit@model");
+    self->max_message_bytes = self->version->max_message_bytes;
     if (!self->settings.consumer_timeout_ms)
         self->settings.consumer_timeout_ms = CONSUMER_TIMEOUT_MS;
     if (!self->settings.resend_ms)

@@ -97,6 +97,8 @@ void model_disconnect(model_link *link);
  *     policy VHOST NAME PATTERN queues|exchanges|all PRIORITY JSON    (operator-policy: the same)
  *     policy delete VHOST NAME
  *     resend MS                       sets after which time unconfirmed dead letters are sent again
+ *     max-message BYTES               sets the most bytes of a message's body
+ *     cluster NAME                    sets the cluster's name
  *     now                             the model's time in ms
  *     advance MS                      runs the timers of the next MS ms
  *

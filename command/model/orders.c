@@ -102,7 +102,7 @@ static void obey(orders *self, const order_peer *peer, const char *line)
         write_all(peer->out, "error: ", strlen("error: "));
     if (status != BH_OK || answer.size > 0)
         write_all(peer->out, text.data, text.size);
-    if (status != BH_OK || (answer.size > 0 && text.data[text.size - 1] != '\n'))
+    if (text.size > 0 && (status != BH_OK || answer.size > 0) && text.data[text.size - 1] != '\n')
         write_all(peer->out, "\n", 1);
     if (status == BH_OK)
         write_all(peer->out, "ok\n", 3);

@@ -155,7 +155,7 @@ static model_exchange *find_exchange(model_channel *channel)
 {
     model_link *link = channel->link;
     bh_bytes name = publish_text(channel, channel->exchange);
-    int64_t most = link->broker->version->max_message_bytes;
+    int64_t most = link->broker->max_message_bytes;
     if (channel->is_immediate) {
         model_refuse(channel, 540, "immediate=true");
         return NULL;
@@ -324,7 +324,7 @@ void model_publishing_body(model_channel *channel, bh_bytes payload)
         model_link_refuse(channel->link, 501, "content body is larger than its header says");
         return;
     }
-    int is_too_large = channel->body_size > (uint64_t)channel->link->broker->version->max_message_bytes;
+    int is_too_large = channel->body_size > (uint64_t)channel->link->broker->max_message_bytes;
     if (!is_too_large && !reserve_body(channel, payload.size)) {
         channel->link->is_broken = 1;
         return;

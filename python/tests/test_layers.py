@@ -14,6 +14,7 @@ PACKAGE = Path(backhop.__file__).parent
 FLOORS = [
     {"_backhop", "_native"},
     {"_amqp", "_build", "_checks", "_core", "_errors", "_exceptions", "_handlers", "_times"},
+    {"_broker"},
     {"delivery"},
     {"preview"},
     {"policy"},

@@ -6,6 +6,7 @@ model obeys. Exits with 0, or with 125 and a text if the model has nothing like 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,7 +57,8 @@ def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str
                 url = process.stdout.readline().strip()
                 if not url:
                     raise OSError(f"{shlex.join(arguments)} did not start")
-                yield {"AMQP_URL": url, "BACKHOP_BROKER_VERSION": version, "BACKHOP_BROKER_CTL": str(ctl)}, process
+                names = {"AMQP_URL": url, "BACKHOP_MODEL_URL": url, "BACKHOP_BROKER_VERSION": version, "BACKHOP_BROKER_CTL": str(ctl)}
+                yield names, process
             finally:
                 process.terminate()
 
@@ -77,9 +80,41 @@ def definitions(data: dict[str, list[dict[str, object]]]) -> Iterator[str]:
         yield line(
             "policy", each["vhost"], each["name"], each["pattern"], each.get("apply-to", "all"), each.get("priority", 0), definition
         )
-    rest = [name for name in ("exchanges", "queues", "bindings", "parameters") if data.get(name)]
-    if rest:
-        raise Unknown(f"definitions of {', '.join(rest)}")
+    if data.get("parameters"):
+        raise Unknown("definitions of parameters")
+    if any(data.get(name) for name in ("exchanges", "queues", "bindings")):
+        asyncio.run(declare(data))
+
+
+async def declare(data: dict[str, list[dict[str, object]]]) -> None:
+    """Declares the exchanges, queues and bindings of definitions, by AMQP."""
+    sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests/model")]
+    from link import Link
+
+    url = os.environ["BACKHOP_MODEL_URL"]
+    objects = [("exchange", each) for each in data.get("exchanges", [])]
+    objects += [("queue", each) for each in data.get("queues", [])] + [("bind", each) for each in data.get("bindings", [])]
+    for vhost in {str(each["vhost"]) for _, each in objects}:
+        link = Link(url + urllib.parse.quote(vhost, safe=""))
+        await link.connect("definitions")
+        channel = await link.open()
+        for kind, each in objects:
+            if each["vhost"] != vhost:
+                continue
+            arguments = each.get("arguments") or {}
+            if kind == "bind" and each["destination_type"] == "queue":
+                place = {"queue": each["destination"], "exchange": each["source"]}
+                await channel.call("queue.bind", **place, key=each["routing_key"], arguments=arguments)
+            elif kind == "bind":
+                place = {"destination": each["destination"], "source": each["source"]}
+                await channel.call("exchange.bind", **place, key=each["routing_key"], arguments=arguments)
+            elif kind == "queue":
+                flags = {"durable": each["durable"], "auto_delete": each["auto_delete"]}
+                await channel.call("queue.declare", queue=each["name"], **flags, arguments=arguments)
+            else:
+                flags = {"durable": each["durable"], "auto_delete": each["auto_delete"], "internal": each.get("internal", False)}
+                await channel.call("exchange.declare", exchange=each["name"], type=each["type"], **flags, arguments=arguments)
+        await link.close()
 
 
 def line(*words: object) -> str:
@@ -106,6 +141,12 @@ def evaluated(erlang: str) -> Iterator[str]:
         yield line("close", "all")
     elif "rabbit_amqqueue:" in erlang and "delete" in erlang:
         yield line("delete", "queues")
+    elif "rabbit_nodes:set_cluster_name(" in erlang:
+        yield line("cluster", strings[0])
+    elif match := re.search(r"confirm_timeout, *(\d+)\)", erlang):
+        yield line("resend", match[1])
+    elif match := re.search(r"max_message_size, *(\d+)\)", erlang):
+        yield line("max-message", match[1])
     else:
         raise Unknown(erlang)
 

@@ -37,7 +37,9 @@ class Control:
         if not self.program:
             return
         self.is_model = (await self.run("control", "now", fails=True)) is not None
-        if not self.is_model:
+        if self.is_model:
+            await self.run("control", f"resend {RESEND_MS}")
+        else:
             self.resend = (await self.evaluate(f"application:get_env({RESEND}).")).strip()
             await self.evaluate(f"application:set_env({RESEND}, {RESEND_MS}).")
 

@@ -158,7 +158,7 @@ START_TEST(lists_have_a_line_each)
     rig_declare(r, "q", "quorum", NULL, 0);
     rig_publish(r, "", "q", "m", NULL);
     ck_assert_int_eq(model_control(r->broker, "list queues", &answer), BH_OK);
-    ck_assert_str_eq(bh__report_text(&answer).data, "q\tquorum\t1\t0\t0\n");
+    ck_assert_str_eq(bh__report_text(&answer).data, "q\tquorum\t1\t0\t0\t0\n");
     bh__report_clear(&answer);
     ck_assert_int_eq(model_control(r->broker, "list connections", &answer), BH_OK);
     ck_assert_str_eq(bh__report_text(&answer).data, "1\t\trunning\n");

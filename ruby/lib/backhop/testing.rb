@@ -148,14 +148,14 @@ module Backhop
       topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
       decider = Decider.new(topology, never: never, only: only, policies: policies, legacy_counter: legacy_counter,
                                       wait_queues: wait_queues, clock: clock, random: random)
-      broker = Broker.new(decider.topology, exchange, routing_key, properties, headers)
+      course = Course.new(decider.topology, exchange, routing_key, properties, headers)
       calls = Calls.new(Breaker.of(breaker, topology), clock)
-      Rehearsal.new(Play.new(decider, clock, broker, body, handler, calls).attempts(most_attempts))
+      Rehearsal.new(Play.new(decider, clock, course, body, handler, calls).attempts(most_attempts))
     end
 
-    # The simulated broker: the state of one message.
+    # What a broker would do with one message, and the state of that message.
     # @api private
-    class Broker
+    class Course
       def initialize(topology, exchange, routing_key, properties, headers)
         @queue = topology.queue
         @exchange = exchange
@@ -243,10 +243,10 @@ module Backhop
       ASSERTIONS = %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
       private_constant :ASSERTIONS
 
-      def initialize(decider, clock, broker, body, handler, calls)
+      def initialize(decider, clock, course, body, handler, calls)
         @decider = decider
         @clock = clock
-        @broker = broker
+        @course = course
         @body = body
         @handler = handler
         @calls = calls
@@ -261,7 +261,7 @@ module Backhop
           break unless Rehearsal::AGAIN.include?(plan.action)
 
           @clock.advance(plan.delay)
-          @broker.execute(plan)
+          @course.execute(plan)
         end
         attempts
       end
@@ -270,7 +270,7 @@ module Backhop
 
       def attempt
         at = (@clock.now - @start).to_f
-        history = @decider.read(**@broker.deliver)
+        history = @decider.read(**@course.deliver)
         message = Message.new(@body, @decider.topology) { history }
         plan, error = @decider.guard(history) || handled(message)
         Attempt.new(number: message.attempt, at: at, error: error, plan: plan, breaker: @calls.state(message)).freeze
@@ -299,6 +299,6 @@ module Backhop
         error
       end
     end
-    private_constant :Broker, :Calls, :Play
+    private_constant :Course, :Calls, :Play
   end
 end
