@@ -34,12 +34,21 @@ static model_vhost *find_vhost(const order *self, size_t i)
     return vhost;
 }
 
-/* Closes connections, or cuts them if there is no text. `number` 0: all. Returns how many. */
-static size_t close_links(model *broker, uint64_t number, int code, const char *text)
+/* Returns 1 if `which` is the connection's number or name, or "all". */
+static int is_chosen(const model_link *link, const char *which)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%" PRIu64, link->number);
+    return strcmp(which, "all") == 0 || strcmp(which, number) == 0 ||
+           (link->name && strcmp(which, link->name) == 0);
+}
+
+/* Closes connections, or cuts them if there is no text. Returns how many. */
+static size_t close_links(model *broker, const char *which, int code, const char *text)
 {
     size_t count = 0;
     for (model_link *link = broker->links; link; link = link->next) {
-        if ((number && link->number != number) || link->is_broken || link->stage == MODEL_CLOSED)
+        if (!is_chosen(link, which) || link->is_broken || link->stage == MODEL_CLOSED)
             continue;
         count++;
         link->method = 0;
@@ -57,7 +66,7 @@ static bh_status do_stop(order *self)
 {
     int is_kill = strcmp(word(self, 0), "kill") == 0;
     self->broker->is_stopped = 1;
-    close_links(self->broker, 0, 320,
+    close_links(self->broker, "all", 320,
                 is_kill ? NULL : "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'");
     for (model_link *link = self->broker->links; link; link = link->next)
         if (link->stage == MODEL_CLOSING) /* a broker that stops waits for no answer */
@@ -125,25 +134,16 @@ static bh_status do_list(order *self)
     return strcmp(word(self, 1), "queues") == 0 ? list_queues(self) : BH_ERR_ARGUMENT;
 }
 
-/* Reads a number of a connection; 0 for "all". Returns 0 if it is neither. */
-static int read_number(const char *text, uint64_t *out)
-{
-    char *end;
-    *out = strtoull(text, &end, 10);
-    if (strcmp(text, "all") == 0)
-        return 1;
-    return *text >= '1' && *text <= '9' && !*end;
-}
-
 static bh_status do_close(order *self)
 {
-    uint64_t number;
+    const char *which = word(self, 1);
     int is_cut = strcmp(word(self, 0), "cut") == 0;
     int code = self->words.count > 2 ? atoi(word(self, 2)) : 320;
     const char *text = self->words.count > 3 ? word(self, 3) : "CONNECTION_FORCED - Closed via management plugin";
-    if (!read_number(word(self, 1), &number) || code < 100 || code > 999 || strlen(text) > 255)
+    if (code < 100 || code > 999 || strlen(text) > 255)
         return BH_ERR_ARGUMENT;
-    return close_links(self->broker, number, code, is_cut ? NULL : text) || number == 0 ? BH_OK : BH_ERR_MISSING;
+    size_t count = close_links(self->broker, which, code, is_cut ? NULL : text);
+    return count > 0 || strcmp(which, "all") == 0 ? BH_OK : BH_ERR_MISSING;
 }
 
 static void delete_queues(model_vhost *vhost)

@@ -84,8 +84,8 @@ void model_disconnect(model_link *link);
  *     alarm on|off                    a memory alarm
  *     list connections                one line each: its number, client-provided name, state
  *     list queues [VHOST]             name, type, ready, unacknowledged, consumers, delayed or in dead-lettering
- *     close NUMBER|all [CODE TEXT]    closes connections, as the management API does (320 CONNECTION_FORCED)
- *     cut NUMBER|all                  cuts connections without a word
+ *     close NUMBER|NAME|all [CODE TEXT]   closes connections, as the management API does (320 CONNECTION_FORCED)
+ *     cut NUMBER|NAME|all             cuts connections without a word
  *     delete queue|exchange VHOST NAME
  *     delete queues [VHOST]           all, or those of a vhost
  *     purge VHOST QUEUE

@@ -138,7 +138,10 @@ def evaluated(erlang: str) -> Iterator[str]:
     elif "auth_backend_internal:delete_user(" in erlang:
         yield line("user", "delete", strings[0])
     elif "rabbit_networking:close_connection(" in erlang:
-        yield line("close", "all")
+        name = re.search(r'longstr, *<<"([^"]*)">>', erlang)
+        reason = re.search(r'close_connection\(\w+, *"([^"]*)"', erlang)
+        text = f"CONNECTION_FORCED - {reason[1] if reason else 'Closed via management plugin'}"
+        yield line("close", name[1].replace("\\s", " ") if name else "all", 320, text)
     elif "rabbit_amqqueue:" in erlang and "delete" in erlang:
         yield line("delete", "queues")
     elif "rabbit_nodes:set_cluster_name(" in erlang:
@@ -184,7 +187,7 @@ def administered(words: Sequence[str]) -> Iterator[str]:
         kind = "policy" if name == "clear_policy" else "operator-policy"
         yield line(kind, "delete", vhost, values[0])
     elif name == "close_all_connections":
-        yield line("close", "all", "320", *values)
+        yield line("close", "all", 320, f"CONNECTION_FORCED - {values[0]}")
     elif name == "delete_queue":
         yield line("delete", "queue", vhost, *values)
     elif name == "purge_queue":
