@@ -39,8 +39,7 @@ static int is_chosen(const model_link *link, const char *which)
 {
     char number[24];
     snprintf(number, sizeof number, "%" PRIu64, link->number);
-    return strcmp(which, "all") == 0 || strcmp(which, number) == 0 ||
-           (link->name && strcmp(which, link->name) == 0);
+    return strcmp(which, "all") == 0 || strcmp(which, number) == 0 || (link->name && strcmp(which, link->name) == 0);
 }
 
 /* Closes connections, or cuts them if there is no text. Returns how many. */
@@ -331,15 +330,15 @@ static const struct {
     size_t most;
     bh_status (*run)(order *self);
 } commands[] = {
-    {"stop", 1, 1, do_stop},       {"kill", 1, 1, do_stop},
-    {"start", 1, 1, do_start},     {"alarm", 2, 2, do_alarm},
-    {"list", 2, 3, do_list},       {"close", 2, 4, do_close},
-    {"cut", 2, 2, do_close},       {"delete", 2, 4, do_delete},
-    {"purge", 3, 3, do_purge},     {"vhost", 3, 3, do_vhost},
-    {"user", 3, 16, do_user},      {"permissions", 6, 6, do_permissions},
-    {"policy", 4, 7, do_policy},   {"operator-policy", 4, 7, do_policy},
-    {"resend", 2, 2, do_resend},   {"now", 1, 1, do_now},
-    {"advance", 2, 2, do_advance}, {"cluster", 2, 2, do_cluster},
+    {"stop", 1, 1, do_stop},        {"kill", 1, 1, do_stop},
+    {"start", 1, 1, do_start},      {"alarm", 2, 2, do_alarm},
+    {"list", 2, 3, do_list},        {"close", 2, 4, do_close},
+    {"cut", 2, 2, do_close},        {"delete", 2, 4, do_delete},
+    {"purge", 3, 3, do_purge},      {"vhost", 3, 3, do_vhost},
+    {"user", 3, 16, do_user},       {"permissions", 6, 6, do_permissions},
+    {"policy", 4, 7, do_policy},    {"operator-policy", 4, 7, do_policy},
+    {"resend", 2, 2, do_resend},    {"now", 1, 1, do_now},
+    {"advance", 2, 2, do_advance},  {"cluster", 2, 2, do_cluster},
     {"max-message", 2, 2, do_most},
 };
 

@@ -175,8 +175,9 @@ static int create_model(host *self)
 
 static void print_address(const host *self)
 {
-    complain("a model of RabbitMQ %s at %s, for tests: it keeps everything in memory, and only this machine can connect",
-             self->version, self->url);
+    complain(
+        "a model of RabbitMQ %s at %s, for tests: it keeps everything in memory, and only this machine can connect",
+        self->version, self->url);
     puts(self->url);
     fflush(stdout);
 }

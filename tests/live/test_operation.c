@@ -429,7 +429,8 @@ Suite *suite_operation(void)
     if (broker_is_at_least(3, 10)) { /* 3.8 has no streams, nor has the model of `make test` */
         TCase *streams = long_case(add_case(suite, "streams"));
         tcase_add_test(streams, W3_a_stream_as_a_work_queue_ends_the_first_run);
-        tcase_add_test(streams, W3_a_worker_whose_work_queue_became_a_stream_emits_that_and_goes_on_with_the_next_queue);
+        tcase_add_test(streams,
+                       W3_a_worker_whose_work_queue_became_a_stream_emits_that_and_goes_on_with_the_next_queue);
     }
     tcase_add_test(fast, a_broker_that_is_not_up_yet_is_waited_for);
     if (broker_can_be_controlled()) {

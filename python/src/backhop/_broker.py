@@ -50,9 +50,9 @@ class Broker:
     def control(self, *words: object) -> list[str]:
         """Does what an operator or a fault would do, and returns the lines of the answer.
 
-        ``control("kill")`` and ``control("start")`` restart the broker, ``control("advance", 60_000)``
-        lets 60,000 ms pass, ``control("list", "queues")`` lists the queues. `backhop(1)` lists all
-        commands.
+        ``control("kill")`` and ``control("start")`` restart the broker.
+        ``control("advance", 60_000)`` lets 60,000 ms pass. ``control("list", "queues")`` lists the
+        queues. The manual backhop(1) lists all commands.
 
         :param words: the words of a command.
         :raises Error: if the command is unknown, or failed.
@@ -60,7 +60,8 @@ class Broker:
         """
         if self._process.poll() is not None:
             raise StateError("the broker is closed; start another one")
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(shlex.join(str(word) for word in words) + "\n")
         self._process.stdin.flush()
         lines: list[str] = []

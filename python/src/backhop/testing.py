@@ -48,7 +48,16 @@ from .topology import QueueType, Strategy, Topology, chosen
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Attempt", "Broker", "Clock", "Options", "Rehearsal", "SeededRandom", "rehearse", "rehearse_async"]
+__all__ = [
+    "Attempt",
+    "Broker",
+    "Clock",
+    "Options",
+    "Rehearsal",
+    "SeededRandom",
+    "rehearse",
+    "rehearse_async",
+]
 
 End: TypeAlias = Literal["acked", "parked", "dropped", "waiting"]
 

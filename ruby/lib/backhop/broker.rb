@@ -17,7 +17,6 @@ module Backhop
     # skips to the next TTL. In RSpec, `require "backhop/rspec"` gives each example with the tag
     # `:backhop_broker` its own, as `backhop_broker`.
     class Broker
-
       # @return [String] its AMQP URL, at a free port of 127.0.0.1, for the user guest
       attr_reader :url
 
